@@ -1,0 +1,1 @@
+"""Put any datastore behind Rocicorp Zero: the SDK's public names."""

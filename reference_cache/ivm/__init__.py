@@ -1,0 +1,1 @@
+"""Incremental view maintenance: operators that fetch once and then push only what changed."""

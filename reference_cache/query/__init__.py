@@ -1,0 +1,1 @@
+"""From a ZQL AST to a running pipeline: predicates, orderings, planner, assembly."""
