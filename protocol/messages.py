@@ -187,7 +187,11 @@ Downstream = Annotated[
     | Annotated[Status, Tag("status")]
     | Annotated[ResetRequired, Tag("control:reset-required")]
     | Annotated[AckRequested, Tag("control:ack-requested")],
-    Discriminator(wire_tag),
+    Discriminator(
+        wire_tag,
+        custom_error_type="unknown_message",
+        custom_error_message="unknown tag; control knows reset-required and ack-requested",
+    ),
 ]
 """What the source sends."""
 

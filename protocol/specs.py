@@ -1,7 +1,7 @@
 """Table, column, index and row-key descriptions, as they travel.
 
-Models are frozen and strict (the official peer does not convert either); unknown fields pass and are kept. Field names are
-Python's, wire names are camel case; `schema` is called `schema_name` because the model base class has that name taken.
+Models are frozen and strict (the official peer does not convert either); unknown fields pass and are kept. Field names
+are Python's, wire names are camel case; `schema` is called `schema_name` because the model base class takes that name.
 """
 
 import re
@@ -11,6 +11,7 @@ from pydantic import (
     BaseModel,
     ConfigDict,
     Field,
+    PlainValidator,
     SerializerFunctionWrapHandler,
     Strict,
     model_serializer,
@@ -26,7 +27,15 @@ JsonObject = dict[str, object]
 Names = Annotated[tuple[str, ...], Strict(False)]
 """A JSON array of names."""
 
-Number = int | float
+
+def _number(value: object) -> int | float:
+    """A JSON number as it came: an integer stays one, and a boolean is none."""
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        raise ValueError("Input should be a number")
+    return value
+
+
+Number = Annotated[int | float, PlainValidator(_number)]
 
 TypeClass = Literal["b", "c", "d", "e", "p", "r", "m"]
 KeyType = Literal["default", "nothing", "full", "index"]

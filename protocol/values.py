@@ -1,7 +1,7 @@
 """JSON text and Python values, exactly: integers keep every digit, and what JSON cannot say is refused.
 
-orjson does the work. It has three gaps that matter here and are closed: it reads integers beyond 64 bits as floats, refuses
-to write them, and writes NaN and Infinity as null. Integers of more digits than Python converts (4300) are an error.
+orjson does the work. It has three gaps that matter here and are closed: it reads integers beyond 64 bits as floats,
+refuses to write them, and writes NaN and Infinity as null. More digits than Python converts (4300) are an error.
 """
 
 import json

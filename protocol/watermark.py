@@ -2,7 +2,7 @@
 
 A watermark names a commit. It is a LexiVersion: the base-36 digits of a number, lower case, preceded by one digit that
 tells how many digits follow (less one), so that plain string comparison orders them like the numbers: 35 is `0z`, 36 is
-`110`. A watermark may also be two of them joined by a dot, `major.minor`, which sorts after `major` and before the next.
+`110`. A watermark may also be two of them joined by a dot, `major.minor`, which sorts between `major` and the next.
 
 Contract: `a < b` on valid watermarks is the order of the stream, everywhere, with no parsing. `00` is the version of an
 empty view and therefore not a watermark; the first one is `MIN`.
