@@ -19,8 +19,8 @@ from changesource_sdk.positions import Position
 from changesource_sdk.schema import Column, Index, JsonText, Table
 
 __all__ = [
-    "AddColumn",
     "Adapter",
+    "AddColumn",
     "AlterColumn",
     "Change",
     "Column",
