@@ -17,16 +17,16 @@ from pathlib import Path
 from changesource_sdk.adapter import Row
 from changesource_sdk.changelog.atomic_json import read_json, write_json
 from changesource_sdk.changelog.blocks import BlockFile, BlockWriter
+from changesource_sdk.changelog.disk import disk_errors
 from changesource_sdk.changelog.layout import sync_directory
 from changesource_sdk.errors import SnapshotGone
 from changesource_sdk.positions import Position
 
 FORMAT = 1
 MANIFEST = "manifest.json"
-_BATCH_ROWS = 256
 
-RowEncoder = Callable[[Iterable[Row]], Iterator[bytes]]
-"""Rows to insert frames; `pipeline.encode.RowEncoder.inserts` is one."""
+RowsEncoder = Callable[[Iterable[Row]], Iterator[tuple[int, bytes]]]
+"""Rows to insert frames, as (number of rows, frames) batches; `TableEncoder.inserts` is one."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,22 +71,18 @@ def write_part(
     number: int,
     table: str,
     rows: Iterable[Row],
-    encoder: RowEncoder,
+    encoder: RowsEncoder,
     progress: Callable[[int], None] = lambda rows: None,
 ) -> PartInfo:
     """Encode rows into one durable part; `progress` hears how many were added each time. Running it again replaces
     it.
     """
-    count = unreported = 0
+    count = 0
     with BlockWriter(directory / part_name(number)) as writer:
-        for frames in encoder(rows):
+        for added, frames in encoder(rows):
             writer.write(frames)
-            count += 1
-            unreported += 1
-            if unreported == _BATCH_ROWS:
-                progress(unreported)
-                unreported = 0
-        progress(unreported)
+            count += added
+            progress(added)
         return _part_info(writer.finish(), table, count)
 
 
@@ -106,18 +102,20 @@ def stage(spool: Path, watermark: str) -> Path:
     """A fresh folder to write the parts of a snapshot into; an earlier attempt's is discarded."""
     directory = spool / f"{watermark}.partial"
     shutil.rmtree(directory, ignore_errors=True)
-    directory.mkdir(parents=True)
+    with disk_errors(directory):
+        directory.mkdir(parents=True)
     return directory
 
 
 def complete(directory: Path, manifest: Manifest) -> Path:
     """Write the manifest and give the folder its final name; the final path."""
-    write_json(directory / MANIFEST, {"format": FORMAT, **asdict(manifest)}, durable=True)
-    sync_directory(directory)
     final = directory.with_name(manifest.watermark)
-    shutil.rmtree(final, ignore_errors=True)
-    directory.rename(final)
-    sync_directory(final.parent)
+    with disk_errors(directory):
+        write_json(directory / MANIFEST, {"format": FORMAT, **asdict(manifest)}, durable=True)
+        sync_directory(directory)
+        shutil.rmtree(final, ignore_errors=True)
+        directory.rename(final)
+        sync_directory(final.parent)
     return final
 
 
