@@ -15,6 +15,7 @@ import logging
 import secrets
 import sqlite3
 from dataclasses import dataclass, replace
+from functools import lru_cache
 
 from adapters.sqlite.catalog import Catalog
 from adapters.sqlite.connection import write_transaction
@@ -47,8 +48,7 @@ def install(db: sqlite3.Connection, selection: Selection) -> SchemaVersion:
         _widen(db, catalog.key_width)
         _align_triggers(db, triggers, catalog)
         version = _store(db, last, replace(catalog, cookie=schema_cookie(db)))
-    if version.number != last.number:
-        _report(found)
+    _report(found)
     return version
 
 
@@ -144,8 +144,12 @@ def _store(db: sqlite3.Connection, last: SchemaVersion, catalog: Catalog) -> Sch
 
 def _report(found: Found) -> None:
     for table, reason in found.skipped.items():
-        log.warning("table %s is not synced: %s", table, reason)
-    if found.unsynced_columns:
-        log.warning(
-            "columns replicated but not synced to clients (blob or no type): %s", ", ".join(found.unsynced_columns)
-        )
+        _warn_once(f"table {table} is not synced: {reason}")
+    for column in found.unsynced_columns:
+        _warn_once(f"column {column} is replicated but not synced to clients: it holds blobs, or has no type")
+
+
+@lru_cache(maxsize=1_000)
+def _warn_once(message: str) -> None:
+    """The capture looks at the same tables again and again; the user wants to know once."""
+    log.warning(message)

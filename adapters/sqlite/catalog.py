@@ -88,7 +88,7 @@ class Catalog:
     """All synced tables under one schema version.
 
     `origin` names the capture (a database restored or replaced has another); `cookie` is the database's schema
-    counter when this was true; `objects` maps every name in the schema to a checksum of its text; `next_id` was
+    counter when this was true; `objects` maps all that is in the schema to a checksum of its text; `next_id` was
     never given out.
     """
 

@@ -16,8 +16,8 @@ from dataclasses import dataclass, replace
 
 from adapters.sqlite.catalog import Catalog, ColumnDef, TableDef
 
-VACUUM_STEPS = 1
-"""VACUUM moves the schema counter by this much and changes nothing."""
+HIDDEN_STEPS = 2
+"""What dropping and adding a column takes; a single step more is most often VACUUM, which changes nothing."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,7 +37,7 @@ def recognise(
     by_name = {trace.table_name: trace for trace in sorted(traces, key=lambda trace: trace.table_id)}
     tables = tuple(_identified(previous, table, by_name.get(table.name), numbers) for table in found)
     catalog = Catalog(previous.origin, cookie, numbers.next, tables, objects)
-    if previous.cookie < 0 or 0 <= cookie - previous.cookie <= _explained(previous, catalog) + VACUUM_STEPS:
+    if previous.cookie < 0 or 0 <= cookie - previous.cookie < _explained(previous, catalog) + HIDDEN_STEPS:
         return catalog
     return replace(catalog, tables=tuple(_doubted(previous, table) for table in tables))
 
@@ -84,20 +84,41 @@ def _identified_columns(
 
 
 def _explained(previous: Catalog, catalog: Catalog) -> int:
-    """How many schema statements the visible differences can stand for, at most."""
-    before, now = previous.objects, catalog.objects
-    steps = len(before.keys() ^ now.keys()) + sum(before[name] != now[name] for name in before.keys() & now.keys())
-    for table in catalog.tables:
-        old = previous.table(table.id)
-        if old is None:
-            steps += 1
-            continue
-        steps += len(_column_facts(old) ^ _column_facts(table))
+    """How many schema statements the visible differences stand for, at least."""
+    kept = [(old, table) for table in catalog.tables if (old := previous.table(table.id)) is not None]
+    columns = sum(_column_steps(old, table) for old, table in kept)
+    renamed = sum(old.name != table.name for old, table in kept)
+    texts_follow = renamed > 0 or columns > 0
+    return columns + _table_steps(previous, catalog, renamed) + _other_steps(previous, catalog, texts_follow)
+
+
+def _column_steps(old: TableDef, table: TableDef) -> int:
+    before, now = ({column.id: column.name for column in t.columns} for t in (old, table))
+    return len(before.keys() ^ now.keys()) + sum(before[number] != now[number] for number in before.keys() & now.keys())
+
+
+def _table_steps(previous: Catalog, catalog: Catalog, renamed: int) -> int:
+    """One for each name that came or went (a rename does both), two for each table made anew under its old name."""
+    before, now = _texts(previous, "table"), _texts(catalog, "table")
+    identity = {table.name: table.id for table in previous.tables}
+    anew = [t for t in catalog.tables if identity.get(t.name, t.id) != t.id and before[t.name] != now[t.name]]
+    return max(len(now.keys() - before.keys()), len(before.keys() - now.keys()), renamed) + 2 * len(anew)
+
+
+def _other_steps(previous: Catalog, catalog: Catalog, texts_follow: bool) -> int:
+    """Views, indexes and triggers; the latter two go with their table, and all follow renamed names."""
+    steps = 0
+    for kind in ("view", "index", "trigger"):
+        before, now = _texts(previous, kind), _texts(catalog, kind)
+        tables_went = {table.id for table in previous.tables} - {table.id for table in catalog.tables}
+        steps += len(now.keys() - before.keys())
+        steps += 0 if tables_went and kind != "view" else len(before.keys() - now.keys())
+        steps += 0 if texts_follow else 2 * sum(before[name] != now[name] for name in before.keys() & now.keys())
     return steps
 
 
-def _column_facts(table: TableDef) -> set[tuple[int, str]]:
-    return {(column.id, column.name) for column in table.columns}
+def _texts(catalog: Catalog, kind: str) -> dict[str, int]:
+    return {name[len(kind) + 1 :]: text for name, text in catalog.objects.items() if name.startswith(f"{kind} ")}
 
 
 def _doubted(previous: Catalog, table: TableDef) -> TableDef:

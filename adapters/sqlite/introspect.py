@@ -37,10 +37,6 @@ class Selection:
         chosen = not self.include or any(fnmatchcase(table, pattern) for pattern in self.include)
         return chosen and not any(fnmatchcase(table, pattern) for pattern in self.exclude)
 
-    def names(self, table: str) -> bool:
-        """Whether the user asked for exactly this table, so that skipping it would be a surprise."""
-        return table in self.include
-
 
 @dataclass(frozen=True, slots=True)
 class Found:
@@ -77,7 +73,7 @@ def find_tables(db: sqlite3.Connection, selection: Selection) -> Found:
     tables, skipped, unsynced = [], {}, []
     taken = {name for name, _, _ in listed}
     for name, kind, without_rowid in listed:
-        if name.startswith(RESERVED) or not selection.wants(name):
+        if name.startswith(RESERVED) or not selection.wants(name) or kind in ("view", "shadow"):
             continue
         problem = _unsuitable(name, kind, taken)
         table = None if problem else _read_table(db, name, bool(without_rowid), selection.dates)
@@ -88,29 +84,29 @@ def find_tables(db: sqlite3.Connection, selection: Selection) -> Found:
             continue
         tables.append(table)
         unsynced += [f"{name}.{column.name}" for column in table.columns if column.data_type == UNSYNCED]
-    _refuse_unknown(selection, taken, skipped)
+    _refuse_unknown(selection, {table.name for table in tables}, skipped)
     return Found(tuple(tables), skipped, tuple(unsynced))
 
 
 def schema_objects(db: sqlite3.Connection) -> dict[str, int]:
-    """A checksum of the text of everything in the schema that is not the capture's own."""
-    rows = db.execute("SELECT name, sql FROM sqlite_schema WHERE sql IS NOT NULL")
-    return {name: zlib.crc32(sql.encode()) for name, sql in rows if not name.startswith(OWN)}
+    """A checksum of the text of everything in the schema that is not the capture's own, by kind and name."""
+    rows = db.execute("SELECT type, name, sql FROM sqlite_schema WHERE sql IS NOT NULL")
+    return {f"{kind} {name}": zlib.crc32(sql.encode()) for kind, name, sql in rows if not name.startswith(OWN)}
 
 
 def _unsuitable(name: str, kind: str, taken: set[str]) -> str | None:
     if kind != "table":
-        return f"it is a {kind}, and only ordinary tables record their changes: sync the tables beneath it"
+        return f"it is a {kind} table, and only ordinary ones record their changes: copy what clients need to one"
     if not all(split_name(name)) or (canonical_name(name) != name and canonical_name(name) in taken):
         return "its name cannot be told apart as schema.table: rename it"
     return None
 
 
-def _refuse_unknown(selection: Selection, taken: set[str], skipped: dict[str, str]) -> None:
+def _refuse_unknown(selection: Selection, usable: set[str], skipped: dict[str, str]) -> None:
     for name in selection.include:
-        if any(mark in name for mark in "*?[") or (name in taken and name not in skipped):
+        if any(mark in name for mark in "*?[") or name in usable:
             continue
-        reason = f"cannot be synced: {skipped[name]}" if name in skipped else "does not exist"
+        reason = f"cannot be synced: {skipped[name]}" if name in skipped else "is no table of this database"
         raise ConfigurationError(
             "table-not-usable",
             f"table {name}, asked for by the setting `tables`, {reason}",
@@ -184,11 +180,14 @@ def _index_name(table: str, name: str, columns: tuple[str, ...]) -> str:
 
 
 def _unique_sets(key: tuple[str, ...], indexes: Sequence[_StoredIndex]) -> tuple[UniqueSet, ...]:
-    """What `REPLACE` can remove rows by, beside the key: constraints, whose columns cannot be dropped from the table.
+    """What `REPLACE` can remove rows by without naming their key: other constraints, and a key that equates spellings.
 
     Columns of a mere `CREATE UNIQUE INDEX` are left out, since a trigger that names them would forbid dropping them.
     """
-    constraints = [
-        i for i in indexes if i.unique and i.origin in ("u", "pk") and i.plain not in (None, key) and _built_in(i)
-    ]
-    return tuple(UniqueSet(tuple((n, c) for n, _, c in index.columns if n is not None)) for index in constraints)
+    sets = []
+    for index in indexes:
+        names, collations = index.plain, {collation for _, _, collation in index.columns}
+        constraint = index.origin in ("u", "pk") and names != key
+        if index.unique and names and _built_in(index) and (constraint or (names == key and collations != {"BINARY"})):
+            sets.append(UniqueSet(tuple((name, collation) for name, _, collation in index.columns if name is not None)))
+    return tuple(sets)
