@@ -100,8 +100,9 @@ def _column_steps(old: TableDef, table: TableDef) -> int:
 def _table_steps(previous: Catalog, catalog: Catalog, renamed: int) -> int:
     """One for each name that came or went (a rename does both), two for each table made anew under its old name."""
     before, now = _texts(previous, "table"), _texts(catalog, "table")
-    identity = {table.name: table.id for table in previous.tables}
-    anew = [t for t in catalog.tables if identity.get(t.name, t.id) != t.id and before[t.name] != now[t.name]]
+    gone = {table.name for table in previous.tables if catalog.table(table.id) is None}
+    new = {table.name for table in catalog.tables if previous.table(table.id) is None}
+    anew = [name for name in gone & new if before[name] != now[name]]
     return max(len(now.keys() - before.keys()), len(before.keys() - now.keys()), renamed) + 2 * len(anew)
 
 
