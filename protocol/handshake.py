@@ -12,7 +12,7 @@ import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Literal
-from urllib.parse import parse_qs
+from urllib.parse import parse_qs, urlencode
 
 from protocol import watermark
 from protocol.errors import HandshakeError, WatermarkError
@@ -23,6 +23,7 @@ Version = Literal["v0"]
 PATHS: Mapping[str, Version] = {"/changes/v0/stream": "v0"}
 """The version table: a new version of the protocol is one more entry."""
 
+_MAX_PARAMETERS = 1000
 _APP_ID = re.compile(r"[a-z0-9_]+")
 _SHARD_NUM = re.compile(r"[0-9]{1,9}")
 _SHARD_ID = re.compile(r"(?P<app>[a-z0-9_]+?)(?:_(?P<shard>[0-9]{1,9}))?")
@@ -43,6 +44,16 @@ class Handshake:
     def is_initial(self) -> bool:
         """Whether it asks for an initial sync."""
         return self.last_watermark is None
+
+    @property
+    def query(self) -> str:
+        """The query string of this request, as a consumer sends it."""
+        pairs: list[tuple[str, str]] = [("shardID", self.shard)]
+        if self.dialect == "shipped":
+            pairs = [("appID", self.app_id), ("shardNum", str(self.shard_num))]
+        pairs += [("publications", name) for name in sorted(self.publications)]
+        optional = (("lastWatermark", self.last_watermark), ("replicaVersion", self.replica_version))
+        return urlencode(pairs + [(name, value) for name, value in optional if value is not None])
 
     @property
     def shard(self) -> str:
@@ -68,7 +79,7 @@ def parse_path(path: str) -> Version:
 def parse_query(query: str) -> Handshake:
     """The parameters of a query string."""
     try:
-        parameters = parse_qs(query, keep_blank_values=True, errors="strict")
+        parameters = parse_qs(query, keep_blank_values=True, errors="strict", max_num_fields=_MAX_PARAMETERS)
     except ValueError as error:
         raise HandshakeError(f"malformed query: {error}", where="query", fix="percent-encode UTF-8") from None
     return parse_parameters(parameters)
