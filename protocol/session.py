@@ -16,7 +16,7 @@ from protocol.codec import AnyDownstream, AnyUpstream
 from protocol.errors import SessionError
 from protocol.handshake import Handshake
 from protocol.messages import Ack, AckRequested, Begin, Commit, ResetRequired, Status, StatusAck
-from protocol.stream import Problem, Stream
+from protocol.stream import Problem, Stream, acknowledged_by
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,7 +71,7 @@ class ProducerSession:
         _refuse(self._stream.problems(message), message.name)
         data = codec.encode(message)
         self._stream.advance(message)
-        self._reach(_ack_expected(message))
+        self._reach(acknowledged_by(message))
         return data
 
     def begin(self, commit_watermark: str) -> None:
@@ -176,17 +176,6 @@ class ConsumerSession:
 
     def _is_durable(self, needed: str | None) -> bool:
         return needed is None or (self.last_watermark is not None and needed <= self.last_watermark)
-
-
-def _ack_expected(message: AnyDownstream) -> str | None:
-    """The watermark that a consumer may acknowledge after this message."""
-    match message:
-        case Commit() | Status():
-            return message.watermark
-        case AckRequested():
-            return message.latest_upstream_watermark
-        case _:
-            return None
 
 
 def _refuse(problems: list[Problem], name: str) -> None:
