@@ -4,8 +4,9 @@ An adapter says which tables there are, gives one consistent snapshot of them, a
 position. It knows nothing of watermarks, the log, frames or consumers. It is created from its settings (keyword
 arguments), is picklable, and may be created anew at any time: after a failure, in another process, on another machine.
 
-What the runner promises in return: `changes(after)` gets the position of the last transaction that is durable in the log
-(or the snapshot's); a transaction given twice is stored once; `acknowledge` comes only after the log is durable.
+What the runner promises in return: `changes(after)` gets the position of the last transaction that is durable in
+the log (or the snapshot's); a transaction given twice is stored once; `acknowledge` comes only after the log is
+durable.
 """
 
 from __future__ import annotations
@@ -18,8 +19,8 @@ from changesource_sdk.positions import Position
 from changesource_sdk.schema import Column, Index, JsonText, Table
 
 __all__ = [
-    "AddColumn",
     "Adapter",
+    "AddColumn",
     "AlterColumn",
     "Change",
     "Column",
@@ -152,9 +153,10 @@ Change: TypeAlias = Insert | Update | Delete | Truncate | SchemaChange
 class Transaction:
     """An atomic group of changes, in order.
 
-    `position` is unique to this transaction: `changes(position)` continues right after it. `changes` may be a generator,
-    read once and never held whole, so a transaction can be larger than memory. `commit_time_ms` (epoch) feeds the lag
-    metrics. `watermark` is for stores whose positions are themselves ordered versions: a LexiVersion above all earlier.
+    `position` is unique to this transaction: `changes(position)` continues right after it. `changes` may be a
+    generator, read once and never held whole, so a transaction can be larger than memory. `commit_time_ms` (epoch)
+    feeds the lag metrics. `watermark` is for stores whose positions are themselves ordered versions: a LexiVersion
+    above all earlier.
     """
 
     position: Position

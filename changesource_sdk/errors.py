@@ -1,8 +1,8 @@
 """The errors a user can meet: one small tree, each with a stable code, a place and a way out.
 
-Everything the SDK raises on purpose is a `ChangesourceError`. The command line prints `error[code]: message (where)` and
-`fix: …` and exits with the class's `exit_code`; the pipeline writes the same fields to its stage file. Codes are part of
-the public interface: texts may improve, codes stay.
+Everything the SDK raises on purpose is a `ChangesourceError`. The command line prints `error[code]: message
+(where)` and `fix: …` and exits with the class's `exit_code`; the pipeline writes the same fields to its stage file.
+Codes are part of the public interface: texts may improve, codes stay.
 """
 
 from __future__ import annotations

@@ -1,8 +1,9 @@
 """Upstream positions: an adapter's own cursor, opaque to everyone else.
 
-A position is any JSON value the adapter likes: a sequence number, an LSN, a vector of offsets. The log stores it as text
-beside the transaction, compares it only for equality (plus order, where both are plain integers), and hands the last one
-back to `Adapter.changes` after a restart. Equal positions always have equal text, whatever the order of their keys.
+A position is any JSON value the adapter likes: a sequence number, an LSN, a vector of offsets. The log stores it as
+text beside the transaction, compares it only for equality (plus order, where both are plain integers), and hands
+the last one back to `Adapter.changes` after a restart. Equal positions always have equal text, whatever the order
+of their keys.
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ import orjson
 
 from changesource_sdk.errors import AdapterError
 
-Position: TypeAlias = "int | float | str | bool | None | list[Position] | dict[str, Position]"
+Position: TypeAlias = "int | float | str | bool | list[Position] | dict[str, Position] | None"
 
 
 def to_text(position: Position) -> str:

@@ -1,9 +1,10 @@
 """Declaring tables: what an adapter says about its store, in the author's words.
 
-A `Table` has columns, a key and further indexes; column types are Postgres type names or plain Python types. Names are
-given once: `Table("issue", …)` lives in schema `public`, `Table("zero_0.clients", …)` in schema `zero_0`. Everywhere else
-a table is named by its `full_name`, which is also the name clients use. Declarations are frozen, picklable and complete:
-`spec()` gives what travels. Whether a declaration suits a consumer is decided by `pipeline.consumer_schema`.
+A `Table` has columns, a key and further indexes; column types are Postgres type names or plain Python types. Names
+are given once: `Table("issue", …)` lives in schema `public`, `Table("zero_0.clients", …)` in schema `zero_0`.
+Everywhere else a table is named by its `full_name`, which is also the name clients use. Declarations are frozen,
+picklable and complete: `spec()` gives what travels. Whether a declaration suits a consumer is decided by
+`pipeline.consumer_schema`.
 """
 
 from __future__ import annotations
@@ -60,7 +61,9 @@ def canonical_name(full_name: str) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Column:
-    """One column. `default` is a value that existing rows get when the column is added; `default_sql` the same as SQL."""
+    """One column. `default` is a value that existing rows get when the column is added; `default_sql` the same as
+    SQL.
+    """
 
     name: str
     type: str | type

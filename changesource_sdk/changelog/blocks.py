@@ -48,7 +48,7 @@ class BlockFile:
             "frames-unreadable",
             f"stored frames cannot be read back: {reason}",
             where=str(self.path),
-            fix="connect again; if it persists, remove the state directory's log.sqlite so that a new snapshot is taken",
+            fix="connect again; if it persists, remove log.sqlite so that a new snapshot is taken",
         )
 
 

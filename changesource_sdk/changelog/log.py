@@ -1,8 +1,8 @@
 """The change log: whole transactions in order, durable, watermarked, framed for sending.
 
-This is the seam between the pipeline, which appends, and endpoints, which read. A store of the log (SQLite on one host)
-implements `LogReader` and `LogWriter`. Readers and the writer may live in different processes; a poke (`changelog.poke`)
-tells readers that the head moved.
+This is the seam between the pipeline, which appends, and endpoints, which read. A store of the log (SQLite on one
+host) implements `LogReader` and `LogWriter`. Readers and the writer may live in different processes; a poke
+(`changelog.poke`) tells readers that the head moved.
 
 Contract: what `append` returned is durable and is seen by every reader from then on; transactions appear whole, in
 watermark order, without gaps or doubles, whatever was killed when. A *generation* is one snapshot of the store and the
@@ -27,8 +27,8 @@ EMPTY = "00"
 class EncodedTransaction:
     """A validated transaction ready to append: the `data` frames, in memory or spilled to a staged block file.
 
-    `schema_after` is the consumer's schema (JSON text) if this transaction changes it. `watermark` is set only by stores
-    that bring their own.
+    `schema_after` is the consumer's schema (JSON text) if this transaction changes it. `watermark` is set only by
+    stores that bring their own.
     """
 
     position: Position
