@@ -4,8 +4,11 @@ One task per process waits for the writer's poke, reads what is new, and wakes t
 bounded: old transactions fall out, and a consumer that still needs them goes back to the log. While nobody follows,
 only the head moves and nothing is read.
 
-Contract: `after(w)` gives the transactions that follow `w`, without a gap, or None if `w` is below what is held. Readers
-of the log run in threads; everything here is touched by the event loop only.
+Contract: `after(w)` gives the transactions that follow `w`, without a gap, or None if `w` is below what is held. The log is
+read in threads; everything held here is touched by the event loop only.
+
+A log that starts over (new generation, or a new file after a loss) begins above everything it ever named. So a log whose
+oldest watermark is above where we stand has started over, and `lineage` tells the subscriptions to decide anew.
 """
 
 from __future__ import annotations
@@ -28,6 +31,7 @@ class LiveTail:
 
     def __init__(self, reader: LogReader, limit_bytes: int, metrics: EndpointMetrics) -> None:
         self.state = LogState()
+        self.lineage = 0  # grows whenever the log starts over: what was sent before no longer has a continuation
         self._reader = reader
         self._limit = limit_bytes
         self._metrics = metrics
@@ -49,16 +53,23 @@ class LiveTail:
 
     async def advance(self) -> None:
         """Take in what the log has gained, and wake whoever waits."""
-        state = await asyncio.to_thread(self._reader.state)
-        if state.generation != self.state.generation or not self._followers:
-            self._restart_at(state)
-            return
-        while self.state.head < state.head:
-            found = await asyncio.to_thread(self._reader.read_after, self.state.head, READ_BYTES)
+        while True:
+            found, state = await asyncio.to_thread(self._look)
+            if state.oldest > self.state.head:
+                self._restart_at(state)
+                self.lineage += 1
+                return
+            if not self._followers:
+                self._restart_at(state)
+                return
             if not found:
-                # The generation changed between the two reads: the next state will say so.
                 return
             self._take(found, state)
+
+    def _look(self) -> tuple[list[Stored], LogState]:
+        # The state is read last: if it does not show a new lineage, neither did the transactions come from one.
+        found = self._reader.read_after(self.state.head, READ_BYTES) if self._followers else []
+        return found, self._reader.state()
 
     def after(self, watermark: str) -> Sequence[Stored] | None:
         """The held transactions that follow `watermark`, or None if some were already let go."""
@@ -84,7 +95,7 @@ class LiveTail:
             self._followers -= 1
 
     def _restart_at(self, state: LogState) -> None:
-        moved = (state.generation, state.head) != (self.state.generation, self.state.head)
+        moved = state.head != self.state.head
         self.state, self._floor = state, state.head
         self._held, self._bytes = [], 0
         self._metrics.tail_bytes.set(0)
