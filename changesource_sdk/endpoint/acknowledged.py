@@ -11,6 +11,7 @@ import asyncio
 from time import time
 
 from changesource_sdk.changelog.subscribers import SubscriberKey, Subscribers
+from changesource_sdk.errors import ChangesourceError
 from protocol.handshake import Handshake
 
 FLUSH_INTERVAL = 0.5
@@ -35,10 +36,13 @@ class Acknowledged:
             await self.flush()
 
     async def flush(self) -> None:
-        """Write what was noted since the last time."""
+        """Write what was noted since the last time; kept for the next time if it cannot be written."""
         pending, self._pending = self._pending, {}
-        if pending:
+        try:
             await asyncio.to_thread(self._store_all, pending)
+        except ChangesourceError:
+            self._pending = pending | self._pending
+            raise
 
     def _store_all(self, pending: dict[SubscriberKey, str]) -> None:
         now_ms = time() * 1000

@@ -19,16 +19,18 @@ from websockets.exceptions import ConnectionClosedError
 from websockets.protocol import State
 
 from protocol.framing import unframe
+from protocol.handshake import Handshake
 
 #: How far the sender may run ahead of the peer, besides the kernel's own buffers.
 WRITE_LIMIT = 256 * 1024
 
 
 class PeerConnection(ServerConnection):
-    """A server connection that remembers when it last heard from its peer."""
+    """A server connection that remembers what its peer asked for and when it was last heard."""
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
+        self.asked: Handshake | None = None  # set when the request is admitted
         self.last_heard = self.loop.time()
 
     def data_received(self, data: bytes) -> None:

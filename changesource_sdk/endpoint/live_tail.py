@@ -100,7 +100,7 @@ class LiveTail:
         self._held, self._bytes = [], 0
         self._metrics.tail_bytes.set(0)
         if moved:
-            self._wake()
+            self.wake()
 
     def _take(self, found: list[Stored], state: LogState) -> None:
         self._held.extend(found)
@@ -109,7 +109,7 @@ class LiveTail:
         self.state = replace(state, head=found[-1].watermark)
         self._metrics.tail_reads.inc(len(found))
         self._metrics.tail_bytes.set(self._bytes)
-        self._wake()
+        self.wake()
 
     def _let_go(self) -> None:
         gone = 0
@@ -119,7 +119,8 @@ class LiveTail:
             gone += 1
         del self._held[:gone]
 
-    def _wake(self) -> None:
+    def wake(self) -> None:
+        """Let everyone who waits for news look again."""
         self._news.set()
         self._news = asyncio.Event()
 

@@ -89,6 +89,10 @@ class Subscription:
         self._flow = Flow(connection)
         self._sending = self.sent or ""  # the newest watermark that may be on its way
 
+    def silent_for(self) -> float:
+        """Seconds since the consumer last sent or took a byte."""
+        return self._flow.silent_for()
+
     async def run(self) -> Ending:
         """Serve until the consumer leaves, breaks the rules, dies, or the endpoint stops."""
         self._metrics.consumers.labels(self.phase).inc()
@@ -136,12 +140,14 @@ class Subscription:
                     handshake = _continued(handshake, plan.snapshot)
                 case Resume():
                     self.sent = plan.after
+                    self._hold(handshake)
                     await self._follow()
                     handshake = _continued(handshake, self.sent)
         return STOPPING
 
     async def _send_snapshot(self, watermark: str) -> None:
         self._enter(Phase.SNAPSHOT)
+        self._hold(_continued(self.handshake, watermark))
         chunks = self._source.snapshot_chunks(self.handshake, watermark)
         while chunk := await asyncio.to_thread(next, chunks, None):
             await self._write(chunk)
@@ -232,6 +238,14 @@ class Subscription:
         if self.acked is None or watermark > self.acked:
             self.acked = watermark
             self._acknowledged.note(self.handshake, watermark)
+
+    def _hold(self, handshake: Handshake) -> None:
+        """Keep the log from where this consumer is, though it has acknowledged nothing on this connection yet.
+
+        Not for the sketch, whose consumers may be a curious `tail` that never comes back: those count once they ack.
+        """
+        if handshake.dialect == "shipped" and handshake.last_watermark is not None:
+            self._acknowledged.note(handshake, handshake.last_watermark)
 
     def _enter(self, phase: Phase) -> None:
         self._metrics.consumers.labels(self.phase).dec()
