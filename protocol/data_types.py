@@ -9,6 +9,9 @@ import math
 import re
 from typing import Literal
 
+from protocol.errors import CodecError
+from protocol.values import loads
+
 ZqlType = Literal["number", "string", "boolean", "json"]
 """What a client sees; a column of no ZQL type is replicated but not synced."""
 
@@ -70,17 +73,19 @@ def zql_type(data_type: str, *, is_enum: bool = False, is_array: bool = False) -
     return _ZQL.get(value_kind(data_type, is_enum=is_enum, is_array=is_array))
 
 
-def misfit(kind: ValueKind, value: object) -> str | None:
+def misfit(kind: ValueKind, value: object, *, json_mode: Literal["p", "s"] = "p") -> str | None:
     """Why a JSON value does not suit a column of this kind, or None if it does. Null suits every kind.
 
-    JSON columns take any value here: whether a text is parsed JSON depends on the transaction's `json` mode.
+    In `json_mode` `s` a string in a JSON or array column is the text of its value, and must be that.
     """
     if value is None:
         return None
-    if isinstance(value, int) and not isinstance(value, bool) and not INT64_MIN <= value <= INT64_MAX:
-        return "an integer beyond 64 bits"
+    if json_mode == "s" and isinstance(value, str) and kind in ("json", "array"):
+        return _text_misfit(kind, value)
     if isinstance(value, float) and not math.isfinite(value):
         return "NaN or Infinity"
+    if kind != "json" and isinstance(value, int) and not INT64_MIN <= value <= INT64_MAX:
+        return "an integer beyond 64 bits"
     return None if _suits(kind, value) else f"{_describe(value)} in {_WANTED[kind]} column"
 
 
@@ -96,6 +101,14 @@ _WANTED: dict[ValueKind, str] = {
 }
 
 
+def _text_misfit(kind: ValueKind, text: str) -> str | None:
+    try:
+        parsed = loads(text)
+    except CodecError:
+        return f"a text that is not JSON in {_WANTED[kind]} column"
+    return misfit(kind, parsed)
+
+
 def _suits(kind: ValueKind, value: object) -> bool:
     match kind:
         case "integer":
@@ -109,7 +122,7 @@ def _suits(kind: ValueKind, value: object) -> bool:
         case "uuid":
             return isinstance(value, str) and _UUID.fullmatch(value) is not None
         case "array":
-            return isinstance(value, list | tuple | str)
+            return isinstance(value, list | tuple)
         case "json" | "unsynced":
             return True
 

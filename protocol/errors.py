@@ -50,6 +50,10 @@ class HandshakeError(ProtocolError):
 
 
 class SessionError(ProtocolError):
-    """A message that is not allowed at this point of the stream; the connection must end."""
+    """A message that is not allowed at this point of the stream: it breaks `rule`, and the connection must end."""
 
     code = "session"
+
+    def __init__(self, message: str, *, where: str = "", fix: str = "", rule: str) -> None:
+        super().__init__(message, where=where, fix=fix)
+        self.rule = rule

@@ -12,7 +12,7 @@ import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Literal
-from urllib.parse import parse_qs
+from urllib.parse import parse_qs, urlencode
 
 from protocol import watermark
 from protocol.errors import HandshakeError, WatermarkError
@@ -43,6 +43,16 @@ class Handshake:
     def is_initial(self) -> bool:
         """Whether it asks for an initial sync."""
         return self.last_watermark is None
+
+    @property
+    def query(self) -> str:
+        """The query string of this request, as a consumer sends it."""
+        pairs: list[tuple[str, str]] = [("shardID", self.shard)]
+        if self.dialect == "shipped":
+            pairs = [("appID", self.app_id), ("shardNum", str(self.shard_num))]
+        pairs += [("publications", name) for name in sorted(self.publications)]
+        optional = (("lastWatermark", self.last_watermark), ("replicaVersion", self.replica_version))
+        return urlencode(pairs + [(name, value) for name, value in optional if value is not None])
 
     @property
     def shard(self) -> str:
