@@ -9,13 +9,16 @@ import typer
 
 from changesource_sdk.cli import doctor, inspect, serve, tail
 from changesource_sdk.cli.output import EXIT_CODES, print_json
+from protocol.handshake import PATHS
 
 app = typer.Typer(
     name="changesource",
     help="Put any datastore behind Rocicorp Zero.",
     epilog=EXIT_CODES,
     no_args_is_help=True,
+    invoke_without_command=True,
     pretty_exceptions_enable=False,
+    context_settings={"help_option_names": ["-h", "--help"]},
 )
 app.command(name="serve", cls=serve.ServeCommand, epilog=serve.EPILOG)(serve.serve)
 app.command(name="tail", epilog=tail.EPILOG)(tail.tail)
@@ -31,26 +34,16 @@ def release() -> str:
         return "0+source"
 
 
-def _print_version(wanted: bool) -> None:
-    if wanted:
-        typer.echo(f"changesource {release()}")
-        raise typer.Exit
-
-
-def _print_version_json(wanted: bool) -> None:
-    if wanted:
-        print_json({"name": "zero-changesource", "version": release(), "protocol": ["v0"]})
-        raise typer.Exit
-
-
 @app.callback()
 def options(
-    show_version: Annotated[
-        bool, typer.Option("--version", callback=_print_version, is_eager=True, help="Print the version.")
-    ] = False,
-    show_version_json: Annotated[
-        bool,
-        typer.Option("--version-json", callback=_print_version_json, is_eager=True, help="The same, as JSON."),
-    ] = False,
+    show_version: Annotated[bool, typer.Option("--version", help="Print the version and stop.")] = False,
+    as_json: Annotated[bool, typer.Option("--json", help="Print the version as JSON.")] = False,
 ) -> None:
     """Put any datastore behind Rocicorp Zero."""
+    if not show_version:
+        return
+    if as_json:
+        print_json({"name": "zero-changesource", "version": release(), "paths": list(PATHS)})
+    else:
+        typer.echo(f"changesource {release()}")
+    raise typer.Exit

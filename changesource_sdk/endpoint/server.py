@@ -14,6 +14,7 @@ from collections.abc import Callable
 
 from websockets.asyncio.server import Server, ServerConnection, serve
 from websockets.datastructures import Headers
+from websockets.frames import CloseCode
 from websockets.http11 import Request, Response
 
 from changesource_sdk.changelog.layout import StateDirectory
@@ -21,7 +22,7 @@ from changesource_sdk.changelog.poke import PokeReceiver
 from changesource_sdk.changelog.sqlite_log import SqliteLogReader
 from changesource_sdk.changelog.subscribers import Subscribers
 from changesource_sdk.config import ServeConfig
-from changesource_sdk.endpoint.acknowledged import Acknowledged
+from changesource_sdk.endpoint.acks import AckStore
 from changesource_sdk.endpoint.auth import tls_context
 from changesource_sdk.endpoint.flow import WRITE_LIMIT, PeerConnection, close
 from changesource_sdk.endpoint.gate import Refusal, admit
@@ -60,7 +61,7 @@ class Endpoint:
         self._pipeline_health = pipeline_health
         self._reader = SqliteLogReader(config.state)
         self._subscribers = Subscribers(config.state)
-        self._acknowledged = Acknowledged(self._subscribers)
+        self._acks = AckStore(self._subscribers)
         self._tail = LiveTail(self._reader, config.tail_bytes, self.metrics)
         self._source = Source(config.state, self._reader, self._tail, permissions)
         self._pokes = directory.pokes
@@ -84,7 +85,7 @@ class Endpoint:
             self._config.subscriber_expiry,
         )
         ear = self._ear
-        jobs = {"tail": lambda: self._tail.run(ear.wait), "acks": self._acknowledged.run, "pruning": pruner.run}
+        jobs = {"tail": lambda: self._tail.run(ear.wait), "acks": self._acks.run, "pruning": pruner.run}
         self._tasks = [
             asyncio.create_task(persistently(name, job, log, self._throttle)) for name, job in jobs.items()
         ]
@@ -132,7 +133,7 @@ class Endpoint:
         for task in self._tasks:
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
-        await self._acknowledged.flush()
+        await self._acks.flush()
         if self._ear is not None:
             self._ear.close()
         self._reader.close()
@@ -176,13 +177,17 @@ class Endpoint:
         assert isinstance(connection, PeerConnection) and connection.asked is not None
         handshake = connection.asked
         subscription = Subscription(
-            connection, handshake, self._source, self._acknowledged, self.metrics, self._pace, self._stopping
+            connection, handshake, self._source, self._acks, self.metrics, self._pace, self._stopping
         )
         self.streams.add(subscription)
         self.metrics.connections.labels("initial" if handshake.is_initial else "resume").inc()
         self._log_stream("consumer connected", handshake, after=handshake.last_watermark)
         try:
             ending = await subscription.run()
+        except Exception:
+            # A bug of ours: this stream ends, the others go on, and the trace is for the bug report.
+            log.exception("stream failed")
+            ending = Ending(CloseCode.INTERNAL_ERROR, "internal error", "internal-error")
         finally:
             self.streams.discard(subscription)
         await self._end(connection, subscription, ending)

@@ -53,14 +53,17 @@ class Source:
         # Looked at last, for the same reason as in the shared tail.
         return None if self.reader.oldest() > watermark else found
 
-    def snapshot_chunks(self, handshake: Handshake, watermark: str) -> Iterator[bytes]:
-        """One initial sync, in pieces that end at frame boundaries. Blocking: take each piece in a thread."""
+    def open_snapshot(self, handshake: Handshake, watermark: str) -> tuple[int, Iterator[bytes]]:
+        """One initial sync: its rows, and its frames in pieces that end at frame boundaries. Blocking, both."""
         record = self._record(watermark)
         manifest = snapshots.read_manifest(record.directory)
-        yield begin_frame(watermark)
+        return manifest.rows, self._chunks(handshake, record, manifest)
+
+    def _chunks(self, handshake: Handshake, record: SnapshotRecord, manifest: snapshots.Manifest) -> Iterator[bytes]:
+        yield begin_frame(record.watermark)
         yield from system_frames(handshake.app_id, handshake.shard_num, record.schema, self._permissions)
         yield from snapshots.blocks(record.directory, manifest)
-        yield commit_frame(watermark, record.created_ms)
+        yield commit_frame(record.watermark, record.created_ms)
 
     def _record(self, watermark: str) -> SnapshotRecord:
         for record in self.reader.snapshots():

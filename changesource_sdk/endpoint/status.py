@@ -14,7 +14,7 @@ from time import time
 from changesource_sdk.changelog.log import LogReader
 from changesource_sdk.changelog.requests import pending_request
 from changesource_sdk.changelog.subscribers import Subscriber
-from changesource_sdk.endpoint.acknowledged import subscriber_key
+from changesource_sdk.endpoint.acks import subscriber_key
 from changesource_sdk.endpoint.subscription import Phase, Subscription
 from changesource_sdk.observe.metrics import EndpointMetrics
 from changesource_sdk.observe.stages import read_stages

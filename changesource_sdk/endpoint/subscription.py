@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import StrEnum
 from time import time
 
@@ -21,18 +21,18 @@ from websockets.exceptions import ConnectionClosed
 from websockets.frames import CloseCode
 
 from changesource_sdk.changelog.log import Stored
-from changesource_sdk.endpoint.acknowledged import Acknowledged
+from changesource_sdk.endpoint.acks import AckStore
 from changesource_sdk.endpoint.flow import Flow, PeerConnection
 from changesource_sdk.endpoint.plan import Await, Initial, Reset, Resume
 from changesource_sdk.endpoint.source import Source
 from changesource_sdk.endpoint.upstream import PEER_LEFT, Ending, receive
 from changesource_sdk.errors import ChangesourceError
 from changesource_sdk.observe.metrics import EndpointMetrics
-from protocol.codec import encode
 from protocol.errors import SessionError
 from protocol.framing import frame
 from protocol.handshake import Handshake
 from protocol.messages import AckRequested, ResetRequired, Status
+from protocol.session import Acknowledged, Premature, ProducerSession, Repeated
 
 #: Transactions are joined into writes of about this size, and the log is read by as much.
 CHUNK_BYTES = 256 * 1024
@@ -70,24 +70,32 @@ class Subscription:
         connection: PeerConnection,
         handshake: Handshake,
         source: Source,
-        acknowledged: Acknowledged,
+        acks: AckStore,
         metrics: EndpointMetrics,
         pace: Pace,
         stopping: asyncio.Event,
     ) -> None:
-        self.handshake = handshake
+        self.handshake = handshake  # kept up to date: what this consumer would ask for if it came back now
         self.opened = time()
         self.phase = Phase.WAITING
-        self.sent: str | None = handshake.last_watermark
-        self.acked: str | None = None
+        self._session = ProducerSession(handshake)
         self._connection = connection
         self._source = source
-        self._acknowledged = acknowledged
+        self._acks = acks
         self._metrics = metrics
         self._pace = pace
         self._stopping = stopping
         self._flow = Flow(connection)
-        self._sending = self.sent or ""  # the newest watermark that may be on its way
+
+    @property
+    def sent(self) -> str | None:
+        """The last commit sent, or what the consumer came with."""
+        return self._session.sent
+
+    @property
+    def acked(self) -> str | None:
+        """What the consumer has said to hold, by an ack or by coming back after it."""
+        return self._session.acked
 
     def silent_for(self) -> float:
         """Seconds since the consumer last sent or took a byte."""
@@ -97,8 +105,8 @@ class Subscription:
         """Serve until the consumer leaves, breaks the rules, dies, or the endpoint stops."""
         self._metrics.consumers.labels(self.phase).inc()
         tasks = [
+            asyncio.ensure_future(receive(self._connection, self._take_ack)),
             asyncio.ensure_future(self._send()),
-            asyncio.ensure_future(receive(self._connection, self._acknowledge)),
             asyncio.ensure_future(self._watch()),
         ]
         try:
@@ -124,9 +132,8 @@ class Subscription:
 
     async def _serve(self) -> Ending:
         """Decide, and do what was decided, again whenever the log starts over."""
-        handshake = self.handshake
         while not self._stopping.is_set():
-            plan = await self._source.plan(handshake)
+            plan = await self._source.plan(self.handshake)
             match plan:
                 case Await():
                     await self._source.tail.news(timeout=1.0)
@@ -134,25 +141,26 @@ class Subscription:
                     return await self._reset(plan)
                 case Initial():
                     await self._send_snapshot(plan.snapshot)
-                    if handshake.dialect == "shipped":
+                    if self.handshake.dialect == "shipped":
                         self._enter(Phase.SNAPSHOT_SENT)
                         await self._stopping.wait()
-                    handshake = _continued(handshake, plan.snapshot)
                 case Resume():
-                    self.sent = plan.after
-                    self._hold(handshake)
+                    self._hold()
                     await self._follow()
-                    handshake = _continued(handshake, self.sent)
+                    self.handshake = replace(self.handshake, last_watermark=self.sent)
         return STOPPING
 
     async def _send_snapshot(self, watermark: str) -> None:
         self._enter(Phase.SNAPSHOT)
-        self._hold(_continued(self.handshake, watermark))
-        chunks = self._source.snapshot_chunks(self.handshake, watermark)
+        rows, chunks = await asyncio.to_thread(self._source.open_snapshot, self.handshake, watermark)
+        self.handshake = replace(self.handshake, last_watermark=watermark, replica_version=watermark)
+        self._hold()
+        self._session.begin(watermark)
         while chunk := await asyncio.to_thread(next, chunks, None):
             await self._write(chunk)
-        self.sent = watermark
+        self._session.commit()
         self._metrics.sent_transactions.inc()
+        self._metrics.sent_frames.inc(rows)
 
     async def _follow(self) -> None:
         """Send transactions as they come, until the log starts over or a stop is asked for."""
@@ -186,11 +194,12 @@ class Subscription:
         for group in _grouped(found):
             if self._stopping.is_set():
                 return
-            self._sending = group[-1].watermark
+            self._session.begin(group[-1].watermark)
             if joined := b"".join(stored.frames for stored in group if stored.frames is not None):
                 await self._write(joined)
             if group[-1].frames is None:
                 await self._send_large(group[-1])
+            self._session.commit()
             self._count(group)
 
     async def _send_large(self, stored: Stored) -> None:
@@ -199,7 +208,6 @@ class Subscription:
             await self._write(piece)
 
     def _count(self, group: list[Stored]) -> None:
-        self.sent = group[-1].watermark
         self._metrics.sent_transactions.inc(len(group))
         self._metrics.sent_frames.inc(sum(stored.changes + 2 for stored in group))
         # The first of a group waited longest; observing it alone keeps the cost off the hot path.
@@ -216,7 +224,7 @@ class Subscription:
             message: Status | AckRequested = Status(watermark=self.sent)
         else:
             message = AckRequested(latest_upstream_watermark=self.sent)
-        await self._write(frame(encode(message)))
+        await self._write(frame(self._session.send(message)))
 
     async def _reset(self, plan: Reset) -> Ending:
         self._enter(Phase.RESET)
@@ -224,43 +232,35 @@ class Subscription:
         if plan.above is not None:
             await self._source.ask_for_snapshot(plan.above, plan.message)
         message = ResetRequired(message=plan.message, error_details={"reason": plan.code})
-        await self._write(frame(encode(message)))
+        await self._write(frame(self._session.send(message)))
         try:
             await asyncio.wait_for(self._stopping.wait(), RESET_HOLD)
         except TimeoutError:
             pass
         return Ending(CloseCode.NORMAL_CLOSURE, f"reset required: {plan.message}", "reset")
 
-    def _acknowledge(self, watermark: str) -> None:
+    def _take_ack(self, data: str) -> None:
         self._metrics.acks.inc()
-        if watermark > max(self._sending, self._source.tail.head):
-            raise SessionError(f"acknowledges {watermark}, which was never sent", where="watermark")
-        if self.acked is None or watermark > self.acked:
-            self.acked = watermark
-            self._acknowledged.note(self.handshake, watermark)
+        match self._session.receive(data):
+            case Acknowledged(watermark) | Repeated(watermark):
+                self._acks.note(self.handshake, watermark)
+            case Premature(watermark) if watermark > self._source.tail.head:
+                raise SessionError(f"acknowledges {watermark}, which this log never had", where="watermark")
+            case _:
+                pass
 
-    def _hold(self, handshake: Handshake) -> None:
+    def _hold(self) -> None:
         """Keep the log from where this consumer is, though it has acknowledged nothing on this connection yet.
 
         Not for the sketch, whose consumers may be a curious `tail` that never comes back: those count once they ack.
         """
-        if handshake.dialect == "shipped" and handshake.last_watermark is not None:
-            self._acknowledged.note(handshake, handshake.last_watermark)
+        if self.handshake.dialect == "shipped" and self.handshake.last_watermark is not None:
+            self._acks.note(self.handshake, self.handshake.last_watermark)
 
     def _enter(self, phase: Phase) -> None:
         self._metrics.consumers.labels(self.phase).dec()
         self._metrics.consumers.labels(phase).inc()
         self.phase = phase
-
-
-def _continued(handshake: Handshake, watermark: str | None) -> Handshake:
-    """The same consumer, having come as far as `watermark`."""
-    version = handshake.replica_version
-    if handshake.last_watermark is None:
-        version = watermark
-    return Handshake(
-        handshake.dialect, handshake.app_id, handshake.shard_num, handshake.publications, watermark, version
-    )
 
 
 def _grouped(found: Iterable[Stored]) -> Iterator[list[Stored]]:

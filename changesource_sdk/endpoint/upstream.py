@@ -13,9 +13,8 @@ from websockets.asyncio.server import ServerConnection
 from websockets.exceptions import ConnectionClosed
 from websockets.frames import CloseCode
 
-from protocol.codec import MAX_UPSTREAM_BYTES, decode_upstream
+from protocol.codec import MAX_UPSTREAM_BYTES
 from protocol.errors import ProtocolError
-from protocol.watermark import validate
 
 MAX_BYTES = MAX_UPSTREAM_BYTES
 
@@ -32,15 +31,15 @@ class Ending:
 PEER_LEFT = Ending(None, "the consumer closed the connection", "peer-left")
 
 
-async def receive(connection: ServerConnection, acknowledge: Callable[[str], None]) -> Ending:
-    """Read until the connection is over; `acknowledge` gets every watermark and may raise `ProtocolError`."""
+async def receive(connection: ServerConnection, take: Callable[[str], None]) -> Ending:
+    """Read until the connection is over; `take` gets every text message and raises `ProtocolError` if it is no ack."""
     try:
         while True:
             message = await connection.recv()
             if isinstance(message, bytes):
                 return Ending(CloseCode.UNSUPPORTED_DATA, "binary messages are not part of the protocol", "binary")
             try:
-                acknowledge(validate(decode_upstream(message).watermark))
+                take(message)
             except ProtocolError as error:
                 return Ending(CloseCode.PROTOCOL_ERROR, str(error), "malformed")
     except ConnectionClosed:

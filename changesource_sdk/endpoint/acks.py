@@ -17,7 +17,7 @@ from protocol.handshake import Handshake
 FLUSH_INTERVAL = 0.5
 
 
-class Acknowledged:
+class AckStore:
     """The newest ack per consumer. Invariant: what is on disk never runs ahead of what was received."""
 
     def __init__(self, store: Subscribers) -> None:
