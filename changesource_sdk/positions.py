@@ -1,7 +1,7 @@
 """Upstream positions: an adapter's own cursor, opaque to everyone else.
 
 A position is any JSON value the adapter likes: a sequence number, an LSN, a vector of offsets. The log stores it as
-text beside the transaction, compares it only for equality (plus order, where both are plain integers), and hands
+text beside the transaction, compares it only for equality (plain integers also by order: they must increase), and hands
 the last one back to `Adapter.changes` after a restart. Equal positions always have equal text, whatever the order
 of their keys.
 """
@@ -46,5 +46,10 @@ def from_text(text: str) -> Position:
 
 
 def is_behind(position: Position, last: Position) -> bool:
-    """Whether both are integers and `position` is not ahead of `last`: a replay that needs no look-up."""
+    """Whether both are integers and `position` is not ahead of `last`: a replay, even of what was pruned."""
     return type(position) is int and type(last) is int and position <= last
+
+
+def is_ahead(position: Position, last: Position) -> bool:
+    """Whether both are integers and `position` is ahead of `last`: certainly new, no look-up needed."""
+    return type(position) is int and type(last) is int and position > last

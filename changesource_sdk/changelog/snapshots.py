@@ -23,10 +23,9 @@ from changesource_sdk.positions import Position
 
 FORMAT = 1
 MANIFEST = "manifest.json"
-_BATCH_ROWS = 256
 
-RowEncoder = Callable[[Iterable[Row]], Iterator[bytes]]
-"""Rows to insert frames; `pipeline.encode.RowEncoder.inserts` is one."""
+RowsEncoder = Callable[[Iterable[Row]], Iterator[tuple[int, bytes]]]
+"""Rows to insert frames, as (number of rows, frames) batches; `TableEncoder.inserts` is one."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,22 +70,18 @@ def write_part(
     number: int,
     table: str,
     rows: Iterable[Row],
-    encoder: RowEncoder,
+    encoder: RowsEncoder,
     progress: Callable[[int], None] = lambda rows: None,
 ) -> PartInfo:
     """Encode rows into one durable part; `progress` hears how many were added each time. Running it again replaces
     it.
     """
-    count = unreported = 0
+    count = 0
     with BlockWriter(directory / part_name(number)) as writer:
-        for frames in encoder(rows):
+        for added, frames in encoder(rows):
             writer.write(frames)
-            count += 1
-            unreported += 1
-            if unreported == _BATCH_ROWS:
-                progress(unreported)
-                unreported = 0
-        progress(unreported)
+            count += added
+            progress(added)
         return _part_info(writer.finish(), table, count)
 
 

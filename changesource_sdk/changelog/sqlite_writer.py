@@ -112,12 +112,14 @@ class SqliteLogWriter:
             return self._known_watermark(position, positions.to_text(position)) is not None
 
     def _known_watermark(self, position: Position, text: str) -> str | None:
+        last = self._state.position
+        if positions.is_ahead(position, last):
+            return None
         find = self._connection.execute
         if row := find("SELECT watermark FROM transactions WHERE position = ?", (text,)).fetchone():
             return str(row[0])
         if row := find("SELECT watermark FROM snapshots WHERE position = ?", (text,)).fetchone():
             return str(row[0])
-        last = self._state.position
         replayed = self._state.generation > 0 and (position == last or positions.is_behind(position, last))
         return self._state.oldest if replayed else None
 
