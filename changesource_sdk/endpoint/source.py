@@ -17,6 +17,7 @@ from changesource_sdk.changelog.requests import pending_request, request_snapsho
 from changesource_sdk.endpoint.live_tail import LiveTail
 from changesource_sdk.endpoint.plan import Plan, Retained, decide
 from changesource_sdk.errors import SnapshotGone
+from changesource_sdk.pipeline.consumer_schema import ConsumerSchema
 from changesource_sdk.system_tables import Permissions, system_frames
 from protocol.handshake import Handshake
 
@@ -60,8 +61,9 @@ class Source:
         return manifest.rows, self._chunks(handshake, record, manifest)
 
     def _chunks(self, handshake: Handshake, record: SnapshotRecord, manifest: snapshots.Manifest) -> Iterator[bytes]:
+        schema = ConsumerSchema.from_json(record.schema)
         yield begin_frame(record.watermark)
-        yield from system_frames(handshake.app_id, handshake.shard_num, record.schema, self._permissions)
+        yield from system_frames(handshake.app_id, handshake.shard_num, schema, self._permissions)
         yield from snapshots.blocks(record.directory, manifest)
         yield commit_frame(record.watermark, record.created_ms)
 

@@ -28,7 +28,7 @@ from changesource_sdk.endpoint.source import Source
 from changesource_sdk.endpoint.upstream import PEER_LEFT, Ending, receive
 from changesource_sdk.errors import ChangesourceError
 from changesource_sdk.observe.metrics import EndpointMetrics
-from protocol.errors import SessionError
+from protocol.errors import ProtocolError
 from protocol.framing import frame
 from protocol.handshake import Handshake
 from protocol.messages import AckRequested, ResetRequired, Status
@@ -245,7 +245,7 @@ class Subscription:
             case Acknowledged(watermark) | Repeated(watermark):
                 self._acks.note(self.handshake, watermark)
             case Premature(watermark) if watermark > self._source.tail.head:
-                raise SessionError(f"acknowledges {watermark}, which this log never had", where="watermark")
+                raise ProtocolError(f"acknowledges {watermark}, which this log never had", where="watermark")
             case _:
                 pass
 
