@@ -23,6 +23,7 @@ Version = Literal["v0"]
 PATHS: Mapping[str, Version] = {"/changes/v0/stream": "v0"}
 """The version table: a new version of the protocol is one more entry."""
 
+_MAX_PARAMETERS = 1000
 _APP_ID = re.compile(r"[a-z0-9_]+")
 _SHARD_NUM = re.compile(r"[0-9]{1,9}")
 _SHARD_ID = re.compile(r"(?P<app>[a-z0-9_]+?)(?:_(?P<shard>[0-9]{1,9}))?")
@@ -78,7 +79,7 @@ def parse_path(path: str) -> Version:
 def parse_query(query: str) -> Handshake:
     """The parameters of a query string."""
     try:
-        parameters = parse_qs(query, keep_blank_values=True, errors="strict")
+        parameters = parse_qs(query, keep_blank_values=True, errors="strict", max_num_fields=_MAX_PARAMETERS)
     except ValueError as error:
         raise HandshakeError(f"malformed query: {error}", where="query", fix="percent-encode UTF-8") from None
     return parse_parameters(parameters)
