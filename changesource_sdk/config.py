@@ -22,14 +22,9 @@ SETTING_PREFIX = ENVIRONMENT_PREFIX + "SET_"
 NOT_OPTIONS = frozenset({"CHANGESOURCE_CONFIG"})
 
 
-def option(
-    default: object, text: str, *, secret: bool = False, check: Callable[[Any], str | None] | None = None
-) -> Any:
-    """A field of `ServeConfig`: its default, its help text, whether it is secret, and what makes a value wrong."""
-    metadata = {"help": text, "secret": secret, "check": check}
-    if callable(default):
-        return field(default_factory=default, metadata=metadata)
-    return field(default=default, metadata=metadata)
+def about(text: str, *, secret: bool = False, check: Callable[[Any], str | None] | None = None) -> dict[str, object]:
+    """What is known of a setting: its help text, whether it is secret, and what makes a value wrong."""
+    return {"help": text, "secret": secret, "check": check}
 
 
 def _positive(value: float) -> str | None:
@@ -51,28 +46,50 @@ def _address(value: str) -> str | None:
 class ServeConfig:
     """Every setting of one endpoint and its pipeline. Invariant: each value has passed its field's check."""
 
-    adapter: str = option("", "adapter to run: an installed name, or module:Class")
-    settings: Mapping[str, object] = option(dict, "settings of the adapter, as given by --set key=value")
-    listen: str = option("127.0.0.1:4810", "address of the stream, health, metrics and status", check=_address)
-    state: Path = option(Path("changesource-state"), "directory of the change log and the snapshots")
-    api_key: str | None = option(None, "key a consumer must present", secret=True)
-    tls_cert: Path | None = option(None, "PEM file with the server's certificate chain")
-    tls_key: Path | None = option(None, "PEM file with the certificate's private key")
-    permissions: str = option("null", "permissions row: null, allow-all, or the path of a JSON file")
-    runner: str = option("inline", "what runs the pipeline", check=_one_of("inline"))
-    compression: bool = option(False, "offer permessage-deflate (costs CPU on both sides)")
-    log_format: str = option("text", "text for people, json for machines", check=_one_of("text", "json"))
-    log_level: str = option("info", "least severe event to print", check=_one_of("debug", "info", "warning", "error"))
-    status_interval: float = option(10.0, "seconds between status messages on an idle stream", check=_positive)
-    ping_interval: float = option(20.0, "seconds between pings to a consumer", check=_positive)
-    dead_after: float = option(
-        120.0, "seconds without reading, message or pong before a consumer is dropped", check=_positive
+    adapter: str = field(default="", metadata=about("adapter to run: an installed name, or module:Class"))
+    settings: Mapping[str, object] = field(
+        default_factory=dict, metadata=about("settings of the adapter, as given by --set key=value")
     )
-    tail_bytes: int = option(32 * 1024 * 1024, "bytes of recent transactions shared in memory", check=_positive)
-    grace: float = option(10.0, "seconds to reach a transaction boundary when stopping", check=_positive)
-    prune_interval: float = option(60.0, "seconds between looks at what the log may forget", check=_positive)
-    subscriber_expiry: float = option(
-        7 * 86400.0, "seconds an absent consumer still holds the log back", check=_positive
+    listen: str = field(
+        default="127.0.0.1:4810", metadata=about("address of the stream, health, metrics and status", check=_address)
+    )
+    state: Path = field(
+        default=Path("changesource-state"), metadata=about("directory of the change log and the snapshots")
+    )
+    api_key: str | None = field(default=None, metadata=about("key a consumer must present", secret=True))
+    tls_cert: Path | None = field(default=None, metadata=about("PEM file with the server's certificate chain"))
+    tls_key: Path | None = field(default=None, metadata=about("PEM file with the certificate's private key"))
+    permissions: str = field(
+        default="null", metadata=about("permissions row: null, allow-all, or the path of a JSON file")
+    )
+    runner: str = field(default="inline", metadata=about("what runs the pipeline", check=_one_of("inline")))
+    compression: bool = field(default=False, metadata=about("offer permessage-deflate (costs CPU on both sides)"))
+    log_format: str = field(
+        default="text", metadata=about("text for people, json for machines", check=_one_of("text", "json"))
+    )
+    log_level: str = field(
+        default="info",
+        metadata=about("least severe event to print", check=_one_of("debug", "info", "warning", "error")),
+    )
+    status_interval: float = field(
+        default=10.0, metadata=about("seconds between status messages on an idle stream", check=_positive)
+    )
+    ping_interval: float = field(default=20.0, metadata=about("seconds between pings to a consumer", check=_positive))
+    dead_after: float = field(
+        default=120.0,
+        metadata=about("seconds without reading, message or pong before a consumer is dropped", check=_positive),
+    )
+    tail_bytes: int = field(
+        default=32 * 1024 * 1024, metadata=about("bytes of recent transactions shared in memory", check=_positive)
+    )
+    grace: float = field(
+        default=10.0, metadata=about("seconds to reach a transaction boundary when stopping", check=_positive)
+    )
+    prune_interval: float = field(
+        default=60.0, metadata=about("seconds between looks at what the log may forget", check=_positive)
+    )
+    subscriber_expiry: float = field(
+        default=7 * 86400.0, metadata=about("seconds an absent consumer still holds the log back", check=_positive)
     )
 
     @property
@@ -126,7 +143,7 @@ def load(
 ) -> Effective:
     """Merge the four sources. A flag of None was not given. Raises `ConfigurationError`."""
     values: dict[str, object] = {}
-    origins = {name: "default" for name in _FIELDS}
+    origins = dict.fromkeys(_FIELDS, "default")
     settings: dict[str, object] = {}
     sources = (
         (_from_toml(toml, toml_name), lambda name: toml_name),
@@ -222,7 +239,9 @@ def _convert(name: str, raw: object, origin: str) -> object:
     except (ValueError, TypeError):
         wanted = {"float": "a number", "int": "a whole number", "bool": "true or false"}.get(declared, "text")
         shown = "the value" if _FIELDS[name].metadata["secret"] else repr(raw)
-        raise ConfigurationError("bad-value", f"{name} must be {wanted}, not {shown}", origin, help_text(name)) from None
+        raise ConfigurationError(
+            "bad-value", f"{name} must be {wanted}, not {shown}", origin, help_text(name)
+        ) from None
     check = _FIELDS[name].metadata["check"]
     if check is not None and (problem := check(value)):
         raise ConfigurationError("bad-value", f"{name} {problem}; it is {value!r}", origin, help_text(name))

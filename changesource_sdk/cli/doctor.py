@@ -29,7 +29,9 @@ from changesource_sdk.endpoint.auth import tls_context
 from changesource_sdk.errors import ChangesourceError, EndpointError, StateError
 from changesource_sdk.observe.stages import read_stages
 
-EPILOG = "Examples: changesource doctor sqlite --set path=app.db · changesource doctor --config changesource.toml --json"
+EPILOG = (
+    "Examples: changesource doctor sqlite --set path=app.db · changesource doctor --config changesource.toml --json"
+)
 LOW_DISK = 1 << 30
 NEEDED = ("orjson", "prometheus-client", "pydantic", "rich", "typer", "websockets")
 
@@ -52,9 +54,7 @@ def doctor(
     ] = None,
     listen: Annotated[str | None, typer.Option(help="Address to check.", show_default=False)] = None,
     state: Annotated[Path | None, typer.Option(help="State directory to check.", show_default=False)] = None,
-    config: Annotated[
-        Path | None, typer.Option(envvar=serve.CONFIG_VARIABLE, help="TOML file, as for serve.")
-    ] = None,
+    config: Annotated[Path | None, typer.Option(envvar=serve.CONFIG_VARIABLE, help="TOML file, as for serve.")] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print the findings as JSON.")] = False,
 ) -> None:
     """Check versions, configuration, adapter, state directory and address; say how to fix what is wrong."""
@@ -91,7 +91,9 @@ def _versions(config: ServeConfig) -> str:
     try:
         found = [f"{name} {version(name)}" for name in NEEDED]
     except PackageNotFoundError as error:
-        raise ChangesourceError("missing-package", f"{error.name} is not installed", fix=f"pip install {error.name}") from None
+        raise ChangesourceError(
+            "missing-package", f"{error.name} is not installed", fix=f"pip install {error.name}"
+        ) from None
     return f"Python {sys.version.split()[0]}, " + ", ".join(found)
 
 
@@ -123,14 +125,18 @@ def _log(config: ServeConfig) -> str:
         state = reader.state()
     finally:
         reader.close()
-    return f"generation {state.generation}, head {state.head}" if state.generation else "none yet, the first run makes it"
+    return (
+        f"generation {state.generation}, head {state.head}" if state.generation else "none yet, the first run makes it"
+    )
 
 
 def _pipeline(config: ServeConfig) -> str:
     stages = read_stages(config.state)
     for name, report in stages.items():
         if isinstance(error := report.get("error"), dict):
-            raise ChangesourceError(str(error.get("code")), f"{name}: {error.get('message')}", fix=str(error.get("fix")))
+            raise ChangesourceError(
+                str(error.get("code")), f"{name}: {error.get('message')}", fix=str(error.get("fix"))
+            )
     return ", ".join(f"{name} {report.get('state')}" for name, report in stages.items()) or "has not run yet"
 
 

@@ -20,7 +20,9 @@ EPILOG = "Examples: changesource inspect 127.0.0.1:4810 · changesource inspect 
 
 
 def inspect(
-    target: Annotated[str, typer.Argument(help="State directory, or endpoint as host:port or URL (?apiKey=… for a key).")],
+    target: Annotated[
+        str, typer.Argument(help="State directory, or endpoint as host:port or URL (?apiKey=… for a key).")
+    ],
     as_json: Annotated[bool, typer.Option("--json", help="Print the document instead of tables.")] = False,
 ) -> None:
     """Show where every stage stands and how long ago it moved."""
@@ -71,7 +73,13 @@ def _print(document: Document) -> None:
     )
     stages = document["stages"]
     assert isinstance(stages, dict)
-    columns = {"verdict": "verdict", "state": "state", "watermark": "watermark", "age": "alive", "sinceProgress": "moved"}
+    columns = {
+        "verdict": "verdict",
+        "state": "state",
+        "watermark": "watermark",
+        "age": "alive",
+        "sinceProgress": "moved",
+    }
     _print_table("stage", columns, [{"stage": name, **stage} for name, stage in stages.items()], first="stage")
     columns = {"shard": "shard", "acknowledged": "acknowledged", "behind": "behind", "age": "heard"}
     _print_table("subscriber", columns, document["subscribers"], first="app")

@@ -23,7 +23,7 @@ EPILOG = (
     "Examples: changesource serve sqlite --set path=app.db · "
     "changesource serve mystore:Adapter --set url=… --listen 0.0.0.0:4810 --state /var/lib/changesource · "
     "changesource serve --config changesource.toml --show-config. "
-    "Every option can also be a key of the TOML file (adapter settings under [set]) or a variable CHANGESOURCE_<OPTION>; "
+    "Every option can also be a key of the TOML file (adapter settings under [set]) or a variable CHANGESOURCE_OPTION; "
     "flags win over variables, variables over the file."
 )
 
@@ -51,7 +51,9 @@ class ServeCommand(TyperCommand):
 
 def serve(
     ctx: typer.Context,
-    adapter: Annotated[str | None, typer.Argument(help="Installed adapter, or module:Class.", show_default=False)] = None,
+    adapter: Annotated[
+        str | None, typer.Argument(help="Installed adapter, or module:Class.", show_default=False)
+    ] = None,
     pairs: Annotated[
         list[str] | None,
         typer.Option("--set", metavar="KEY=VALUE", help="Setting of the adapter; may be repeated.", show_default=False),

@@ -72,7 +72,9 @@ class Supervisor:
             delay = min(delay * 2, LAST_DELAY)
 
     async def _run_once(self) -> int:
-        child = await asyncio.create_subprocess_exec(*self._command, stdin=PIPE, env=self._environment, start_new_session=True)
+        child = await asyncio.create_subprocess_exec(
+            *self._command, stdin=PIPE, env=self._environment, start_new_session=True
+        )
         self.health.pid = child.pid
         self.health.starts += 1
         event(log, logging.DEBUG, "pipeline started", pid=child.pid)

@@ -58,7 +58,9 @@ async def _print_stream(url: str, start: str, limit: int, as_json: bool) -> None
         sys.stdout.flush()
         seen += message[0] in ("commit", "rollback")
         if message[0] == "control" and message[1].get("tag") == "reset-required":
-            raise EndpointError("reset-required", message[1].get("message", "the stream cannot go on"), fix="--from start")
+            raise EndpointError(
+                "reset-required", message[1].get("message", "the stream cannot go on"), fix="--from start"
+            )
         if limit and seen >= limit:
             return
 

@@ -83,10 +83,15 @@ class Flow:
             self._connection.send_data()
 
 
-async def close(connection: PeerConnection, code: int, reason: str, timeout: float = 5.0) -> None:
-    """Close with a handshake if the peer takes part in it within `timeout`, else drop the connection."""
+async def close(connection: PeerConnection, code: int, reason: str, within: float = 5.0) -> None:
+    """Close with a handshake if the peer takes part in it in that many seconds, else drop the connection."""
     try:
-        async with asyncio.timeout(timeout):
-            await connection.close(code, reason[:120])
+        async with asyncio.timeout(within):
+            await connection.close(code, _fitting(reason))
     except TimeoutError:
         connection.transport.abort()
+
+
+def _fitting(reason: str) -> str:
+    """A reason as long as a close frame can carry."""
+    return reason.encode()[:120].decode(errors="ignore")

@@ -1,8 +1,9 @@
 """Which requests become streams, decided before any work is done for them. Pure.
 
-zero-cache repeats a refused request every 25 ms, so a refusal costs a few string operations and touches neither disk nor
-log. The order is fixed: the path (404 names the versions served), the key (401), the parameters (400 names the one at
-fault). Each refusal has a stable `reason` for metrics and logs; its text goes to the peer and never repeats a secret.
+zero-cache repeats a refused request every 25 ms, so a refusal costs a few string operations and touches neither disk
+nor log. The order is fixed: the path (404 names the versions served), the key (401), the parameters (400 names the
+one at fault). Each refusal has a stable `reason` for metrics and logs; its text goes to the peer and never repeats a
+secret.
 """
 
 from __future__ import annotations

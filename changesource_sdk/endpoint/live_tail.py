@@ -4,11 +4,11 @@ One task per process waits for the writer's poke, reads what is new, and wakes t
 bounded: old transactions fall out, and a consumer that still needs them goes back to the log. While nobody follows,
 only the head moves and nothing is read.
 
-Contract: `after(w)` gives the transactions that follow `w`, without a gap, or None if `w` is below what is held. The log is
-read in threads; everything held here is touched by the event loop only.
+Contract: `after(w)` gives the transactions that follow `w`, without a gap, or None if `w` is below what is held. The
+log is read in threads; everything held here is touched by the event loop only.
 
-A log that starts over (new generation, or a new file after a loss) begins above everything it ever named. So a log whose
-oldest watermark is above where we stand has started over, and `lineage` tells the subscriptions to decide anew.
+A log that starts over (new generation, or a new file after a loss) begins above everything it ever named. So a log
+whose oldest watermark is above where we stand has started over, and `lineage` tells the subscriptions to decide anew.
 """
 
 from __future__ import annotations
@@ -77,10 +77,10 @@ class LiveTail:
             return None
         return self._held[bisect_right(self._held, watermark, key=lambda stored: stored.watermark) :]
 
-    async def news(self, timeout: float) -> None:
-        """Wait until the log moves on, or `timeout` seconds."""
+    async def news(self, within: float) -> None:
+        """Wait until the log moves on, or that many seconds pass."""
         try:
-            async with asyncio.timeout(timeout):
+            async with asyncio.timeout(within):
                 await self._news.wait()
         except TimeoutError:
             pass

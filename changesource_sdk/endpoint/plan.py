@@ -1,9 +1,9 @@
 """What to do with a consumer, decided from its request and from what is retained. Pure.
 
-A consumer that has nothing gets a snapshot. One that has something may go on if its replica stems from a snapshot of the
-current generation and its watermark lies within the retained log; everything else is a gap, and a gap is closed by a
-reset, never by guessing. A reset must lead to a snapshot above everything that consumer saw, so the decision says which
-watermark the next snapshot has to exceed when no retained one does.
+A consumer that has nothing gets a snapshot. One that has something may go on if its replica stems from a snapshot of
+the current generation and its watermark lies within the retained log; everything else is a gap, and a gap is closed
+by a reset, never by guessing. A reset must lead to a snapshot above everything that consumer saw, so the decision
+says which watermark the next snapshot has to exceed when no retained one does.
 """
 
 from __future__ import annotations

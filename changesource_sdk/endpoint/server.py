@@ -86,9 +86,7 @@ class Endpoint:
         )
         ear = self._ear
         jobs = {"tail": lambda: self._tail.run(ear.wait), "acks": self._acks.run, "pruning": pruner.run}
-        self._tasks = [
-            asyncio.create_task(persistently(name, job, log, self._throttle)) for name, job in jobs.items()
-        ]
+        self._tasks = [asyncio.create_task(persistently(name, job, log, self._throttle)) for name, job in jobs.items()]
         port: int = self._server.sockets[0].getsockname()[1]
         return port
 
@@ -170,11 +168,18 @@ class Endpoint:
         if held is not None:
             peer = str(connection.remote_address[0]) if connection.remote_address else None
             event(
-                log, logging.WARNING, "request refused", status=refusal.status, why=refusal.text, peer=peer, repeated=held
+                log,
+                logging.WARNING,
+                "request refused",
+                status=refusal.status,
+                why=refusal.text,
+                peer=peer,
+                repeated=held,
             )
 
     async def _handle(self, connection: ServerConnection) -> None:
-        assert isinstance(connection, PeerConnection) and connection.asked is not None
+        assert isinstance(connection, PeerConnection)
+        assert connection.asked is not None
         handshake = connection.asked
         subscription = Subscription(
             connection, handshake, self._source, self._acks, self.metrics, self._pace, self._stopping
@@ -203,7 +208,15 @@ class Endpoint:
     def _log_stream(self, what: str, handshake: Handshake, **fields: object) -> None:
         held = self._throttle.admit(f"{what}:{handshake.shard}")
         if held is not None:
-            event(log, logging.INFO, what, app=handshake.app_id, shard=handshake.shard_num, **fields, repeated=held or None)
+            event(
+                log,
+                logging.INFO,
+                what,
+                app=handshake.app_id,
+                shard=handshake.shard_num,
+                **fields,
+                repeated=held or None,
+            )
 
 
 def _response(page: Page) -> Response:

@@ -1,7 +1,7 @@
 """What subscriptions read: the log, its shared tail, the snapshots in the spool, and the tables every app needs.
 
-The blocking half (SQLite, files) runs in threads; the event loop only awaits. Nothing here depends on the pipeline being
-alive: the retained log and snapshots are served without it, and what must come from it is asked for by a file.
+The blocking half (SQLite, files) runs in threads; the event loop only awaits. Nothing here depends on the pipeline
+being alive: the retained log and snapshots are served without it, and what must come from it is asked for by a file.
 """
 
 from __future__ import annotations

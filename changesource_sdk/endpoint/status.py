@@ -1,8 +1,8 @@
 """How everything stands, as one document: `/statusz`, `changesource inspect`, and the gauges of `/metrics`.
 
-For every stage it gives the position, the age of the last sign of life and the age of the last progress. That tells the
-cases apart: *stuck* lives without progress while there is work, *slow* progresses while the distance grows, *dead* gives
-no sign at all. `verdict` says it in a word.
+For every stage it gives the position, the age of the last sign of life and the age of the last progress. That tells
+the cases apart: *stuck* lives without progress while there is work, *slow* progresses while the distance grows,
+*dead* gives no sign at all. `verdict` says it in a word.
 """
 
 from __future__ import annotations
@@ -92,7 +92,12 @@ def _stage(report: Mapping[str, object], now: float) -> Document:
     moved = _number(report, "moved_ms")
     since_progress = now - moved / 1000 if moved else None
     shown = {key: value for key, value in report.items() if not key.endswith("_ms") and key != "stage"}
-    return {**shown, "age": age, "sinceProgress": since_progress, "verdict": _stage_verdict(report, age, since_progress)}
+    return {
+        **shown,
+        "age": age,
+        "sinceProgress": since_progress,
+        "verdict": _stage_verdict(report, age, since_progress),
+    }
 
 
 def _stage_verdict(report: Mapping[str, object], age: float, since_progress: float | None) -> str:

@@ -136,7 +136,7 @@ class Subscription:
             plan = await self._source.plan(self.handshake)
             match plan:
                 case Await():
-                    await self._source.tail.news(timeout=1.0)
+                    await self._source.tail.news(within=1.0)
                 case Reset():
                     return await self._reset(plan)
                 case Initial():

@@ -24,9 +24,7 @@ from changesource_sdk.observe.logs import Throttle, event
 RETRY = 1.0
 
 
-async def persistently(
-    name: str, task: Callable[[], Awaitable[None]], log: logging.Logger, throttle: Throttle
-) -> None:
+async def persistently(name: str, task: Callable[[], Awaitable[None]], log: logging.Logger, throttle: Throttle) -> None:
     """Run a task that never ends, again after every error a user can mend; cancel to stop."""
     while True:
         try:

@@ -35,7 +35,9 @@ class EndpointMetrics:
         )
         self.tail_reads = Counter("changesource_tail_transactions", "Transactions read once for all.", registry=reg)
         self.tail_bytes = Gauge("changesource_tail_bytes", "Recent transactions held in memory.", registry=reg)
-        self.stage_age = Gauge("changesource_stage_age_seconds", "Since a stage last reported.", ["stage"], registry=reg)
+        self.stage_age = Gauge(
+            "changesource_stage_age_seconds", "Since a stage last reported.", ["stage"], registry=reg
+        )
         self.stage_count = Gauge("changesource_stage_count", "What a stage has done so far.", ["stage"], registry=reg)
         self.stage_failing = Gauge("changesource_stage_failing", "1 while a stage fails.", ["stage"], registry=reg)
         self.behind = Gauge(

@@ -1,7 +1,7 @@
 """Progress of a snapshot, for whoever started it: a bar on a terminal, a line now and then elsewhere.
 
-It watches the stage files, which the pipeline's process writes, and says nothing while no snapshot is being taken. Errors
-of the pipeline are told here too, once each: the same error again is not news.
+It watches the stage files, which the pipeline's process writes, and says nothing while no snapshot is being taken.
+Errors of the pipeline are told here too, once each: the same error again is not news.
 """
 
 from __future__ import annotations

@@ -54,11 +54,9 @@ async def test_sketch_consumer_gets_snapshot_and_changes_on_one_connection(state
 async def test_initial_sync_waits_for_the_first_snapshot(state: WrittenState, serve: Serve) -> None:
     running = await serve()
     cache = running.cache()
-    syncing = asyncio.create_task(cache.initial_sync())
-    while not running.endpoint.streams:
-        await asyncio.sleep(0)
-    watermark = state.snapshot([{"id": "1", "title": "late"}])
-    await syncing
+    async with cache.stream():
+        watermark = state.snapshot([{"id": "1", "title": "late"}])
+        await cache.transactions(1)
     assert cache.replica_version == watermark
 
 
@@ -78,7 +76,9 @@ async def test_resumed_stream_sends_only_what_follows(state: WrittenState, serve
     assert cache.commits[1:] == watermarks
 
 
-async def test_large_transaction_streams_from_its_segment(tmp_path_factory: pytest.TempPathFactory, serve: Serve, state: WrittenState) -> None:
+async def test_large_transaction_streams_from_its_segment(
+    tmp_path_factory: pytest.TempPathFactory, serve: Serve, state: WrittenState
+) -> None:
     state.snapshot()
     state._spill_bytes = 100_000
     state._encoder = state._new_encoder()
@@ -106,7 +106,9 @@ async def test_consumer_that_fell_out_of_the_shared_tail_reads_the_log(state: Wr
     assert len(cache.rows("issue")) == 200
 
 
-async def test_unknown_replica_is_told_to_reset_and_the_next_snapshot_is_above_it(state: WrittenState, serve: Serve) -> None:
+async def test_unknown_replica_is_told_to_reset_and_the_next_snapshot_is_above_it(
+    state: WrittenState, serve: Serve
+) -> None:
     first = state.snapshot()
     running = await serve()
     cache = running.cache()
