@@ -15,6 +15,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Self
 
+from changesource_sdk.changelog.disk import disk_errors
 from changesource_sdk.errors import SnapshotGone
 
 BLOCK_SIZE = 256 * 1024
@@ -68,7 +69,8 @@ class BlockWriter:
     def __init__(self, path: Path, block_size: int = BLOCK_SIZE) -> None:
         self._path = path
         self._block_size = block_size
-        self._file = path.open("wb", buffering=0)
+        with disk_errors(path):
+            self._file = path.open("wb", buffering=0)
         self._pending: list[bytes] = []
         self._pending_size = 0
         self.size = 0
@@ -85,20 +87,25 @@ class BlockWriter:
         block = b"".join(self._pending)
         header = len(block).to_bytes(_LENGTH, "big")
         self._crc32 = zlib.crc32(block, zlib.crc32(header, self._crc32))
-        self._file.write(header)
-        view = memoryview(block)
-        while view:
-            view = view[self._file.write(view) or 0 :]
+        with disk_errors(self._path):
+            for piece in (header, block):
+                self._write_whole(piece)
         self.size += len(block)
         self._pending.clear()
         self._pending_size = 0
+
+    def _write_whole(self, piece: bytes) -> None:
+        view = memoryview(piece)
+        while view:
+            view = view[self._file.write(view) or 0 :]
 
     def finish(self) -> BlockFile:
         """Write what is left, sync the file, and describe it."""
         if self._pending:
             self._flush_block()
-        os.fsync(self._file.fileno())
-        self._file.close()
+        with disk_errors(self._path):
+            os.fsync(self._file.fileno())
+            self._file.close()
         return BlockFile(self._path, self.size, self._crc32)
 
     def abandon(self) -> None:

@@ -17,6 +17,7 @@ from pathlib import Path
 from changesource_sdk.adapter import Row
 from changesource_sdk.changelog.atomic_json import read_json, write_json
 from changesource_sdk.changelog.blocks import BlockFile, BlockWriter
+from changesource_sdk.changelog.disk import disk_errors
 from changesource_sdk.changelog.layout import sync_directory
 from changesource_sdk.errors import SnapshotGone
 from changesource_sdk.positions import Position
@@ -101,18 +102,20 @@ def stage(spool: Path, watermark: str) -> Path:
     """A fresh folder to write the parts of a snapshot into; an earlier attempt's is discarded."""
     directory = spool / f"{watermark}.partial"
     shutil.rmtree(directory, ignore_errors=True)
-    directory.mkdir(parents=True)
+    with disk_errors(directory):
+        directory.mkdir(parents=True)
     return directory
 
 
 def complete(directory: Path, manifest: Manifest) -> Path:
     """Write the manifest and give the folder its final name; the final path."""
-    write_json(directory / MANIFEST, {"format": FORMAT, **asdict(manifest)}, durable=True)
-    sync_directory(directory)
     final = directory.with_name(manifest.watermark)
-    shutil.rmtree(final, ignore_errors=True)
-    directory.rename(final)
-    sync_directory(final.parent)
+    with disk_errors(directory):
+        write_json(directory / MANIFEST, {"format": FORMAT, **asdict(manifest)}, durable=True)
+        sync_directory(directory)
+        shutil.rmtree(final, ignore_errors=True)
+        directory.rename(final)
+        sync_directory(final.parent)
     return final
 
 

@@ -13,7 +13,8 @@ from contextlib import contextmanager
 from pathlib import Path
 from urllib.parse import quote
 
-from changesource_sdk.errors import CorruptLog, DiskFull, ReadOnlyState, StateError
+from changesource_sdk.changelog.disk import disk_full
+from changesource_sdk.errors import CorruptLog, ReadOnlyState, StateError
 
 FORMAT = 1
 CHECK_WHOLE_FILE_BELOW = 256 * 1024 * 1024
@@ -85,16 +86,6 @@ def _our_error(error: sqlite3.Error, path: Path) -> StateError:
         f"the change log failed: {error}",
         where=str(path),
         fix="check the disk and that the state directory is on a local file system",
-    )
-
-
-def disk_full(path: Path) -> DiskFull:
-    """No room: the transaction was rolled back."""
-    return DiskFull(
-        "disk-full",
-        "there is no room to append; nothing was half-written and the append is tried again",
-        where=str(path),
-        fix="free space on the disk of the state directory",
     )
 
 

@@ -17,6 +17,7 @@ from changesource_sdk.changelog.envelope import begin_frame, commit_frame
 from changesource_sdk.changelog.layout import StateDirectory
 from changesource_sdk.changelog.log import EMPTY, LogState, SnapshotRecord, Stored
 from changesource_sdk.changelog.sqlite_file import connect_reader, translated
+from changesource_sdk.positions import Position
 
 _READ = """SELECT watermark, commit_time_ms, changes, size, frames, segment, segment_crc32
 FROM transactions WHERE watermark > ? ORDER BY watermark"""
@@ -64,6 +65,13 @@ class SqliteLogReader:
                 found.append(self._stored(row))
             cursor.close()
         return found
+
+    def knows(self, position: Position) -> bool:
+        """Whether a transaction with this position is in the log."""
+        with self._lock, translated(self._layout.log):
+            connection = self._current()
+            query, text = "SELECT 1 FROM transactions WHERE position = ?", positions.to_text(position)
+            return connection is not None and connection.execute(query, (text,)).fetchone() is not None
 
     def snapshots(self) -> list[SnapshotRecord]:
         """The snapshots of the current generation."""

@@ -13,6 +13,7 @@ import shutil
 import sqlite3
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
 
 from changesource_sdk import positions
@@ -198,11 +199,13 @@ class SqliteLogWriter:
         if below <= self._state.oldest:
             return 0
         with self._transaction() as connection:
-            gone = connection.execute("DELETE FROM transactions WHERE watermark <= ?", (below,)).rowcount
+            query = "DELETE FROM transactions WHERE watermark <= ? RETURNING segment"
+            gone = [segment for (segment,) in connection.execute(query, (below,))]
             connection.execute("UPDATE state SET oldest = ?", (below,))
-        self._state = read_state(self._connection)
-        self._sweep_segments()
-        return gone
+        self._state = replace(self._state, oldest=below, transactions=self._state.transactions - len(gone))
+        for segment in filter(None, gone):
+            (self._layout.segments / segment).unlink(missing_ok=True)
+        return len(gone)
 
     def _sweep(self) -> None:
         """Remove spool folders and segments that no row names: of a former generation, or left by a kill."""
@@ -210,13 +213,10 @@ class SqliteLogWriter:
         for folder in self._layout.spool.iterdir():
             if folder.name not in named:
                 shutil.rmtree(folder, ignore_errors=True)
-        self._sweep_segments()
-
-    def _sweep_segments(self) -> None:
         query = "SELECT segment FROM transactions WHERE segment IS NOT NULL"
-        named = {name for (name,) in self._connection.execute(query)}
+        segments = {name for (name,) in self._connection.execute(query)}
         for file in self._layout.segments.iterdir():
-            if file.name not in named:
+            if file.name not in segments:
                 file.unlink(missing_ok=True)
 
     def close(self) -> None:
