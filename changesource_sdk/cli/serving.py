@@ -10,6 +10,7 @@ from contextlib import suppress
 
 from changesource_sdk.cli.adapter_choice import check_settings, load_class, resolve
 from changesource_sdk.cli.output import ExitCode, print_json, stderr, stdout
+from changesource_sdk.cli.state_lock import state_lock
 from changesource_sdk.cli.supervisor import Supervisor
 from changesource_sdk.config import ServeConfig
 from changesource_sdk.endpoint.server import Endpoint
@@ -25,6 +26,11 @@ async def run(config: ServeConfig, *, as_json: bool) -> int:
     logs.configure(form=config.log_format, level=config.log_level)
     adapter = resolve(config.adapter)
     check_settings(load_class(adapter), config.settings)
+    with state_lock(config.state):
+        return await _run_both(config, adapter, as_json)
+
+
+async def _run_both(config: ServeConfig, adapter: str, as_json: bool) -> int:
     supervisor = Supervisor(command_line(adapter, config.settings, config.state), _environment(), grace=config.grace)
     endpoint = Endpoint(config, Permissions.parse(config.permissions), supervisor.health.as_json)
     port = await endpoint.start()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from contextlib import AsyncExitStack
 from dataclasses import replace
@@ -34,6 +35,14 @@ class Running:
 
     def cache(self, **options: Any) -> FakeCache:
         return FakeCache(self.url, **options)
+
+    def metric(self, name: str, **labels: str) -> float:
+        return self.endpoint.metrics.registry.get_sample_value(name, labels) or 0.0
+
+    async def ended(self, reason: str) -> None:
+        """Wait until a stream has ended for this reason."""
+        while not self.metric("changesource_ended_streams_total", reason=reason):
+            await asyncio.sleep(0.02)  # noqa: ASYNC110 - a metric cannot be awaited
 
 
 Serve = Callable[..., Awaitable[Running]]
