@@ -12,8 +12,10 @@ from websockets.asyncio.client import ClientConnection, connect
 from websockets.exceptions import ConnectionClosed, InvalidStatus
 
 from changesource_sdk.adapter import Insert
-from tests.sdk.endpoint.conftest import Running, Serve
+from tests.sdk.endpoint.conftest import Events, Running, Serve
 from tests.sdk.endpoint.written_state import WrittenState
+
+DEAD = "no sign of life for 1 s"
 
 
 @asynccontextmanager
@@ -85,7 +87,9 @@ async def test_a_wrong_key_is_refused_and_a_right_one_admitted(state: WrittenSta
         assert "status" in str(await connection.recv())
 
 
-async def test_a_consumer_that_never_reads_is_dropped_and_holds_nobody_back(state: WrittenState, serve: Serve) -> None:
+async def test_a_consumer_that_never_reads_is_dropped_and_holds_nobody_back(
+    state: WrittenState, serve: Serve, events: Events
+) -> None:
     watermark = state.snapshot()
     running = await serve(dead_after=1.0, ping_interval=0.2)
     reader = running.cache()
@@ -97,21 +101,21 @@ async def test_a_consumer_that_never_reads_is_dropped_and_holds_nobody_back(stat
             state.commit(*(Insert("issue", {"id": f"{number}-{n}", "title": "x" * 10_000}) for n in range(100)))
             await reader.transactions(1)
         async with asyncio.timeout(20):
-            await running.ended("dead")
+            await events.seen("consumer left", why=DEAD)
     deaf.close()
 
 
-async def test_an_idle_consumer_that_answers_pings_is_kept(state: WrittenState, serve: Serve) -> None:
+async def test_an_idle_consumer_that_answers_pings_is_kept(state: WrittenState, serve: Serve, events: Events) -> None:
     state.snapshot()
-    running = await serve(dead_after=0.4, ping_interval=0.1, status_interval=60.0)
+    running = await serve(dead_after=1.0, ping_interval=0.2, status_interval=60.0)
     cache = running.cache()
     await cache.initial_sync()
     async with cache.stream():
         await cache.receive()
         # Nothing is sent and nothing read for longer than a dead consumer would be kept.
         with pytest.raises(TimeoutError):
-            async with asyncio.timeout(1.0):
-                await running.ended("dead")
+            async with asyncio.timeout(2.5):
+                await events.seen("consumer left", why=DEAD)
         state.insert("1")
         await cache.transactions(1)
     assert "1" in cache.rows("issue")

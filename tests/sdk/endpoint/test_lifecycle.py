@@ -13,8 +13,6 @@ from websockets.asyncio.client import connect
 from websockets.exceptions import ConnectionClosed
 
 from changesource_sdk.adapter import Insert
-from changesource_sdk.changelog.requests import take_prune
-from changesource_sdk.changelog.subscribers import SubscriberKey
 from changesource_sdk.config import ServeConfig
 from changesource_sdk.endpoint.auth import tls_context
 from changesource_sdk.endpoint.server import Endpoint
@@ -194,17 +192,3 @@ async def test_compression_is_declined_unless_asked_for(state: WrittenState, ser
             while not messages or messages[-1][0] != "commit":
                 messages.append(json.loads(await connection.recv()))
             assert messages[0][0] == "begin"
-
-
-async def test_pruning_is_asked_for_up_to_what_every_consumer_has(state: WrittenState, serve: Serve) -> None:
-    state.snapshot()
-    running = await serve(prune_interval=0.02)
-    first = state.insert("1")
-    newer = state.snapshot()
-    key = SubscriberKey("zero", 0, first)
-    running.endpoint._subscribers.acknowledge(key, first, 0.0)
-    state.writer._connection.execute("UPDATE state SET oldest = ?", (first,))
-    async with asyncio.timeout(5):
-        while (below := take_prune(state.directory)) is None:
-            await asyncio.sleep(0.01)
-    assert below == newer
