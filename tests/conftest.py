@@ -2,5 +2,6 @@
 
 pytest_plugins = [
     "tests.support.fix_postgres",
+    "tests.support.fix_serving",
     "tests.support.fix_zero_cache",
 ]
