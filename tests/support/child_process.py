@@ -8,6 +8,7 @@ the line's arrival, or fails at once, with the last lines, when the process ends
 from __future__ import annotations
 
 import os
+import resource
 import secrets
 import signal
 import subprocess
@@ -29,8 +30,7 @@ class ChildProcess:
         env: Mapping[str, str] | None = None,
         cwd: Path | None = None,
         on_exit: Callable[[int], None] | None = None,
-        preexec_fn: Callable[[], None] | None = None,
-        user: int | None = None,
+        limits: Mapping[int, int] | None = None,
     ) -> None:
         self.lines: list[str] = []
         self.code: int | None = None
@@ -47,9 +47,9 @@ class ChildProcess:
             text=True,
             errors="replace",
             start_new_session=True,
-            preexec_fn=preexec_fn,
-            user=user,
         )
+        for limit, value in (limits or {}).items():
+            resource.prlimit(self.pid, limit, (value, resource.RLIM_INFINITY))
         self._reader = threading.Thread(target=self._read, daemon=True)
         self._reader.start()
         threading.Thread(target=self._reap, daemon=True).start()
@@ -104,6 +104,20 @@ class ChildProcess:
         mark = f"{MARK}={self._mark}".encode()
         found = [int(entry.name) for entry in Path("/proc").iterdir() if entry.name.isdigit() and _carries(entry, mark)]
         return sorted({self.pid, *found} if self._process.returncode is None else found)
+
+    def limit(self, number: int, value: int) -> None:
+        """Set a soft resource limit of every process of the tree."""
+        for pid in self.tree():
+            resource.prlimit(pid, number, (value, resource.RLIM_INFINITY))
+
+    def open_files(self) -> int:
+        """How many descriptors the leader holds."""
+        return len(os.listdir(f"/proc/{self.pid}/fd"))
+
+    def peak_memory(self) -> int:
+        """The most memory the leader ever had resident, in bytes."""
+        status = Path(f"/proc/{self.pid}/status").read_text()
+        return next(int(line.split()[1]) * 1024 for line in status.splitlines() if line.startswith("VmHWM:"))
 
     def stop(self, *, seconds: float = STOP_SECONDS) -> int:
         """SIGTERM the leader, let it wind down, then make sure that nothing of the tree is left."""

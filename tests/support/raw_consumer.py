@@ -14,6 +14,7 @@ import os
 import socket
 import struct
 from dataclasses import dataclass
+from typing import Any
 from urllib.parse import urlencode, urlsplit
 
 READ_BYTES = 1 << 20
@@ -60,8 +61,10 @@ class RawConsumer:
         replica_version: str | None = None,
         socket_buffer: int | None = None,
         timeout: float = 60,
+        keep: bool = False,
     ) -> None:
         self.counted = Counted()
+        self._keep: list[bytes] | None = [] if keep else None
         asked: dict[str, str] = {"appID": app_id, "shardNum": str(shard)}
         if last_watermark is not None:
             asked |= {"lastWatermark": last_watermark, "replicaVersion": replica_version or last_watermark}
@@ -107,6 +110,14 @@ class RawConsumer:
                 raise AssertionError(f"closed after {self.counted}")
         return self.counted
 
+    def messages(self) -> list[list[Any]]:
+        """Read once and return the messages that came since the last call; for consumers opened with `keep`."""
+        assert self._keep is not None
+        if self.receive() == 0:
+            raise AssertionError(f"closed after {self.counted}")
+        payloads, self._keep = self._keep, []
+        return [json.loads(payload) for payload in payloads]
+
     def send(self, text: str) -> None:
         """Send one text message, masked as a client must."""
         payload = text.encode()
@@ -141,7 +152,7 @@ class RawConsumer:
 
     def _count(self) -> None:
         """Walk the whole frames in the buffer; what is left of an unfinished one moves to the front."""
-        buffer, filled, counted = self._buffer, self._filled, self.counted
+        buffer, filled, counted, keep = self._buffer, self._filled, self.counted, self._keep
         position = frames = 0
         while filled - position >= 2:
             start = position + 2
@@ -157,6 +168,8 @@ class RawConsumer:
                 break
             if buffer[position] == 0x81:
                 frames += 1
+                if keep is not None:
+                    keep.append(bytes(buffer[start:end]))
                 if buffer[start + 2] == 0x63:  # the c of ["commit" or ["control"
                     counted.commits += 1
                     counted.commit = bytes(buffer[start:end])

@@ -12,7 +12,7 @@ import signal
 import sys
 import urllib.error
 import urllib.request
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -22,6 +22,7 @@ from tests.support.tools import REPOSITORY
 from tests.support.waiting import until
 
 READY_SECONDS = 60
+UPGRADE = {"Sec-WebSocket-Key": "AAAAAAAAAAAAAAAAAAAAAA==", "Sec-WebSocket-Version": "13", "Upgrade": "websocket"}
 
 
 class Serving:
@@ -33,11 +34,12 @@ class Serving:
         settings: Mapping[str, str],
         state: Path,
         *,
+        port: int | None = None,
         options: Sequence[str] = (),
         env: Mapping[str, str] | None = None,
     ) -> None:
         self.state = state
-        self.port = free_port()
+        self.port = port or free_port()
         self.url = f"http://127.0.0.1:{self.port}"
         self.stream_url = f"ws://127.0.0.1:{self.port}/changes/v0/stream"
         self.runs: list[ChildProcess] = []
@@ -58,14 +60,14 @@ class Serving:
         """The current (or last) run."""
         return self.runs[-1]
 
-    def launch(self, *, before: Callable[[], None] | None = None, user: int | None = None) -> ChildProcess:
-        """Start without waiting; `before` runs in the child ahead of the command (limits)."""
-        self.runs.append(ChildProcess(self._command, env=self._env, preexec_fn=before, user=user))
+    def launch(self, *, limits: Mapping[int, int] | None = None, wrapper: Sequence[str] = ()) -> ChildProcess:
+        """Start without waiting; `limits` are soft resource limits, `wrapper` is a program to run the command under."""
+        self.runs.append(ChildProcess([*wrapper, *self._command], env=self._env, limits=limits))
         return self.process
 
-    def start(self, *, seconds: float = READY_SECONDS) -> Serving:
+    def start(self, *, seconds: float = READY_SECONDS, limits: Mapping[int, int] | None = None) -> Serving:
         """Start and wait until a consumer can be served."""
-        self.launch()
+        self.launch(limits=limits)
         until(self.ready, f"{self.url}/readyz", seconds=seconds, alive=self._check)
         return self
 
@@ -90,6 +92,15 @@ class Serving:
 
     def ready(self) -> bool:
         return self.get("/readyz")[0] == 200
+
+    def upgrade(self, path: str) -> tuple[int, str]:
+        """Status and body of the answer to a WebSocket handshake at this path."""
+        request = urllib.request.Request(self.url + path, headers=UPGRADE)
+        try:
+            with urllib.request.urlopen(request, timeout=10) as answer:
+                return answer.status, ""
+        except urllib.error.HTTPError as error:
+            return error.code, error.read().decode()
 
     def get(self, path: str) -> tuple[int, str]:
         """Status and body; status 0 while nothing listens."""

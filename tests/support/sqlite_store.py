@@ -1,7 +1,7 @@
 """The upstream of most end-to-end tests: an ordinary SQLite database that an application writes to.
 
 Contract: every call is one committed transaction of a connection of its own, as an application's would be.
-`wait_until_same` compares, columns, every row and value, and the indexes.
+`wait_until_same` compares with a replica: tables, columns, every row and value, and the indexes.
 """
 
 from __future__ import annotations
