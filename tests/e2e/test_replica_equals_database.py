@@ -47,12 +47,10 @@ VALUES: list[tuple[object, ...]] = [
     (6, 3, -(2**63), 1.7976931348623157e308, "{}", "0", False, "17", 1, None, None, None),
     (7, 4, 2**53 + 1, 123456789.123456789, "x" * 100_000, "1", True, "true", 2, None, None, None),
 ]
-DAILY = [
-    f"CREATE TABLE daily_{name} (id INTEGER PRIMARY KEY, title TEXT, amount INTEGER)" for name in ("a", "b", "c", "d")
-]
+DAILY = [f"CREATE TABLE daily_{name} (id INTEGER PRIMARY KEY, title TEXT, amount INTEGER)" for name in "abcd"]
 NAMES = """
-    CREATE TABLE "Mixed Case" ("Key" TEXT NOT NULL, "größe" INTEGER NOT NULL, "select" TEXT, PRIMARY KEY ("Key", "größe"))
-    WITHOUT ROWID
+    CREATE TABLE "Mixed Case" ("Key" TEXT NOT NULL, "größe" INTEGER NOT NULL, "select" TEXT,
+    PRIMARY KEY ("Key", "größe")) WITHOUT ROWID
 """
 
 

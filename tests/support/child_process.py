@@ -13,6 +13,7 @@ import secrets
 import signal
 import subprocess
 import threading
+import time
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
@@ -33,6 +34,7 @@ class ChildProcess:
         limits: Mapping[int, int] | None = None,
     ) -> None:
         self.lines: list[str] = []
+        self._times: list[float] = []
         self.code: int | None = None
         self._changed = threading.Condition()
         self._on_exit = on_exit
@@ -81,6 +83,10 @@ class ChildProcess:
                     raise AssertionError(f"process ended with {self.code} before {text!r}:\n{self.tail()}")
                 if not self._changed.wait(seconds):
                     raise AssertionError(f"no line with {text!r} for {seconds:g} s:\n{self.tail()}")
+
+    def time_of(self, after: int) -> float:
+        """When the line came that `wait_for_line` found (it returns the number after it), on the monotonic clock."""
+        return self._times[after - 1]
 
     def wait(self, seconds: float = STOP_SECONDS) -> int:
         """Wait for the end and return the exit code (negative: the signal)."""
@@ -145,6 +151,7 @@ class ChildProcess:
         for line in self._process.stdout:
             with self._changed:
                 self.lines.append(line.rstrip("\n"))
+                self._times.append(time.monotonic())
                 self._changed.notify_all()
 
     def _reap(self) -> None:

@@ -85,6 +85,10 @@ class RawConsumer:
     def __exit__(self, *_: object) -> None:
         self.close()
 
+    def fileno(self) -> int:
+        """For selectors."""
+        return self._socket.fileno()
+
     def receive(self) -> int:
         """Read once, count what came, and return the number of bytes; 0 when the endpoint has closed."""
         if self._filled == len(self._buffer):
