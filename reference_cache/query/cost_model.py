@@ -94,7 +94,7 @@ class SqliteCostModel:
             rows = total
         else:
             rows = self._statistics.rows_per_key(table, access.index, len(access.pinned))
-        return rows * LIST_LENGTH**lists * (1, ONE_BOUND, BOTH_BOUNDS)[min(access.bounds, 2)]
+        return rows * math.pow(LIST_LENGTH, lists) * (1, ONE_BOUND, BOTH_BOUNDS)[min(access.bounds, 2)]
 
 
 @dataclass(frozen=True, slots=True)
