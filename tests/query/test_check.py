@@ -17,7 +17,7 @@ def related(table: str = "comment", parent: str = "id", child: str = "issueId", 
     return {"correlation": correlation, "subquery": {"table": table, "alias": "x", **more}}
 
 
-def exists(*args: str, **more: object) -> dict[str, Any]:
+def exists(*args: str, **more: Any) -> dict[str, Any]:
     return {"type": "correlatedSubquery", "op": "EXISTS", "related": related(*args, **more)}
 
 
