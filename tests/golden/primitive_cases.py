@@ -1,6 +1,7 @@
 """The primitives part of a golden corpus: truth tables of comparison, conditions and LIKE, and query hashes."""
 
 from collections.abc import Callable, Iterator
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -13,70 +14,75 @@ from reference_cache.query.schema import TableSchema, table
 from reference_cache.query.values import compare, kind
 from tests.golden.corpus_files import read_json, read_lines
 
-Outcome = tuple[bool, str]
 
-
-def compare_cases(cases: list[list[Any]]) -> Iterator[Outcome]:
-    for left, right, sign in cases:
-        yield compare(left, right) == sign, f"compare {left!r} {right!r}: expected {sign}"
-
-
-def simple_cases(cases: list[list[Any]]) -> Iterator[Outcome]:
-    """Each comparison by definition, and compiled for a column of the left value's type."""
-    for op, left, right, expected in cases:
-        found = evaluate(op, left, right), compiled(op, left, right)
-        yield found == (expected, expected), f"{left!r} {op} {right!r}: expected {expected}, got {found}"
-
-
-def compiled(op: Any, left: Any, right: Any) -> bool:
+def simple(op: Any, left: Any, right: Any) -> tuple[bool, bool]:
+    """A comparison by definition, and compiled for a column of the left value's type."""
     kinds = [kind(value) for value in (left, *(right if isinstance(right, list) else [right])) if value is not None]
     thing: TableSchema = table("thing", {"id": "string", "x": f"{kinds[0] if kinds else 'string'}?"})
     literal = Literal(tuple(right) if isinstance(right, list) else right)
-    return compile_predicate(Simple(op, Column("x"), literal), thing)(("k", left))
+    compiled = compile_predicate(Simple(op, Column("x"), literal), thing)
+    return evaluate(op, left, right), compiled(("k", left))
 
 
-def like_cases(cases: list[list[Any]]) -> Iterator[Outcome]:
-    for pattern, value, sensitive, insensitive in cases:
-        found = like(pattern)(value), like(pattern, ignore_case=True)(value)
-        yield found == (sensitive, insensitive), f"{value!r} LIKE {pattern!r}: got {found}"
+def rejected(pattern: str) -> bool:
+    try:
+        like(pattern)
+    except LikePatternError:
+        return True
+    return False
 
 
-def like_error_cases(cases: list[list[Any]]) -> Iterator[Outcome]:
-    for pattern, rejected in cases:
-        try:
-            like(pattern)
-            found = False
-        except LikePatternError:
-            found = True
-        yield found == rejected, f"pattern {pattern!r}: expected {'an error' if rejected else 'no error'}"
+def query_hash(ast: Any) -> str:
+    return query_id(parse(ast))
 
 
-def hash_cases(cases: list[dict[str, Any]]) -> Iterator[Outcome]:
-    for case in cases:
-        query = parse(case["ast"])
-        same = normal_text(query) == case["normalizedJSON"] and query_id(query) == case["hash"]
-        yield same, f"hash {case['hash']}: got {query_id(query)} of {normal_text(query)}"
+def hashed(ast: Any) -> tuple[str, str]:
+    query = parse(ast)
+    return normal_text(query), query_id(query)
 
 
-SECTIONS: dict[str, Callable[[Any], Iterator[Outcome]]] = {
-    "compare": compare_cases,
-    "simple": simple_cases,
-    "like": like_cases,
-    "likeErrors": like_error_cases,
-    "hashes": hash_cases,
-}
+Case = tuple[object, Callable[[], object]]
 
 
-def query_hash_cases(corpus: Path) -> Iterator[Outcome]:
-    """The hash of every query of the corpus that has one."""
-    for case in read_lines(corpus, "queries.jsonl"):
-        if "hash" in case:
-            yield query_id(parse(case["ast"])) == case["hash"], f"{case['id']}: hash of the query differs"
+def case_of(section: str, entry: Any) -> Case:
+    """What an entry of a section expects, and how to find what we make of it."""
+    match section:
+        case "compare":
+            return entry[2], lambda: compare(entry[0], entry[1])
+        case "simple":
+            return (entry[3], entry[3]), lambda: simple(*entry[:3])
+        case "like":
+            return (entry[2], entry[3]), lambda: (
+                like(entry[0])(entry[1]),
+                like(entry[0], ignore_case=True)(entry[1]),
+            )
+        case "likeErrors":
+            return entry[1], lambda: rejected(entry[0])
+        case "hashes":
+            return (entry["normalizedJSON"], entry["hash"]), lambda: hashed(entry["ast"])
+        case _:
+            return "a section known here", lambda: section
+
+
+def all_cases(corpus: Path) -> Iterator[tuple[str, Case]]:
+    for section, entries in (read_json(corpus, "primitives.json") or {}).items():
+        for number, entry in enumerate(entries):
+            yield f"{section}[{number}]", case_of(section, entry)
+    for query in read_lines(corpus, "queries.jsonl"):
+        if "hash" in query:
+            yield f"hash of {query['id']}", (query["hash"], partial(query_hash, query["ast"]))
 
 
 def run(corpus: Path) -> tuple[int, list[str]]:
     """How many primitive cases pass, and what is wrong with the others."""
-    sections = read_json(corpus, "primitives.json") or {}
-    outcomes = [outcome for name, cases in sections.items() for outcome in SECTIONS[name](cases)]
-    outcomes += query_hash_cases(corpus)
-    return sum(passed for passed, _ in outcomes), [reason for passed, reason in outcomes if not passed]
+    passed, failures = 0, []
+    for name, (expected, find) in all_cases(corpus):
+        try:
+            found = find()
+        except Exception as error:
+            found = error
+        if found == expected:
+            passed += 1
+        else:
+            failures.append(f"{name}: expected {expected!r}, got {found!r}")
+    return passed, failures
