@@ -8,8 +8,9 @@ lazy; a consumer may stop early, and dropping the stream releases whatever it ho
 
 **Push** pushes. A source that receives a change calls the `Push` its reader has set with `set_output`; each operator
 transforms the change and calls its own output, zero or more times. A push is complete, with everything downstream of
-it, when the call returns. Changes must be valid: an add only of an absent row, a remove or edit only of a present one. An
-operator may fetch from its inputs inside a push and then sees the change already applied; see `source` for what
+it, when the call returns. Changes must be valid: an add only of an absent row, a remove or edit only of a present
+one. An operator may fetch from its inputs inside a push and then sees the change already applied; see `source` for
+what
 *other* readers of the same table see at that moment.
 
 **Node** is the short cut between the two: `node(row)` gives the node, relationships attached, of a row which the caller knows to

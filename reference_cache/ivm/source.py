@@ -5,11 +5,11 @@ pipeline that reads the table holds a `Connection`, with its own ordering and fi
 store and hands it to the connections in creation order, each completely before the next.
 
 **Before or after.** While a change is on its way, a connection that has been handed it (or is being handed it now) sees
-the table with the change, one that has not sees the table without it. That is what makes a table joined with
-itself come out right: each connection moves from the old state to the new exactly once, at its turn. The store is written
-first, so connections already served read it as it is; for the others the change is undone on the fly (`_before`).
-A connection has been served iff its ordinal is not after `_serving`, so connections that a change cannot concern
-may be left out of the walk.
+the table with the change, one that has not sees the table without it. That is what makes a table joined with itself
+come out right: each connection moves from the old state to the new exactly once, at its turn. The store is written
+first, so connections already served read it as it is; for the others the change is undone on the fly (`_before`). A
+connection has been served iff its ordinal is not after `_serving`, so connections that a change cannot concern may be
+left out of the walk.
 
 **Split edits.** Operators above may rely on an edit never changing the columns they join by. A connection names those
 columns in `split_columns`; an edit changing one of them for *any* connection is pushed as a remove and an add to

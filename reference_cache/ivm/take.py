@@ -1,9 +1,9 @@
 """Take: the first `limit` rows, of the whole input or of each partition.
 
 State per partition, in memory: the *window* (the rows let through) and the *reserve* (rows known to follow it
-directly). Keeping the rows spares every refetch of the last row and its predecessor, and the reserve lets a row that leaves
-the window be replaced without asking the input: one fetch refills it for many removals. `node` gives the relationships
-of a remembered row.
+directly). Keeping the rows spares every refetch of the last row and its predecessor, and the reserve lets a row that
+leaves the window be replaced without asking the input: one fetch refills it for many removals. `node` gives the
+relationships of a remembered row.
 
 Partitions nobody has fetched have no state, and changes to them are ignored.
 """
@@ -70,8 +70,8 @@ class Window:
 class Take:
     """Passes the first `limit` rows.
 
-    Invariant: never more than `limit` rows are out, not even between two changes; so when one row displaces another, the
-    remove goes first.
+    Invariant: never more than `limit` rows are out, not even between two changes; so when one row displaces another,
+    the remove goes first.
     """
 
     def __init__(self, input: Input, limit: int, partition: Columns = ()) -> None:

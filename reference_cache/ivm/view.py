@@ -1,6 +1,7 @@
 """A query's result as a tree, kept up to date in place.
 
-A `View` is the end of a pipeline: it takes the hydrated nodes and then every change, and holds the tree that the query's
+A `View` is the end of a pipeline: it takes the hydrated nodes and then every change, and holds the tree that the
+query's
 *format* asks for. Relationships not in the format (those of EXISTS) are not shown; a hidden level (a junction) is
 skipped and its children stand in its place.
 
