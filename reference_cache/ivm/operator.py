@@ -10,11 +10,10 @@ lazy; a consumer may stop early, and dropping the stream releases whatever it ho
 transforms the change and calls its own output, zero or more times. A push is complete, with everything downstream of
 it, when the call returns. Changes must be valid: an add only of an absent row, a remove or edit only of a present
 one. An operator may fetch from its inputs inside a push and then sees the change already applied; see `source` for
-what
-*other* readers of the same table see at that moment.
+what *other* readers of the same table see at that moment.
 
-**Node** is the short cut between the two: `node(row)` gives the node, relationships attached, of a row which the caller knows to
-be in the input's output. It spares a fetch where only the relationships are missing.
+**Node** is the short cut between the two: `node(row)` gives the node, relationships attached, of a row which the
+caller knows to be in the input's output. It spares a fetch where only the relationships are missing.
 
 **Yielding.** A stream may contain the marker `YIELD` at any place: the time slice is used up. A consumer that is itself
 a stream passes the marker on at once and never takes it for a node. Where work happens inside a plain call (a push, or
