@@ -12,8 +12,8 @@ Reading and writing JSON is `protocol.sync.ast_json`.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field, replace
 from typing import Any, TypeAlias
 from typing import Literal as OneOf
 
@@ -192,3 +192,10 @@ def exists_conditions(condition: Condition | None) -> Iterator[Exists]:
 def has_subquery(condition: Condition | None) -> bool:
     """Whether a condition of this level involves a subquery."""
     return next(exists_conditions(condition), None) is not None
+
+
+def map_leaves(condition: Condition, change: Callable[[Simple | Exists], Condition]) -> Condition:
+    """The condition with every comparison and EXISTS of this level replaced by `change` of it; groups stay."""
+    if isinstance(condition, And | Or):
+        return replace(condition, conditions=tuple(map_leaves(member, change) for member in condition.conditions))
+    return change(condition)

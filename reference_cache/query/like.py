@@ -79,6 +79,9 @@ def _matcher(segments: list[_Segment]) -> Matcher:
             return lambda value: value.endswith(suffix)
         case ["", str(part), ""]:
             return lambda value: part in value
+        case [str(prefix), str(suffix)]:
+            shortest = len(prefix) + len(suffix)
+            return lambda value: len(value) >= shortest and value.startswith(prefix) and value.endswith(suffix)
         case _:
             return _regex_matcher(segments)
 

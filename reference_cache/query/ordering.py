@@ -12,7 +12,7 @@ from dataclasses import replace
 from operator import itemgetter
 from typing import Any, cast
 
-from protocol.sync.ast import And, Condition, Exists, Or, Ordering, Query
+from protocol.sync.ast import Condition, CorrelatedSubquery, Exists, Ordering, Query, Simple, map_leaves
 from reference_cache.query.schema import Row, Schema, TableSchema
 from reference_cache.query.values import compare as compare_values
 
@@ -28,19 +28,21 @@ def complete(ordering: Ordering, primary_key: Iterable[str]) -> Ordering:
 
 def complete_query(query: Query, schema: Schema) -> Query:
     """The query with the ordering of every level completed: root, related and EXISTS subqueries."""
-    related = tuple(replace(r, subquery=complete_query(r.subquery, schema)) for r in query.related)
-    where = None if query.where is None else _complete_condition(query.where, schema)
-    order_by = complete(query.order_by, schema.tables[query.table].primary_key)
-    return replace(query, related=related, where=where, order_by=order_by)
 
+    def complete_leaf(leaf: Simple | Exists) -> Condition:
+        if isinstance(leaf, Simple):
+            return leaf
+        return replace(leaf, related=complete_related(leaf.related))
 
-def _complete_condition(condition: Condition, schema: Schema) -> Condition:
-    if isinstance(condition, Exists):
-        subquery = complete_query(condition.related.subquery, schema)
-        return replace(condition, related=replace(condition.related, subquery=subquery))
-    if isinstance(condition, And | Or):
-        return replace(condition, conditions=tuple(_complete_condition(c, schema) for c in condition.conditions))
-    return condition
+    def complete_related(related: CorrelatedSubquery) -> CorrelatedSubquery:
+        return replace(related, subquery=complete_query(related.subquery, schema))
+
+    return replace(
+        query,
+        where=None if query.where is None else map_leaves(query.where, complete_leaf),
+        related=tuple(map(complete_related, query.related)),
+        order_by=complete(query.order_by, schema.tables[query.table].primary_key),
+    )
 
 
 def is_total(ordering: Ordering, table: TableSchema) -> bool:
