@@ -82,4 +82,3 @@ class Exists:
 def shared_key(key_of: KeyOf, parent_columns: tuple[str, ...], primary_key: tuple[str, ...]) -> KeyOf | None:
     """The memo key of an EXISTS: none if no two parents can share it."""
     return None if set(parent_columns) == set(primary_key) else key_of
-

@@ -110,4 +110,3 @@ class FilterPipeline:
                 self._output(left)
         finally:
             self._pushing = outer
-

@@ -103,9 +103,7 @@ class FlippedJoin:
         if not sought:
             return
         any_of = (*request.any_of, AnyOf(self._parent_columns, sought))
-        for node in self._parent.fetch(
-            Request(request.columns, request.key, any_of, request.start, request.reverse)
-        ):
+        for node in self._parent.fetch(Request(request.columns, request.key, any_of, request.start, request.reverse)):
             if node is YIELD:
                 yield node
                 continue

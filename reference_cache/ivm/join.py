@@ -103,5 +103,3 @@ class Join:
                 self._output(Child(self._attach(parent), self._name, half.change))
         finally:
             self._half_pushed = None
-
-

@@ -10,7 +10,7 @@ or no limit above it keeps state for the row's key, or the join above it would h
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from typing import Generic, Protocol, TypeVar
 
@@ -50,20 +50,33 @@ class Reader(Protocol):
 R = TypeVar("R", bound=Reader)
 
 
+class Clock:
+    """Counts what was watched on a table, so that a walk in progress notices."""
+
+    __slots__ = ("ticks",)
+
+    def __init__(self) -> None:
+        self.ticks = 0
+
+
 class Place:
     """Where a reader stands in the routes of its table; lasts as long as the reader."""
 
-    __slots__ = ("group", "member", "name", "rows_with")
+    __slots__ = ("_clock", "group", "member", "name", "rows_with")
 
-    def __init__(self, name: object, group: Group, member: Member, rows_with: Callable[[Columns], Lookup]) -> None:
+    def __init__(
+        self, name: object, group: Group, member: Member, rows_with: Callable[[Columns], Lookup], clock: Clock
+    ) -> None:
         self.name = name
         self.group = group
         self.member = member
         self.rows_with = rows_with
+        self._clock = clock
 
     def watch(self, key: Key) -> None:
         """The limit that ends the reader's level begins to keep state for a join key, for good."""
         self.group.watch(self.member, key)
+        self._clock.ticks += 1
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -89,6 +102,7 @@ class Routes(Generic[R]):
     def __init__(self, table: TableSchema, rows_with: Callable[[Columns], Lookup]) -> None:
         self._table = table
         self._rows_with = rows_with
+        self._clock = Clock()
         self._readers: dict[int, R] = {}
         self._places: dict[int, Place] = {}
         self._groups: dict[object, tuple[Group, set[int]]] = {}
@@ -99,30 +113,54 @@ class Routes(Generic[R]):
         name, group = self._group(pins, under)
         member = Member(reader, reader.ordinal, pins, under.parent.member if under else None)
         group.enter(member)
-        place = Place(name, group, member, self._rows_with)
+        place = Place(name, group, member, self._rows_with, self._clock)
         self._groups.setdefault(name, (group, set()))[1].add(reader.ordinal)
         self._readers[reader.ordinal] = reader
         self._places[reader.ordinal] = place
         return place
 
-    def leave(self, reader: R) -> None:
-        """Forget a reader."""
-        place = self._places.pop(reader.ordinal)
+    def leave(self, reader: R) -> bool:
+        """Forget a reader; says whether it was known."""
+        place = self._places.pop(reader.ordinal, None)
+        if place is None:
+            return False
         del self._readers[reader.ordinal]
         place.group.leave(place.member)
         ordinals = self._groups[place.name][1]
         ordinals.discard(reader.ordinal)
         if not ordinals:
             del self._groups[place.name]
+        return True
 
     def readers(self) -> list[R]:
         """Every reader, in creation order."""
         return list(self._readers.values())
 
-    def readers_of(self, row: Row, old_row: Row | None = None) -> list[R]:
-        """The readers that a change of this row can concern, in creation order."""
+    def visits(self, row: Row, old_row: Row | None = None) -> Iterable[R]:
+        """The readers that a change of this row can concern, in creation order.
+
+        What is watched while the walk is under way counts for the readers still to come: where a table is joined with
+        itself, serving the parent side makes the child side begin to watch.
+        """
         if len(self._readers) <= FEW_READERS:
             return list(self._readers.values())
+        return self._walk(row, old_row)
+
+    def _walk(self, row: Row, old_row: Row | None) -> Iterator[R]:
+        last = 0
+        ended = False
+        while not ended:
+            ended = True
+            ticks = self._clock.ticks
+            found = self._concerned(row, old_row)
+            for ordinal in sorted(ordinal for ordinal in found if ordinal > last):
+                yield found[ordinal]
+                last = ordinal
+                if self._clock.ticks != ticks:
+                    ended = False
+                    break
+
+    def _concerned(self, row: Row, old_row: Row | None) -> dict[int, R]:
         found: dict[int, R] = {}
         for group, _ in self._groups.values():
             for member in group.holders(row):
@@ -130,7 +168,7 @@ class Routes(Generic[R]):
             if old_row is not None:
                 for member in group.holders(old_row):
                     found[member.ordinal] = member.reader
-        return [found[ordinal] for ordinal in sorted(found)]
+        return found
 
     def _group(self, pins: Pins, under: Under | None) -> tuple[object, Group]:
         """The group for such a reader, made if it is the first; its name tells it from every other."""

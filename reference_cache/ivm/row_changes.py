@@ -66,5 +66,3 @@ class RowChanges:
             for child in children():
                 if child is not YIELD:
                     below.expand_node(child, op, out)
-
-

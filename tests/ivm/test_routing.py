@@ -46,7 +46,7 @@ class Place(Routes[Reading]):
         return self.enter(Reading(ordinal, condition), under)
 
     def ordinals(self, row: Row, old_row: Row | None = None) -> list[int]:
-        return [reader.ordinal for reader in self.readers_of(row, old_row)]
+        return [reader.ordinal for reader in self.visits(row, old_row)]
 
 
 @pytest.fixture(autouse=True)
@@ -168,3 +168,13 @@ def test_a_table_joined_with_itself_does_not_recurse_without_end() -> None:
     parent = comments.read(equals("author", "ann"))
     comments.read(None, Under(parent, ("id",), ("issue",), limited=False))
     assert comments.ordinals((1, 1, "ann")) == [1, 2]
+
+
+def test_a_reader_that_begins_to_watch_during_the_walk_is_still_visited() -> None:
+    comments = Place(COMMENT)
+    parent = comments.read()
+    child = comments.read(None, Under(parent, ("id",), ("issue",), limited=True))
+    walk = iter(comments.visits((9, 1, "x")))
+    assert next(walk).ordinal == 1
+    child.watch(1)
+    assert [reader.ordinal for reader in walk] == [2]
