@@ -6,6 +6,8 @@ through and serves later fetches from memory.
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 from reference_cache.ivm.change import YIELD, Add, Change, Edit, Node, Remove, Stream
 from reference_cache.ivm.operator import Columns, Input, InputSchema, Key, Push, Request, no_output
 from reference_cache.query.ordering import join_key
@@ -28,12 +30,15 @@ class Cap:
     Invariant: a partition that was fetched has `limit` rows out, or all of its rows. Fetches name the partition.
     """
 
-    def __init__(self, input: Input, limit: int, partition: Columns) -> None:
+    def __init__(
+        self, input: Input, limit: int, partition: Columns, watch: Callable[[Key], None] = lambda key: None
+    ) -> None:
         self._input = input
         self._limit = limit
         self._partition = partition
         self._partition_of = join_key(partition, input.schema.table)
         self._key = join_key(input.schema.table.primary_key, input.schema.table)
+        self._watch = watch
         self._kept: dict[Key, Kept] = {}
         self._output: Push = no_output
         input.set_output(self._push)
@@ -70,6 +75,7 @@ class Cap:
                     complete = False
                     break
             kept = self._kept[request.key] = Kept(rows, complete)
+            self._watch(request.key)
         node_of = self._input.node
         for row in list(kept.rows.values()):
             yield node_of(row)

@@ -33,6 +33,7 @@ from typing import Protocol, TypeAlias
 
 from protocol.sync.ast import Ordering, System
 from reference_cache.ivm.change import YIELD, Change, Node, Stream
+from reference_cache.ivm.position import position_key
 from reference_cache.query.ordering import KeyOf, sort_key
 from reference_cache.query.schema import Row, TableSchema
 
@@ -94,6 +95,7 @@ class InputSchema:
     """What an input's nodes look like: their table, ordering, and the schema of each relationship.
 
     `ordering` is None for inputs without one; `order_key` then follows the primary key, so it always tells rows apart.
+    `position_key` is the same for start positions, which may lack key values.
     """
 
     table: TableSchema
@@ -102,10 +104,12 @@ class InputSchema:
     hidden: bool = False
     system: System = "client"
     order_key: KeyOf = field(init=False, repr=False, compare=False)
+    position_key: KeyOf = field(init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
         ordering = self.ordering or tuple((column, "asc") for column in self.table.primary_key)
         object.__setattr__(self, "order_key", sort_key(ordering, self.table))
+        object.__setattr__(self, "position_key", position_key(ordering, self.table))
 
     def with_relationship(self, name: str, child: InputSchema, *, hidden: bool, system: System) -> InputSchema:
         """This schema with a relationship added."""

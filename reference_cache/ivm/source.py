@@ -25,7 +25,9 @@ from typing import Protocol
 
 from protocol.sync.ast import Condition, Ordering
 from reference_cache.ivm.change import YIELD, Add, Change, Edit, Node, Remove, SourceChange, Stream
-from reference_cache.ivm.operator import Columns, InputSchema, Push, Request, no_output
+from reference_cache.ivm.operator import Columns, InputSchema, Key, Push, Request, no_output
+from reference_cache.ivm.reader_groups import Lookup
+from reference_cache.ivm.routing import Place, Routes, Under
 from reference_cache.query.ordering import KeyOf, is_total, join_key
 from reference_cache.query.predicate import Predicate, compile_predicate, weaken
 from reference_cache.query.schema import Row, TableSchema
@@ -97,6 +99,7 @@ class Connection:
         self.split_columns = split
         self.fully_applied = not weakened
         self.schema = InputSchema(source.table, ordering)
+        self.place: Place
         self.output: Push = no_output
         self.predicate: Predicate | None = None if condition is None else compile_predicate(condition, source.table)
         self._reader = source.store.reader(ordering, condition)
@@ -136,7 +139,7 @@ class Connection:
     def _matches(self, row: Row, request: Request) -> bool:
         if self.predicate is not None and not self.predicate(row):
             return False
-        return matches(row, request, self.source.keys, self.schema.order_key)
+        return matches(row, request, self.source.keys, self.schema.order_key, self.schema.position_key)
 
     def _with(self, row: Row, rows: Iterator[Row], reverse: bool) -> Iterator[Row]:
         if self.schema.ordering is None:
@@ -165,7 +168,7 @@ def _paced(rows: Iterator[Row], expired: Expired) -> Stream:
         yield Node(row)
 
 
-def matches(row: Row, request: Request, keys: KeyExtractors, order_key: KeyOf) -> bool:
+def matches(row: Row, request: Request, keys: KeyExtractors, order_key: KeyOf, position_key: KeyOf) -> bool:
     """Whether a row satisfies a request."""
     if request.columns and (request.key is None or keys[request.columns](row) != request.key):
         return False
@@ -174,7 +177,7 @@ def matches(row: Row, request: Request, keys: KeyExtractors, order_key: KeyOf) -
     start = request.start
     if start is None:
         return True
-    here, bound = order_key(row), order_key(start.row)
+    here, bound = order_key(row), position_key(start.row)
     if here == bound:
         return start.inclusive
     return bool(here < bound if request.reverse else bound < here)
@@ -203,7 +206,7 @@ class Source:
         self.expired = expired
         self.passing: SourceChange | None = None
         self.serving = 0
-        self._connections: dict[int, Connection] = {}
+        self._routes: Routes[Connection] = Routes(store.table, self._rows_with)
         self._next_ordinal = 1
         self._split_counts: Counter[str] = Counter()
         self._split_places: tuple[int, ...] = ()
@@ -211,20 +214,25 @@ class Source:
     @property
     def connections(self) -> Iterable[Connection]:
         """The readers, in creation order."""
-        return self._connections.values()
+        return self._routes.readers()
 
     def connect(
-        self, ordering: Ordering | None, where: Condition | None = None, split_columns: Iterable[str] = ()
+        self,
+        ordering: Ordering | None,
+        where: Condition | None = None,
+        split_columns: Iterable[str] = (),
+        under: Under | None = None,
     ) -> Connection:
         """Open a reader; EXISTS conditions in `where` are left out (`fully_applied` says whether there were any).
 
+        `under` says how the reader's level hangs on the one above it, for routing.
         Raises `SourceError` for orderings that are not total or name a json column.
         """
         if ordering is not None:
             self._check_ordering(ordering)
         connection = Connection(self, self._next_ordinal, ordering, where, frozenset(split_columns))
         self._next_ordinal += 1
-        self._connections[connection.ordinal] = connection
+        connection.place = self._routes.enter(connection, under)
         self._split_counts.update(connection.split_columns)
         self._split_places = self._places()
         return connection
@@ -240,7 +248,7 @@ class Source:
 
     def disconnect(self, connection: Connection) -> None:
         """Forget a reader."""
-        if self._connections.pop(connection.ordinal, None) is None:
+        if not self._routes.leave(connection):
             return
         self._split_counts.subtract(connection.split_columns)
         self._split_counts += Counter()
@@ -280,4 +288,14 @@ class Source:
 
     def _readers_of(self, change: SourceChange) -> Iterable[Connection]:
         """The connections the change can concern, in creation order."""
-        return list(self._connections.values())
+        old = change.old_node.row if isinstance(change, Edit) else None
+        return self._routes.visits(change.node.row, old)
+
+    def _rows_with(self, columns: Columns) -> Lookup:
+        """A function from a key of these columns to the rows that have it now, in any order."""
+        reader = self.store.reader(None, None)
+
+        def rows(key: Key) -> Iterator[Row]:
+            return reader.rows(Request(columns, key))
+
+        return rows

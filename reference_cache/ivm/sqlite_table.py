@@ -16,10 +16,9 @@ from typing import Any, TypeAlias
 from protocol.sync.ast import Condition, Ordering
 from reference_cache.ivm.change import Add, Edit, SourceChange
 from reference_cache.ivm.operator import AnyOf, Columns, Key, Request
-from reference_cache.ivm.source import KeyExtractors, Source, SourceError, matches
+from reference_cache.ivm.source import KeyExtractors, Source, SourceError
 from reference_cache.ivm.sqlite_codec import KeyParameters, decoder, encoder, json_text
 from reference_cache.ivm.sqlite_text import Sql, order_sql, quoted, split_filter, start_sql
-from reference_cache.query.ordering import sort_key
 from reference_cache.query.predicate import compile_predicate
 from reference_cache.query.schema import Row, TableSchema
 
@@ -148,7 +147,6 @@ class SqliteReader:
         table = store.table
         self._store = store
         self._ordering = ordering
-        self._order_key = sort_key(ordering or tuple((column, "asc") for column in table.primary_key), table)
         self._predicate = None if condition is None else compile_predicate(condition, table)
         self._filter, rest = split_filter(condition, table)
         self._rest = None if rest is None else compile_predicate(rest, table)
@@ -224,12 +222,6 @@ class SqliteReader:
         if self._store.decode is not None:
             rows = map(self._store.decode, rows)
         return rows if self._rest is None else filter(self._rest, rows)
-
-    def matches(self, row: Row, request: Request) -> bool:
-        """Whether a row satisfies filter and request."""
-        if self._predicate is not None and not self._predicate(row):
-            return False
-        return matches(row, request, self._store.keys, self._order_key)
 
 
 def _all_rows(batch: list[Row], cursor: sqlite3.Cursor) -> Iterator[Row]:

@@ -10,7 +10,7 @@ Partitions nobody has fetched have no state, and changes to them are ignored.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
 from reference_cache.ivm.change import YIELD, Add, Change, Child, Edit, Node, Remove, Stream
 from reference_cache.ivm.operator import Columns, Input, InputSchema, Key, Push, Request, Start, no_output
@@ -71,15 +71,18 @@ class Take:
     """Passes the first `limit` rows.
 
     Invariant: never more than `limit` rows are out, not even between two changes; so when one row displaces another,
-    the remove goes first.
+    the remove goes first. `watch` is told each partition from whose moment on changes are wanted.
     """
 
-    def __init__(self, input: Input, limit: int, partition: Columns = ()) -> None:
+    def __init__(
+        self, input: Input, limit: int, partition: Columns = (), watch: Callable[[Key], None] = lambda key: None
+    ) -> None:
         self._input = input
         self._limit = limit
         self._partition = partition
         self._order_key = input.schema.order_key
         self._keys = KeyExtractors(input.schema.table)
+        self._watch = watch
         self._windows: dict[Key, Window] = {}
         self._output: Push = no_output
         input.set_output(self._push)
@@ -131,12 +134,13 @@ class Take:
                 window.complete = False
                 break
         self._windows[key] = window
+        self._watch(key)
 
     def _selected(self, window: Window, request: Request) -> Iterator[Row]:
         rows = reversed(window.rows.rows) if request.reverse else iter(window.rows.rows)
         if not request.any_of and request.start is None and (self._partition or not request.columns):
             return rows
-        return (row for row in rows if matches(row, request, self._keys, self._order_key))
+        return (row for row in rows if matches(row, request, self._keys, self._order_key, self.schema.position_key))
 
     def _across_partitions(self, request: Request) -> Stream:
         for node in self._input.fetch(request):

@@ -25,6 +25,7 @@ from reference_cache.ivm.filter import AllOf, Filter, FilterPipeline, Stage
 from reference_cache.ivm.flipped_join import FlippedJoin
 from reference_cache.ivm.join import Join
 from reference_cache.ivm.operator import Columns, Input, Start
+from reference_cache.ivm.routing import Under
 from reference_cache.ivm.skip import Skip
 from reference_cache.ivm.source import Source
 from reference_cache.ivm.take import Take
@@ -58,16 +59,17 @@ class Host:
 
 def build(query: Query, host: Host) -> Input:
     """The pipeline of a query, not yet connected to an output. Raises `BuildError`."""
-    return _Level(host, query, partition=(), below_exists=False).build()
+    return _Level(host, query, under=None, below_exists=False).build()
 
 
 class _Level:
     """One level of a query while its operators are put together."""
 
-    def __init__(self, host: Host, query: Query, *, partition: Columns, below_exists: bool) -> None:
+    def __init__(self, host: Host, query: Query, *, under: Under | None, below_exists: bool) -> None:
         self._host = host
         self._query = replace(query, where=_with_unique_aliases(query.where))
-        self._partition = partition
+        self._under = under
+        self._partition: Columns = under.child_columns if under else ()
         conditions = list(exists_conditions(self._query.where))
         self._unflipped = [condition for condition in conditions if not _is_flipped(condition)]
         self._capped = below_exists and len(self._unflipped) == len(conditions)
@@ -91,7 +93,9 @@ class _Level:
 
     def build(self) -> Input:
         query = self._query
-        connection = self._source.connect(None if self._capped else query.order_by, query.where, self._split_columns())
+        ordering = None if self._capped else query.order_by
+        connection = self._source.connect(ordering, query.where, self._split_columns(), self._under)
+        self._place = connection.place
         end = self._wrap(connection, f"source {query.table}")
         if query.start is not None:
             bound = Start(self._table.row(query.start.row), inclusive=not query.start.exclusive)
@@ -119,12 +123,13 @@ class _Level:
 
     def _limit(self, input: Input, limit: int) -> Input:
         if self._capped:
-            return self._wrap(Cap(input, limit, self._partition), f"cap {limit}")
-        return self._wrap(Take(input, limit, self._partition), f"take {limit}")
+            return self._wrap(Cap(input, limit, self._partition, self._place.watch), f"cap {limit}")
+        return self._wrap(Take(input, limit, self._partition, self._place.watch), f"take {limit}")
 
     def _child(self, related: CorrelatedSubquery, query: Query, *, below_exists: bool) -> Input:
-        partition = related.correlation.child_field
-        return _Level(self._host, query, partition=partition, below_exists=below_exists).build()
+        columns = related.correlation
+        under = Under(self._place, columns.parent_field, columns.child_field, limited=query.limit is not None)
+        return _Level(self._host, query, under=under, below_exists=below_exists).build()
 
     def _exists_join(self, input: Input, condition: Exists) -> Input:
         related = condition.related
