@@ -279,27 +279,28 @@ def _field(value: object, path: str) -> str | tuple[str, ...]:
 
 
 def _literal(value: object, path: str) -> LiteralValue:
-    if value is None or isinstance(value, str | bool):
-        return value
-    if isinstance(value, int | float):
-        return _number(value, path)
+    if value is None or isinstance(value, str | bool | int | float):
+        return None if value is None else _scalar(value, path)
     if isinstance(value, list | tuple):
-        for i, item in enumerate(value):
-            if isinstance(item, int | float) and not isinstance(item, bool):
-                _number(item, f"{path}[{i}]")
-            elif not isinstance(item, str | bool):
-                raise AstError(f"{path}[{i}]", f"list members are strings, numbers or booleans; got {_shown(item)}")
-        return tuple(value)
+        return tuple(_scalar(item, f"{path}[{i}]") for i, item in enumerate(value))
     raise AstError(path, f"a literal is a string, number, boolean, null or list of these; got {_shown(value)}")
 
 
-def _number(value: int | float, path: str) -> int | float:
-    if isinstance(value, int):
-        if abs(value) > MAX_SAFE_INTEGER:
-            raise AstError(path, f"the integer {value} cannot be represented exactly (beyond ±{MAX_SAFE_INTEGER})")
-    elif not math.isfinite(value):
-        raise AstError(path, f"{value} is not a number JSON can carry")
-    return value
+def _scalar(value: object, path: str) -> str | int | float | bool:
+    if isinstance(value, str | bool):
+        return value
+    if isinstance(value, int) and abs(value) <= MAX_SAFE_INTEGER:
+        return value
+    if not isinstance(value, int | float):
+        raise AstError(path, f"list members are strings, numbers or booleans; got {_shown(value)}")
+    # Numbers are doubles on every other side, so a larger integer means the double nearest to it.
+    try:
+        number = float(value)
+    except OverflowError:
+        number = math.inf
+    if not math.isfinite(number):
+        raise AstError(path, f"{_shown(value)} is not a number JSON can carry")
+    return number
 
 
 def to_json(query: Query) -> dict[str, Any]:

@@ -19,6 +19,7 @@ from reference_cache.ivm.change import YIELD, Change, Pause, SourceChange
 from reference_cache.ivm.operator import EVERYTHING, Input
 from reference_cache.ivm.row_changes import RowChange, RowChanges
 from reference_cache.ivm.source import Source
+from reference_cache.ivm.union import UnionFanIn
 from reference_cache.ivm.view import View
 from reference_cache.query.build import Host, build
 from reference_cache.query.cost import CostModel
@@ -64,11 +65,12 @@ class Engine:
         *,
         cost_model: CostModel | None = None,
         allow_not_exists: bool = True,
+        union: type[UnionFanIn] = UnionFanIn,
     ) -> None:
         self.schema = schema
         self._open_source = open_source
         self._cost_model = cost_model
-        self._host = Host(self.source, allow_not_exists=allow_not_exists)
+        self._host = Host(self.source, allow_not_exists=allow_not_exists, union=union)
         self._sources: dict[str, Source] = {}
         self._queries: dict[str, LiveQuery] = {}
         self._views: list[View] = []

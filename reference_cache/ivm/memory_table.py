@@ -13,6 +13,7 @@ from collections.abc import Iterable, Iterator
 from protocol.sync.ast import And, Column, Condition, Literal, Ordering, Simple
 from reference_cache.ivm.change import Add, Edit, Remove, SourceChange
 from reference_cache.ivm.operator import Columns, Key, Request, Start
+from reference_cache.ivm.position import position_key
 from reference_cache.ivm.sorted_rows import SortedRows
 from reference_cache.ivm.source import KeyExtractors, Reader, Source, SourceError, matches
 from reference_cache.query.ordering import KeyOf, join_key, sort_key
@@ -150,6 +151,7 @@ class MemoryReader:
         self._table = table
         self._ordering: Ordering = ordering or tuple((column, "asc") for column in schema.primary_key)
         self._order_key = sort_key(self._ordering, schema)
+        self._position_key = position_key(self._ordering, schema)
         self._predicate: Predicate | None = None if condition is None else compile_predicate(condition, schema)
         pinned = pinned_values(condition, schema)
         self._pinned_columns = tuple(sorted(pinned))
@@ -176,7 +178,7 @@ class MemoryReader:
         if start is None:
             return reversed(group.rows) if reverse else group.rows
         read = group.before if reverse else group.after
-        return read(self._order_key(start.row), inclusive=start.inclusive)
+        return read(self._position_key(start.row), inclusive=start.inclusive)
 
     def _by_primary_key(self, request: Request) -> Iterable[Row]:
         row = self._table.get(request.key)
@@ -203,7 +205,7 @@ class MemoryReader:
         return () if group is None else group.rows
 
     def _satisfies(self, row: Row, request: Request) -> bool:
-        return matches(row, request, self._table.keys, self._order_key)
+        return matches(row, request, self._table.keys, self._order_key, self._position_key)
 
 
 def pinned_values(condition: Condition | None, table: TableSchema) -> dict[str, object]:

@@ -8,12 +8,12 @@ lazy; a consumer may stop early, and dropping the stream releases whatever it ho
 
 **Push** pushes. A source that receives a change calls the `Push` its reader has set with `set_output`; each operator
 transforms the change and calls its own output, zero or more times. A push is complete, with everything downstream of
-it, when the call returns. Changes must be valid: an add only of an absent row, a remove or edit only of a present one. An
-operator may fetch from its inputs inside a push and then sees the change already applied; see `source` for what
-*other* readers of the same table see at that moment.
+it, when the call returns. Changes must be valid: an add only of an absent row, a remove or edit only of a present
+one. An operator may fetch from its inputs inside a push and then sees the change already applied; see `source` for
+what *other* readers of the same table see at that moment.
 
-**Node** is the short cut between the two: `node(row)` gives the node, relationships attached, of a row which the caller knows to
-be in the input's output. It spares a fetch where only the relationships are missing.
+**Node** is the short cut between the two: `node(row)` gives the node, relationships attached, of a row which the
+caller knows to be in the input's output. It spares a fetch where only the relationships are missing.
 
 **Yielding.** A stream may contain the marker `YIELD` at any place: the time slice is used up. A consumer that is itself
 a stream passes the marker on at once and never takes it for a node. Where work happens inside a plain call (a push, or
@@ -33,6 +33,7 @@ from typing import Protocol, TypeAlias
 
 from protocol.sync.ast import Ordering, System
 from reference_cache.ivm.change import YIELD, Change, Node, Stream
+from reference_cache.ivm.position import position_key
 from reference_cache.query.ordering import KeyOf, sort_key
 from reference_cache.query.schema import Row, TableSchema
 
@@ -94,6 +95,7 @@ class InputSchema:
     """What an input's nodes look like: their table, ordering, and the schema of each relationship.
 
     `ordering` is None for inputs without one; `order_key` then follows the primary key, so it always tells rows apart.
+    `position_key` is the same for start positions, which may lack key values.
     """
 
     table: TableSchema
@@ -102,10 +104,12 @@ class InputSchema:
     hidden: bool = False
     system: System = "client"
     order_key: KeyOf = field(init=False, repr=False, compare=False)
+    position_key: KeyOf = field(init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
         ordering = self.ordering or tuple((column, "asc") for column in self.table.primary_key)
         object.__setattr__(self, "order_key", sort_key(ordering, self.table))
+        object.__setattr__(self, "position_key", position_key(ordering, self.table))
 
     def with_relationship(self, name: str, child: InputSchema, *, hidden: bool, system: System) -> InputSchema:
         """This schema with a relationship added."""

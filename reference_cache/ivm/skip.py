@@ -14,7 +14,8 @@ class Skip:
         self._input = input
         self._bound = bound
         self._order_key = input.schema.order_key
-        self._bound_key = self._order_key(bound.row)
+        self._position_key = input.schema.position_key
+        self._bound_key = self._position_key(bound.row)
         self._output: Push = no_output
         input.set_output(self._push)
 
@@ -39,7 +40,7 @@ class Skip:
     def _later(self, start: Start | None) -> Start:
         if start is None:
             return self._bound
-        key = self._order_key(start.row)
+        key = self._position_key(start.row)
         if key == self._bound_key:
             return start if not start.inclusive else self._bound
         return self._bound if key < self._bound_key else start

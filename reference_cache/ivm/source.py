@@ -5,11 +5,11 @@ pipeline that reads the table holds a `Connection`, with its own ordering and fi
 store and hands it to the connections in creation order, each completely before the next.
 
 **Before or after.** While a change is on its way, a connection that has been handed it (or is being handed it now) sees
-the table with the change, one that has not sees the table without it. That is what makes a table joined with
-itself come out right: each connection moves from the old state to the new exactly once, at its turn. The store is written
-first, so connections already served read it as it is; for the others the change is undone on the fly (`_before`).
-A connection has been served iff its ordinal is not after `_serving`, so connections that a change cannot concern
-may be left out of the walk.
+the table with the change, one that has not sees the table without it. That is what makes a table joined with itself
+come out right: each connection moves from the old state to the new exactly once, at its turn. The store is written
+first, so connections already served read it as it is; for the others the change is undone on the fly (`_before`). A
+connection has been served iff its ordinal is not after `_serving`, so connections that a change cannot concern may be
+left out of the walk.
 
 **Split edits.** Operators above may rely on an edit never changing the columns they join by. A connection names those
 columns in `split_columns`; an edit changing one of them for *any* connection is pushed as a remove and an add to
@@ -139,7 +139,7 @@ class Connection:
     def _matches(self, row: Row, request: Request) -> bool:
         if self.predicate is not None and not self.predicate(row):
             return False
-        return matches(row, request, self.source.keys, self.schema.order_key)
+        return matches(row, request, self.source.keys, self.schema.order_key, self.schema.position_key)
 
     def _with(self, row: Row, rows: Iterator[Row], reverse: bool) -> Iterator[Row]:
         if self.schema.ordering is None:
@@ -168,7 +168,7 @@ def _paced(rows: Iterator[Row], expired: Expired) -> Stream:
         yield Node(row)
 
 
-def matches(row: Row, request: Request, keys: KeyExtractors, order_key: KeyOf) -> bool:
+def matches(row: Row, request: Request, keys: KeyExtractors, order_key: KeyOf, position_key: KeyOf) -> bool:
     """Whether a row satisfies a request."""
     if request.columns and (request.key is None or keys[request.columns](row) != request.key):
         return False
@@ -177,7 +177,7 @@ def matches(row: Row, request: Request, keys: KeyExtractors, order_key: KeyOf) -
     start = request.start
     if start is None:
         return True
-    here, bound = order_key(row), order_key(start.row)
+    here, bound = order_key(row), position_key(start.row)
     if here == bound:
         return start.inclusive
     return bool(here < bound if request.reverse else bound < here)

@@ -1,9 +1,9 @@
 """Take: the first `limit` rows, of the whole input or of each partition.
 
 State per partition, in memory: the *window* (the rows let through) and the *reserve* (rows known to follow it
-directly). Keeping the rows spares every refetch of the last row and its predecessor, and the reserve lets a row that leaves
-the window be replaced without asking the input: one fetch refills it for many removals. `node` gives the relationships
-of a remembered row.
+directly). Keeping the rows spares every refetch of the last row and its predecessor, and the reserve lets a row that
+leaves the window be replaced without asking the input: one fetch refills it for many removals. `node` gives the
+relationships of a remembered row.
 
 Partitions nobody has fetched have no state, and changes to them are ignored.
 """
@@ -70,8 +70,8 @@ class Window:
 class Take:
     """Passes the first `limit` rows.
 
-    Invariant: never more than `limit` rows are out, not even between two changes; so when one row displaces another, the
-    remove goes first. `watch` is told each partition from whose moment on changes are wanted.
+    Invariant: never more than `limit` rows are out, not even between two changes; so when one row displaces another,
+    the remove goes first. `watch` is told each partition from whose moment on changes are wanted.
     """
 
     def __init__(
@@ -140,7 +140,7 @@ class Take:
         rows = reversed(window.rows.rows) if request.reverse else iter(window.rows.rows)
         if not request.any_of and request.start is None and (self._partition or not request.columns):
             return rows
-        return (row for row in rows if matches(row, request, self._keys, self._order_key))
+        return (row for row in rows if matches(row, request, self._keys, self._order_key, self.schema.position_key))
 
     def _across_partitions(self, request: Request) -> Stream:
         for node in self._input.fetch(request):

@@ -47,7 +47,7 @@ class UnionFanOut:
         self._fan_in.begin()
         for branch in self._branches:
             branch.output(change)
-        self._fan_in.finish()
+        self._fan_in.finish(change)
 
     def branch_destroyed(self) -> None:
         """Let go of the input with the last branch."""
@@ -139,15 +139,20 @@ class UnionFanIn:
         """A change enters the fan-out: collect what the branches make of it."""
         self._collected = [None] * len(self._branches)
 
-    def finish(self) -> None:
+    def finish(self, incoming: Change) -> None:
         """All branches have seen the change: emit what it means for the union."""
         collected, self._collected = self._collected, None
         assert collected is not None
-        before = next((c for c in collected if c is not None and _was_in(c)), None)
-        after = next((c for c in collected if c is not None and _is_in(c)), None)
-        if before is not None and before is after:
-            self._output(before)
+        self._emit_collected(incoming, [change for change in collected if change is not None])
+
+    def _emit_collected(self, incoming: Change, collected: list[Change]) -> None:
+        before = next((change for change in collected if not isinstance(change, Add)), None)
+        after = next((change for change in collected if not isinstance(change, Remove)), None)
+        if before is after:
+            if before is not None:
+                self._output(before)
             return
+        # The row stays but belongs to another branch now, with other relationships.
         if before is not None:
             self._output(Remove(self._node_before(before)))
         if after is not None:
@@ -184,14 +189,6 @@ class UnionFanIn:
         self._output(change)
         if isinstance(change, Remove) and other is not None:
             self._output(Add(other))
-
-
-def _was_in(change: Change) -> bool:
-    return not isinstance(change, Add)
-
-
-def _is_in(change: Change) -> bool:
-    return not isinstance(change, Remove)
 
 
 def _next_node(stream: Stream) -> Generator[Pause, None, Node | None]:

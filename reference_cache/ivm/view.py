@@ -1,8 +1,8 @@
 """A query's result as a tree, kept up to date in place.
 
-A `View` is the end of a pipeline: it takes the hydrated nodes and then every change, and holds the tree that the query's
-*format* asks for. Relationships not in the format (those of EXISTS) are not shown; a hidden level (a junction) is
-skipped and its children stand in its place.
+A `View` is the end of a pipeline: it takes the hydrated nodes and then every change, and holds the tree that the
+query's *format* asks for. Relationships not in the format (those of EXISTS) are not shown; a hidden level (a
+junction) is skipped and its children stand in its place.
 
 `result` gives plain data: a list of dictionaries, or one dictionary or None for a singular query. Parts that
 have not changed since the last look are the same objects as before. Do not modify them. Listeners are told

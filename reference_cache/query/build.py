@@ -1,8 +1,8 @@
 """From a query to a pipeline: which operators, in which order, on which sources.
 
-`build` expects a query that is bound (no static parameters), whose names are the sources' names, and whose orderings are
-complete (`ordering.complete_query`); if a planner is used, it has set `flip` already. One level of the query becomes,
-from the source upwards:
+`build` expects a query that is bound (no static parameters), whose names are the sources' names, and whose orderings
+are complete (`ordering.complete_query`); if a planner is used, it has set `flip` already. One level of the query
+becomes, from the source upwards:
 
     source connection -> Skip (start) -> Join per unflipped EXISTS -> filters and flipped joins (where)
                       -> Take or Cap (limit) -> Join per related
@@ -54,6 +54,7 @@ class Host:
     source_of: SourceOf
     allow_not_exists: bool = True
     wrap: Wrap = lambda operator, label: operator
+    union: type[UnionFanIn] = UnionFanIn
 
 
 def build(query: Query, host: Host) -> Input:
@@ -171,7 +172,7 @@ class _Level:
         plain = tuple(member for member in where.conditions if not _has_flip(member))
         branches = [self._where(fan_out.branch(), Or(plain))] if plain else []
         branches += [self._where(fan_out.branch(), member) for member in where.conditions if _has_flip(member)]
-        return self._wrap(UnionFanIn(fan_out, branches), "union")
+        return self._wrap(self._host.union(fan_out, branches), "union")
 
     def _flipped_join(self, input: Input, condition: Exists) -> Input:
         related = condition.related

@@ -1,28 +1,53 @@
 """The planner's cost model over a SQLite database.
 
 The official server reads SQLite's own row estimates through an interface (scan status) that Python's sqlite3 does not
-offer. This model rebuilds them from the same statistics: an index whose leading columns are pinned gives its average
-rows per key, a fully pinned unique key gives one row, and what no index covers is judged by SQLite's own rules of
-thumb. Whether a sort is needed is not guessed: the statement is planned and SQLite says. The estimates are therefore
-close to the official ones, not equal; a plan may differ, results never do.
+offer. This model rebuilds them: SQLite plans the statement and says which index it would search and whether it would
+sort; the index's statistics give the rows per key; and the terms no index serves are judged by SQLite's own rules of
+thumb. What remains different is that histograms (stat4) refine the official estimate for single literals. A plan may
+therefore differ from the official one; results never do.
 """
 
 from __future__ import annotations
 
 import math
+import re
 import sqlite3
+from dataclasses import dataclass
 
 from protocol.sync.ast import And, Column, Condition, Exists, Literal, LiteralValue, Or, Ordering, Simple
 from reference_cache.query.cost import Constraint, TableCost
 from reference_cache.query.filters import without_subqueries
 from reference_cache.query.sqlite_statistics import SqliteStatistics, quote
 
-UNINDEXED_EQUAL = 1 / 4
-UNINDEXED_FLAG = 1 / 2
-RANGE = 1 / 4
+# SQLite's rules of thumb, as shares of the rows.
+EQUAL = 1 / 4
+EQUAL_SMALL = 1 / 2
+ONE_BOUND, BOTH_BOUNDS = 1 / 4, 1 / 64
 OTHER = 15 / 16
+LIST_LENGTH = 25
+"""How many members SQLite expects of an IN list that it reads from a table-valued function, as the sources do."""
 
 _SQL_OPERATORS = {"!=": "<>", "ILIKE": "LIKE", "NOT ILIKE": "NOT LIKE"}
+_SEARCH = re.compile(r"^SEARCH .* USING (?:(?:COVERING )?INDEX (?P<index>.+)|INTEGER PRIMARY KEY) \((?P<terms>.*)\)$")
+
+
+@dataclass(frozen=True, slots=True)
+class _Access:
+    """How SQLite would reach the rows: an index (None for the row id), its pinned columns, and its range bounds."""
+
+    index: str | None
+    pinned: tuple[str, ...]
+    bounds: int
+
+    @classmethod
+    def parse(cls, detail: str) -> _Access | None:
+        """Read a step of EXPLAIN QUERY PLAN; None if it scans."""
+        match = _SEARCH.match(detail)
+        if match is None:
+            return None
+        terms = match["terms"].split(" AND ")
+        pinned = tuple(term.removesuffix("=?") for term in terms if term.endswith("=?"))
+        return cls(match["index"], pinned, len(terms) - len(pinned))
 
 
 class SqliteCostModel:
@@ -36,83 +61,61 @@ class SqliteCostModel:
         self, table: str, ordering: Ordering, filters: Condition | None, constraint: Constraint | None
     ) -> TableCost:
         kept = None if filters is None else without_subqueries(filters)
-        rows = self._rows(table, kept, constraint or ())
-        sorts = rows > 1 and self._sorts(table, ordering, kept, constraint or ())
+        steps = self._steps(table, ordering, kept, constraint or ())
+        rows = self._rows(table, _Access.parse(steps[0]), _terms(kept, constraint or ()))
+        sorts = rows > 1 and any("ORDER BY" in step for step in steps[1:])
         startup = rows * math.log2(rows) / 10 if sorts else 0
         return TableCost(rows, startup, lambda columns: self._statistics.fanout(table, columns))
 
-    def _rows(self, table: str, condition: Condition | None, constraint: Constraint) -> float:
-        total = self._statistics.rows(table)
-        pinned, rest = _split(condition)
-        columns = {*pinned, *constraint}
-        if self._statistics.is_unique(table, columns):
-            return min(1, total)
-        rows, covered = self._indexed_rows(table, columns, total)
-        for column in sorted(columns - covered):
-            rows *= self._equal_share(table, column, pinned.get(column))
-        for member in rest:
-            rows *= self._share(table, member)
-        return rows
-
-    def _indexed_rows(self, table: str, columns: set[str], total: int) -> tuple[float, set[str]]:
-        """The rows left by the index that covers most of the pinned columns, and which those are."""
-        best, covered = float(total), set[str]()
-        for index in self._statistics.indexes(table):
-            prefix: list[str] = []
-            for column in index.columns:
-                if column not in columns:
-                    break
-                prefix.append(column)
-            known = self._statistics.known_fanout(table, prefix) if len(prefix) > len(covered) else None
-            if known is not None:
-                best, covered = min(known, total), set(prefix)
-        return best, covered
-
-    def _share(self, table: str, condition: Condition) -> float:
-        if isinstance(condition, And):
-            return math.prod(self._share(table, member) for member in condition.conditions)
-        if isinstance(condition, Or):
-            return 1 - math.prod(1 - self._share(table, member) for member in condition.conditions)
-        if isinstance(condition, Exists) or not isinstance(condition.left, Column):
-            return 1
-        return self._simple_share(table, condition.left.name, condition)
-
-    def _simple_share(self, table: str, column: str, condition: Simple) -> float:
-        value = condition.right.value if isinstance(condition.right, Literal) else None
-        if condition.op in ("=", "IS"):
-            return self._equal_share(table, column, value)
-        if condition.op == "IN" and isinstance(value, tuple):
-            return min(1, len(value) * self._equal_share(table, column, None))
-        return RANGE if condition.op in ("<", "<=", ">", ">=") else OTHER
-
-    def _equal_share(self, table: str, column: str, value: LiteralValue) -> float:
-        known = self._statistics.known_fanout(table, [column])
-        if known is not None:
-            return min(1, known / max(1, self._statistics.rows(table)))
-        return UNINDEXED_FLAG if value in (-1, 0, 1) else UNINDEXED_EQUAL
-
-    def _sorts(self, table: str, ordering: Ordering, condition: Condition | None, constraint: Constraint) -> bool:
+    def _steps(self, table: str, ordering: Ordering, condition: Condition | None, constraint: Constraint) -> list[str]:
+        """The top-level steps of SQLite's plan."""
         where = [f"{quote(column)} = ?" for column in constraint]
         if condition is not None:
             where.append(_sql(condition))
         sql = f"SELECT * FROM {quote(table)}"
         sql += f" WHERE {' AND '.join(where)}" if where else ""
         sql += f" ORDER BY {', '.join(f'{quote(column)} {way}' for column, way in ordering)}" if ordering else ""
-        steps = self._connection.execute(f"EXPLAIN QUERY PLAN {sql}", (None,) * len(constraint))
-        return any(parent == 0 and "ORDER BY" in detail for _, parent, _, detail in steps.fetchall())
+        steps = self._connection.execute(f"EXPLAIN QUERY PLAN {sql}", (None,) * len(constraint)).fetchall()
+        return [detail for _, parent, _, detail in steps if parent == 0]
 
+    def _rows(self, table: str, access: _Access | None, terms: list[_Term]) -> float:
+        total = float(self._statistics.rows(table))
+        rows = total if access is None else min(total, self._searched_rows(table, access, terms, total))
+        unserved = [term for term in terms if access is None or term.column not in access.pinned]
+        equals = [EQUAL_SMALL if term.small else EQUAL for term in unserved if term.op in ("=", "IS")]
+        rows *= math.pow(OTHER, max(0, len(unserved) - (access.bounds if access else 0)))
+        return min([rows, *(total * share for share in equals)])
 
-def _split(condition: Condition | None) -> tuple[dict[str, LiteralValue], list[Condition]]:
-    """Columns pinned to a literal by a top-level AND member, and the other members."""
-    members = condition.conditions if isinstance(condition, And) else () if condition is None else (condition,)
-    pinned: dict[str, LiteralValue] = {}
-    rest: list[Condition] = []
-    for member in members:
-        if isinstance(member, Simple) and member.op in ("=", "IS") and isinstance(member.left, Column):
-            pinned[member.left.name] = member.right.value if isinstance(member.right, Literal) else None
+    def _searched_rows(self, table: str, access: _Access, terms: list[_Term], total: float) -> float:
+        lists = sum(term.op == "IN" and term.column in access.pinned for term in terms)
+        if access.index is None and access.pinned:
+            rows = 1.0
+        elif access.index is None or not access.pinned:
+            rows = total
         else:
-            rest.append(member)
-    return pinned, rest
+            rows = self._statistics.rows_per_key(table, access.index, len(access.pinned))
+        return rows * math.pow(LIST_LENGTH, lists) * (1, ONE_BOUND, BOTH_BOUNDS)[min(access.bounds, 2)]
+
+
+@dataclass(frozen=True, slots=True)
+class _Term:
+    """One member of the statement's top-level AND; `small` literals are ones SQLite expects to be common."""
+
+    op: str
+    column: str | None = None
+    small: bool = False
+
+
+def _terms(condition: Condition | None, constraint: Constraint) -> list[_Term]:
+    members = condition.conditions if isinstance(condition, And) else () if condition is None else (condition,)
+    return [_Term("=", column) for column in constraint] + [_term(member) for member in members]
+
+
+def _term(condition: Condition) -> _Term:
+    if not isinstance(condition, Simple) or not isinstance(condition.left, Column):
+        return _Term("")
+    small = isinstance(condition.right, Literal) and condition.right.value in (-1, 0, 1)
+    return _Term(condition.op, condition.left.name, small)
 
 
 def _sql(condition: Condition) -> str:

@@ -12,6 +12,8 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 DEFAULT_FANOUT = 3
+UNKNOWN_ROWS_PER_KEY = (10, 9, 8, 7, 6, 5)
+"""What SQLite assumes of an index without statistics, by the number of pinned columns."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,36 +76,35 @@ class SqliteStatistics:
         found = self._connection.execute("SELECT name FROM pragma_index_info(?) ORDER BY seqno", (index,))
         return tuple(name or "" for (name,) in found)
 
-    def is_unique(self, table: str, columns: Iterable[str]) -> bool:
-        """Whether pinning these columns leaves at most one row."""
-        pinned = {column.lower() for column in columns}
-        key = {name.lower() for (name,) in self._connection.execute(_PRIMARY_KEY, (table,))}
-        if key and key <= pinned:
-            return True
-        return any(index.unique and {c.lower() for c in index.columns} <= pinned for index in self.indexes(table))
-
     def fanout(self, table: str, columns: Sequence[str]) -> float:
         """How many rows share one non-null value of these columns."""
         key = (table, tuple(sorted(columns)))
         if key not in self._fanouts:
-            known = self.known_fanout(table, columns)
+            known = self._known_fanout(table, columns)
             self._fanouts[key] = DEFAULT_FANOUT if known is None else known
         return self._fanouts[key]
 
-    def known_fanout(self, table: str, columns: Sequence[str]) -> float | None:
-        """As `fanout`, but None where there are no statistics."""
+    def _known_fanout(self, table: str, columns: Sequence[str]) -> float | None:
         index = next((index for index in self.indexes(table) if index.begins_with(columns)), None)
         if index is None:
             return None
         depth = len({column.lower() for column in columns})
-        sampled = self._sampled_fanout(table, index, depth)
-        return self._average_fanout(table, index, depth) if sampled is None else sampled
+        sampled = self._sampled_fanout(table, index.name, depth)
+        return self._average_rows(table, index.name, depth) if sampled is None else sampled
 
-    def _sampled_fanout(self, table: str, index: Index, depth: int) -> float | None:
+    def rows_per_key(self, table: str, index: str, depth: int) -> float:
+        """How many rows share one value of the index's first `depth` columns, nulls counted."""
+        average = self._average_rows(table, index, depth)
+        if average is not None:
+            return average
+        unique = any(each.name == index and each.unique and len(each.columns) == depth for each in self.indexes(table))
+        return 1 if unique else UNKNOWN_ROWS_PER_KEY[min(depth, len(UNKNOWN_ROWS_PER_KEY)) - 1]
+
+    def _sampled_fanout(self, table: str, index: str, depth: int) -> float | None:
         if "sqlite_stat4" not in self._has:
             return None
         query = "SELECT neq, sample FROM sqlite_stat4 WHERE tbl = ? AND idx = ?"
-        samples = self._connection.execute(query, (table, index.name)).fetchall()
+        samples = self._connection.execute(query, (table, index)).fetchall()
         if not samples:
             return None
         counts = sorted(int(neq.split()[depth - 1]) for neq, sample in samples if not _begins_with_null(sample))
@@ -112,16 +113,13 @@ class SqliteStatistics:
             return 0
         return counts[middle] if len(counts) % 2 else (counts[middle - 1] + counts[middle]) // 2
 
-    def _average_fanout(self, table: str, index: Index, depth: int) -> float | None:
+    def _average_rows(self, table: str, index: str, depth: int) -> float | None:
         if "sqlite_stat1" not in self._has:
             return None
         query = "SELECT stat FROM sqlite_stat1 WHERE tbl = ? AND idx = ?"
-        found = self._connection.execute(query, (table, index.name)).fetchone()
+        found = self._connection.execute(query, (table, index)).fetchone()
         numbers = [part for part in found[0].split() if part.isdecimal()] if found else []
         return int(numbers[depth]) if len(numbers) > depth else None
-
-
-_PRIMARY_KEY = "SELECT name FROM pragma_table_info(?) WHERE pk > 0"
 
 
 def quote(name: str) -> str:

@@ -1,8 +1,8 @@
 """The engine part of a golden corpus: `queries.jsonl`, `scenarios.jsonl` and `multi.jsonl`.
 
 Each function runs one file and returns how many cases passed and what the others did wrong. `Setting` says on which
-source, with which flips: as the query has them, as the planner sets them, or all of them. Row changes depend on flips, so
-they are compared only as given; results never do.
+source, with which flips: as the query has them, as the planner sets them, or all of them. Row changes depend on
+flips, so they are compared only as given; results never do.
 """
 
 from collections.abc import Callable, Iterable, Iterator
@@ -13,8 +13,10 @@ from typing import Any, Literal
 from protocol.sync.ast import Condition, CorrelatedSubquery, Exists, Query, Simple, map_leaves
 from protocol.sync.ast_json import parse
 from reference_cache.ivm.change import Pause, SourceChange, add, edit, remove
+from reference_cache.ivm.drifting_union import DriftingUnionFanIn
 from reference_cache.ivm.engine import Engine
 from reference_cache.ivm.row_changes import RowChange
+from reference_cache.ivm.union import UnionFanIn
 from reference_cache.query.cost import CostModel
 from reference_cache.query.format import Format
 from reference_cache.query.parameters import bind
@@ -44,7 +46,12 @@ class Case:
         self.setting = setting
         self.tables = Tables(self.schema, dataset["rows"], setting.source)
         model: CostModel | None = self.tables.cost_model() if setting.flips == "planned" else None
-        self.engine = Engine(self.schema, self.tables.open_source, cost_model=model)
+        self.engine = Engine(
+            self.schema,
+            self.tables.open_source,
+            cost_model=model,
+            union=DriftingUnionFanIn if setting.flips == "given" else UnionFanIn,
+        )
 
     def query(self, case: dict[str, Any]) -> Query:
         query = bind(parse(case["ast"]), case.get("params"))
