@@ -13,15 +13,16 @@ import resource
 import statistics
 import tempfile
 import time
-from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import Any
 
 from benchmarks.ivm import ours
+from benchmarks.ivm.stores import KINDS, Stores
 from benchmarks.ivm.workload import Size, World, write
 from protocol.sync.ast_json import parse
 from reference_cache.ivm.change import SourceChange, add, edit, remove
 from reference_cache.ivm.engine import Engine
+from reference_cache.query.schema import TableSchema
 
 OWNERS = 10_000
 NEWEST = {"orderBy": [["modified", "desc"]], "limit": 50}
@@ -61,21 +62,20 @@ def changes(count: int) -> list[tuple[str, SourceChange]]:
     return made
 
 
-def measure(opened: AbstractContextManager[ours.OpenSource], shape: str, queries: int) -> dict[str, Any]:
-    """Hydrate so many queries, then push the changes one by one."""
-    with opened as open_source:
-        engine = Engine(ours.SCHEMA, open_source)
-        engine.source("issue"), engine.source("comment")
-        gc.collect()
-        before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
-        begun = time.perf_counter()
-        rows = sum(1 for n in range(queries) for _ in engine.add_query(str(n), parse(query(shape, n))))
-        hydrated = time.perf_counter()
-        costs = []
-        for table, change in changes(400):
-            start = time.perf_counter()
-            engine.push(table, change)
-            costs.append(time.perf_counter() - start)
+def measure(stores: Stores, shape: str, queries: int) -> dict[str, Any]:
+    """Hydrate so many queries, then push the changes, each a transaction."""
+    engine = Engine(ours.SCHEMA, stores.open_source)
+    for table in ("issue", "comment"):
+        engine.source(table)
+    gc.collect()
+    gc.freeze()
+    before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    begun = time.perf_counter()
+    rows = sum(1 for n in range(queries) for _ in engine.add_query(str(n), parse(query(shape, n))))
+    hydrated = time.perf_counter()
+    costs = [_cost(stores, engine, ours.SCHEMA.tables[table], change) for table, change in changes(400)]
+    gc.unfreeze()
+    stores.close()
     return {
         "shape": shape,
         "queries": queries,
@@ -84,6 +84,14 @@ def measure(opened: AbstractContextManager[ours.OpenSource], shape: str, queries
         "megabytesGrown": (resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before) / 1024,
         "microsecondsPerChange": statistics.mean(costs) * 1e6,
     }
+
+
+def _cost(stores: Stores, engine: Engine, table: TableSchema, change: SourceChange) -> float:
+    stores.replicate([(table, change)])
+    start = time.perf_counter()
+    engine.push(table.name, change)
+    stores.finish()
+    return time.perf_counter() - start
 
 
 def main() -> None:
@@ -102,7 +110,7 @@ def main() -> None:
             for shape in ("plain", "related", "limited"):
                 fewest = 0.0
                 for count in options.queries:
-                    record = measure(ours.OPENERS[source](document, Path(folder)), shape, count) | {"source": source}
+                    record = measure(KINDS[source](document, Path(folder)), shape, count) | {"source": source}
                     fewest = fewest or record["microsecondsPerChange"]
                     records.append(record | {"ratio": record["microsecondsPerChange"] / fewest})
                     _print(records[-1])
