@@ -15,7 +15,7 @@ from reference_cache.ivm.change import Add, Edit, Remove, SourceChange
 from reference_cache.ivm.operator import Columns, Key, Request, Start
 from reference_cache.ivm.position import position_key
 from reference_cache.ivm.sorted_rows import SortedRows
-from reference_cache.ivm.source import KeyExtractors, Reader, Source, SourceError, matches
+from reference_cache.ivm.source import KeyExtractors, Source, SourceError, matches
 from reference_cache.query.ordering import KeyOf, join_key, sort_key
 from reference_cache.query.predicate import Predicate, compile_predicate
 from reference_cache.query.schema import Row, TableSchema
@@ -94,7 +94,24 @@ class MemoryTable:
         """The row with this primary key."""
         return self._rows.get(key)
 
-    def reader(self, ordering: Ordering | None, condition: Condition | None) -> Reader:
+    def put(self, key: Key, row: Row) -> None:
+        """Set the row with this primary key, whether or not there is one."""
+        old = self._rows.get(key)
+        self._rows[key] = row
+        self._note(old, row)
+
+    def drop(self, key: Key) -> None:
+        """Delete the row with this primary key, if there is one."""
+        old = self._rows.pop(key, None)
+        if old is not None:
+            self._note(old, None)
+
+    def clear(self) -> None:
+        """Forget all rows."""
+        self._rows.clear()
+        self._indexes.clear()
+
+    def reader(self, ordering: Ordering | None, condition: Condition | None) -> MemoryReader:
         return MemoryReader(self, ordering, condition)
 
     def apply(self, change: SourceChange) -> None:

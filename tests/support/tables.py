@@ -4,6 +4,7 @@ import sqlite3
 from collections.abc import Iterable, Mapping
 from typing import Any, Literal
 
+from reference_cache.ivm.followed_table import FollowedTable
 from reference_cache.ivm.memory_table import MemoryTable
 from reference_cache.ivm.source import Expired, RowStore, Source
 from reference_cache.ivm.sqlite_codec import encoder
@@ -13,8 +14,8 @@ from reference_cache.query.cost import CostModel
 from reference_cache.query.cost_model import SqliteCostModel
 from reference_cache.query.schema import Row, Schema, TableSchema
 
-SourceKind = Literal["memory", "sqlite"]
-SOURCE_KINDS: tuple[SourceKind, ...] = ("memory", "sqlite")
+SourceKind = Literal["memory", "sqlite", "followed"]
+SOURCE_KINDS: tuple[SourceKind, ...] = ("memory", "sqlite", "followed")
 
 _SQL_TYPES = {"string": "TEXT", "number": "NUMERIC", "boolean": "INTEGER", "json": "TEXT"}
 
@@ -44,7 +45,7 @@ class Tables:
         self._schema = schema
         self._kind = kind
         self._expired = expired
-        self._connection = self._filled() if kind == "sqlite" else None
+        self._connection = self._filled() if kind != "memory" else None
 
     def _filled(self) -> sqlite3.Connection:
         connection = sqlite3.connect(":memory:", isolation_level=None)
@@ -57,7 +58,7 @@ class Tables:
 
     def store(self, table: TableSchema) -> RowStore:
         if self._connection is not None:
-            return SqliteTable(self._connection, table)
+            return (SqliteTable if self._kind == "sqlite" else FollowedTable)(self._connection, table)
         return MemoryTable(table, self._rows[table.name])
 
     def cost_model(self) -> CostModel:
