@@ -26,7 +26,7 @@ from changesource_sdk.adapter import (
     SchemaChange,
 )
 from changesource_sdk.errors import InvalidChange
-from changesource_sdk.pipeline.consumer_schema import ConsumerSchema, indexes_of
+from changesource_sdk.pipeline.consumer_schema import ConsumerSchema
 from changesource_sdk.pipeline.normalize import Unsuitable, converter
 from changesource_sdk.schema import Column, Index, Table, canonical_name
 from protocol.specs import understood_default
@@ -86,7 +86,7 @@ def check_table(schema: ConsumerSchema, table: Table) -> None:
     for key in table.key:
         known_column(table, key)
     with_table = ConsumerSchema({**schema.tables, name: table}, schema.indexes)
-    for index in indexes_of(table):
+    for index in schema.indexes_for(table):
         _check_index(with_table, table, index)
         with_table = with_table.apply(CreateIndex(index))
 
