@@ -66,7 +66,7 @@ class TableEncoder:
             yield len(batch), self._insert_batch(batch)
 
     def _insert_batch(self, rows: list[Row]) -> bytes:
-        """The same bytes as `insert` row by row, but joined once: everything around a row depends on its length only."""
+        """The same bytes as `insert` row by row, joined once: all around a row depends on its length only."""
         heads = self._insert_heads
         pieces: list[bytes] = []
         for row in rows:
