@@ -233,7 +233,7 @@ def _exact_json(value: object) -> str:
 def _checked_json(document: JsonText) -> str:
     text = str(document)
     try:
-        orjson.loads(text)
+        orjson.loads(str(text))
     except ValueError as error:
         fix = "give a JSON document in JsonText, or a Python value"
         raise Unsuitable(f"a text that is not JSON: {error}", fix) from error
