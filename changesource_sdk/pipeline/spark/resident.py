@@ -76,6 +76,7 @@ def run_task(task: ResidentTask) -> ChangesourceError | None:
     hold(task.leash, stop)
     layout = StateDirectory(Path(task.state_directory))
     stage = Stage(layout.root, "pipeline")
+    stage.take_over()
     recovery = Recovery(layout, stage, stop, Backoff())
 
     def step() -> bool:

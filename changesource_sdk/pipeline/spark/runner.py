@@ -59,7 +59,11 @@ class SparkRunner:
 
     def _step(self) -> bool:
         self._snapshot_if_due()
-        resident.follow(self._context, self._adapter, self._settings, self._layout.root, self.stop)
+        self._stage.flush()
+        try:
+            resident.follow(self._context, self._adapter, self._settings, self._layout.root, self.stop)
+        finally:
+            self._stage.take_over()
         return True
 
     def _snapshot_if_due(self) -> None:

@@ -59,6 +59,7 @@ class SparkParts:
                 progress.look()
             results = job.result()
         progress.look()
+        _sweep(directory)
         for result in results:
             if isinstance(result, ChangesourceError):
                 raise result
@@ -100,6 +101,14 @@ def run_task(folder: str, pickled: bytes) -> PartInfo | ChangesourceError:
     finally:
         shutil.rmtree(own, ignore_errors=True)
     return part
+
+
+def _sweep(directory: Path) -> None:
+    """Remove what only the writing needed: row counts, and the folders of attempts that were killed."""
+    for leftover in directory.glob("attempt-*"):
+        shutil.rmtree(leftover, ignore_errors=True)
+    for count in directory.glob(f"{_COUNTS}*"):
+        count.unlink()
 
 
 def _attempt() -> tuple[str, bool]:
