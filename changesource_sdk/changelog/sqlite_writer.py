@@ -22,7 +22,7 @@ from changesource_sdk.changelog.envelope import begin_frame, commit_frame
 from changesource_sdk.changelog.layout import StateDirectory, sync_directory
 from changesource_sdk.changelog.log import EMPTY, EncodedTransaction, LogState, SnapshotRecord
 from changesource_sdk.changelog.poke import PokeSender
-from changesource_sdk.changelog.sqlite_file import connect_writer, set_aside, translated
+from changesource_sdk.changelog.sqlite_file import connect_writer, corrupt, set_aside, translated
 from changesource_sdk.changelog.sqlite_log import read_snapshots, read_state
 from changesource_sdk.errors import CorruptLog, InvalidChange, StaleWriter
 from changesource_sdk.positions import Position
@@ -217,9 +217,11 @@ class SqliteLogWriter:
                 shutil.rmtree(folder, ignore_errors=True)
         query = "SELECT segment FROM transactions WHERE segment IS NOT NULL"
         segments = {name for (name,) in self._connection.execute(query)}
-        for file in self._layout.segments.iterdir():
-            if file.name not in segments:
-                file.unlink(missing_ok=True)
+        present = {file.name for file in self._layout.segments.iterdir()}
+        if missing := segments - present:
+            raise corrupt(self._layout.log, f"{len(missing)} of its segment files are missing")
+        for name in present - segments:
+            (self._layout.segments / name).unlink(missing_ok=True)
 
     def close(self) -> None:
         """Release the file; another writer may follow."""

@@ -21,6 +21,7 @@ from changesource_sdk.adapter import Acknowledging, Adapter, Closing, Transactio
 from changesource_sdk.changelog.layout import StateDirectory
 from changesource_sdk.changelog.log import EMPTY, LogState
 from changesource_sdk.changelog.requests import answer_request, pending_request, take_prune
+from changesource_sdk.changelog.snapshots import is_complete
 from changesource_sdk.changelog.sqlite_file import set_aside
 from changesource_sdk.changelog.sqlite_log import SqliteLogReader
 from changesource_sdk.changelog.sqlite_writer import SqliteLogWriter, open_writer
@@ -28,7 +29,7 @@ from changesource_sdk.errors import ChangesourceError, CorruptLog, StaleWriter
 from changesource_sdk.observe.stages import Stage
 from changesource_sdk.pipeline.consumer_schema import ConsumerSchema
 from changesource_sdk.pipeline.feed import FeedClosed, TransactionFeed
-from changesource_sdk.pipeline.snapshotting import adapter_call, take_snapshot
+from changesource_sdk.pipeline.snapshotting import adapter_call, let_go, take_snapshot
 from changesource_sdk.pipeline.transactions import SPILL_BYTES, TransactionEncoder
 from changesource_sdk.pipeline.validate import NeedsNewGeneration
 from changesource_sdk.positions import is_ahead, is_behind
@@ -117,7 +118,7 @@ class InlineRunner:
                 self._follow(stage, writer, adapter)
             finally:
                 if isinstance(adapter, Closing):
-                    adapter.close()
+                    let_go("closing the adapter", adapter.close)
         finally:
             writer.close()
 
@@ -134,8 +135,11 @@ class InlineRunner:
 
     def _snapshot_due(self, writer: SqliteLogWriter) -> str | None:
         """Above which watermark a snapshot must be taken now; None if none must."""
-        newest = max((snapshot.watermark for snapshot in writer.snapshots()), default=EMPTY)
-        answer_request(self._layout.root, newest)
+        known = writer.snapshots()
+        answer_request(self._layout.root, max((snapshot.watermark for snapshot in known), default=EMPTY))
+        if not all(is_complete(snapshot.directory) for snapshot in known):
+            _log.warning("a snapshot's files are missing or cut short; a new one is taken")
+            return EMPTY
         request = pending_request(self._layout.root)
         if request is not None:
             return request.above
@@ -210,7 +214,7 @@ class _Tail:
         self._ended.set()
         self.feed.close()
         if isinstance(self._adapter, Closing):
-            self._adapter.close()
+            let_go("closing the adapter", self._adapter.close)
         if self._thread.ident is not None:
             self._thread.join(JOIN_S)
         if self._thread.is_alive():

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 import threading
 from collections.abc import Iterator, Sequence
 from pathlib import Path
@@ -256,6 +257,32 @@ def test_a_damaged_log_is_set_aside_and_the_store_read_anew(tmp_path: Path) -> N
         seen.until_generation(1)
         assert seen.log.head() > first
     assert (tmp_path / "log.sqlite.corrupt-1").exists()
+
+
+@pytest.mark.parametrize("damage", ["remove", "cut"])
+def test_a_damaged_spool_is_replaced_by_a_new_snapshot(tmp_path: Path, damage: str) -> None:
+    store = a_store()
+    with running(lambda: MemoryAdapter(store=store), tmp_path) as seen:
+        seen.until_generation(1)
+        directory = seen.log.snapshots()[0].directory
+    if damage == "remove":
+        shutil.rmtree(directory)
+    else:
+        (directory / "part-00001.frames").write_bytes(b"")
+    with running(lambda: MemoryAdapter(store=store), tmp_path) as seen:
+        seen.until_generation(2)
+        assert sum(b'"insert"' in payload for payload in seen.snapshot_payloads()) == 3
+
+
+def test_a_close_that_fails_does_not_stop_the_runner(tmp_path: Path) -> None:
+    class Clumsy(Scripted):
+        def close(self) -> None:
+            raise OSError("already closed")
+
+    with running(lambda: Clumsy(Transaction(1, [insert(1)])), tmp_path) as seen:
+        seen.until_position(1)
+        request_snapshot(tmp_path, seen.log.head(), "again")
+        seen.until_generation(2)
 
 
 def test_a_runner_that_was_replaced_stops_with_a_clear_error(tmp_path: Path) -> None:
