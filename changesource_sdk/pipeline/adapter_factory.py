@@ -1,12 +1,14 @@
-"""Making adapters: from an import path and settings, as often and wherever needed."""
+"""Making adapters: from an import path and settings, as often and wherever needed, and letting go of them."""
 
 from __future__ import annotations
 
 import importlib
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 
-from changesource_sdk.adapter import Adapter
+from changesource_sdk.adapter import Adapter, Closing
 from changesource_sdk.errors import ConfigurationError
+from changesource_sdk.pipeline.snapshotting import adapter_call, let_go
 
 
 def adapter_factory(path: str, settings: Mapping[str, object]) -> Callable[[], Adapter]:
@@ -24,3 +26,15 @@ def adapter_factory(path: str, settings: Mapping[str, object]) -> Callable[[], A
         return adapter
 
     return make
+
+
+@contextmanager
+def opened(make: Callable[[], Adapter]) -> Iterator[Adapter]:
+    """An adapter for the length of a block."""
+    with adapter_call("creating the adapter"):
+        adapter = make()
+    try:
+        yield adapter
+    finally:
+        if isinstance(adapter, Closing):
+            let_go("closing the adapter", adapter.close)

@@ -11,15 +11,16 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
-from changesource_sdk.adapter import Adapter, Closing
+from changesource_sdk.adapter import Adapter
 from changesource_sdk.changelog.layout import StateDirectory
 from changesource_sdk.changelog.log import LogWriter
 from changesource_sdk.changelog.requests import answer_request
 from changesource_sdk.changelog.sqlite_writer import open_writer
 from changesource_sdk.observe.stages import Stage
+from changesource_sdk.pipeline.adapter_factory import opened
+from changesource_sdk.pipeline.appending import append_tail
 from changesource_sdk.pipeline.recovery import Backoff, Recovery, Stopped, snapshot_due
-from changesource_sdk.pipeline.snapshotting import PartsWriter, adapter_call, take_snapshot, write_parts_here
-from changesource_sdk.pipeline.tail import append_tail
+from changesource_sdk.pipeline.snapshotting import PartsWriter, take_snapshot, write_parts_here
 from changesource_sdk.pipeline.transactions import SPILL_BYTES
 
 
@@ -54,13 +55,8 @@ class InlineRunner:
     def _step(self) -> bool:
         writer = open_writer(self._layout.root, lambda: int(self._clock() * 1_000_000))
         try:
-            with adapter_call("creating the adapter"):
-                adapter = self._make_adapter()
-            try:
+            with opened(self._make_adapter) as adapter:
                 self._follow(writer, adapter)
-            finally:
-                if isinstance(adapter, Closing):
-                    adapter.close()
         finally:
             writer.close()
         return True

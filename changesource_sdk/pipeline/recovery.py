@@ -15,6 +15,7 @@ from dataclasses import dataclass
 from changesource_sdk.changelog.layout import StateDirectory
 from changesource_sdk.changelog.log import EMPTY, LogWriter
 from changesource_sdk.changelog.requests import answer_request, pending_request, request_snapshot
+from changesource_sdk.changelog.snapshots import is_complete
 from changesource_sdk.changelog.sqlite_file import set_aside
 from changesource_sdk.changelog.sqlite_log import SqliteLogReader
 from changesource_sdk.errors import ChangesourceError, CorruptLog, StaleWriter
@@ -91,8 +92,11 @@ class Recovery:
 
 def snapshot_due(layout: StateDirectory, writer: LogWriter) -> str | None:
     """Above which watermark a snapshot must be taken now; None if none must."""
-    newest = max((snapshot.watermark for snapshot in writer.snapshots()), default=EMPTY)
-    answer_request(layout.root, newest)
+    known = writer.snapshots()
+    answer_request(layout.root, max((snapshot.watermark for snapshot in known), default=EMPTY))
+    if not all(is_complete(snapshot.directory) for snapshot in known):
+        _log.warning("a snapshot's files are missing or cut short; a new one is taken")
+        return EMPTY
     request = pending_request(layout.root)
     if request is not None:
         return request.above

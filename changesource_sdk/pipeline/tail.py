@@ -1,82 +1,33 @@
-"""The tail: the adapter's transactions after the log's head, read in one thread and appended in another.
+"""The reading half of a runner: an adapter's transactions, in a thread of their own, ready to append.
 
-The reading thread iterates `changes`, drops what the log already has, validates and encodes the rest, and feeds it in
-order; the writing side (`append_tail`) appends all that is waiting in one durable commit and only then acknowledges it
-to the store. Runners differ in where this happens, not in what happens.
+It starts after the log's head with the schema consumers have there, passes over what the log holds already, validates
+and encodes the rest, and feeds it in order. An error ends it and reaches the writer behind everything fed before.
 """
 
 from __future__ import annotations
 
 import logging
 import threading
-from collections.abc import Callable
 from pathlib import Path
 
-from changesource_sdk.adapter import Acknowledging, Adapter, Closing, Transaction
+from changesource_sdk.adapter import Adapter, Closing, Transaction
 from changesource_sdk.changelog.layout import StateDirectory
-from changesource_sdk.changelog.log import LogState, LogWriter
-from changesource_sdk.changelog.requests import pending_request, take_prune
+from changesource_sdk.changelog.log import LogState
 from changesource_sdk.changelog.sqlite_log import SqliteLogReader
-from changesource_sdk.observe.stages import Stage
 from changesource_sdk.pipeline.consumer_schema import ConsumerSchema
 from changesource_sdk.pipeline.feed import FeedClosed, TransactionFeed
-from changesource_sdk.pipeline.snapshotting import adapter_call
-from changesource_sdk.pipeline.transactions import SPILL_BYTES, TransactionEncoder
+from changesource_sdk.pipeline.snapshotting import adapter_call, let_go
+from changesource_sdk.pipeline.transactions import TransactionEncoder
 from changesource_sdk.positions import is_ahead, is_behind
 
 _log = logging.getLogger(__name__)
 
 POLL_INTERVAL_S = 0.05
-LOOK_UP_S = 0.25
 JOIN_S = 5.0
 
 
-def append_tail(
-    adapter: Adapter,
-    writer: LogWriter,
-    layout: StateDirectory,
-    stage: Stage,
-    stop: threading.Event,
-    *,
-    progressed: Callable[[], None] = lambda: None,
-    spill_bytes: int = SPILL_BYTES,
-) -> None:
-    """Append what follows the log's head until told to stop or a snapshot is asked for."""
-    tail = Tail(adapter, writer.state(), layout, spill_bytes)
-    stage.update(state="tailing", watermark=writer.state().head, position=writer.state().position)
-    try:
-        tail.start()
-        while not stop.is_set() and pending_request(layout.root) is None:
-            if _append_waiting(adapter, writer, stage, tail):
-                progressed()
-            elif tail.is_healthy:
-                stage.recovered()
-            stage.beat()
-            if below := take_prune(layout.root):
-                writer.prune(below)
-    finally:
-        tail.end()
-
-
-def _append_waiting(adapter: Adapter, writer: LogWriter, stage: Stage, tail: Tail) -> bool:
-    """One durable commit of all that waits, then the acknowledgement; whether there was anything."""
-    batch = tail.feed.take(LOOK_UP_S)
-    if not batch:
-        return False
-    marks = writer.append(batch)
-    tail.feed.done(batch)
-    stage.recovered()
-    last = batch[-1].position
-    changes = sum(transaction.changes for transaction in batch)
-    stage.update(position=last, watermark=marks[-1], transactions=len(batch), changes=changes)
-    if isinstance(adapter, Acknowledging):
-        with adapter_call("acknowledge()"):
-            adapter.acknowledge(last)
-    return True
-
-
 class Tail:
-    """The reading thread: the adapter's transactions after the log's head, deduplicated, encoded, fed in order."""
+    """One thread over one adapter. Invariant: what it feeds follows, without gap or double, what the log holds."""
 
     def __init__(self, adapter: Adapter, state: LogState, layout: StateDirectory, spill_bytes: int) -> None:
         self.feed = TransactionFeed()
@@ -99,7 +50,7 @@ class Tail:
         self._ended.set()
         self.feed.close()
         if isinstance(self._adapter, Closing):
-            self._adapter.close()
+            let_go("closing the adapter", self._adapter.close)
         if self._thread.ident is not None:
             self._thread.join(JOIN_S)
         if self._thread.is_alive():

@@ -16,17 +16,15 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from changesource_sdk.adapter import Closing
 from changesource_sdk.changelog.layout import StateDirectory
 from changesource_sdk.changelog.sqlite_writer import open_writer
 from changesource_sdk.errors import ChangesourceError
 from changesource_sdk.observe.stages import Stage
-from changesource_sdk.pipeline.adapter_factory import adapter_factory
+from changesource_sdk.pipeline.adapter_factory import adapter_factory, opened
+from changesource_sdk.pipeline.appending import append_tail
 from changesource_sdk.pipeline.recovery import Backoff, Recovery, snapshot_due
-from changesource_sdk.pipeline.snapshotting import adapter_call
 from changesource_sdk.pipeline.spark.job import SparkJob
 from changesource_sdk.pipeline.spark.leash import Address, Leash, hold
-from changesource_sdk.pipeline.tail import append_tail
 
 if TYPE_CHECKING:
     from pyspark import SparkContext
@@ -84,13 +82,8 @@ def run_task(task: ResidentTask) -> ChangesourceError | None:
         try:
             if snapshot_due(layout, writer) is not None:
                 return False
-            with adapter_call("creating the adapter"):
-                adapter = adapter_factory(task.adapter, task.settings)()
-            try:
+            with opened(adapter_factory(task.adapter, task.settings)) as adapter:
                 append_tail(adapter, writer, layout, stage, stop, progressed=recovery.progressed)
-            finally:
-                if isinstance(adapter, Closing):
-                    adapter.close()
         finally:
             writer.close()
         return True

@@ -12,14 +12,12 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from changesource_sdk.adapter import Closing
 from changesource_sdk.changelog.layout import StateDirectory
 from changesource_sdk.changelog.sqlite_writer import open_writer
 from changesource_sdk.observe.stages import Stage
-from changesource_sdk.pipeline.adapter_factory import adapter_factory
+from changesource_sdk.pipeline.adapter_factory import adapter_factory, opened
 from changesource_sdk.pipeline.inline import snapshot_into_log
 from changesource_sdk.pipeline.recovery import Backoff, Recovery, snapshot_due
-from changesource_sdk.pipeline.snapshotting import adapter_call
 from changesource_sdk.pipeline.spark import resident
 from changesource_sdk.pipeline.spark.snapshot import SparkParts
 
@@ -72,14 +70,9 @@ class SparkRunner:
             above = snapshot_due(self._layout, writer)
             if above is None:
                 return
-            with adapter_call("creating the adapter"):
-                adapter = adapter_factory(self._adapter, self._settings)()
-            try:
+            with opened(adapter_factory(self._adapter, self._settings)) as adapter:
                 parts = SparkParts(self._context)
                 snapshot_into_log(adapter, writer, self._layout, self._stage, self.stop, above, self._clock, parts)
-                self._recovery.progressed()
-            finally:
-                if isinstance(adapter, Closing):
-                    adapter.close()
+            self._recovery.progressed()
         finally:
             writer.close()
