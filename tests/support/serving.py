@@ -43,7 +43,7 @@ class Serving:
         self.url = f"http://127.0.0.1:{self.port}"
         self.stream_url = f"ws://127.0.0.1:{self.port}/changes/v0/stream"
         self.runs: list[ChildProcess] = []
-        self._env = {"PYTHONPATH": str(REPOSITORY), **(env or {})}
+        self._env = {"PYTHONPATH": str(REPOSITORY), "CHANGESOURCE_RUNNER": "inline", **(env or {})}
         sets = [part for name, value in settings.items() for part in ("--set", f"{name}={value}")]
         address = ["--listen", f"127.0.0.1:{self.port}", "--state", str(state)]
         self._command = [sys.executable, "-m", "changesource_sdk.cli", "serve", adapter, *sets, *address, *options]
