@@ -72,7 +72,7 @@ def explain(query: Query, model: CostModel) -> Plan:
 
 
 def _plan_level(query: Query, model: CostModel, base: Constraint | None) -> LevelPlan:
-    # Of several relationships with one alias the last is the one evaluated, so its plan serves them all.
+    # Of several relationships with one alias only the last is evaluated, so its plan serves them all.
     related = {
         each.alias: _plan_level(each.subquery, model, tuple(dict.fromkeys(each.correlation.child_field)))
         for each in query.related
@@ -129,7 +129,8 @@ def _apply(query: Query, level: LevelPlan) -> Query:
     flips = iter(level.flips)
 
     def apply_related(related: CorrelatedSubquery) -> CorrelatedSubquery:
-        return replace(related, subquery=_apply(related.subquery, level.related[related.alias]))
+        found = level.related.get(related.alias)
+        return related if found is None else replace(related, subquery=_apply(related.subquery, found))
 
     return replace(
         query,
