@@ -8,7 +8,6 @@ between two transactions on SIGTERM or SIGINT.
 from __future__ import annotations
 
 import importlib
-import logging
 import os
 import signal
 import sys
@@ -22,6 +21,7 @@ from changesource_sdk.adapter import Adapter
 from changesource_sdk.changelog.atomic_json import read_json
 from changesource_sdk.changelog.layout import StateDirectory
 from changesource_sdk.errors import ChangesourceError, ConfigurationError
+from changesource_sdk.observe import logs
 from changesource_sdk.pipeline.inline import InlineRunner
 
 _FILE = "pipeline.json"
@@ -64,7 +64,8 @@ def _watch_parent(stop: threading.Event) -> None:
 
 def main(arguments: list[str]) -> int:
     """Run until told to stop; the exit code."""
-    logging.basicConfig(level=logging.INFO, format="%(levelname)s %(name)s %(message)s")
+    form, level = (os.environ.get(f"CHANGESOURCE_LOG_{name}") for name in ("FORMAT", "LEVEL"))
+    logs.configure(form=form or "text", level=level or "info")
     stop = threading.Event()
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, lambda *_: stop.set())

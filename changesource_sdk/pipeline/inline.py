@@ -25,13 +25,14 @@ from changesource_sdk.changelog.snapshots import is_complete
 from changesource_sdk.changelog.sqlite_file import set_aside
 from changesource_sdk.changelog.sqlite_writer import SqliteLogWriter, open_writer
 from changesource_sdk.errors import ChangesourceError, CorruptLog, StaleWriter
+from changesource_sdk.observe.logs import event, logger
 from changesource_sdk.observe.stages import Stage
 from changesource_sdk.pipeline.snapshotting import adapter_call, let_go, take_snapshot
 from changesource_sdk.pipeline.tail import Tail
 from changesource_sdk.pipeline.transactions import SPILL_BYTES
 from changesource_sdk.pipeline.validate import NeedsNewGeneration
 
-_log = logging.getLogger(__name__)
+_log = logger("runner")
 
 LOOK_UP_S = 0.25
 
@@ -53,7 +54,11 @@ class _Stopped(BaseException):
 
 
 class InlineRunner:
-    """Runs one adapter into one state directory until `stop` is set. One `run` at a time."""
+    """Runs one adapter into one state directory until `stop` is set. One `run` at a time.
+
+    Errors are told in the stage file, where whoever started the runner reads them; their traces are logged for
+    debugging.
+    """
 
     def __init__(
         self,
@@ -88,7 +93,7 @@ class InlineRunner:
                 stage.failed(error)
                 raise
             except NeedsNewGeneration as error:
-                _log.warning("%s; a new snapshot is taken", error)
+                event(_log, logging.WARNING, "a new snapshot is taken", reason=error.message)
                 self._above = EMPTY
             except ChangesourceError as error:
                 self._recover(stage, error)
@@ -97,11 +102,12 @@ class InlineRunner:
     def _recover(self, stage: Stage, error: ChangesourceError) -> None:
         self._failures += 1
         delay = self._backoff.delay(self._failures)
-        _log.error("%s; trying again in %.1f s", error, delay, exc_info=error.__cause__)
+        event(_log, logging.INFO, "trying again", code=error.code, delay=delay, failures=self._failures)
+        _log.debug("what failed", exc_info=error)
         stage.failed(error)
         if isinstance(error, CorruptLog) and self._layout.log.exists():
             kept = set_aside(self._layout.log)
-            _log.error("the damaged log was set aside as %s", kept.name)
+            event(_log, logging.ERROR, "the damaged log was set aside, a new snapshot is taken", file=kept.name)
         self.stop.wait(delay)
 
     def _run_once(self, stage: Stage) -> None:
@@ -133,7 +139,7 @@ class InlineRunner:
         known = writer.snapshots()
         answer_request(self._layout.root, max((snapshot.watermark for snapshot in known), default=EMPTY))
         if not all(is_complete(snapshot.directory) for snapshot in known):
-            _log.warning("a snapshot's files are missing or cut short; a new one is taken")
+            event(_log, logging.WARNING, "a new snapshot is taken", reason="files of the former are missing or cut")
             return EMPTY
         request = pending_request(self._layout.root)
         if request is not None:
