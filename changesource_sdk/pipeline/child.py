@@ -7,7 +7,6 @@ between two transactions on SIGTERM or SIGINT.
 
 from __future__ import annotations
 
-import logging
 import os
 import signal
 import sys
@@ -22,6 +21,7 @@ import orjson
 from changesource_sdk.changelog.atomic_json import read_json
 from changesource_sdk.changelog.layout import StateDirectory
 from changesource_sdk.errors import ChangesourceError, ConfigurationError
+from changesource_sdk.observe.logs import configure_from_environment as configure_logs
 from changesource_sdk.observe.stages import Stage
 from changesource_sdk.pipeline.adapter_factory import adapter_factory
 from changesource_sdk.pipeline.inline import InlineRunner
@@ -83,7 +83,7 @@ def _run(pipeline: PipelineSettings, state: Path, stop: threading.Event) -> None
 
 def main(arguments: list[str]) -> int:
     """Run until told to stop; the exit code."""
-    logging.basicConfig(level=logging.INFO, format="%(levelname)s %(name)s %(message)s")
+    configure_logs()
     stop = threading.Event()
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, lambda *_: stop.set())

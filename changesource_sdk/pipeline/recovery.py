@@ -19,10 +19,11 @@ from changesource_sdk.changelog.snapshots import is_complete
 from changesource_sdk.changelog.sqlite_file import set_aside
 from changesource_sdk.changelog.sqlite_log import SqliteLogReader
 from changesource_sdk.errors import ChangesourceError, CorruptLog, StaleWriter
+from changesource_sdk.observe.logs import event, logger
 from changesource_sdk.observe.stages import Stage
 from changesource_sdk.pipeline.validate import NeedsNewGeneration
 
-_log = logging.getLogger(__name__)
+_log = logger("runner")
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,7 +43,11 @@ class Stopped(BaseException):
 
 
 class Recovery:
-    """Repeats a step until `stop` is set. Invariant: between two steps nothing is open."""
+    """Repeats a step until `stop` is set. Invariant: between two steps nothing is open.
+
+    Errors are told in the stage file, where whoever started the runner reads them; their traces are logged for
+    debugging.
+    """
 
     def __init__(self, layout: StateDirectory, stage: Stage, stop: threading.Event, backoff: Backoff) -> None:
         self._layout = layout
@@ -67,7 +72,7 @@ class Recovery:
                 self._stage.failed(error)
                 raise
             except NeedsNewGeneration as error:
-                _log.warning("%s; a new snapshot is taken", error)
+                event(_log, logging.WARNING, "a new snapshot is taken", reason=error.message)
                 self._ask_for_snapshot(str(error))
             except ChangesourceError as error:
                 self._report_and_wait(error)
@@ -82,11 +87,12 @@ class Recovery:
     def _report_and_wait(self, error: ChangesourceError) -> None:
         self._failures += 1
         delay = self._backoff.delay(self._failures)
-        _log.error("%s; trying again in %.1f s", error, delay, exc_info=error.__cause__)
+        event(_log, logging.INFO, "trying again", code=error.code, delay=delay, failures=self._failures)
+        _log.debug("what failed", exc_info=error)
         self._stage.failed(error)
         if isinstance(error, CorruptLog) and self._layout.log.exists():
             kept = set_aside(self._layout.log)
-            _log.error("the damaged log was set aside as %s", kept.name)
+            event(_log, logging.ERROR, "the damaged log was set aside, a new snapshot is taken", file=kept.name)
         self._stop.wait(delay)
 
 
@@ -95,7 +101,7 @@ def snapshot_due(layout: StateDirectory, writer: LogWriter) -> str | None:
     known = writer.snapshots()
     answer_request(layout.root, max((snapshot.watermark for snapshot in known), default=EMPTY))
     if not all(is_complete(snapshot.directory) for snapshot in known):
-        _log.warning("a snapshot's files are missing or cut short; a new one is taken")
+        event(_log, logging.WARNING, "a new snapshot is taken", reason="files of the former are missing or cut")
         return EMPTY
     request = pending_request(layout.root)
     if request is not None:

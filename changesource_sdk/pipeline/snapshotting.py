@@ -8,6 +8,7 @@ former generation in place and a folder that the next writer sweeps away.
 from __future__ import annotations
 
 import logging
+import traceback
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -19,12 +20,13 @@ from changesource_sdk.changelog.layout import StateDirectory
 from changesource_sdk.changelog.log import EMPTY, LogWriter, SnapshotRecord
 from changesource_sdk.changelog.snapshots import Manifest, PartInfo
 from changesource_sdk.errors import AdapterError, ChangesourceError
+from changesource_sdk.observe.logs import event, logger
 from changesource_sdk.pipeline.consumer_schema import ConsumerSchema
 from changesource_sdk.pipeline.encode import TableEncoder
 from changesource_sdk.pipeline.schema_frames import snapshot_schema
 from changesource_sdk.pipeline.validate import check_table, known_table, known_watermark
 
-_log = logging.getLogger(__name__)
+_log = logger("runner")
 
 Progress = Callable[[int], None]
 
@@ -121,8 +123,8 @@ def let_go(what: str, close: Callable[[], None]) -> None:
     """Close something of the adapter's; failing at that changes nothing and must not hide what happened before."""
     try:
         close()
-    except Exception:
-        _log.warning("%s failed", what, exc_info=True)
+    except Exception as error:
+        event(_log, logging.WARNING, f"{what} failed", error=error)
 
 
 @contextmanager
@@ -136,6 +138,12 @@ def adapter_call(where: str) -> Iterator[None]:
         raise AdapterError(
             "adapter-failed",
             f"{type(error).__name__}: {error}",
-            where=where,
+            where=f"{where}, {_origin(error)}",
             fix="see the message of the store; the adapter is tried again with a growing delay",
         ) from error
+
+
+def _origin(error: Exception) -> str:
+    """File and line that raised, for the adapter's author."""
+    frame = traceback.extract_tb(error.__traceback__)[-1]
+    return f"{Path(frame.filename).name} line {frame.lineno}"

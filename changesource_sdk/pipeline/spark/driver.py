@@ -15,6 +15,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from changesource_sdk.observe.logs import event, logger
 from changesource_sdk.observe.stages import Stage
 from changesource_sdk.pipeline.spark.runner import SparkRunner
 from changesource_sdk.pipeline.spark.session import SparkSettings, start_session
@@ -22,7 +23,7 @@ from changesource_sdk.pipeline.spark.session import SparkSettings, start_session
 if TYPE_CHECKING:
     from changesource_sdk.pipeline.child import PipelineSettings
 
-_log = logging.getLogger(__name__)
+_log = logger("spark")
 LOG_FILE = "spark.log"
 
 
@@ -35,7 +36,8 @@ def drive(pipeline: PipelineSettings, state: Path, stop: threading.Event) -> Non
         session = start_session(SparkSettings(pipeline.master, pipeline.conf))
     ended.set()
     try:
-        _log.info("Spark %s runs the pipeline, its UI is at %s", session.version, session.sparkContext.uiWebUrl or "-")
+        ui = session.sparkContext.uiWebUrl or "(off)"
+        event(_log, logging.INFO, "Spark runs the pipeline", version=session.version, ui=ui)
         SparkRunner(session, pipeline.adapter, pipeline.settings, state, stop=stop).run()
     finally:
         session.stop()

@@ -8,7 +8,6 @@ is the driver's work.
 
 from __future__ import annotations
 
-import logging
 import threading
 import time
 from collections.abc import Mapping
@@ -19,6 +18,7 @@ from typing import TYPE_CHECKING
 from changesource_sdk.changelog.layout import StateDirectory
 from changesource_sdk.changelog.sqlite_writer import open_writer
 from changesource_sdk.errors import ChangesourceError
+from changesource_sdk.observe.logs import configure_from_environment as configure_logs
 from changesource_sdk.observe.stages import Stage
 from changesource_sdk.pipeline.adapter_factory import adapter_factory, opened
 from changesource_sdk.pipeline.appending import append_tail
@@ -69,7 +69,7 @@ def follow(
 
 def run_task(task: ResidentTask) -> ChangesourceError | None:
     """What the Spark task does until the driver lets go, a snapshot is due, or an error that trying cannot mend."""
-    logging.basicConfig(level=logging.INFO, format="%(levelname)s %(name)s %(message)s")
+    configure_logs()
     stop = threading.Event()
     hold(task.leash, stop)
     layout = StateDirectory(Path(task.state_directory))
