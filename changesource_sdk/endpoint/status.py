@@ -49,7 +49,8 @@ def describe(
 def set_gauges(document: Mapping[str, object], metrics: EndpointMetrics) -> None:
     """Copy the document's ages and distances into the metrics."""
     log, stages = document["log"], document["stages"]
-    assert isinstance(log, dict) and isinstance(stages, dict)
+    assert isinstance(log, dict)
+    assert isinstance(stages, dict)
     metrics.log_head.set(to_int(log["head"])[0])
     metrics.log_oldest.set(to_int(log["oldest"])[0])
     for name, stage in stages.items():

@@ -36,9 +36,7 @@ class EndpointMetrics:
         self.tail_reads = Counter("changesource_tail_transactions", "Transactions read once for all.", registry=reg)
         self.tail_bytes = Gauge("changesource_tail_bytes", "Recent transactions held in memory.", registry=reg)
         self.log_head = Gauge("changesource_log_head", "Newest watermark, as a number.", registry=reg)
-        self.log_oldest = Gauge(
-            "changesource_log_oldest", "Oldest watermark to resume from, as a number.", registry=reg
-        )
+        self.log_oldest = Gauge("changesource_log_oldest", "Oldest watermark kept, as a number.", registry=reg)
         self.stage_age = Gauge(
             "changesource_stage_age_seconds", "Since a stage last reported.", ["stage"], registry=reg
         )
