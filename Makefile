@@ -3,7 +3,7 @@ VENV ?= .venv
 PY := $(VENV)/bin/python
 STAMP := $(VENV)/.ready
 
-.PHONY: help setup tools demo test style types faults oracle bench docs
+.PHONY: help setup tools demo test cover style types faults oracle bench docs
 
 help: ## list the targets
 	@grep -E '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 12
@@ -27,6 +27,9 @@ types: $(STAMP) ## mypy --strict over every package
 
 test: setup ## the tests, against the real peers
 	$(PY) -m pytest -m "not faults and not oracle"
+
+cover: setup ## every branch of the change-source protocol is tested
+	$(PY) -m pytest tests/protocol --ignore=tests/protocol/sync --cov --cov-config=tests/protocol/coverage.toml
 
 faults: setup ## kill loops and broken disks, seeded and bounded
 	$(PY) -m pytest -m faults tests/faults

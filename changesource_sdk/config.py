@@ -112,9 +112,20 @@ class Effective:
         """(name, value to show, origin) of every setting, in declaration order; secrets are masked."""
         return [(f.name, self.shown(f.name), self.origins[f.name]) for f in fields(ServeConfig)]
 
-    def shown(self, name: str) -> str:
+    def as_json(self) -> dict[str, dict[str, object]]:
+        """The same for machines: values in their own type, secrets masked."""
+        return {name: {"value": self._plain(name), "origin": self.origins[name]} for name in _FIELDS}
+
+    def _plain(self, name: str) -> object:
         value = getattr(self.config, name)
-        if value is not None and _FIELDS[name].metadata["secret"]:
+        if name == "settings":
+            return {key: _masked(key, item) for key, item in value.items()}
+        return str(value) if isinstance(value, Path) else self.shown(name) if _is_secret(name, value) else value
+
+    def shown(self, name: str) -> str:
+        """A value as text for people."""
+        value = getattr(self.config, name)
+        if _is_secret(name, value):
             return "(set, not shown)"
         if name == "settings":
             return ", ".join(f"{key}={_masked(key, item)}" for key, item in value.items()) or "(none)"
@@ -123,6 +134,10 @@ class Effective:
 
 _FIELDS = {f.name: f for f in fields(ServeConfig)}
 _SECRET_WORDS = ("password", "secret", "token", "key", "credential", "dsn", "url")
+
+
+def _is_secret(name: str, value: object) -> bool:
+    return value is not None and bool(_FIELDS[name].metadata["secret"])
 
 
 def _masked(key: str, value: object) -> object:

@@ -40,6 +40,9 @@ class Premature:
     watermark: str
 
 
+_HARMLESS = frozenset({"initial-status", "status-order"})
+"""Rules that a source should keep but a consumer need not enforce: zero-cache takes no notice either."""
+
 AckEvent = Acknowledged | Repeated | Premature
 
 
@@ -120,9 +123,9 @@ class ConsumerSession:
         return self._stream.is_over
 
     def receive(self, data: bytes | str) -> AnyDownstream:
-        """The next message, checked: its shape, its place, its watermark."""
+        """The next message, checked: its shape, its place, its watermark. A pointless status is let through."""
         message = codec.decode_downstream(data)
-        _refuse(self._stream.problems(message), message.name)
+        _refuse([each for each in self._stream.problems(message) if each.rule not in _HARMLESS], message.name)
         was_initial = self._stream.initial
         self._stream.advance(message)
         self._take(message, was_initial)
@@ -132,7 +135,7 @@ class ConsumerSession:
         """The commit `committed` and all before it are safe; their acks are due."""
         if committed == self._initial_commit and self._handshake.dialect == "shipped":
             self.replica_version = committed
-        self.last_watermark = committed
+        self.last_watermark = max(self.last_watermark or committed, committed)
 
     def acks(self) -> list[bytes]:
         """The acks that are due, to be sent in this order; each is returned once."""

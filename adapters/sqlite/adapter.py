@@ -1,9 +1,10 @@
 """Any SQLite database file behind Zero.
 
-Settings: `path` of the database; `tables` and `exclude`, comma-separated names or globs; `poll`, the longest pause
-in seconds between two looks for changes; `dates`, `text` or `number`, what columns declared DATE or TIME… hold;
-`scratch`, a folder for the copy a snapshot is read from. The database gets triggers and two small tables
-(`capture`); its data is never touched.
+Settings: `path` of the database; `tables` and `exclude`, comma-separated names or globs; `poll`, the longest pause in
+seconds between two looks for changes; `dates`, `text` or `number`, what columns declared DATE… or TIME… hold;
+`exact_replace`, whether `REPLACE` is followed through unique indexes, too (`introspect.Selection`); `scratch`, a folder
+for the copy a snapshot is read from. The database gets triggers and two small tables (`capture`); its data is never
+touched.
 """
 
 from __future__ import annotations
@@ -20,6 +21,7 @@ from adapters.sqlite.connection import open_database, opened
 from adapters.sqlite.introspect import Selection
 from adapters.sqlite.snapshot import take_snapshot
 from adapters.sqlite.tail import Place, Tail
+from adapters.sqlite.types import Dates
 from changesource_sdk.adapter import Position, Snapshot, Table, Transaction
 from changesource_sdk.errors import ConfigurationError
 
@@ -41,12 +43,11 @@ class SqliteAdapter:
         exclude: str | Sequence[str] = (),
         poll: float | str = 0.01,
         dates: str = "text",
+        exact_replace: bool | str = False,
         scratch: str | None = None,
     ) -> None:
         self._path = str(path)
-        self._selection = Selection(
-            _names(tables), _names(exclude), "number" if _known_dates(dates) == "number" else "text"
-        )
+        self._selection = Selection(_names(tables), _names(exclude), _dates(dates), _truth(exact_replace))
         self._longest_pause = _seconds(poll)
         self._scratch = scratch
         self._reset()
@@ -122,21 +123,28 @@ def _names(setting: str | Sequence[str]) -> tuple[str, ...]:
     return tuple(name.strip() for name in parts if name.strip())
 
 
-def _known_dates(dates: str) -> str:
-    if dates not in ("text", "number"):
-        raise ConfigurationError(
-            "bad-setting", f"the setting `dates` is {dates!r}", where="dates", fix="use `text` or `number`"
-        )
-    return dates
+def _dates(setting: str) -> Dates:
+    match setting:
+        case "text" | "number":
+            return setting
+    raise _bad_setting("dates", setting, "use `text` or `number`")
 
 
-def _seconds(poll: float | str) -> float:
+def _truth(setting: bool | str) -> bool:
+    if str(setting).lower() in ("true", "false"):
+        return str(setting).lower() == "true"
+    raise _bad_setting("exact_replace", setting, "use `true` or `false`")
+
+
+def _seconds(setting: float | str) -> float:
     try:
-        seconds = float(poll)
+        seconds = float(setting)
     except ValueError:
         seconds = -1.0
     if not 0 < seconds <= 60:
-        raise ConfigurationError(
-            "bad-setting", f"the setting `poll` is {poll!r}", where="poll", fix="give seconds above 0, such as 0.01"
-        )
+        raise _bad_setting("poll", setting, "give seconds above 0 and up to 60, such as 0.01")
     return max(seconds, SHORTEST_PAUSE_S)
+
+
+def _bad_setting(name: str, value: object, fix: str) -> ConfigurationError:
+    return ConfigurationError("bad-setting", f"the setting `{name}` cannot be {value!r}", where=name, fix=fix)

@@ -17,7 +17,7 @@ BUSY_TIMEOUT_S = 10.0
 CACHE_KIB = 16 * 1024
 
 
-def open_database(path: str, *, immutable: bool = False, timeout: float = BUSY_TIMEOUT_S) -> sqlite3.Connection:
+def open_database(path: str, *, immutable: bool = False, timeout: float | None = None) -> sqlite3.Connection:
     """A connection to an existing database; `immutable` promises that nobody writes to the file."""
     if not Path(path).is_file():
         raise AdapterError(
@@ -28,7 +28,8 @@ def open_database(path: str, *, immutable: bool = False, timeout: float = BUSY_T
         )
     uri = f"{Path(path).resolve().as_uri()}?{'mode=ro&immutable=1' if immutable else 'mode=rw'}"
     with naming_the_cause(path):
-        db = sqlite3.connect(uri, uri=True, isolation_level=None, check_same_thread=False, timeout=timeout)
+        wait = BUSY_TIMEOUT_S if timeout is None else timeout
+        db = sqlite3.connect(uri, uri=True, isolation_level=None, check_same_thread=False, timeout=wait)
         db.execute(f"PRAGMA cache_size = -{CACHE_KIB}")
         db.execute("SELECT count(*) FROM sqlite_schema").fetchone()
     return db

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import sqlite3
 import zlib
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
 
@@ -26,11 +26,16 @@ ROWID_NAMES = ("_rowid_", "rowid", "oid")
 
 @dataclass(frozen=True, slots=True)
 class Selection:
-    """Which tables the user wants, by name or glob; nothing said means all that can be synced."""
+    """Which tables the user wants, by name or glob (none: all that can be synced), and how they are read.
+
+    `exact_replace` lets triggers name the columns of `CREATE UNIQUE INDEX`, too: rows that `REPLACE` removes because of
+    one are then always recorded, but such a column cannot be dropped before the capture has seen its index go.
+    """
 
     include: tuple[str, ...] = ()
     exclude: tuple[str, ...] = ()
     dates: Dates = "text"
+    exact_replace: bool = False
 
     def wants(self, table: str) -> bool:
         """Whether a table of this name is to be synced."""
@@ -76,7 +81,7 @@ def find_tables(db: sqlite3.Connection, selection: Selection) -> Found:
         if name.startswith(RESERVED) or not selection.wants(name) or kind in ("view", "shadow"):
             continue
         problem = _unsuitable(name, kind, taken)
-        table = None if problem else _read_table(db, name, bool(without_rowid), selection.dates)
+        table = None if problem else _read_table(db, name, bool(without_rowid), selection)
         if table is None:
             skipped[name] = (
                 problem or "it has no primary key or unique index over NOT NULL columns of synced types: add one"
@@ -115,10 +120,10 @@ def _refuse_unknown(selection: Selection, usable: set[str], skipped: dict[str, s
         )
 
 
-def _read_table(db: sqlite3.Connection, name: str, without_rowid: bool, dates: Dates) -> TableDef | None:
+def _read_table(db: sqlite3.Connection, name: str, without_rowid: bool, selection: Selection) -> TableDef | None:
     listed = db.execute('SELECT name, type, "notnull", dflt_value, pk FROM pragma_table_xinfo(?)', (name,)).fetchall()
     indexes = _read_indexes(db, name)
-    types = {column: data_type(declared, dates) for column, declared, *_ in listed}
+    types = {column: data_type(declared, selection.dates) for column, declared, *_ in listed}
     never_null = {column for column, _, not_null, _, pk in listed if not_null or pk}
     primary = tuple(column for column, *_, pk in sorted(listed, key=lambda row: row[4]) if pk)
     key = _choose_key(primary, indexes, types, never_null)
@@ -127,7 +132,8 @@ def _read_table(db: sqlite3.Connection, name: str, without_rowid: bool, dates: D
     columns = tuple(ColumnDef(0, c, types[c], bool(nn) or c in key, default) for c, _, nn, default, _ in listed)
     rowid = next((alias for alias in ROWID_NAMES if alias not in {c.name.lower() for c in columns}), None)
     locator = key if without_rowid or rowid is None else (rowid,)
-    return TableDef(0, name, columns, key, locator, _plain_indexes(name, key, indexes), _unique_sets(key, indexes))
+    unique_sets = _unique_sets(key, indexes, ("u", "pk", "c") if selection.exact_replace else ("u", "pk"))
+    return TableDef(0, name, columns, key, locator, _plain_indexes(name, key, indexes), unique_sets)
 
 
 def _read_indexes(db: sqlite3.Connection, table: str) -> list[_StoredIndex]:
@@ -179,15 +185,17 @@ def _index_name(table: str, name: str, columns: tuple[str, ...]) -> str:
     return f"{name}_index" if name.endswith("_pkey") else name
 
 
-def _unique_sets(key: tuple[str, ...], indexes: Sequence[_StoredIndex]) -> tuple[UniqueSet, ...]:
-    """What `REPLACE` can remove rows by without naming their key: other constraints, and a key that equates spellings.
+def _unique_sets(
+    key: tuple[str, ...], indexes: Sequence[_StoredIndex], origins: Collection[str]
+) -> tuple[UniqueSet, ...]:
+    """What `REPLACE` can remove rows by without naming their key: other unique sets, and a key that equates spellings.
 
-    Columns of a mere `CREATE UNIQUE INDEX` are left out, since a trigger that names them would forbid dropping them.
+    The columns of a constraint cannot be dropped from the table, so that triggers may name them freely.
     """
     sets = []
     for index in indexes:
         names, collations = index.plain, {collation for _, _, collation in index.columns}
-        constraint = index.origin in ("u", "pk") and names != key
-        if index.unique and names and _built_in(index) and (constraint or (names == key and collations != {"BINARY"})):
+        other = index.origin in origins and names != key
+        if index.unique and names and _built_in(index) and (other or (names == key and collations != {"BINARY"})):
             sets.append(UniqueSet(tuple((name, collation) for name, _, collation in index.columns if name is not None)))
     return tuple(sets)

@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import sqlite3
 import time
-from collections.abc import Iterable, Iterator
+from collections.abc import Generator, Iterable, Iterator
 from dataclasses import dataclass
 
 from adapters.sqlite.capture import (
@@ -31,6 +31,7 @@ from adapters.sqlite.triggers import CHANGES, INSERTED, key_columns
 from adapters.sqlite.types import RowReader, Stored
 from changesource_sdk.adapter import Change, Delete, Insert, Transaction, Update
 from changesource_sdk.errors import AdapterError
+from changesource_sdk.pipeline.validate import NeedsNewGeneration
 from changesource_sdk.positions import Position
 
 AT_ONCE = 2_000
@@ -58,12 +59,12 @@ class Place:
         raise lost("it was not made by this adapter")
 
 
-def lost(reason: str) -> AdapterError:
-    """The position cannot be continued from; only a new snapshot helps."""
-    return AdapterError(
+def lost(reason: str) -> NeedsNewGeneration:
+    """The position cannot be continued from: the store must be read anew."""
+    return NeedsNewGeneration(
         "position-lost",
         f"changes cannot be continued where they were left: {reason}",
-        fix="start over with a new snapshot",
+        fix="nothing to do: the store is read anew; let only one reader follow a database",
     )
 
 
@@ -75,6 +76,7 @@ class Tail:
         self._path = path
         self._selection = selection
         self._readers: dict[TableDef, RowReader] = {}
+        self._reading: Generator[Change, None, None] = _nothing()
         self.place = Place.at(after)
         with naming_the_cause(path):
             self._current = install(db, selection)
@@ -96,13 +98,18 @@ class Tail:
     def next_batch(self) -> Transaction | None:
         """The changes since the last batch, or None. Leaves no transaction open unless the batch is large."""
         with naming_the_cause(self._path):
-            if self._db.in_transaction:
-                self._db.rollback()
+            self._end_batch()
             head = self._begin()
             if head == self.place.sequence and self._current.number == self._known.number:
                 self._db.rollback()
                 return None
             return self._batch(head)
+
+    def _end_batch(self) -> None:
+        """Let go of a batch that was not read to its end: its cursors would hold the old state."""
+        self._reading.close()
+        if self._db.in_transaction:
+            self._db.rollback()
 
     def _begin(self) -> int:
         """Open a read transaction under a schema that the capture fits; gives the last recorded key."""
@@ -118,12 +125,12 @@ class Tail:
         after, moved = self.place.sequence, migration(self._known.catalog, self._current.catalog)
         self.place = Place(self.place.origin, head, self._current.number)
         self._known = self._current
-        changes: Iterable[Change] = self._changes(after, head, moved)
-        if head - after <= AT_ONCE and not moved.created and not moved.resent:
-            changes = list(changes)
+        self._reading = self._changes(after, head, moved)
+        at_once = head - after <= AT_ONCE and not moved.created and not moved.resent
+        changes: Iterable[Change] = list(self._reading) if at_once else self._reading
         return Transaction(self.place.position(), changes, commit_time_ms=time.time() * 1000)
 
-    def _changes(self, after: int, head: int, moved: Migration) -> Iterator[Change]:
+    def _changes(self, after: int, head: int, moved: Migration) -> Generator[Change, None, None]:
         with naming_the_cause(self._path):
             yield from moved.changes
             touched = self._db.execute(f"SELECT DISTINCT tbl FROM {CHANGES} WHERE seq > ? AND seq <= ?", (after, head))
@@ -164,6 +171,10 @@ class Tail:
         missing = " OR ".join(f"{quoted(name)} IS NULL" for name in table.key)
         if self._db.execute(f"SELECT 1 FROM {quoted(table.name)} WHERE {missing} LIMIT 1").fetchone():
             raise null_key(table)
+
+
+def _nothing() -> Generator[Change, None, None]:
+    yield from ()
 
 
 def null_key(table: TableDef) -> AdapterError:

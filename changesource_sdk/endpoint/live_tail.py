@@ -16,6 +16,7 @@ from __future__ import annotations
 import asyncio
 from bisect import bisect_right
 from collections.abc import Awaitable, Callable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import replace
 
@@ -40,6 +41,8 @@ class LiveTail:
         self._bytes = 0
         self._followers = 0
         self._news = asyncio.Event()
+        # A thread of its own: snapshots being read for others must not delay what is new.
+        self._thread = ThreadPoolExecutor(1, "tail")
 
     @property
     def head(self) -> str:
@@ -54,7 +57,7 @@ class LiveTail:
     async def advance(self) -> None:
         """Take in what the log has gained, and wake whoever waits."""
         while True:
-            found, state = await asyncio.to_thread(self._look)
+            found, state = await asyncio.get_running_loop().run_in_executor(self._thread, self._look)
             if state.oldest > self.state.head:
                 self._restart_at(state)
                 self.lineage += 1
@@ -93,6 +96,11 @@ class LiveTail:
             yield
         finally:
             self._followers -= 1
+
+    def close(self) -> None:
+        """Let go of the thread and the log."""
+        self._thread.shutdown()
+        self._reader.close()
 
     def _restart_at(self, state: LogState) -> None:
         moved = state.head != self.state.head

@@ -62,7 +62,8 @@ class Endpoint:
         self._reader = SqliteLogReader(config.state)
         self._subscribers = Subscribers(config.state)
         self._acks = AckStore(self._subscribers)
-        self._tail = LiveTail(self._reader, config.tail_bytes, self.metrics)
+        # The tail reads through a connection of its own, so that nobody's catching up is in its way.
+        self._tail = LiveTail(SqliteLogReader(config.state), config.tail_bytes, self.metrics)
         self._source = Source(config.state, self._reader, self._tail, permissions)
         self._pokes = directory.pokes
         self._pages = Pages(self.metrics, config.api_key, self._is_ready, self.status)
@@ -131,9 +132,10 @@ class Endpoint:
         for task in self._tasks:
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
-        await self._acks.flush()
+        await self.flush_acks()
         if self._ear is not None:
             self._ear.close()
+        self._tail.close()
         self._reader.close()
         self._subscribers.close()
 
@@ -145,6 +147,10 @@ class Endpoint:
         if self._pipeline_health is not None:
             document["pipeline"] = self._pipeline_health()
         return document
+
+    async def flush_acks(self) -> None:
+        """Write the acks received so far to disk now."""
+        await self._acks.flush()
 
     def _is_ready(self) -> bool:
         return self._tail.state.generation > 0 and not self._stopping.is_set()
@@ -198,7 +204,7 @@ class Endpoint:
         await self._end(connection, subscription, ending)
 
     async def _end(self, connection: PeerConnection, subscription: Subscription, ending: Ending) -> None:
-        self.metrics.dropped.labels(ending.kind).inc()
+        self.metrics.ended.labels(ending.kind).inc()
         self._log_stream(
             "consumer left", subscription.handshake, sent=subscription.sent, acked=subscription.acked, why=ending.reason
         )

@@ -26,13 +26,13 @@ from changesource_sdk.endpoint.flow import Flow, PeerConnection
 from changesource_sdk.endpoint.plan import Await, Initial, Reset, Resume
 from changesource_sdk.endpoint.source import Source
 from changesource_sdk.endpoint.upstream import PEER_LEFT, Ending, receive
-from changesource_sdk.errors import ChangesourceError
+from changesource_sdk.errors import ChangesourceError, SnapshotGone
 from changesource_sdk.observe.metrics import EndpointMetrics
 from protocol.errors import ProtocolError
 from protocol.framing import frame
 from protocol.handshake import Handshake
 from protocol.messages import AckRequested, ResetRequired, Status
-from protocol.session import Acknowledged, Premature, ProducerSession, Repeated
+from protocol.session import Premature, ProducerSession
 
 #: Transactions are joined into writes of about this size, and the log is read by as much.
 CHUNK_BYTES = 256 * 1024
@@ -104,10 +104,11 @@ class Subscription:
     async def run(self) -> Ending:
         """Serve until the consumer leaves, breaks the rules, dies, or the endpoint stops."""
         self._metrics.consumers.labels(self.phase).inc()
+        # In order of precedence: the first of those that ended together says why, the others only that it ended.
         tasks = [
+            asyncio.ensure_future(self._watch()),
             asyncio.ensure_future(receive(self._connection, self._take_ack)),
             asyncio.ensure_future(self._send()),
-            asyncio.ensure_future(self._watch()),
         ]
         try:
             done, _ = await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
@@ -124,7 +125,11 @@ class Subscription:
 
     async def _send(self) -> Ending:
         try:
-            return await self._serve()
+            try:
+                return await self._serve()
+            except SnapshotGone as error:
+                await self._source.mend(self.handshake.last_watermark or "", error)
+                raise
         except ConnectionClosed:
             return PEER_LEFT
         except ChangesourceError as error:
@@ -152,8 +157,8 @@ class Subscription:
 
     async def _send_snapshot(self, watermark: str) -> None:
         self._enter(Phase.SNAPSHOT)
-        rows, chunks = await asyncio.to_thread(self._source.open_snapshot, self.handshake, watermark)
         self.handshake = replace(self.handshake, last_watermark=watermark, replica_version=watermark)
+        rows, chunks = await asyncio.to_thread(self._source.open_snapshot, self.handshake, watermark)
         self._hold()
         self._session.begin(watermark)
         while chunk := await asyncio.to_thread(next, chunks, None):
@@ -241,13 +246,11 @@ class Subscription:
 
     def _take_ack(self, data: str) -> None:
         self._metrics.acks.inc()
-        match self._session.receive(data):
-            case Acknowledged(watermark) | Repeated(watermark):
-                self._acks.note(self.handshake, watermark)
-            case Premature(watermark) if watermark > self._source.tail.head:
-                raise ProtocolError(f"acknowledges {watermark}, which this log never had", where="watermark")
-            case _:
-                pass
+        said = self._session.receive(data)
+        if isinstance(said, Premature) and said.watermark > self._source.tail.head:
+            raise ProtocolError(f"acknowledges {said.watermark}, which this log never had", where="watermark")
+        # A repeated ack is still a sign that the consumer is there, and one of a former connection still counts.
+        self._acks.note(self.handshake, said.watermark)
 
     def _hold(self) -> None:
         """Keep the log from where this consumer is, though it has acknowledged nothing on this connection yet.

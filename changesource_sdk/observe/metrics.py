@@ -26,7 +26,7 @@ class EndpointMetrics:
         self.acks = Counter("changesource_acks", "Acknowledgements received.", registry=reg)
         self.resets = Counter("changesource_resets", "Consumers told to start over.", ["reason"], registry=reg)
         self.rejections = Counter("changesource_rejections", "Requests refused.", ["reason"], registry=reg)
-        self.dropped = Counter("changesource_dropped_consumers", "Streams ended by us.", ["reason"], registry=reg)
+        self.ended = Counter("changesource_ended_streams", "Streams that are over.", ["reason"], registry=reg)
         self.lag = Histogram(
             "changesource_send_lag_seconds",
             "From upstream commit to the consumer's socket.",

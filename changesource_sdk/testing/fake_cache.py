@@ -56,6 +56,12 @@ class FakeCache:
         return self._session.last_watermark
 
     @property
+    def connection(self) -> ClientConnection:
+        """The open connection."""
+        assert self._connection is not None, "open a stream first"
+        return self._connection
+
+    @property
     def replica_version(self) -> str | None:
         """The snapshot this replica stems from."""
         return self._session.replica_version
@@ -97,8 +103,7 @@ class FakeCache:
 
     async def receive(self) -> AnyDownstream:
         """Take in one message and send the acks that are due."""
-        assert self._connection is not None, "open a stream first"
-        text = await self._connection.recv(decode=True)
+        text = await self.connection.recv(decode=True)
         self.transcript.append(transcript.frame_line("down", text))
         message = self._session.receive(text)
         self._take(message)
@@ -106,7 +111,7 @@ class FakeCache:
             raise ResetAsked(message.message)
         for ack in self._session.acks() if self.acknowledges else ():
             self.transcript.append(transcript.frame_line("up", ack))
-            await self._connection.send(ack, text=True)
+            await self.connection.send(ack, text=True)
         return message
 
     def _take(self, message: AnyDownstream) -> None:

@@ -156,6 +156,21 @@ def test_a_refused_message_leaves_the_consumer_where_it_was() -> None:
     assert consumer.receive('["begin",{"tag":"begin"},{"commitWatermark":"0b"}]') == Begin(commit_watermark="0b")
 
 
+def test_a_consumer_lets_a_pointless_status_pass() -> None:
+    consumer = ConsumerSession(INITIAL)
+    assert consumer.receive('["status",{},{"watermark":"01"}]') == Status(watermark="01")
+    assert consumer.acks() == []
+    assert ConsumerSession(LIVE).receive('["status",{},{"watermark":"01"}]') == Status(watermark="01")
+
+
+def test_what_is_durable_does_not_become_less() -> None:
+    producer, consumer = ProducerSession(LIVE), ConsumerSession(LIVE)
+    deliver([*transaction("0b"), *transaction("0c")], producer, consumer)
+    consumer.durable("0c")
+    consumer.durable("0b")
+    assert consumer.reconnect().last_watermark == "0c"
+
+
 @given(st.lists(st.tuples(st.sampled_from(["commit", "rollback", "status"]), st.integers(0, 3), st.booleans())))
 def test_what_a_producer_may_send_a_consumer_accepts_and_acks_never_go_back(steps: list[tuple[str, int, bool]]) -> None:
     producer, consumer = ProducerSession(LIVE), ConsumerSession(LIVE)

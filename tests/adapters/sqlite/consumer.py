@@ -86,9 +86,9 @@ class Consumer:
             case RenameTable(old, new):
                 assert new not in self.tables, f"{new} is taken"
                 self.tables[new] = self.tables.pop(old)
-                for key, index in self.indexes.items():
+                for full_name, index in self.indexes.items():
                     if index.table == old:
-                        self.indexes[key] = Index(index.name, index.columns, index.unique, new)
+                        self.indexes[full_name] = Index(index.name, index.columns, index.unique, new)
             case AddColumn(name, column):
                 held = self.tables[name]
                 assert column.name not in held.columns
@@ -173,7 +173,8 @@ def assert_equal(consumer: Consumer, db: sqlite3.Connection) -> None:
         listed = ", ".join('"' + column.replace('"', '""') + '"' for column in columns)
         quoted = '"' + name.replace('"', '""') + '"'
         rows = [dict(zip(columns, row, strict=True)) for row in db.execute(f"SELECT {listed} FROM {quoted}")]
-        assert {key(held, row): row for row in rows} == held.rows, name
+        stored = {key(held, row): row for row in rows}
+        assert stored == held.rows, f"{name}: {difference(stored, held.rows)}"
         assert_indexes_equal(consumer, name, db)
     assert {index.table for index in consumer.indexes.values()} == set(consumer.tables)
 
@@ -190,3 +191,9 @@ def assert_indexes_equal(consumer: Consumer, table: str, db: sqlite3.Connection)
         columns = db.execute("SELECT name FROM pragma_index_info(?)", (name,))
         stored.add((tuple(column for (column,) in columns), bool(unique)))
     assert held == stored, table
+
+
+def difference(stored: dict[tuple[object, ...], Values], held: dict[tuple[object, ...], Values]) -> str:
+    """What a failing comparison is about."""
+    wrong = [key for key in stored.keys() | held.keys() if stored.get(key) != held.get(key)]
+    return ", ".join(f"{key} is {stored.get(key)} and was received as {held.get(key)}" for key in wrong)
