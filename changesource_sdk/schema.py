@@ -130,7 +130,8 @@ class Index:
     table: str = ""
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "columns", tuple(self.columns))
+        columns = (c if isinstance(c, str) or c[1] == "DESC" else c[0] for c in self.columns)
+        object.__setattr__(self, "columns", tuple(columns))
         object.__setattr__(self, "table", canonical_name(self.table))
 
     @property

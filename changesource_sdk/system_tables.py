@@ -90,7 +90,7 @@ def system_tables(app_id: str, shard: int) -> list[Table]:
 def system_frames(app_id: str, shard: int, schema: ConsumerSchema, permissions: Permissions) -> list[bytes]:
     """The frames that give an app and shard what the snapshot's schema lacks; they belong right after `begin`."""
     missing = [table for table in system_tables(app_id, shard) if table.full_name not in schema.tables]
-    before, after = snapshot_schema(missing)
+    before, after = snapshot_schema(missing, schema)
     rows = [TableEncoder(t).insert(permissions_row(schema, permissions)) for t in missing if t.name == "permissions"]
     return before + rows + after
 

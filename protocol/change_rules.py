@@ -65,15 +65,19 @@ def _row_problems(replica: Replica, change: Insert | Update | Delete, json_mode:
         yield from _unknown_table(replica, name)
         return
     yield from _key_problems(replica, change)
-    match change:
-        case Insert():
-            yield from _value_problems(name, table, change.new, json_mode)
-        case Update():
-            yield from _value_problems(name, table, change.new, json_mode)
-            yield from _value_problems(name, table, change.key or {}, json_mode)
-            yield from _update_problems(replica, table, change)
-        case Delete():
-            yield from _value_problems(name, table, change.key, json_mode)
+    for row in _rows(change):
+        yield from _value_problems(name, table, row, json_mode)
+    if isinstance(change, Update):
+        yield from _update_problems(replica, table, change)
+
+
+def _rows(change: Insert | Update | Delete) -> list[JsonObject]:
+    """The rows and keys that a change carries."""
+    if isinstance(change, Insert):
+        return [change.new]
+    if isinstance(change, Delete):
+        return [change.key]
+    return [change.new] if change.key is None else [change.new, change.key]
 
 
 def _key_problems(replica: Replica, change: Insert | Update | Delete) -> Iterator[Problem]:
@@ -84,10 +88,7 @@ def _key_problems(replica: Replica, change: Insert | Update | Delete) -> Iterato
         return
     if key.columns and not replica.has_unique_index(name):
         yield Problem("key-index", f"{change.tag} of {name} before any unique index exists on it")
-    rows = [change.key] if isinstance(change, Delete) else [change.new]
-    if isinstance(change, Update) and change.key is not None:
-        rows.append(change.key)
-    for row in rows:
+    for row in _rows(change):
         yield from _missing_key(change.relation, row)
 
 
@@ -130,16 +131,15 @@ def _column_change_problems(replica: Replica, change: AddColumn | UpdateColumn |
     if table is None:
         yield from _unknown_table(replica, name)
         return
-    match change:
-        case AddColumn():
-            yield from _add_column_problems(name, table, change)
-        case UpdateColumn():
-            yield from _existing_column(name, table, change.old.name)
-            yield from _new_column(name, table, change.new, instead_of=change.old.name)
-        case DropColumn():
-            yield from _existing_column(name, table, change.column)
-            if any(change.column in index.columns for index in replica.indexes_of(name)):
-                yield Problem("indexed-column", f"drop-column of {name}.{change.column}, which an index uses")
+    if isinstance(change, AddColumn):
+        yield from _add_column_problems(name, table, change)
+    elif isinstance(change, UpdateColumn):
+        yield from _existing_column(name, table, change.old.name)
+        yield from _new_column(name, table, change.new, instead_of=change.old.name)
+    else:
+        yield from _existing_column(name, table, change.column)
+        if any(change.column in index.columns for index in replica.indexes_of(name)):
+            yield Problem("indexed-column", f"drop-column of {name}.{change.column}, which an index uses")
 
 
 def _add_column_problems(name: str, table: Table, change: AddColumn) -> Iterator[Problem]:

@@ -14,9 +14,11 @@ from protocol.specs import (
     IndexSpec,
     JsonObject,
     KeyedRelation,
+    Maybe,
     Names,
     Number,
     Relation,
+    SafeObject,
     TableSpec,
     Wire,
 )
@@ -65,8 +67,8 @@ class CreateTable(Wire):
 
     tag: Literal["create-table"] = "create-table"
     spec: TableSpec
-    metadata: TableMetadata | None = None
-    backfill: dict[str, JsonObject] | None = None
+    metadata: Maybe[TableMetadata] = None
+    backfill: Maybe[dict[str, SafeObject]] = None
 
 
 class RenameTable(Wire):
@@ -92,8 +94,8 @@ class AddColumn(Wire):
     tag: Literal["add-column"] = "add-column"
     table: Identifier
     column: Column
-    table_metadata: TableMetadata | None = None
-    backfill: JsonObject | None = None
+    table_metadata: Maybe[TableMetadata] = None
+    backfill: Maybe[SafeObject] = None
 
 
 class UpdateColumn(Wire):
@@ -139,7 +141,7 @@ class DownloadStatus(Wire):
 
     rows: Number
     total_rows: Number
-    total_bytes: Number | None = None
+    total_bytes: Maybe[Number] = None
 
 
 class Backfill(Wire):
@@ -150,7 +152,7 @@ class Backfill(Wire):
     columns: Names
     watermark: str
     row_values: list[list[object]]
-    status: DownloadStatus | None = None
+    status: Maybe[DownloadStatus] = None
 
 
 class BackfillCompleted(Wire):
@@ -160,7 +162,7 @@ class BackfillCompleted(Wire):
     relation: KeyedRelation
     columns: Names
     watermark: str
-    status: DownloadStatus | None = None
+    status: Maybe[DownloadStatus] = None
 
 
 RowChange = Insert | Update | Delete | Truncate

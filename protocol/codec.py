@@ -26,6 +26,7 @@ from protocol.messages import (
     Upstream,
     wire_tag,
 )
+from protocol.specs import FROM_WIRE
 
 _M = TypeVar("_M")
 
@@ -83,7 +84,7 @@ def _parse(data: bytes | str, max_bytes: int) -> object:
 def _validate(adapter: TypeAdapter[_M], wire: object, names: tuple[str, ...]) -> _M:
     _check_name(wire, names)
     try:
-        return adapter.validate_python(wire)
+        return adapter.validate_python(wire, context=FROM_WIRE)
     except ValidationError as error:
         first = error.errors(include_url=False, include_context=False, include_input=False)[0]
         raise CodecError(first["msg"].removeprefix("Value error, "), where=_path(first["loc"], wire)) from None

@@ -123,7 +123,7 @@ def _suits(kind: ValueKind, value: object) -> bool:
             return isinstance(value, str) and _UUID.fullmatch(value) is not None
         case "array":
             return isinstance(value, list | tuple)
-        case "json" | "unsynced":
+        case _:
             return True
 
 

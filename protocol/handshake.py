@@ -26,6 +26,7 @@ PATHS: Mapping[str, Version] = {"/changes/v0/stream": "v0"}
 _MAX_PARAMETERS = 1000
 _APP_ID = re.compile(r"[a-z0-9_]+")
 _SHARD_NUM = re.compile(r"[0-9]{1,9}")
+_ANYTHING = re.compile(r".*", re.DOTALL)
 _SHARD_ID = re.compile(r"(?P<app>[a-z0-9_]+?)(?:_(?P<shard>[0-9]{1,9}))?")
 
 
@@ -100,37 +101,33 @@ def _identity(given: dict[str, list[str]]) -> tuple[Dialect, str, int]:
     if "appID" in given or "shardNum" in given:
         app_id = _one(given, "appID", _APP_ID, "use lower-case letters, digits and _")
         shard_num = _one(given, "shardNum", _SHARD_NUM, "use a decimal integer, normally 0")
-        return "shipped", app_id, int(shard_num)
+        return "shipped", app_id[0], int(shard_num[0])
     if "shardID" not in given:
         raise HandshakeError(
             "is missing", where="appID", fix="send appID and shardNum (or shardID, in the sketch dialect)"
         )
     shard_id = _one(given, "shardID", _SHARD_ID, "use lower-case letters, digits and _, such as zero_0")
-    named = _SHARD_ID.fullmatch(shard_id)
-    assert named is not None
-    return "sketch", named["app"], int(named["shard"] or 0)
+    return "sketch", shard_id["app"], int(shard_id["shard"] or 0)
 
 
-def _one(given: dict[str, list[str]], name: str, pattern: re.Pattern[str], fix: str) -> str:
+def _one(given: dict[str, list[str]], name: str, pattern: re.Pattern[str], fix: str) -> re.Match[str]:
+    """The match of a parameter that must be given exactly once."""
     values = given.get(name, [])
     if not values:
         raise HandshakeError("is missing", where=name, fix=fix)
     if len(values) > 1:
         raise HandshakeError(f"is given {len(values)} times", where=name, fix="send it once")
-    if not pattern.fullmatch(values[0]):
+    found = pattern.fullmatch(values[0])
+    if found is None:
         raise HandshakeError(f"{values[0]!r} is not valid", where=name, fix=fix)
-    return values[0]
-
-
-_ANYTHING = re.compile(r".*", re.DOTALL)
+    return found
 
 
 def _watermark(given: dict[str, list[str]], name: str) -> str | None:
     if name not in given:
         return None
-    text = _one(given, name, _ANYTHING, "")
     try:
-        return watermark.validate(text)
+        return watermark.validate(_one(given, name, _ANYTHING, "send a watermark")[0])
     except WatermarkError as error:
         fix = "send a watermark that this endpoint gave out, or leave the parameter out for an initial sync"
         raise HandshakeError(error.message, where=name, fix=fix) from None

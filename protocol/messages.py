@@ -10,7 +10,7 @@ from typing import Annotated, ClassVar, Literal
 from pydantic import Discriminator, Field, Tag, model_validator
 
 from protocol.changes import Change
-from protocol.specs import JsonObject, Number, Wire
+from protocol.specs import JsonObject, Maybe, Number, SafeObject, Wire
 
 JsonMode = Literal["p", "s"]
 """How values of JSON columns travel in a transaction: parsed, or as a string that holds their text."""
@@ -63,8 +63,8 @@ class Begin(Message):
     position: ClassVar[str | None] = "commitWatermark"
     exact: ClassVar[bool] = True
     tag: Literal["begin"] = "begin"
-    json_mode: JsonMode | None = Field(default=None, alias="json")
-    skip_ack: bool | None = None
+    json_mode: Maybe[JsonMode] = Field(default=None, alias="json")
+    skip_ack: Maybe[bool] = None
     commit_watermark: str
 
 
@@ -89,7 +89,7 @@ class Commit(Message):
     position: ClassVar[str | None] = "watermark"
     exact: ClassVar[bool] = True
     tag: Literal["commit"] = "commit"
-    commit_time_ms: Number | None = None
+    commit_time_ms: Maybe[Number] = None
     watermark: str
 
 
@@ -120,8 +120,8 @@ class Status(Message):
 
     name: ClassVar[str] = "status"
     position: ClassVar[str | None] = "watermark"
-    ack: bool | None = None
-    lag_report: LagReport | None = None
+    ack: Maybe[bool] = None
+    lag_report: Maybe[LagReport] = None
     watermark: str
 
     @property
@@ -135,8 +135,8 @@ class ResetRequired(Message):
 
     name: ClassVar[str] = "control"
     tag: Literal["reset-required"] = "reset-required"
-    message: str | None = None
-    error_details: JsonObject | None = None
+    message: Maybe[str] = None
+    error_details: Maybe[SafeObject] = None
 
 
 class AckRequested(Message):
@@ -144,7 +144,7 @@ class AckRequested(Message):
 
     name: ClassVar[str] = "control"
     tag: Literal["ack-requested"] = "ack-requested"
-    latest_upstream_watermark: str | None = None
+    latest_upstream_watermark: Maybe[str] = None
 
 
 class StatusAck(Message):
@@ -152,8 +152,8 @@ class StatusAck(Message):
 
     name: ClassVar[str] = "status"
     position: ClassVar[str | None] = "watermark"
-    tag: Literal["commit"] | None = None
-    ack: bool | None = None
+    tag: Maybe[Literal["commit"]] = None
+    ack: Maybe[bool] = None
     watermark: str
 
 

@@ -169,15 +169,14 @@ class Replica:
         if table is None:
             return
         columns = dict(table.columns)
-        match change:
-            case AddColumn():
-                columns[change.column.name] = change.column.spec
-            case DropColumn():
-                columns.pop(change.column, None)
-            case UpdateColumn():
-                columns.pop(change.old.name, None)
-                columns[change.new.name] = change.new.spec
-                self._rename_column(change.table.replica_name, change.old.name, change.new.name)
+        if isinstance(change, AddColumn):
+            columns[change.column.name] = change.column.spec
+        elif isinstance(change, DropColumn):
+            columns.pop(change.column, None)
+        else:
+            columns.pop(change.old.name, None)
+            columns[change.new.name] = change.new.spec
+            self._rename_column(change.table.replica_name, change.old.name, change.new.name)
         table.columns = columns
 
     def _rename_column(self, table: str, old: str, new: str) -> None:

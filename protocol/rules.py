@@ -15,10 +15,10 @@ from protocol import change_rules, codec, required_tables, transcript, wire_rule
 from protocol.codec import MAX_MESSAGE_BYTES, AnyDownstream
 from protocol.errors import CodecError, HandshakeError
 from protocol.handshake import Handshake, parse_target
-from protocol.messages import AckRequested, Begin, Commit, Data, JsonMode, ResetRequired, Rollback, Status
+from protocol.messages import Begin, Commit, Data, JsonMode, ResetRequired, Rollback
 from protocol.replica import Replica
-from protocol.stream import Problem, Stream
-from protocol.transcript import Connect, Frame
+from protocol.stream import Problem, Stream, acknowledged_by
+from protocol.transcript import Connect
 
 
 @dataclass(frozen=True, slots=True)
@@ -118,15 +118,14 @@ class _Checker:
 
     def take(self, entry: transcript.Entry) -> None:
         self._line = entry.line
-        match entry:
-            case Connect():
-                self._connect(entry.target)
-            case Frame() if self._connection is None:
-                self._note(Problem("handshake", "a frame before any connection"))
-            case Frame(direction="up"):
-                self._take_up(entry.text)
-            case Frame():
-                self._take_down(entry.text, *self._connection)
+        if isinstance(entry, Connect):
+            self._connect(entry.target)
+        elif self._connection is None:
+            self._note(Problem("handshake", "a frame before any connection"))
+        elif entry.direction == "up":
+            self._take_up(entry.text)
+        else:
+            self._take_down(entry.text, *self._connection)
 
     def _note(self, *problems: Problem) -> None:
         for problem in problems:
@@ -155,6 +154,7 @@ class _Checker:
         self._note(*stream.problems(message))
         self._follow(message, handshake, was_initial=stream.initial)
         stream.advance(message)
+        self._mark_sent(acknowledged_by(message))
 
     def _follow(self, message: AnyDownstream, handshake: Handshake, *, was_initial: bool) -> None:
         """Keep the model of the consumer in step with what it was sent."""
@@ -169,19 +169,16 @@ class _Checker:
                 self._commit(message, handshake, was_initial=was_initial)
             case Rollback():
                 self._replica.rollback()
-            case Status():
-                self._mark_sent(message.watermark)
-            case AckRequested():
-                self._mark_sent(message.latest_upstream_watermark)
             case ResetRequired():
                 self._reset_above = max(self._sent, default="")
+            case _:
+                pass
 
     def _commit(self, message: Commit, handshake: Handshake, *, was_initial: bool) -> None:
         self._replica.commit()
         if was_initial:
             self._note(*required_tables.missing(self._replica, handshake.app_id, handshake.shard_num))
             self._end_reset(message.watermark)
-        self._mark_sent(message.watermark)
 
     def _mark_sent(self, reached: str | None) -> None:
         if reached is not None:

@@ -16,7 +16,7 @@ from protocol.codec import AnyDownstream, AnyUpstream
 from protocol.errors import SessionError
 from protocol.handshake import Handshake
 from protocol.messages import Ack, AckRequested, Begin, Commit, ResetRequired, Status, StatusAck
-from protocol.stream import Problem, Stream
+from protocol.stream import Problem, Stream, acknowledged_by
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,6 +39,9 @@ class Premature:
 
     watermark: str
 
+
+_HARMLESS = frozenset({"initial-status", "status-order"})
+"""Rules that a source should keep but a consumer need not enforce: zero-cache takes no notice either."""
 
 AckEvent = Acknowledged | Repeated | Premature
 
@@ -71,7 +74,7 @@ class ProducerSession:
         _refuse(self._stream.problems(message), message.name)
         data = codec.encode(message)
         self._stream.advance(message)
-        self._reach(_ack_expected(message))
+        self._reach(acknowledged_by(message))
         return data
 
     def begin(self, commit_watermark: str) -> None:
@@ -120,9 +123,9 @@ class ConsumerSession:
         return self._stream.is_over
 
     def receive(self, data: bytes | str) -> AnyDownstream:
-        """The next message, checked: its shape, its place, its watermark."""
+        """The next message, checked: its shape, its place, its watermark. A pointless status is let through."""
         message = codec.decode_downstream(data)
-        _refuse(self._stream.problems(message), message.name)
+        _refuse([each for each in self._stream.problems(message) if each.rule not in _HARMLESS], message.name)
         was_initial = self._stream.initial
         self._stream.advance(message)
         self._take(message, was_initial)
@@ -132,7 +135,7 @@ class ConsumerSession:
         """The commit `committed` and all before it are safe; their acks are due."""
         if committed == self._initial_commit and self._handshake.dialect == "shipped":
             self.replica_version = committed
-        self.last_watermark = committed
+        self.last_watermark = max(self.last_watermark or committed, committed)
 
     def acks(self) -> list[bytes]:
         """The acks that are due, to be sent in this order; each is returned once."""
@@ -176,17 +179,6 @@ class ConsumerSession:
 
     def _is_durable(self, needed: str | None) -> bool:
         return needed is None or (self.last_watermark is not None and needed <= self.last_watermark)
-
-
-def _ack_expected(message: AnyDownstream) -> str | None:
-    """The watermark that a consumer may acknowledge after this message."""
-    match message:
-        case Commit() | Status():
-            return message.watermark
-        case AckRequested():
-            return message.latest_upstream_watermark
-        case _:
-            return None
 
 
 def _refuse(problems: list[Problem], name: str) -> None:

@@ -5,21 +5,26 @@ are Python's, wire names are camel case; `schema` is called `schema_name` becaus
 """
 
 import re
-from typing import Annotated, Literal, Self
+from typing import Annotated, Literal, Self, TypeVar
 
 from pydantic import (
+    AfterValidator,
     BaseModel,
+    BeforeValidator,
     ConfigDict,
     Field,
     PlainValidator,
     SerializerFunctionWrapHandler,
     Strict,
+    ValidationInfo,
     model_serializer,
     model_validator,
 )
 from pydantic.alias_generators import to_camel
 
-from protocol.data_types import ValueKind, ZqlType, value_kind, zql_type
+from protocol.data_types import SAFE_INTEGER, ValueKind, ZqlType, value_kind, zql_type
+
+_T = TypeVar("_T")
 
 JsonObject = dict[str, object]
 """A JSON object; its values come from a JSON decoder or go to an encoder, which refuses what JSON cannot say."""
@@ -28,14 +33,47 @@ Names = Annotated[tuple[str, ...], Strict(False)]
 """A JSON array of names."""
 
 
+FROM_WIRE = "from wire"
+"""Validation context of what arrived as JSON, where null and absent are not the same."""
+
+
 def _number(value: object) -> int | float:
-    """A JSON number as it came: an integer stays one, and a boolean is none."""
     if isinstance(value, bool) or not isinstance(value, int | float):
         raise ValueError("Input should be a number")
+    if isinstance(value, int) and abs(value) > SAFE_INTEGER:
+        raise ValueError("Input should be at most 2**53 - 1")
+    return value
+
+
+def _not_null(value: object, info: ValidationInfo) -> object:
+    if value is None and info.context == FROM_WIRE:
+        raise ValueError("Input should not be null; leave the field out")
+    return value
+
+
+def _no_big_integers(value: JsonObject) -> JsonObject:
+    pending: list[object] = [value]
+    while pending:
+        match pending.pop():
+            case dict() as members:
+                pending.extend(members.values())
+            case list() as items:
+                pending.extend(items)
+            case int() as number:
+                _number(int(number))
+            case _:
+                pass
     return value
 
 
 Number = Annotated[int | float, PlainValidator(_number)]
+"""A number outside of rows: stays int or float as it came, and the consumer takes no large integers here."""
+
+SafeObject = Annotated[JsonObject, AfterValidator(_no_big_integers)]
+"""An object outside of rows, with the same limit on its integers."""
+
+Maybe = Annotated[_T | None, BeforeValidator(_not_null)]
+"""A field that may be absent but not null in JSON; in Python None stands for absent."""
 
 TypeClass = Literal["b", "c", "d", "e", "p", "r", "m"]
 KeyType = Literal["default", "nothing", "full", "index"]
@@ -47,7 +85,7 @@ _EMPTY_ARRAY_CONSTRUCTOR = re.compile(r"ARRAY\s*\[\s*\]::\w+\[\]", re.ASCII | re
 
 
 class Wire(BaseModel):
-    """Base of everything that travels: an optional field that was not given does not appear in the JSON."""
+    """Base of everything that travels: an optional field that is None does not appear in the JSON."""
 
     model_config = ConfigDict(
         frozen=True,
@@ -59,11 +97,11 @@ class Wire(BaseModel):
     )
 
     @model_serializer(mode="wrap")
-    def _omit_what_was_not_given(self, handler: SerializerFunctionWrapHandler) -> JsonObject:
+    def _omit_what_is_absent(self, handler: SerializerFunctionWrapHandler) -> JsonObject:
         data: JsonObject = handler(self)
         for name, field in type(self).model_fields.items():
-            if name not in self.model_fields_set and field.default is None:
-                data.pop(field.alias or name, None)
+            if field.default is None and getattr(self, name) is None:
+                del data[field.alias or name]
         return data
 
     def to_json(self) -> JsonObject:
@@ -96,7 +134,7 @@ class ColumnSpec(Wire):
     not_null: bool | None = None
     dflt: str | None = None
     character_maximum_length: Number | None = None
-    pg_type_class: TypeClass | None = None
+    pg_type_class: Maybe[TypeClass] = None
     elem_pg_type_class: TypeClass | None = None
 
     @property
@@ -131,7 +169,7 @@ class TableSpec(Identifier):
     """A table. `primary_key` is information only: a unique index over not-null columns is what makes a key."""
 
     columns: dict[str, ColumnSpec]
-    primary_key: Names | None = None
+    primary_key: Maybe[Names] = None
 
 
 class IndexSpec(Identifier):
@@ -151,7 +189,7 @@ class RowKey(Wire):
     """The columns that identify a row; with type `full` the consumer picks the key from a unique index instead."""
 
     columns: Names
-    type: KeyType | None = None
+    type: Maybe[KeyType] = None
 
 
 class KeyedRelation(Identifier):
@@ -163,9 +201,9 @@ class KeyedRelation(Identifier):
 class Relation(Identifier):
     """The table of a row change. Holds a key: `row_key`, or the older `key_columns` with `replica_identity`."""
 
-    row_key: RowKey | None = None
-    key_columns: Names | None = None
-    replica_identity: KeyType | None = None
+    row_key: Maybe[RowKey] = None
+    key_columns: Maybe[Names] = None
+    replica_identity: Maybe[KeyType] = None
 
     @model_validator(mode="after")
     def _has_a_key(self) -> Self:

@@ -23,6 +23,17 @@ class Problem:
     message: str
 
 
+def acknowledged_by(message: AnyDownstream) -> str | None:
+    """The watermark that a consumer may acknowledge because of this message."""
+    match message:
+        case Commit() | Status():
+            return message.watermark
+        case AckRequested():
+            return message.latest_upstream_watermark
+        case _:
+            return None
+
+
 class Stream:
     """One connection. `last` never goes back; `open` is the announced watermark of the transaction under way."""
 
@@ -54,7 +65,7 @@ class Stream:
                 return [Problem("initial-reset", "reset-required during an initial sync, which is already a reset")]
             case AckRequested() if self.dialect == "shipped":
                 return [Problem("ack-requested", "ack-requested to a consumer of the shipped dialect")]
-            case ResetRequired() | AckRequested():
+            case _:
                 return []
 
     def advance(self, message: AnyDownstream) -> None:

@@ -96,7 +96,7 @@ def load(file: str) -> MemoryStore:
         content = json.loads(Path(file).read_text())
         store = MemoryStore([_table(name, rows[0]) for name, rows in content.items()])
         store.commit(Insert(name, row) for name, rows in content.items() for row in rows)
-    except (OSError, ValueError, LookupError, AttributeError) as error:
+    except (OSError, ValueError, TypeError, LookupError, AttributeError) as error:
         raise ConfigurationError(
             "memory-file",
             f"the data file cannot be used: {error}",

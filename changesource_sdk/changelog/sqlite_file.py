@@ -23,6 +23,7 @@ CHECK_WHOLE_FILE_BELOW = 256 * 1024 * 1024
 _BUSY_TIMEOUT_S = 30.0
 
 TABLES = """
+BEGIN IMMEDIATE;
 CREATE TABLE IF NOT EXISTS state (
   id INTEGER PRIMARY KEY CHECK (id = 1),
   format INTEGER NOT NULL,
@@ -55,6 +56,7 @@ CREATE TABLE IF NOT EXISTS transactions (
 ) STRICT;
 INSERT OR IGNORE INTO state VALUES (1, 1, 0, 0, '00', '00', '00', 'null');
 INSERT OR IGNORE INTO consumer_schema VALUES (1, '');
+COMMIT;
 """
 
 
@@ -101,6 +103,7 @@ def corrupt(path: Path, reason: str) -> CorruptLog:
 
 def connect_writer(path: Path) -> sqlite3.Connection:
     """The log opened for writing, created if absent, its pages checked."""
+    _check_first_page(path)
     with translated(path):
         connection = sqlite3.connect(path, timeout=_BUSY_TIMEOUT_S, isolation_level=None, check_same_thread=False)
         try:
@@ -119,6 +122,17 @@ def connect_reader(path: Path) -> sqlite3.Connection:
     with translated(path):
         uri = f"file:{quote(str(path))}?mode=ro"
         return sqlite3.connect(uri, uri=True, timeout=_BUSY_TIMEOUT_S, isolation_level=None, check_same_thread=False)
+
+
+def _check_first_page(path: Path) -> None:
+    """SQLite takes a file cut within its first page for an empty one and would write over it; we set it aside."""
+    if not path.is_file() or path.stat().st_size == 0:
+        return
+    with path.open("rb") as file:
+        header = file.read(18)
+    page_size = int.from_bytes(header[16:18], "big")
+    if not header.startswith(b"SQLite format 3\0") or path.stat().st_size < (page_size if page_size > 1 else 65536):
+        raise corrupt(path, "its first page is not that of a database")
 
 
 def _check(connection: sqlite3.Connection, path: Path) -> None:

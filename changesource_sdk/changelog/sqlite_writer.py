@@ -138,6 +138,8 @@ class SqliteLogWriter:
             connection.executemany(_INSERT, batch.rows)
             after = self._advance(connection, batch)
         self._state, self._head_major = after, batch.major
+        for segment in batch.unneeded:
+            segment.path.unlink(missing_ok=True)
         if batch.rows:
             self._poker.poke()
         return batch.watermarks
@@ -235,6 +237,7 @@ class _Batch:
         self.watermarks: list[str] = []
         self.last: EncodedTransaction | None = None
         self.schema: str | None = None
+        self.unneeded: list[BlockFile] = []
         self._added: dict[str, str] = {}
 
     def add(self, transaction: EncodedTransaction, position: str, known: str | None) -> None:
@@ -242,6 +245,8 @@ class _Batch:
         known = known or self._added.get(position)
         if known is None:
             known = self._take(transaction, position)
+        elif isinstance(transaction.data, BlockFile):
+            self.unneeded.append(transaction.data)
         self.watermarks.append(known)
 
     def _take(self, transaction: EncodedTransaction, position: str) -> str:

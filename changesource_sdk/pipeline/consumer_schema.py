@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
+from itertools import count
 from typing import TypeVar
 
 import orjson
@@ -68,7 +69,7 @@ class ConsumerSchema:
 
     def _create(self, table: Table) -> ConsumerSchema:
         bare = replace(table, columns=tuple(map(without_default, table.columns)), indexes=())
-        indexes = {index.full_name: index for index in indexes_of(table)}
+        indexes = {index.full_name: index for index in self.indexes_for(table)}
         return ConsumerSchema({**self.tables, table.full_name: bare}, {**self.indexes, **indexes})
 
     def _drop(self, name: str) -> ConsumerSchema:
@@ -91,6 +92,19 @@ class ConsumerSchema:
         }
         altered = replace(table, columns=columns, key=key)
         return ConsumerSchema({**self.tables, table.full_name: altered}, indexes)
+
+    def indexes_for(self, table: Table) -> list[Index]:
+        """The indexes that creating a table here creates: the key's first, under a name that is free.
+
+        A table renamed away keeps its key index's name, so the next table of the old name needs another.
+        """
+        key = table.key_index
+        if key is None:
+            return list(table.indexes)
+        taken = {name.lower() for name in (*self.tables, *self.indexes, *(i.full_name for i in table.indexes))}
+        names = (f"{key.name}{number or ''}" for number in count())
+        free = next(name for name in names if replace(key, name=name).full_name.lower() not in taken)
+        return [replace(key, name=free), *table.indexes]
 
     def indexes_on(self, table: str) -> list[Index]:
         """The indexes of a table."""
@@ -117,11 +131,6 @@ class ConsumerSchema:
         for table in tables:
             schema = schema.apply(CreateTable(table))
         return schema
-
-
-def indexes_of(table: Table) -> list[Index]:
-    """The indexes that creating a table creates: the key's first."""
-    return ([table.key_index] if table.key_index else []) + list(table.indexes)
 
 
 def without_default(column: Column) -> Column:

@@ -254,4 +254,4 @@ class _Tail:
 
     def _new_segment(self) -> Path:
         self._segments += 1
-        return self._layout.segments / f"{self._epoch}-{id(self):x}-{self._segments}.frames"
+        return self._layout.segments / f"{self._epoch}-{self._segments}.frames"

@@ -195,9 +195,8 @@ def _since_midnight(value: time) -> timedelta:
 
 
 def _milliseconds(elapsed: timedelta) -> int | float:
-    whole = elapsed.days * _DAY_MS + elapsed.seconds * 1000
-    milliseconds, fraction = divmod(elapsed.microseconds, 1000)
-    return whole + milliseconds if fraction == 0 else whole + elapsed.microseconds / 1000
+    microseconds = (elapsed.days * 86_400 + elapsed.seconds) * 1_000_000 + elapsed.microseconds
+    return microseconds // 1000 if microseconds % 1000 == 0 else microseconds / 1000
 
 
 def _number_converter(data_type: str) -> Converter:
@@ -231,13 +230,14 @@ def _exact_json(value: object) -> str:
     return text
 
 
-def _checked_json(text: str) -> str:
+def _checked_json(document: JsonText) -> str:
+    text = str(document)
     try:
-        orjson.loads(text)
+        orjson.loads(str(text))
     except ValueError as error:
         fix = "give a JSON document in JsonText, or a Python value"
         raise Unsuitable(f"a text that is not JSON: {error}", fix) from error
-    return str(text)
+    return text
 
 
 def _array_converter(column: Column) -> Converter:

@@ -115,8 +115,8 @@ def _refuse_null(value: object) -> object:
 
 
 def _getter(names: tuple[str, ...]) -> _Getter:
-    if len(names) == 1:
-        (only,) = names
-        return lambda row: (row[only],)
-    getter: _Getter = itemgetter(*names)
-    return getter
+    if len(names) > 1:
+        getter: _Getter = itemgetter(*names)
+        return getter
+    # itemgetter wants a name, and gives no tuple for a single one.
+    return lambda row: tuple(row[name] for name in names)

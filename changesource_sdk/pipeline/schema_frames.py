@@ -20,7 +20,7 @@ from changesource_sdk.adapter import (
     RenameTable,
     SchemaChange,
 )
-from changesource_sdk.pipeline.consumer_schema import ConsumerSchema, indexes_of, without_default
+from changesource_sdk.pipeline.consumer_schema import ConsumerSchema, without_default
 from changesource_sdk.schema import Column, Index, Table, canonical_name, split_name
 from protocol import changes as wire
 from protocol import specs
@@ -34,14 +34,16 @@ def data_frame(change: wire.SchemaChange) -> bytes:
     return frame(encode(Data(change=change)))
 
 
-def snapshot_schema(tables: Iterable[Table]) -> tuple[list[bytes], list[bytes]]:
-    """The frames that come before the rows of a snapshot, and those that come after."""
+def snapshot_schema(tables: Iterable[Table], onto: ConsumerSchema | None = None) -> tuple[list[bytes], list[bytes]]:
+    """The frames that come before the rows of a snapshot, and those that come after; `onto` is there already."""
+    schema = onto or ConsumerSchema()
     before: list[bytes] = []
     after: list[bytes] = []
     for table in tables:
         before.append(_create_table(table))
-        for index in indexes_of(table):
+        for index in schema.indexes_for(table):
             (before if index.unique else after).append(_create_index(index))
+        schema = schema.apply(CreateTable(table))
     return before, after
 
 
@@ -50,7 +52,7 @@ def change_frames(schema: ConsumerSchema, change: SchemaChange) -> Iterator[byte
     match change:
         case CreateTable(table):
             yield _create_table(table)
-            yield from map(_create_index, indexes_of(table))
+            yield from map(_create_index, schema.indexes_for(table))
         case DropTable(name):
             if canonical_name(name) in schema.tables:
                 yield data_frame(wire.DropTable(id=_identifier(name)))

@@ -20,7 +20,7 @@ from changesource_sdk.errors import AdapterError, ChangesourceError
 from changesource_sdk.pipeline.consumer_schema import ConsumerSchema
 from changesource_sdk.pipeline.encode import TableEncoder
 from changesource_sdk.pipeline.schema_frames import snapshot_schema
-from changesource_sdk.pipeline.validate import check_table, known_table
+from changesource_sdk.pipeline.validate import check_table, known_table, known_watermark
 
 Progress = Callable[[int], None]
 
@@ -43,6 +43,7 @@ def take_snapshot(
         with adapter_call("tables()"):
             tables = list(adapter.tables() if snapshot.tables is None else snapshot.tables)
         schema = checked_schema(tables)
+        known_watermark(snapshot.watermark, "snapshot()")
         begin(len(snapshot.partitions))
         watermark = writer.next_generation(above, snapshot.watermark)
         created_ms = now_ms()

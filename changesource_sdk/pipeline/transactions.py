@@ -15,7 +15,8 @@ from changesource_sdk.changelog.log import EncodedTransaction
 from changesource_sdk.pipeline.consumer_schema import ConsumerSchema
 from changesource_sdk.pipeline.encode import TableEncoder, truncate_frame
 from changesource_sdk.pipeline.schema_frames import change_frames
-from changesource_sdk.pipeline.validate import check, known_table
+from changesource_sdk.pipeline.validate import check, known_table, known_watermark
+from changesource_sdk.positions import to_text
 from changesource_sdk.schema import canonical_name
 
 SPILL_BYTES = 8 * 1024 * 1024
@@ -33,6 +34,7 @@ class TransactionEncoder:
 
     def encode(self, transaction: Transaction) -> EncodedTransaction:
         """One transaction, read to its end."""
+        known_watermark(transaction.watermark, f"position {to_text(transaction.position)}")
         before = self.schema
         sink = _Sink(self._new_segment, self._spill_bytes)
         try:

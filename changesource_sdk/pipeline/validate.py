@@ -26,10 +26,11 @@ from changesource_sdk.adapter import (
     SchemaChange,
 )
 from changesource_sdk.errors import InvalidChange
-from changesource_sdk.pipeline.consumer_schema import ConsumerSchema, indexes_of
+from changesource_sdk.pipeline.consumer_schema import ConsumerSchema
 from changesource_sdk.pipeline.normalize import Unsuitable, converter
 from changesource_sdk.schema import Column, Index, Table, canonical_name
 from protocol.specs import understood_default
+from protocol.watermark import is_valid
 
 RESERVED_TABLES = ("_zero.", "sqlite_", "_litestream_")
 RESERVED_COLUMNS = ("_0_version",)
@@ -85,7 +86,7 @@ def check_table(schema: ConsumerSchema, table: Table) -> None:
     for key in table.key:
         known_column(table, key)
     with_table = ConsumerSchema({**schema.tables, name: table}, schema.indexes)
-    for index in indexes_of(table):
+    for index in schema.indexes_for(table):
         _check_index(with_table, table, index)
         with_table = with_table.apply(CreateIndex(index))
 
@@ -113,6 +114,17 @@ def known_column(table: Table, name: str) -> Column:
             fix="declare it in tables(), or send AddColumn before rows that have it",
         )
     return found
+
+
+def known_watermark(watermark: str | None, where: str) -> None:
+    """Raise unless an adapter's own watermark, if it gives one, can name a commit."""
+    if watermark is not None and not is_valid(watermark):
+        raise InvalidChange(
+            "bad-watermark",
+            f"{watermark!r} is no watermark",
+            where,
+            "make watermarks with protocol.watermark.from_int, or give none",
+        )
 
 
 def nearest(name: str, names: Collection[str]) -> str:

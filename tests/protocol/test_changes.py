@@ -3,10 +3,10 @@
 import pytest
 from pydantic import TypeAdapter, ValidationError
 
-from protocol.changes import Change, RowChange, SchemaChange
+from protocol.changes import BackfillChange, Change, RowChange, SchemaChange
 from protocol.specs import JsonObject
 
-ADAPTER: TypeAdapter[RowChange | SchemaChange] = TypeAdapter(Change)
+ADAPTER: TypeAdapter[RowChange | SchemaChange | BackfillChange] = TypeAdapter(Change)
 TABLE: JsonObject = {"schema": "public", "name": "issue"}
 KEYED: JsonObject = {**TABLE, "rowKey": {"columns": ("id",), "type": "default"}}
 COLUMN: JsonObject = {"name": "title", "spec": {"pos": 2, "dataType": "text"}}

@@ -74,6 +74,19 @@ def test_an_ack_may_carry_more_than_we_know() -> None:
             '["data",{"tag":"create-table","spec":{"schema":"a","name":"b","columns":{"c":{"pos":true}}}}]',
             "data[1].spec.columns.c.pos: Input should be a number",
         ),
+        ('["status",{"ack":null},{"watermark":"01"}]', "status[1].ack: Input should not be null; leave the field out"),
+        (
+            '["data",{"tag":"delete","relation":{"schema":"a","name":"b","rowKey":null,"keyColumns":[]},"key":{}}]',
+            "data[1].relation.rowKey: Input should not be null",
+        ),
+        (
+            '["commit",{"tag":"commit","commitTimeMs":9007199254740992},{"watermark":"01"}]',
+            "commit[1].commitTimeMs: Input should be at most 2**53 - 1",
+        ),
+        (
+            '["control",{"tag":"reset-required","errorDetails":{"a":[1.5,true,{"b":-9007199254740992}]}}]',
+            "control[1].errorDetails: Input should be at most 2**53 - 1",
+        ),
         ("[NaN]", "not JSON"),
     ],
 )
@@ -97,6 +110,18 @@ def test_what_a_consumer_may_not_send_is_refused(text: str, error: str) -> None:
     with pytest.raises(CodecError) as caught:
         decode_upstream(text)
     assert str(caught.value).startswith(error)
+
+
+def test_none_stands_for_absent_in_python_and_is_never_sent() -> None:
+    assert encode(Begin(commit_watermark="01", skip_ack=None)) == (
+        b'["begin",{"tag":"begin"},{"commitWatermark":"01"}]'
+    )
+
+
+def test_a_column_may_have_nulls_where_the_consumer_takes_them() -> None:
+    column = '{"pos":1,"dataType":"text","notNull":null,"dflt":null,"characterMaximumLength":null}'
+    text = f'["data",{{"tag":"create-table","spec":{{"schema":"a","name":"b","columns":{{"c":{column}}}}}}}]'
+    assert decode_downstream(text).name == "data"
 
 
 def test_the_size_of_a_message_is_limited_in_bytes() -> None:

@@ -1,0 +1,1 @@
+"""The incremental engine against the official one, on the same data and the same changes."""

@@ -1,0 +1,141 @@
+"""The engine: tables in, queries on them, and the row changes each query sees.
+
+    engine = Engine(schema, memory_source)
+    for change in engine.add_query("q1", parse(ast)): ...         # hydration: row changes (and pauses)
+    for change in engine.push("issue", edit(new, old)): ...       # what one table change means for every query
+    view = engine.materialize(parse(ast), format)                 # the same as a tree that stays current
+    engine.flush()                                                # transaction complete: views tell their listeners
+
+Queries must be bound and use the schema's names; orderings are completed here and, with a cost model, flips planned.
+All queries share one source per table. The engine does no I/O of its own and is used from one thread.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+
+from protocol.sync.ast import Query
+from reference_cache.ivm.change import YIELD, Change, Pause, SourceChange
+from reference_cache.ivm.operator import EVERYTHING, Input
+from reference_cache.ivm.row_changes import RowChange, RowChanges
+from reference_cache.ivm.source import Source
+from reference_cache.ivm.union import UnionFanIn
+from reference_cache.ivm.view import View
+from reference_cache.query.build import Host, build
+from reference_cache.query.cost import CostModel
+from reference_cache.query.format import Format
+from reference_cache.query.ordering import complete_query
+from reference_cache.query.planner import plan
+from reference_cache.query.schema import Schema, TableSchema
+
+OpenSource = Callable[[TableSchema], Source]
+
+
+class EngineError(ValueError):
+    """A call that names an unknown table or query, or a query that is already there."""
+
+    code = "bad-engine-use"
+
+
+class LiveQuery:
+    """A query's pipeline and what turns its output into row changes."""
+
+    __slots__ = ("_out", "input", "rows")
+
+    def __init__(self, query_id: str, input: Input, out: list[RowChange]) -> None:
+        self.input = input
+        self.rows = RowChanges(query_id, input.schema)
+        self._out = out
+        input.set_output(self._push)
+
+    def _push(self, change: Change) -> None:
+        self.rows.expand(change, self._out)
+
+
+class Engine:
+    """Any number of queries over shared tables.
+
+    Invariant: after each push, a query's announced rows, references counted, are those of a fresh hydration.
+    """
+
+    def __init__(
+        self,
+        schema: Schema,
+        open_source: OpenSource,
+        *,
+        cost_model: CostModel | None = None,
+        allow_not_exists: bool = True,
+        union: type[UnionFanIn] = UnionFanIn,
+    ) -> None:
+        self.schema = schema
+        self._open_source = open_source
+        self._cost_model = cost_model
+        self._host = Host(self.source, allow_not_exists=allow_not_exists, union=union)
+        self._sources: dict[str, Source] = {}
+        self._queries: dict[str, LiveQuery] = {}
+        self._views: list[View] = []
+        self._out: list[RowChange] = []
+
+    def source(self, table: str) -> Source:
+        """The source of a table, opened on first use."""
+        source = self._sources.get(table)
+        if source is None:
+            if table not in self.schema.tables:
+                raise EngineError(f"there is no table {table!r}; the schema has {sorted(self.schema.tables)}")
+            source = self._sources[table] = self._open_source(self.schema.tables[table])
+        return source
+
+    def prepare(self, query: Query) -> Query:
+        """The query as it will be built: orderings complete, flips planned."""
+        query = complete_query(query, self.schema)
+        return query if self._cost_model is None else plan(query, self._cost_model)
+
+    def add_query(self, query_id: str, query: Query) -> Iterator[RowChange | Pause]:
+        """Start a query; its rows as adds. Read the iterator to its end before pushing changes."""
+        if query_id in self._queries:
+            raise EngineError(f"there is already a query {query_id!r}; remove it first")
+        live = LiveQuery(query_id, build(self.prepare(query), self._host), self._out)
+        self._queries[query_id] = live
+        return self._hydrate(live)
+
+    def _hydrate(self, live: LiveQuery) -> Iterator[RowChange | Pause]:
+        for node in live.input.fetch(EVERYTHING):
+            if node is YIELD:
+                yield node
+                continue
+            found: list[RowChange] = []
+            live.rows.expand_node(node, "add", found)
+            yield from found
+
+    def remove_query(self, query_id: str) -> None:
+        """Stop a query; unknown ids are errors."""
+        live = self._queries.pop(query_id, None)
+        if live is None:
+            raise EngineError(f"there is no query {query_id!r}")
+        live.input.destroy()
+
+    def materialize(self, query: Query, format: Format) -> View:
+        """A hydrated view of a query; give it back with `release`."""
+        view = View(build(self.prepare(query), self._host), format)
+        for _ in view.hydrate():
+            pass
+        self._views.append(view)
+        return view
+
+    def release(self, view: View) -> None:
+        """Stop keeping a view current."""
+        self._views.remove(view)
+        view.destroy()
+
+    def push(self, table: str, change: SourceChange) -> list[RowChange]:
+        """Change a table; the row changes of all queries, in order of emission."""
+        out = self._out
+        self.source(table).push(change)
+        changes = out[:]
+        out.clear()
+        return changes
+
+    def flush(self) -> None:
+        """The transaction is complete: views tell their listeners."""
+        for view in self._views:
+            view.flush()

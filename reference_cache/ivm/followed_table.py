@@ -1,0 +1,115 @@
+"""Rows in a SQLite table that someone else writes: the replica, kept by a replicator.
+
+The replicator has committed a transaction; the engine still reads the snapshot before it, on a connection that holds a
+read transaction open. Each change of the transaction is pushed in turn and laid over the snapshot in memory. When all
+are pushed, the owner of the connection lets it move to the new snapshot and calls `advance`, which
+drops what is laid over: the snapshot has it now. Nothing is written, and nothing is checked either: the
+changes come from the log of a table that has accepted them.
+
+    database.execute("BEGIN")                                  # the snapshot before
+    for change in transaction: engine.push(change.table, ...)
+    database.execute("COMMIT"); database.execute("BEGIN")      # the snapshot after
+    for store in stores: store.advance()
+"""
+
+from __future__ import annotations
+
+import sqlite3
+from collections.abc import Iterator
+from heapq import merge
+from itertools import chain
+
+from protocol.sync.ast import Condition, Ordering
+from reference_cache.ivm.change import Add, Edit, SourceChange
+from reference_cache.ivm.memory_table import MemoryReader, MemoryTable
+from reference_cache.ivm.operator import Key, Request
+from reference_cache.ivm.source import Source
+from reference_cache.ivm.sqlite_table import SqliteReader, SqliteTable
+from reference_cache.query.ordering import sort_key
+from reference_cache.query.predicate import compile_predicate
+from reference_cache.query.schema import Row, TableSchema
+
+
+class FollowedTable:
+    """A `RowStore` over a snapshot and the changes made since.
+
+    Invariant: the snapshot's rows whose key is not `touched`, and the rows `above`, are the truth.
+    """
+
+    def __init__(self, connection: sqlite3.Connection, table: TableSchema) -> None:
+        self.table = table
+        self.below = SqliteTable(connection, table)
+        self.above = MemoryTable(table)
+        self.touched: dict[Key, Row | None] = {}
+        self.key = self.below.key
+
+    def reader(self, ordering: Ordering | None, condition: Condition | None) -> FollowedReader:
+        return FollowedReader(self, ordering, condition)
+
+    def apply(self, change: SourceChange) -> None:
+        if isinstance(change, Edit):
+            old_key = self.key(change.old_node.row)
+            key = self.key(change.node.row)
+            if old_key != key:
+                self._drop(old_key)
+            self._put(key, change.node.row)
+        elif isinstance(change, Add):
+            self._put(self.key(change.node.row), change.node.row)
+        else:
+            self._drop(self.key(change.node.row))
+
+    def _put(self, key: Key, row: Row) -> None:
+        self.touched[key] = row
+        self.above.put(key, row)
+
+    def _drop(self, key: Key) -> None:
+        self.touched[key] = None
+        self.above.drop(key)
+
+    def advance(self) -> None:
+        """The snapshot has moved past everything pushed so far."""
+        self.touched.clear()
+        self.above.clear()
+
+
+class FollowedReader:
+    """A `Reader` over both: snapshot rows that were not touched, merged with the rows laid over them."""
+
+    def __init__(self, store: FollowedTable, ordering: Ordering | None, condition: Condition | None) -> None:
+        self._store = store
+        self._ordering = ordering
+        self._primary_key = store.table.primary_key
+        self._below: SqliteReader = store.below.reader(ordering, condition)
+        self._above: MemoryReader = store.above.reader(ordering, condition)
+        self._order_key = None if ordering is None else sort_key(ordering, store.table)
+        self._predicate = None if condition is None else compile_predicate(condition, store.table)
+
+    def rows(self, request: Request) -> Iterator[Row]:
+        touched = self._store.touched
+        if not touched:
+            return self._below.rows(request)
+        if request.columns == self._primary_key and request.key in touched:
+            return self._touched_row(request)
+        key = self._store.key
+        kept = (row for row in self._below.rows(request) if key(row) not in touched)
+        above = list(self._above.rows(request))
+        if not above:
+            return kept
+        if self._order_key is None:
+            return chain(kept, above)
+        return merge(kept, above, key=self._order_key, reverse=request.reverse)
+
+    def _touched_row(self, request: Request) -> Iterator[Row]:
+        if request.start is not None or request.any_of:
+            return self._above.rows(request)
+        row = self._store.touched[request.key]
+        if row is None or (self._predicate is not None and not self._predicate(row)):
+            return iter(())
+        return iter((row,))
+
+
+def followed_source(connection: sqlite3.Connection, table: TableSchema) -> Source:
+    """A source over a table that someone else writes."""
+    return Source(FollowedTable(connection, table))
+
+

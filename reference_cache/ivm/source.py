@@ -1,0 +1,301 @@
+"""A table as the beginning of pipelines: shared by all its readers, changed one row at a time.
+
+A `Source` pairs a `RowStore` (where rows live: `memory_table`, `sqlite_table`) with the rules of changing them. Every
+pipeline that reads the table holds a `Connection`, with its own ordering and filter. `push` writes a change to the
+store and hands it to the connections in creation order, each completely before the next.
+
+**Before or after.** While a change is on its way, a connection that has been handed it (or is being handed it now) sees
+the table with the change, one that has not sees the table without it. That is what makes a table joined with itself
+come out right: each connection moves from the old state to the new exactly once, at its turn. The store is written
+first, so connections already served read it as it is; for the others the change is undone on the fly (`_before`). A
+connection has been served iff its ordinal is not after `_serving`, so connections that a change cannot concern may be
+left out of the walk.
+
+**Split edits.** Operators above may rely on an edit never changing the columns they join by. A connection names those
+columns in `split_columns`; an edit changing one of them for *any* connection is pushed as a remove and an add to
+all. A null counts as changed even if it stays null.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator
+from itertools import chain
+from typing import Protocol
+
+from protocol.sync.ast import Condition, Ordering
+from reference_cache.ivm.change import YIELD, Add, Change, Edit, Node, Remove, SourceChange, Stream
+from reference_cache.ivm.operator import Columns, InputSchema, Key, Push, Request, no_output
+from reference_cache.ivm.reader_groups import Lookup
+from reference_cache.ivm.routing import Place, Routes, Under
+from reference_cache.query.ordering import KeyOf, is_total, join_key
+from reference_cache.query.predicate import Predicate, compile_predicate, weaken
+from reference_cache.query.schema import Row, TableSchema
+
+ROWS_BETWEEN_CLOCK_READINGS = 64
+
+Expired = Callable[[], bool]
+"""Whether the time slice is used up; stays true until the consumer of the stream has paused."""
+
+
+class SourceError(ValueError):
+    """A change or a connection that contradicts the table."""
+
+    code = "bad-source-use"
+
+
+class Reader(Protocol):
+    """One way of reading a store: an ordering (or none) and a filter, compiled once."""
+
+    def rows(self, request: Request) -> Iterator[Row]:
+        """The stored rows that satisfy filter and request, in order; without an ordering, in any order."""
+        ...
+
+
+class RowStore(Protocol):
+    """Where the rows of one table live."""
+
+    @property
+    def table(self) -> TableSchema: ...
+
+    def reader(self, ordering: Ordering | None, condition: Condition | None) -> Reader:
+        """A reader with this ordering and this subquery-free filter."""
+        ...
+
+    def apply(self, change: SourceChange) -> None:
+        """Write a change; raises `SourceError` if the row to add exists or the row to change does not."""
+        ...
+
+
+class KeyExtractors:
+    """Join-key functions of one table, compiled on first use."""
+
+    __slots__ = ("_by_columns", "_table")
+
+    def __init__(self, table: TableSchema) -> None:
+        self._table = table
+        self._by_columns: dict[Columns, KeyOf] = {}
+
+    def __getitem__(self, columns: Columns) -> KeyOf:
+        found = self._by_columns.get(columns)
+        if found is None:
+            found = self._by_columns[columns] = join_key(columns, self._table)
+        return found
+
+
+class Connection:
+    """One pipeline's view of a source: an input without relationships.
+
+    Invariant: it shows each source change either not at all or completely, turning at its place in the walk.
+    """
+
+    def __init__(
+        self, source: Source, ordinal: int, ordering: Ordering | None, where: Condition | None, split: frozenset[str]
+    ) -> None:
+        condition, weakened = weaken(where)
+        self.source = source
+        self.ordinal = ordinal
+        self.condition = condition
+        self.split_columns = split
+        self.fully_applied = not weakened
+        self.schema = InputSchema(source.table, ordering)
+        self.place: Place
+        self.output: Push = no_output
+        self.predicate: Predicate | None = None if condition is None else compile_predicate(condition, source.table)
+        self._reader = source.store.reader(ordering, condition)
+
+    def set_output(self, push: Push) -> None:
+        self.output = push
+
+    def fetch(self, request: Request) -> Stream:
+        source = self.source
+        rows = self._reader.rows(request)
+        if source.passing is not None and self.ordinal > source.serving:
+            rows = self._before(rows, request, source.passing)
+        return map(Node, rows) if source.expired is None else _paced(rows, source.expired)
+
+    def node(self, row: Row) -> Node:
+        return Node(row)
+
+    def destroy(self) -> None:
+        self.source.disconnect(self)
+
+    def push(self, change: SourceChange) -> None:
+        """Hand a change to the output as far as it passes the filter."""
+        passed: Change | None = change if self.predicate is None else filter_change(change, self.predicate)
+        if passed is not None:
+            self.output(passed)
+
+    def _before(self, rows: Iterator[Row], request: Request, change: SourceChange) -> Iterator[Row]:
+        """The rows as they were before the change that is on its way."""
+        if not isinstance(change, Remove):
+            key, hidden = self.source.key, self.source.key(change.node.row)
+            rows = (row for row in rows if key(row) != hidden)
+        if isinstance(change, Add):
+            return rows
+        old = change.node.row if isinstance(change, Remove) else change.old_node.row
+        return self._with(old, rows, request.reverse) if self._matches(old, request) else rows
+
+    def _matches(self, row: Row, request: Request) -> bool:
+        if self.predicate is not None and not self.predicate(row):
+            return False
+        return matches(row, request, self.source.keys, self.schema.order_key, self.schema.position_key)
+
+    def _with(self, row: Row, rows: Iterator[Row], reverse: bool) -> Iterator[Row]:
+        if self.schema.ordering is None:
+            return chain((row,), rows)
+        return _spliced(row, rows, self.schema.order_key, reverse)
+
+
+def _spliced(row: Row, rows: Iterator[Row], order_key: KeyOf, reverse: bool) -> Iterator[Row]:
+    key = order_key(row)
+    placed = False
+    for each in rows:
+        if not placed and (order_key(each) < key if reverse else key < order_key(each)):
+            placed = True
+            yield row
+        yield each
+    if not placed:
+        yield row
+
+
+def _paced(rows: Iterator[Row], expired: Expired) -> Stream:
+    if expired():
+        yield YIELD
+    for count, row in enumerate(rows, 1):
+        if not count % ROWS_BETWEEN_CLOCK_READINGS and expired():
+            yield YIELD
+        yield Node(row)
+
+
+def matches(row: Row, request: Request, keys: KeyExtractors, order_key: KeyOf, position_key: KeyOf) -> bool:
+    """Whether a row satisfies a request."""
+    if request.columns and (request.key is None or keys[request.columns](row) != request.key):
+        return False
+    if any(keys[any_of.columns](row) not in any_of.keys for any_of in request.any_of):
+        return False
+    start = request.start
+    if start is None:
+        return True
+    here, bound = order_key(row), position_key(start.row)
+    if here == bound:
+        return start.inclusive
+    return bool(here < bound if request.reverse else bound < here)
+
+
+def filter_change(change: SourceChange, predicate: Predicate) -> SourceChange | None:
+    """What a row filter makes of a change: an edit across the filter's border becomes an add or a remove."""
+    if not isinstance(change, Edit):
+        return change if predicate(change.node.row) else None
+    if predicate(change.node.row):
+        return change if predicate(change.old_node.row) else Add(change.node)
+    return Remove(change.old_node) if predicate(change.old_node.row) else None
+
+
+class Source:
+    """A table and its readers.
+
+    Invariant: between two pushes every connection and the store agree on the rows.
+    """
+
+    def __init__(self, store: RowStore, *, expired: Expired | None = None) -> None:
+        self.store = store
+        self.table = store.table
+        self.keys = KeyExtractors(store.table)
+        self.key = self.keys[store.table.primary_key]
+        self.expired = expired
+        self.passing: SourceChange | None = None
+        self.serving = 0
+        self._routes: Routes[Connection] = Routes(store.table, self._rows_with)
+        self._next_ordinal = 1
+        self._split_counts: Counter[str] = Counter()
+        self._split_places: tuple[int, ...] = ()
+
+    @property
+    def connections(self) -> Iterable[Connection]:
+        """The readers, in creation order."""
+        return self._routes.readers()
+
+    def connect(
+        self,
+        ordering: Ordering | None,
+        where: Condition | None = None,
+        split_columns: Iterable[str] = (),
+        under: Under | None = None,
+    ) -> Connection:
+        """Open a reader; EXISTS conditions in `where` are left out (`fully_applied` says whether there were any).
+
+        `under` says how the reader's level hangs on the one above it, for routing.
+        Raises `SourceError` for orderings that are not total or name a json column.
+        """
+        if ordering is not None:
+            self._check_ordering(ordering)
+        connection = Connection(self, self._next_ordinal, ordering, where, frozenset(split_columns))
+        self._next_ordinal += 1
+        connection.place = self._routes.enter(connection, under)
+        self._split_counts.update(connection.split_columns)
+        self._split_places = self._places()
+        return connection
+
+    def _check_ordering(self, ordering: Ordering) -> None:
+        if not is_total(ordering, self.table):
+            raise SourceError(
+                f"ordering {list(ordering)} of table {self.table.name!r} lacks a primary-key column; complete it first"
+            )
+        for column, _ in ordering:
+            if self.table.columns[column].type == "json":
+                raise SourceError(f"{self.table.name}.{column} is json and has no order; order by another column")
+
+    def disconnect(self, connection: Connection) -> None:
+        """Forget a reader."""
+        if not self._routes.leave(connection):
+            return
+        self._split_counts.subtract(connection.split_columns)
+        self._split_counts += Counter()
+        self._split_places = self._places()
+
+    def _places(self) -> tuple[int, ...]:
+        return self.table.positions(sorted(self._split_counts))
+
+    def push(self, change: SourceChange) -> None:
+        """Change the table and tell every reader.
+
+        Raises `SourceError`, with nothing changed, if the row to add exists or the row to change does not.
+        """
+        if isinstance(change, Edit) and self._must_split(change.node.row, change.old_node.row):
+            self._push(Remove(change.old_node))
+            self._push(Add(change.node))
+        else:
+            self._push(change)
+
+    def _must_split(self, row: Row, old_row: Row) -> bool:
+        for place in self._split_places:
+            value = row[place]
+            if value is None or value != old_row[place]:
+                return True
+        return False
+
+    def _push(self, change: SourceChange) -> None:
+        self.store.apply(change)
+        self.passing = change
+        self.serving = 0
+        try:
+            for connection in self._readers_of(change):
+                self.serving = connection.ordinal
+                connection.push(change)
+        finally:
+            self.passing = None
+
+    def _readers_of(self, change: SourceChange) -> Iterable[Connection]:
+        """The connections the change can concern, in creation order."""
+        old = change.old_node.row if isinstance(change, Edit) else None
+        return self._routes.visits(change.node.row, old)
+
+    def _rows_with(self, columns: Columns) -> Lookup:
+        """A function from a key of these columns to the rows that have it now, in any order."""
+        reader = self.store.reader(None, None)
+
+        def rows(key: Key) -> Iterator[Row]:
+            return reader.rows(Request(columns, key))
+
+        return rows

@@ -1,0 +1,269 @@
+"""Take: the first `limit` rows, of the whole input or of each partition.
+
+State per partition, in memory: the *window* (the rows let through) and the *reserve* (rows known to follow it
+directly). Keeping the rows spares every refetch of the last row and its predecessor, and the reserve lets a row that
+leaves the window be replaced without asking the input: one fetch refills it for many removals. `node` gives the
+relationships of a remembered row.
+
+Partitions nobody has fetched have no state, and changes to them are ignored.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+
+from reference_cache.ivm.change import YIELD, Add, Change, Child, Edit, Node, Remove, Stream
+from reference_cache.ivm.operator import Columns, Input, InputSchema, Key, Push, Request, Start, no_output
+from reference_cache.ivm.sorted_rows import SortedRows, SortKey
+from reference_cache.ivm.source import KeyExtractors, matches
+from reference_cache.query.schema import Row
+
+RESERVE = 32
+WHOLE: Key = ()
+"""The partition key of an input that is not partitioned."""
+
+
+class Window:
+    """The beginning of one partition.
+
+    Invariant: `rows` followed by `reserve` are the partition's first rows without gap; `complete` says that
+    none follow. Between two pushes `rows` is full unless it holds the whole partition.
+    """
+
+    __slots__ = ("complete", "reserve", "rows")
+
+    def __init__(self) -> None:
+        self.rows = SortedRows()
+        self.reserve = SortedRows()
+        self.complete = False
+
+    def keep_back(self, key: SortKey, row: Row) -> None:
+        """Remember a row behind the window, if it lies within what is known."""
+        reserve = self.reserve
+        if not self.complete and (not reserve.keys or key > reserve.keys[-1]):
+            return
+        reserve.insert(key, row)
+        self._trim()
+
+    def push_back_last(self) -> Row:
+        """Move the window's last row to the reserve."""
+        key = self.rows.keys[-1]
+        row = self.rows.pop(-1)
+        self.reserve.keys.insert(0, key)
+        self.reserve.rows.insert(0, row)
+        self._trim()
+        return row
+
+    def _trim(self) -> None:
+        if len(self.reserve.rows) > 2 * RESERVE:
+            del self.reserve.keys[RESERVE:]
+            del self.reserve.rows[RESERVE:]
+            self.complete = False
+
+    def drop_from_reserve(self, key: SortKey) -> None:
+        """Forget a row behind the window, if it was known."""
+        place = self.reserve.find(key)
+        if place >= 0:
+            self.reserve.pop(place)
+
+
+class Take:
+    """Passes the first `limit` rows.
+
+    Invariant: never more than `limit` rows are out, not even between two changes; so when one row displaces another,
+    the remove goes first. `watch` is told each partition from whose moment on changes are wanted.
+    """
+
+    def __init__(
+        self, input: Input, limit: int, partition: Columns = (), watch: Callable[[Key], None] = lambda key: None
+    ) -> None:
+        self._input = input
+        self._limit = limit
+        self._partition = partition
+        self._order_key = input.schema.order_key
+        self._keys = KeyExtractors(input.schema.table)
+        self._watch = watch
+        self._windows: dict[Key, Window] = {}
+        self._output: Push = no_output
+        input.set_output(self._push)
+
+    @property
+    def schema(self) -> InputSchema:
+        return self._input.schema
+
+    def set_output(self, push: Push) -> None:
+        self._output = push
+
+    def node(self, row: Row) -> Node:
+        return self._input.node(row)
+
+    def destroy(self) -> None:
+        self._input.destroy()
+
+    # Fetching
+
+    def fetch(self, request: Request) -> Stream:
+        if not self._limit:
+            return
+        if self._partition and request.columns != self._partition:
+            yield from self._across_partitions(request)
+            return
+        key = request.key if self._partition else WHOLE
+        if key is None:
+            return
+        window = self._windows.get(key)
+        if window is None:
+            window = Window()
+            yield from self._hydrate(key, window)
+        node_of = self._input.node
+        for row in self._selected(window, request):
+            yield node_of(row)
+
+    def _hydrate(self, key: Key, window: Window) -> Stream:
+        """Read the window before delivering any of it, so that a consumer may stop anywhere. Yields only pauses."""
+        request = Request(self._partition, key if self._partition else None)
+        rows = window.rows
+        window.complete = True
+        for node in self._input.fetch(request):
+            if node is YIELD:
+                yield node
+                continue
+            rows.keys.append(self._order_key(node.row))
+            rows.rows.append(node.row)
+            if len(rows.rows) == self._limit:
+                window.complete = False
+                break
+        self._windows[key] = window
+        self._watch(key)
+
+    def _selected(self, window: Window, request: Request) -> Iterator[Row]:
+        rows = reversed(window.rows.rows) if request.reverse else iter(window.rows.rows)
+        if not request.any_of and request.start is None and (self._partition or not request.columns):
+            return rows
+        return (row for row in rows if matches(row, request, self._keys, self._order_key, self.schema.position_key))
+
+    def _across_partitions(self, request: Request) -> Stream:
+        for node in self._input.fetch(request):
+            if node is YIELD:
+                yield node
+                continue
+            window = self._window_of(node.row)
+            if window is not None and window.rows.find(self._order_key(node.row)) >= 0:
+                yield node
+
+    def _window_of(self, row: Row) -> Window | None:
+        if not self._partition:
+            return self._windows.get(WHOLE)
+        return self._windows.get(self._keys[self._partition](row))
+
+    # Pushing
+
+    def _push(self, change: Change) -> None:
+        window = self._window_of(change.node.row)
+        if window is None:
+            return
+        if isinstance(change, Add):
+            self._add(window, change)
+        elif isinstance(change, Remove):
+            self._remove(window, change)
+        elif isinstance(change, Edit):
+            self._edit(window, change)
+        else:
+            self._child(window, change)
+
+    def _add(self, window: Window, change: Add) -> None:
+        row = change.node.row
+        key = self._order_key(row)
+        rows = window.rows
+        if len(rows.rows) < self._limit:
+            rows.insert(key, row)
+            self._output(change)
+        elif key < rows.keys[-1]:
+            self._displace_last(window, key, change)
+        else:
+            window.keep_back(key, row)
+
+    def _displace_last(self, window: Window, key: SortKey, change: Add) -> None:
+        last = window.push_back_last()
+        self._output(Remove(self._input.node(last)))
+        window.rows.insert(key, change.node.row)
+        self._output(change)
+
+    def _remove(self, window: Window, change: Remove) -> None:
+        key = self._order_key(change.node.row)
+        place = window.rows.find(key)
+        if place < 0:
+            window.drop_from_reserve(key)
+            return
+        self._refill(window)
+        window.rows.pop(place)
+        self._output(change)
+        self._replace(window)
+
+    def _replace(self, window: Window) -> None:
+        """Let the first reserve row in, if there is one."""
+        if window.reserve.rows:
+            key = window.reserve.keys[0]
+            row = window.reserve.pop(0)
+            window.rows.keys.append(key)
+            window.rows.rows.append(row)
+            self._output(Add(self._input.node(row)))
+
+    def _refill(self, window: Window) -> None:
+        """Make sure the reserve holds the row after the window, if there is one."""
+        if window.reserve.rows or window.complete:
+            return
+        last = window.rows.rows[-1]
+        columns = self._partition
+        key = self._keys[columns](last) if columns else None
+        window.complete = True
+        reserve = window.reserve
+        for node in self._input.fetch(Request(columns, key, start=Start(last, inclusive=False))):
+            if node is YIELD:
+                continue
+            reserve.keys.append(self._order_key(node.row))
+            reserve.rows.append(node.row)
+            if len(reserve.rows) == RESERVE:
+                window.complete = False
+                break
+
+    def _edit(self, window: Window, change: Edit) -> None:
+        row = change.node.row
+        key, old_key = self._order_key(row), self._order_key(change.old_node.row)
+        place = window.rows.find(old_key)
+        if place < 0:
+            self._edit_outside(window, change, key, old_key)
+        elif key == old_key:
+            window.rows.rows[place] = row
+            self._output(change)
+        else:
+            self._edit_inside(window, change, key, place)
+
+    def _edit_outside(self, window: Window, change: Edit, key: SortKey, old_key: SortKey) -> None:
+        window.drop_from_reserve(old_key)
+        if key < window.rows.keys[-1]:
+            self._displace_last(window, key, Add(change.node))
+        else:
+            window.keep_back(key, change.node.row)
+
+    def _edit_inside(self, window: Window, change: Edit, key: SortKey, place: int) -> None:
+        rows, row = window.rows, change.node.row
+        if key < rows.keys[-1]:
+            rows.pop(place)
+            rows.insert(key, row)
+            self._output(change)
+            return
+        self._refill(window)
+        window.drop_from_reserve(key)
+        rows.pop(place)
+        if not window.reserve.keys or key < window.reserve.keys[0]:
+            rows.insert(key, row)
+            self._output(change)
+        else:
+            window.keep_back(key, row)
+            self._output(Remove(change.old_node))
+            self._replace(window)
+
+    def _child(self, window: Window, change: Child) -> None:
+        if window.rows.find(self._order_key(change.node.row)) >= 0:
+            self._output(change)

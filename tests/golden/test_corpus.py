@@ -1,0 +1,48 @@
+"""The committed corpus: every file, on both sources, with flips as given, as planned, and everywhere."""
+
+import gzip
+import json
+from pathlib import Path
+
+import pytest
+
+from tests.golden.engine_cases import Flips, Setting, run_multi, run_queries, run_scenarios
+from tests.golden.run import main
+from tests.support.tables import SOURCE_KINDS, SourceKind
+
+CORPUS = Path(__file__).parent / "corpus"
+
+
+@pytest.mark.parametrize("source", SOURCE_KINDS)
+@pytest.mark.parametrize("flips", ["given", "planned", "all"])
+def test_queries_give_the_recorded_results(source: SourceKind, flips: Flips) -> None:
+    assert run_queries(CORPUS, Setting(source, flips)) == (320, [])
+
+
+@pytest.mark.parametrize("source", SOURCE_KINDS)
+@pytest.mark.parametrize("flips", ["given", "planned", "all"])
+def test_scenarios_stay_right_after_every_transaction(source: SourceKind, flips: Flips) -> None:
+    assert run_scenarios(CORPUS, Setting(source, flips)) == (160, [])
+
+
+@pytest.mark.parametrize("source", SOURCE_KINDS)
+def test_row_changes_come_in_the_recorded_order(source: SourceKind) -> None:
+    assert run_scenarios(CORPUS, Setting(source, strict=True)) == (160, [])
+
+
+@pytest.mark.parametrize("source", SOURCE_KINDS)
+def test_queries_that_share_sources_do_not_disturb_each_other(source: SourceKind) -> None:
+    assert run_multi(CORPUS, Setting(source)) == (20, [])
+
+
+def test_the_runner_fails_on_a_wrong_expectation(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    first = json.loads(gzip.decompress((CORPUS / "queries.jsonl.gz").read_bytes()).splitlines()[0])
+    first["result"][0]["title"] = "not so"
+    (tmp_path / "queries.jsonl").write_text(json.dumps(first))
+    (tmp_path / "datasets").symlink_to(CORPUS / "datasets")
+    assert main([str(tmp_path), "--source", "memory", "--flips", "given"]) == 1
+    assert "total: 0 passed, 1 failed" in capsys.readouterr().out
+
+
+def test_the_runner_refuses_a_directory_without_a_corpus(tmp_path: Path) -> None:
+    assert main([str(tmp_path)]) == 2

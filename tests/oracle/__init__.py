@@ -1,0 +1,1 @@
+"""Random queries and changes, checked against evaluators that share no code with the engine."""

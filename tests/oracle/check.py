@@ -1,0 +1,136 @@
+"""Runs a case through the engine and compares every tree with the oracles.
+
+What must hold, at the beginning and after every transaction: each query's maintained tree equals the naive evaluator's
+over the rows of that moment, and the running reference counts of its row changes cover every row in the tree and
+equal those of a fresh hydration where the counts are defined (queries without EXISTS).  The naive evaluator itself is
+checked against SQLite at the beginning and at the end.
+"""
+
+from __future__ import annotations
+
+import json
+import sqlite3
+from collections import Counter
+from collections.abc import Callable
+from typing import Any, Protocol
+
+from protocol.sync.ast_json import parse
+from reference_cache.query.schema import Schema
+from reference_cache.query.to_sql import prepare, to_sql
+from tests.oracle import database
+from tests.oracle.cases import rows_of
+from tests.oracle.changes import Rows, apply
+from tests.oracle.naive import Naive
+from tests.oracle.worlds import Json
+
+Counts = Counter[tuple[str, str]]
+"""References by table and primary key (as JSON)."""
+
+
+class Run(Protocol):
+    """The engine with a case's tables and queries, hydrated."""
+
+    def push(self, changes: list[Json]) -> None:
+        """Push one transaction."""
+        ...
+
+    def tree(self, query: int) -> Any:
+        """The maintained result of a query."""
+        ...
+
+    def counts(self, query: int) -> Counts:
+        """The running reference counts of a query's row changes."""
+        ...
+
+    def close(self) -> None: ...
+
+
+class Disagreement(AssertionError):
+    """The engine and an oracle differ; says where and how."""
+
+
+def check_case(case: Json, start: Callable[[Json, Rows], Run]) -> None:
+    """Raise `Disagreement` (or whatever the engine raises) if a case goes wrong."""
+    rows = rows_of(case)
+    _check_oracles(case, rows)
+    run = start(case, rows)
+    try:
+        _compare(case, rows, run, "hydration", start)
+        for number, step in enumerate(case["steps"]):
+            for change in step:
+                apply(rows, change, case["schema"]["tables"][change["table"]]["primaryKey"])
+            run.push(step)
+            _compare(case, rows, run, f"transaction {number}", start)
+    finally:
+        run.close()
+    _check_oracles(case, rows)
+
+
+def _compare(case: Json, rows: Rows, run: Run, moment: str, start: Callable[[Json, Rows], Run]) -> None:
+    naive = Naive(rows, keys_of(case))
+    for number, query in enumerate(case["queries"]):
+        expected, found = naive.tree(query["ast"], query["format"]), run.tree(number)
+        if found != expected:
+            raise Disagreement(f"query {number} after {moment}:\nexpected {expected}\nfound    {found}")
+        _check_counts(case, query, found, run.counts(number), f"query {number} after {moment}")
+    if moment != "hydration" and not any("EXISTS" in json.dumps(query["ast"]) for query in case["queries"]):
+        _check_against_fresh(case, rows, run, moment, start)
+
+
+def _check_counts(case: Json, query: Json, tree: Any, counts: Counts, moment: str) -> None:
+    negative = {row: count for row, count in counts.items() if count < 0}
+    if negative:
+        raise Disagreement(f"{moment}: references below zero: {negative}")
+    missing = [row for row in _rows_in(case, tree, query["ast"], query["format"]) if counts[row] <= 0]
+    if missing:
+        raise Disagreement(f"{moment}: in the tree but not referenced: {missing}")
+
+
+def _check_against_fresh(case: Json, rows: Rows, run: Run, moment: str, start: Callable[[Json, Rows], Run]) -> None:
+    fresh = start(case, rows)
+    try:
+        for number in range(len(case["queries"])):
+            if +run.counts(number) != +fresh.counts(number):
+                raise Disagreement(
+                    f"query {number} after {moment}: references differ from a fresh hydration:\n"
+                    f"fresh   {+fresh.counts(number)}\nrunning {+run.counts(number)}"
+                )
+    finally:
+        fresh.close()
+
+
+def _rows_in(case: Json, tree: Any, ast: Json, format_: Json) -> list[tuple[str, str]]:
+    found = []
+    key = case["schema"]["tables"][ast["table"]]["primaryKey"]
+    by_alias = {related["subquery"]["alias"]: related for related in ast.get("related", ())}
+    for entry in tree if isinstance(tree, list) else [tree] if tree else []:
+        found.append((ast["table"], row_key([entry[column] for column in key])))
+        for alias, inner in format_["relationships"].items():
+            related = by_alias[alias]
+            subquery = related["subquery"]["related"][0]["subquery"] if related.get("hidden") else related["subquery"]
+            found += _rows_in(case, entry[alias], subquery, inner)
+    return found
+
+
+def row_key(values: list[Any]) -> str:
+    """A primary key as text."""
+    return json.dumps(values, ensure_ascii=False)
+
+
+def keys_of(case: Json) -> dict[str, list[str]]:
+    return {name: table["primaryKey"] for name, table in case["schema"]["tables"].items()}
+
+
+def _check_oracles(case: Json, rows: Rows) -> None:
+    """Nested loops and SQLite must agree, or neither can judge."""
+    naive = Naive(rows, keys_of(case))
+    connection = sqlite3.connect(":memory:")
+    prepare(connection)
+    database.create(connection, {**case, "rows": rows})
+    schema = Schema.from_json(case["schema"])
+    for query in case["queries"]:
+        statement = to_sql(parse(query["ast"]), query["format"], schema)
+        (text,) = connection.execute(statement.text, statement.parameters).fetchone()
+        if json.loads(text or "null") != naive.tree(query["ast"], query["format"]):
+            raise Disagreement(f"the oracles differ on {json.dumps(query)}")
+    connection.close()
