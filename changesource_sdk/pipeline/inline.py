@@ -17,27 +17,23 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
-from changesource_sdk.adapter import Acknowledging, Adapter, Closing, Transaction
+from changesource_sdk.adapter import Acknowledging, Adapter, Closing
 from changesource_sdk.changelog.layout import StateDirectory
-from changesource_sdk.changelog.log import EMPTY, LogState
+from changesource_sdk.changelog.log import EMPTY
 from changesource_sdk.changelog.requests import answer_request, pending_request, take_prune
+from changesource_sdk.changelog.snapshots import is_complete
 from changesource_sdk.changelog.sqlite_file import set_aside
-from changesource_sdk.changelog.sqlite_log import SqliteLogReader
 from changesource_sdk.changelog.sqlite_writer import SqliteLogWriter, open_writer
 from changesource_sdk.errors import ChangesourceError, CorruptLog, StaleWriter
 from changesource_sdk.observe.stages import Stage
-from changesource_sdk.pipeline.consumer_schema import ConsumerSchema
-from changesource_sdk.pipeline.feed import FeedClosed, TransactionFeed
-from changesource_sdk.pipeline.snapshotting import adapter_call, take_snapshot
-from changesource_sdk.pipeline.transactions import SPILL_BYTES, TransactionEncoder
+from changesource_sdk.pipeline.snapshotting import adapter_call, let_go, take_snapshot
+from changesource_sdk.pipeline.tail import Tail
+from changesource_sdk.pipeline.transactions import SPILL_BYTES
 from changesource_sdk.pipeline.validate import NeedsNewGeneration
-from changesource_sdk.positions import is_ahead, is_behind
 
 _log = logging.getLogger(__name__)
 
-POLL_INTERVAL_S = 0.05
 LOOK_UP_S = 0.25
-JOIN_S = 5.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -117,7 +113,7 @@ class InlineRunner:
                 self._follow(stage, writer, adapter)
             finally:
                 if isinstance(adapter, Closing):
-                    adapter.close()
+                    let_go("closing the adapter", adapter.close)
         finally:
             writer.close()
 
@@ -126,7 +122,7 @@ class InlineRunner:
         above = self._snapshot_due(writer)
         if above is not None:
             self._snapshot(stage, writer, adapter, above)
-        tail = _Tail(adapter, writer.state(), self._layout, self._spill_bytes)
+        tail = Tail(adapter, writer.state(), self._layout, self._spill_bytes)
         try:
             self._append_until_due(stage, writer, adapter, tail)
         finally:
@@ -134,8 +130,11 @@ class InlineRunner:
 
     def _snapshot_due(self, writer: SqliteLogWriter) -> str | None:
         """Above which watermark a snapshot must be taken now; None if none must."""
-        newest = max((snapshot.watermark for snapshot in writer.snapshots()), default=EMPTY)
-        answer_request(self._layout.root, newest)
+        known = writer.snapshots()
+        answer_request(self._layout.root, max((snapshot.watermark for snapshot in known), default=EMPTY))
+        if not all(is_complete(snapshot.directory) for snapshot in known):
+            _log.warning("a snapshot's files are missing or cut short; a new one is taken")
+            return EMPTY
         request = pending_request(self._layout.root)
         if request is not None:
             return request.above
@@ -162,7 +161,7 @@ class InlineRunner:
         answer_request(self._layout.root, record.watermark)
         stage.update(watermark=record.watermark, position=record.position)
 
-    def _append_until_due(self, stage: Stage, writer: SqliteLogWriter, adapter: Adapter, tail: _Tail) -> None:
+    def _append_until_due(self, stage: Stage, writer: SqliteLogWriter, adapter: Adapter, tail: Tail) -> None:
         """Append what the tail feeds until told to stop or a snapshot is asked for."""
         stage.update(state="tailing", watermark=writer.state().head, position=writer.state().position)
         tail.start()
@@ -184,74 +183,3 @@ class InlineRunner:
             stage.beat()
             if below := take_prune(self._layout.root):
                 writer.prune(below)
-
-
-class _Tail:
-    """The reading thread: the adapter's transactions after the log's head, deduplicated, encoded, fed in order."""
-
-    def __init__(self, adapter: Adapter, state: LogState, layout: StateDirectory, spill_bytes: int) -> None:
-        self.feed = TransactionFeed()
-        self._adapter = adapter
-        self._position = state.position
-        self._layout = layout
-        self._known = SqliteLogReader(layout.root)
-        self._segments = 0
-        self._epoch = state.epoch
-        self._encoder = TransactionEncoder(ConsumerSchema.from_json(state.schema), self._new_segment, spill_bytes)
-        self._ended = threading.Event()
-        self._thread = threading.Thread(target=self._run, name="changesource-tail", daemon=True)
-        self.is_healthy = False
-
-    def start(self) -> None:
-        self._thread.start()
-
-    def end(self) -> None:
-        """Make the thread end; one that is stuck in the store is left behind and can no longer feed."""
-        self._ended.set()
-        self.feed.close()
-        if isinstance(self._adapter, Closing):
-            self._adapter.close()
-        if self._thread.ident is not None:
-            self._thread.join(JOIN_S)
-        if self._thread.is_alive():
-            _log.warning("the adapter is still reading; give it a close() that makes changes() return")
-        self._known.close()
-
-    def _run(self) -> None:
-        try:
-            with adapter_call("changes()"):
-                while not self._ended.is_set():
-                    self._read_available()
-                    self.is_healthy = True
-                    self._ended.wait(getattr(self._adapter, "poll_interval", POLL_INTERVAL_S))
-        except FeedClosed:
-            return
-        except BaseException as error:
-            self.feed.fail(error)
-
-    def _read_available(self) -> None:
-        for transaction in self._adapter.changes(self._position):
-            if self._ended.is_set():
-                return
-            if self._is_replay(transaction):
-                # Read it anyway: an adapter may produce the changes from the same stream as the transactions.
-                for _ in transaction.changes:
-                    pass
-                continue
-            self.feed.put(self._encoder.encode(transaction))
-            self._position = transaction.position
-
-    def _is_replay(self, transaction: Transaction) -> bool:
-        position = transaction.position
-        if is_ahead(position, self._position):
-            return False
-        return (
-            is_behind(position, self._position)
-            or position == self._position
-            or self.feed.is_pending(position)
-            or self._known.knows(position)
-        )
-
-    def _new_segment(self) -> Path:
-        self._segments += 1
-        return self._layout.segments / f"{self._epoch}-{self._segments}.frames"

@@ -7,6 +7,7 @@ former generation in place and a folder that the next writer sweeps away.
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
@@ -21,6 +22,8 @@ from changesource_sdk.pipeline.consumer_schema import ConsumerSchema
 from changesource_sdk.pipeline.encode import TableEncoder
 from changesource_sdk.pipeline.schema_frames import snapshot_schema
 from changesource_sdk.pipeline.validate import check_table, known_table, known_watermark
+
+_log = logging.getLogger(__name__)
 
 Progress = Callable[[int], None]
 
@@ -54,7 +57,7 @@ def take_snapshot(
         return writer.start_generation(watermark, snapshot.position, manifest.schema, final, created_ms)
     finally:
         if snapshot.close is not None:
-            snapshot.close()
+            let_go("closing the snapshot", snapshot.close)
 
 
 def checked_schema(tables: Sequence[Table]) -> ConsumerSchema:
@@ -91,6 +94,14 @@ def write_partition(
     encoder = TableEncoder(table)
     with adapter_call(f"rows of {partition.table}, partition {number}"):
         return snapshots.write_part(directory, number, table.full_name, partition.rows(), encoder.inserts, rows_done)
+
+
+def let_go(what: str, close: Callable[[], None]) -> None:
+    """Close something of the adapter's; failing at that changes nothing and must not hide what happened before."""
+    try:
+        close()
+    except Exception:
+        _log.warning("%s failed", what, exc_info=True)
 
 
 @contextmanager
