@@ -73,7 +73,7 @@ def _receive_all(group: list[RawConsumer], commits: int) -> None:
 
 def _encoded_changes(served: Session) -> int:
     stages = served.endpoint.status()["stages"]
-    return int(stages["tail"]["changes"])
+    return int(stages["pipeline"]["changes"])
 
 
 def _cpu_seconds(pid: int) -> float:
