@@ -88,8 +88,8 @@ class FollowedReader:
         touched = self._store.touched
         if not touched:
             return self._below.rows(request)
-        if request.columns == self._primary_key and request.key in touched:
-            return self._touched_row(request)
+        if request.columns == self._primary_key:
+            return self._touched_row(request) if request.key in touched else self._below.rows(request)
         key = self._store.key
         kept = (row for row in self._below.rows(request) if key(row) not in touched)
         above = list(self._above.rows(request))
@@ -111,5 +111,3 @@ class FollowedReader:
 def followed_source(connection: sqlite3.Connection, table: TableSchema) -> Source:
     """A source over a table that someone else writes."""
     return Source(FollowedTable(connection, table))
-
-

@@ -17,7 +17,7 @@ from protocol.sync.ast import Condition, Ordering
 from reference_cache.ivm.change import Add, Edit, SourceChange
 from reference_cache.ivm.operator import AnyOf, Columns, Key, Request
 from reference_cache.ivm.source import KeyExtractors, Source, SourceError
-from reference_cache.ivm.sqlite_codec import KeyParameters, decoder, encoder, json_text
+from reference_cache.ivm.sqlite_codec import Parameters, decoder, encoder, json_text, key_parameters
 from reference_cache.ivm.sqlite_text import Sql, order_sql, quoted, split_filter, start_sql
 from reference_cache.query.predicate import compile_predicate
 from reference_cache.query.schema import Row, TableSchema
@@ -31,8 +31,8 @@ PENDING_ALLOWED = 512
 class SqliteTable:
     """A `RowStore` over one table of a SQLite database.
 
-    Invariant: the table with `pending` laid over it (None means deleted) is the truth. The table's primary key must be
-    backed by a unique index.
+    Invariant: the table with `pending` laid over it (None means deleted) is the truth; `_stored` has what the table holds
+    for the same keys. The table's primary key must be backed by a unique index.
     """
 
     def __init__(self, connection: sqlite3.Connection, table: TableSchema) -> None:
@@ -42,16 +42,17 @@ class SqliteTable:
         self.key = self.keys[table.primary_key]
         self.decode = decoder(table)
         self.pending: dict[Key, Row | None] = {}
-        self.key_parameters = KeyParameters(table, table.primary_key)
+        self._stored: dict[Key, Row | None] = {}
+        self._update_sql: dict[tuple[int, ...], str] = {}
+        self.key_parameters = key_parameters(table, table.primary_key)
         self._encode = encoder(table)
         self.columns_sql = ", ".join(quoted(column) for column in table.columns)
         name = quoted(table.name)
-        where_key = " AND ".join(f"{quoted(column)} = ?" for column in table.primary_key)
+        self._where_key = where_key = " AND ".join(f"{quoted(column)} = ?" for column in table.primary_key)
         self._select_sql = f"SELECT {self.columns_sql} FROM {name} WHERE {where_key}"
         self._exists_sql = f"SELECT 1 FROM {name} WHERE {where_key}"
         self._delete_sql = f"DELETE FROM {name} WHERE {where_key}"
         self._insert_sql = f"INSERT INTO {name} ({self.columns_sql}) VALUES ({', '.join('?' * len(table.columns))})"
-        self._upsert_sql = self._insert_sql + _on_conflict(table)
 
     def reader(self, ordering: Ordering | None, condition: Condition | None) -> SqliteReader:
         return SqliteReader(self, ordering, condition)
@@ -78,42 +79,86 @@ class SqliteTable:
         if key is None:
             raise SourceError(f"row {row!r} of table {self.table.name!r} has a null in its primary key")
         if isinstance(change, Edit):
-            old_key = self.key(change.old_node.row)
-            if not self.has(old_key):
-                raise _missing(self.table, old_key)
-            if old_key != key:
-                if self.has(key):
-                    raise _present(self.table, key)
-                self.pending[old_key] = None
-            self.pending[key] = row
+            self._edit(key, row, change.old_node.row)
         elif isinstance(change, Add):
-            if self.has(key):
-                raise _present(self.table, key)
-            self.pending[key] = row
+            self._must_be_absent(key)
+            self._keep_back(key, row, None)
         else:
-            if not self.has(key):
-                raise _missing(self.table, key)
-            self.pending[key] = None
+            self._must_be_present(key)
+            self._keep_back(key, None, row)
         if len(self.pending) > PENDING_ALLOWED:
             self.flush()
+
+    def _edit(self, key: Key, row: Row, old_row: Row) -> None:
+        old_key = self.key(old_row)
+        self._must_be_present(old_key)
+        if old_key != key:
+            self._must_be_absent(key)
+            self._keep_back(old_key, None, old_row)
+            self._keep_back(key, row, None)
+        else:
+            self._keep_back(key, row, old_row)
+
+    def _keep_back(self, key: Key, row: Row | None, old_row: Row | None) -> None:
+        self._stored.setdefault(key, old_row)
+        self.pending[key] = row
+
+    def _must_be_present(self, key: Key) -> None:
+        if not self.has(key):
+            raise SourceError(f"table {self.table.name!r} has no row with key {key!r}; it cannot be changed")
+
+    def _must_be_absent(self, key: Key) -> None:
+        if self.has(key):
+            raise SourceError(f"table {self.table.name!r} already has a row with key {key!r}; it cannot be added")
 
     def flush(self) -> None:
         """Hand kept-back writes to SQLite."""
         if not self.pending:
             return
-        pending, self.pending = self.pending, {}
-        deleted = [self._parameters(key) for key, row in pending.items() if row is None]
-        written = [row for row in pending.values() if row is not None]
-        if self._encode is not None:
-            written = [self._encode(row) for row in written]
-        if deleted:
-            self.connection.executemany(self._delete_sql, deleted)
+        pending, stored = self.pending, self._stored
+        self.pending, self._stored = {}, {}
         try:
-            self.connection.executemany(self._upsert_sql, written)
+            self._write(pending, stored)
         except sqlite3.IntegrityError:
             # Rows may have exchanged values of another unique key; with all of them out of the way they fit.
-            self.connection.executemany(self._delete_sql, [self._parameters(key) for key in pending])
-            self.connection.executemany(self._insert_sql, written)
+            self._delete(list(pending))
+            self._insert([row for row in pending.values() if row is not None])
+
+    def _write(self, pending: dict[Key, Row | None], stored: dict[Key, Row | None]) -> None:
+        added: list[Row] = []
+        edited: dict[tuple[int, ...], list[tuple[Row, Key]]] = {}
+        for key, row in pending.items():
+            old = stored[key]
+            if row is not None and old is None:
+                added.append(row)
+            elif row is not None and old is not None:
+                edited.setdefault(_changed_places(row, old), []).append((row, key))
+        self._delete([key for key, row in pending.items() if row is None and stored[key] is not None])
+        for places, rows in edited.items():
+            self._update(places, rows)
+        self._insert(added)
+
+    def _delete(self, keys: list[Key]) -> None:
+        if keys:
+            self.connection.executemany(self._delete_sql, [self._parameters(key) for key in keys])
+
+    def _insert(self, rows: list[Row]) -> None:
+        if rows:
+            encode = self._encode
+            self.connection.executemany(self._insert_sql, rows if encode is None else [encode(row) for row in rows])
+
+    def _update(self, places: tuple[int, ...], rows: list[tuple[Row, Key]]) -> None:
+        """Set only the columns that changed: SQLite touches every index whose columns are set, changed or not."""
+        if not places:
+            return
+        text = self._update_sql.get(places)
+        if text is None:
+            columns = list(self.table.columns)
+            assigned = ", ".join(f"{quoted(columns[place])} = ?" for place in places)
+            text = self._update_sql[places] = f"UPDATE {quoted(self.table.name)} SET {assigned} WHERE {self._where_key}"
+        encode = self._encode or tuple
+        pairs = [(encode(row), self._parameters(key)) for row, key in rows]
+        self.connection.executemany(text, [(*(row[place] for place in places), *key) for row, key in pairs])
 
     def _parameters(self, key: Key) -> tuple[Any, ...]:
         parameters = self.key_parameters(key)
@@ -121,23 +166,11 @@ class SqliteTable:
         return parameters
 
 
-def _on_conflict(table: TableSchema) -> str:
-    key = ", ".join(quoted(column) for column in table.primary_key)
-    others = [quoted(column) for column in table.columns if column not in table.primary_key]
-    if not others:
-        return f" ON CONFLICT ({key}) DO NOTHING"
-    return f" ON CONFLICT ({key}) DO UPDATE SET " + ", ".join(f"{name} = excluded.{name}" for name in others)
+def _changed_places(row: Row, old_row: Row) -> tuple[int, ...]:
+    return tuple(place for place, value in enumerate(row) if value != old_row[place])
 
 
-def _missing(table: TableSchema, key: Key) -> SourceError:
-    return SourceError(f"table {table.name!r} has no row with key {key!r}; it cannot be changed")
-
-
-def _present(table: TableSchema, key: Key) -> SourceError:
-    return SourceError(f"table {table.name!r} already has a row with key {key!r}; it cannot be added")
-
-
-Lookup: TypeAlias = tuple[str, KeyParameters]
+Lookup: TypeAlias = tuple[str, Parameters]
 
 
 class SqliteReader:
@@ -182,7 +215,7 @@ class SqliteReader:
         where = [f"{quoted(column)} = ?" for column in columns]
         if self._filter is not None:
             where.append(self._filter[0])
-        return self._select(where, reverse=False), KeyParameters(self._store.table, columns)
+        return self._select(where, reverse=False), key_parameters(self._store.table, columns)
 
     def _select(self, where: list[str], *, reverse: bool) -> str:
         text = f"SELECT {self._store.columns_sql} FROM {quoted(self._store.table.name)}"
@@ -202,7 +235,7 @@ class SqliteReader:
         table = self._store.table
         parts: list[Sql] = []
         if request.columns:
-            values = KeyParameters(table, request.columns)(request.key)
+            values = key_parameters(table, request.columns)(request.key)
             if values is None:
                 return None
             parts.append((" AND ".join(f"{quoted(column)} = ?" for column in request.columns), values))
@@ -234,7 +267,7 @@ def _all_rows(batch: list[Row], cursor: sqlite3.Cursor) -> Iterator[Row]:
 
 
 def _any_of_sql(any_of: AnyOf, table: TableSchema) -> Sql:
-    encode = KeyParameters(table, any_of.columns)
+    encode = key_parameters(table, any_of.columns)
     keys = [values for key in any_of.keys if (values := encode(key)) is not None]
     if len(any_of.columns) == 1:
         return (
