@@ -35,11 +35,15 @@ def main() -> None:
         write(workload, size)
         records: list[Record] = []
         for source in options.sources:
-            records += _best(ours.measure(workload, source, options.pipelines, options.repeat))
+            records += _best(ours.measure(workload, source, options.pipelines, options.repeat, options.transaction))
             if node is not None:
                 records += _best(node.measure(workload, source, options.pipelines, options.repeat))
     print(_table(records))
-    report = {"environment": _environment(), "settings": asdict(size) | {"repeat": options.repeat}, "records": records}
+    report = {
+        "environment": _environment(),
+        "settings": asdict(size) | {"repeat": options.repeat, "transaction": options.transaction},
+        "records": records,
+    }
     if options.json:
         options.json.write_text(json.dumps(report, indent=1) + "\n")
 
@@ -49,6 +53,7 @@ def _options() -> argparse.Namespace:
     for field in fields(Size):
         parser.add_argument(f"--{field.name}", type=int, default=field.default)
     parser.add_argument("--repeat", type=int, default=3, help="runs of each pipeline; the best of them counts")
+    parser.add_argument("--transaction", type=int, default=10, help="changes per transaction on our side")
     parser.add_argument("--pipelines", type=lambda text: text.split(","), default=list(pipelines()))
     parser.add_argument("--sources", type=lambda text: text.split(","), default=["sqlite", "memory"])
     parser.add_argument("--node-modules", type=Path, help="folder with the @rocicorp/zero package")

@@ -135,6 +135,11 @@ _OPERAND_KEYS = {
     "column": frozenset({"type", "name"}),
     "static": frozenset({"type", "anchor", "field"}),
 }
+_START_KEYS = frozenset({"row", "exclusive"})
+_CORRELATION_KEYS = frozenset({"parentField", "childField"})
+_DIRECTIONS, _SYSTEMS, _ANCHORS = get_args(Direction), get_args(System), get_args(Anchor)
+_SIMPLE_OPS, _EXISTS_OPS = get_args(SimpleOp), get_args(ExistsOp)
+_OPERAND_TYPES = tuple(_OPERAND_KEYS)
 _CONDITION_TYPES = ("simple", "and", "or", "correlatedSubquery")
 
 
@@ -175,14 +180,14 @@ def _order_part(value: object, path: str) -> tuple[str, Direction]:
     part = _list(value, path)
     if len(part) != 2:
         raise AstError(path, f"expected [column, direction], got {_shown(value)}")
-    return _string(part[0], f"{path}[0]"), _choice(part[1], get_args(Direction), f"{path}[1]")
+    return _string(part[0], f"{path}[0]"), _choice(part[1], _DIRECTIONS, f"{path}[1]")
 
 
 def _start(value: object, path: str) -> Start:
     obj = _object(value, path)
     row = dict(_object(_required(obj, "row", path), _at(path, "row")))
     exclusive = _bool(_required(obj, "exclusive", path), _at(path, "exclusive"))
-    return Start(row, exclusive, keys=_keys(obj, frozenset({"row", "exclusive"})))
+    return Start(row, exclusive, keys=_keys(obj, _START_KEYS))
 
 
 def _correlated(value: object, path: str, depth: int) -> CorrelatedSubquery:
@@ -191,7 +196,7 @@ def _correlated(value: object, path: str, depth: int) -> CorrelatedSubquery:
         correlation=_correlation(_required(obj, "correlation", path), _at(path, "correlation")),
         subquery=_query(_required(obj, "subquery", path), _at(path, "subquery"), depth, subquery=True),
         hidden=_optional(obj, "hidden", path, _bool),
-        system=_optional(obj, "system", path, lambda v, p: cast(System, _choice(v, get_args(System), p))),
+        system=_optional(obj, "system", path, lambda v, p: cast(System, _choice(v, _SYSTEMS, p))),
         keys=_keys(obj, _RELATED_KEYS),
     )
 
@@ -202,7 +207,7 @@ def _correlation(value: object, path: str) -> Correlation:
     child = _columns(_required(obj, "childField", path), _at(path, "childField"))
     if len(parent) != len(child):
         raise AstError(path, f"{len(parent)} parent columns against {len(child)} child columns; they go in pairs")
-    return Correlation(parent, child, keys=_keys(obj, frozenset({"parentField", "childField"})))
+    return Correlation(parent, child, keys=_keys(obj, _CORRELATION_KEYS))
 
 
 def _columns(value: object, path: str) -> tuple[str, ...]:
@@ -228,7 +233,7 @@ def _condition(value: object, path: str, depth: int) -> Condition:
 
 def _exists(obj: Json, path: str, depth: int) -> Exists:
     return Exists(
-        op=_choice(_required(obj, "op", path), get_args(ExistsOp), _at(path, "op")),
+        op=_choice(_required(obj, "op", path), _EXISTS_OPS, _at(path, "op")),
         related=_correlated(_required(obj, "related", path), _at(path, "related"), depth),
         flip=_optional(obj, "flip", path, _bool),
         scalar=_optional(obj, "scalar", path, _bool),
@@ -237,7 +242,7 @@ def _exists(obj: Json, path: str, depth: int) -> Exists:
 
 
 def _simple(obj: Json, path: str) -> Simple:
-    op: SimpleOp = _choice(_required(obj, "op", path), get_args(SimpleOp), _at(path, "op"))
+    op: SimpleOp = _choice(_required(obj, "op", path), _SIMPLE_OPS, _at(path, "op"))
     left_path, right_path = _at(path, "left"), _at(path, "right")
     left = _operand(_required(obj, "left", path), left_path)
     right = _operand(_required(obj, "right", path), right_path)
@@ -264,13 +269,13 @@ def _check_right(op: SimpleOp, value: LiteralValue, path: str) -> None:
 
 def _operand(value: object, path: str) -> Operand:
     obj = _object(value, path)
-    kind = _choice(_required(obj, "type", path), tuple(_OPERAND_KEYS), _at(path, "type"))
+    kind = _choice(_required(obj, "type", path), _OPERAND_TYPES, _at(path, "type"))
     keys = _keys(obj, _OPERAND_KEYS[kind])
     if kind == "literal":
         return Literal(_literal(_required(obj, "value", path), _at(path, "value")), keys=keys)
     if kind == "column":
         return Column(_string(_required(obj, "name", path), _at(path, "name")), keys=keys)
-    anchor = _choice(_required(obj, "anchor", path), get_args(Anchor), _at(path, "anchor"))
+    anchor = _choice(_required(obj, "anchor", path), _ANCHORS, _at(path, "anchor"))
     return Static(anchor, _field(_required(obj, "field", path), _at(path, "field")), keys=keys)
 
 

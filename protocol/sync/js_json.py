@@ -6,10 +6,10 @@ non-ASCII raw, numbers in JavaScript notation, integer-like keys first.
 
 from __future__ import annotations
 
-import json
 import math
 import re
 from collections.abc import Mapping
+from json.encoder import encode_basestring
 from typing import Any
 
 _LONE_SURROGATE = re.compile("[\ud800-\udfff]")
@@ -71,7 +71,9 @@ def _digits(value: float) -> tuple[str, int]:
 
 
 def _quoted(text: str) -> str:
-    quoted = json.dumps(text, ensure_ascii=False)
+    quoted = encode_basestring(text)
+    if quoted.isascii():
+        return quoted
     return _LONE_SURROGATE.sub(lambda match: f"\\u{ord(match[0]):04x}", quoted)
 
 

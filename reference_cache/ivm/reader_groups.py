@@ -171,7 +171,7 @@ class PinnedGroup:
 class WatchedGroup:
     """Readers by their pins and by the join keys that the limit above them keeps state for.
 
-    New keys are only noted and entered when the group is next asked: with few readers on a table it never is.
+    Keys are only noted until `begin`: with few readers on a table the group is never asked.
     """
 
     selective = True
@@ -180,34 +180,42 @@ class WatchedGroup:
         self._pin_of = _key_of(columns, table)
         self._key_of = join_key(child_columns, table)
         self._members = _Table()
-        self._entered: dict[int, int] = {}
-        self._noted: Members = {}
+        self._waiting: Members | None = {}
 
     def enter(self, member: Member) -> None:
-        """Nothing is watched yet."""
+        if self._waiting is not None:
+            self._waiting[member.ordinal] = member
 
     def watch(self, member: Member, key: Key) -> None:
         member.keys.append(key)
-        self._noted[member.ordinal] = member
+        if self._waiting is None:
+            self._enter_key(member, key)
 
     def leave(self, member: Member) -> None:
-        self._noted.pop(member.ordinal, None)
-        for key in member.keys[: self._entered.pop(member.ordinal, 0)]:
+        if self._waiting is not None:
+            self._waiting.pop(member.ordinal, None)
+            return
+        for key in member.keys:
             for pin in member.pins.keys:
                 self._members.discard((pin, key), member)
 
-    def holders(self, row: Row) -> Iterable[Member]:
-        if self._noted:
-            self._enter_noted()
-        return self._members.at((self._pin_of(row), self._key_of(row)))
+    def begin(self) -> None:
+        """Enter what was noted, and from now on every key at once."""
+        if self._waiting is None:
+            return
+        for member in self._waiting.values():
+            for key in member.keys:
+                self._enter_key(member, key)
+        self._waiting = None
 
-    def _enter_noted(self) -> None:
-        for member in self._noted.values():
-            for key in member.keys[self._entered.get(member.ordinal, 0) :]:
-                for pin in member.pins.keys:
-                    self._members.add((pin, key), member)
-            self._entered[member.ordinal] = len(member.keys)
-        self._noted.clear()
+    def _enter_key(self, member: Member, key: Key) -> None:
+        for pin in member.pins.keys:
+            self._members.add((pin, key), member)
+
+    def holders(self, row: Row) -> Iterable[Member]:
+        if self._waiting is not None:
+            self.begin()
+        return self._members.at((self._pin_of(row), self._key_of(row)))
 
 
 class JoinedGroup:

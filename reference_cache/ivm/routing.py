@@ -60,17 +60,27 @@ class Clock:
 
 
 class Place:
-    """Where a reader stands in the routes of its table; lasts as long as the reader."""
+    """Where a reader stands in the routes of its table; lasts as long as the reader.
 
-    __slots__ = ("_clock", "group", "member", "name", "rows_with")
+    `clocks` are those of the tables where watching can change who is found through this place.
+    """
+
+    __slots__ = ("_clock", "clocks", "group", "member", "name", "rows_with")
 
     def __init__(
-        self, name: object, group: Group, member: Member, rows_with: Callable[[Columns], Lookup], clock: Clock
+        self,
+        name: object,
+        group: Group,
+        member: Member,
+        rows_with: Callable[[Columns], Lookup],
+        clock: Clock,
+        clocks: frozenset[Clock],
     ) -> None:
         self.name = name
         self.group = group
         self.member = member
         self.rows_with = rows_with
+        self.clocks = clocks
         self._clock = clock
 
     def watch(self, key: Key) -> None:
@@ -103,6 +113,7 @@ class Routes(Generic[R]):
         self._table = table
         self._rows_with = rows_with
         self._clock = Clock()
+        self._clocks: frozenset[Clock] = frozenset()
         self._readers: dict[int, R] = {}
         self._places: dict[int, Place] = {}
         self._groups: dict[object, tuple[Group, set[int]]] = {}
@@ -113,11 +124,26 @@ class Routes(Generic[R]):
         name, group = self._group(pins, under)
         member = Member(reader, reader.ordinal, pins, under.parent.member if under else None)
         group.enter(member)
-        place = Place(name, group, member, self._rows_with, self._clock)
+        clocks = self._clocks_of(group, under)
+        self._clocks |= clocks
+        place = Place(name, group, member, self._rows_with, self._clock, clocks)
         self._groups.setdefault(name, (group, set()))[1].add(reader.ordinal)
         self._readers[reader.ordinal] = reader
         self._places[reader.ordinal] = place
+        if len(self._readers) > FEW_READERS:
+            self._begin()
         return place
+
+    def _begin(self) -> None:
+        """Fill the indexes while readers are being added, not while the first change waits."""
+        for group, _ in self._groups.values():
+            if isinstance(group, WatchedGroup):
+                group.begin()
+
+    def _clocks_of(self, group: Group, under: Under | None) -> frozenset[Clock]:
+        if isinstance(group, JoinedGroup) and under is not None:
+            return under.parent.clocks
+        return frozenset((self._clock,)) if isinstance(group, WatchedGroup) else frozenset()
 
     def leave(self, reader: R) -> bool:
         """Forget a reader; says whether it was known."""
@@ -151,14 +177,17 @@ class Routes(Generic[R]):
         ended = False
         while not ended:
             ended = True
-            ticks = self._clock.ticks
+            ticks = self._ticks()
             found = self._concerned(row, old_row)
             for ordinal in sorted(ordinal for ordinal in found if ordinal > last):
                 yield found[ordinal]
                 last = ordinal
-                if self._clock.ticks != ticks:
+                if self._ticks() != ticks:
                     ended = False
                     break
+
+    def _ticks(self) -> int:
+        return sum([clock.ticks for clock in self._clocks])
 
     def _concerned(self, row: Row, old_row: Row | None) -> dict[int, R]:
         found: dict[int, R] = {}

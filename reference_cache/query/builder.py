@@ -17,8 +17,7 @@ from protocol.sync.ast import CorrelatedSubquery, Correlation, Direction, Exists
 from protocol.sync.ast_json import AstError
 from reference_cache.query.check import check_condition
 from reference_cache.query.expression import (
-    _MISSING,
-    Deferred,
+    UNSET,
     Expression,
     SubqueryChange,
     Value,
@@ -76,10 +75,10 @@ class QueryBuilder:
     def where(self, column: str, value: Value, /) -> QueryBuilder: ...
     @overload
     def where(self, expression: Expression, /) -> QueryBuilder: ...
-    def where(self, first: str | Expression, second: Any = _MISSING, third: Any = _MISSING, /) -> QueryBuilder:
+    def where(self, first: str | Expression, second: Any = UNSET, third: Any = UNSET, /) -> QueryBuilder:
         """Keep rows that also satisfy the condition: column and value, column, operator and value, or an expression."""
         if isinstance(first, str):
-            if second is _MISSING:
+            if second is UNSET:
                 raise BuilderError(f"where({first!r}) needs a value, or an operator and a value")
             first = cmp(first, second, third)
         condition = resolve(first, self)
@@ -179,6 +178,3 @@ class QueryBuilder:
     def _refuse_in_junction(self, what: str) -> None:
         if self.junction is not None:
             raise BuilderError(f"{what} is not possible beyond a junction ({self.junction!r})")
-
-
-__all__ = ["BuilderError", "Deferred", "Queries", "QueryBuilder"]

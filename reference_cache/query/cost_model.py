@@ -3,8 +3,9 @@
 The official server reads SQLite's own row estimates through an interface (scan status) that Python's sqlite3 does not
 offer. This model rebuilds them: SQLite plans the statement and says which index it would search and whether it would
 sort; the index's statistics give the rows per key; and the terms no index serves are judged by SQLite's own rules of
-thumb. What remains different is that histograms (stat4) refine the official estimate for single literals. A plan may
-therefore differ from the official one; results never do.
+thumb, in its own logarithmic steps. What remains different is that histograms (stat4) refine the official estimate for
+single literals, and that an OR over several indexes is taken for a scan. A plan may therefore differ from the official
+one; results never do.
 """
 
 from __future__ import annotations
@@ -17,15 +18,14 @@ from dataclasses import dataclass
 from protocol.sync.ast import And, Column, Condition, Exists, Literal, LiteralValue, Or, Ordering, Simple
 from reference_cache.query.cost import Constraint, TableCost
 from reference_cache.query.filters import without_subqueries
+from reference_cache.query.log_estimate import log_estimate, rows_of
 from reference_cache.query.sqlite_statistics import SqliteStatistics, quote
 
-# SQLite's rules of thumb, as shares of the rows.
-EQUAL = 1 / 4
-EQUAL_SMALL = 1 / 2
-ONE_BOUND, BOTH_BOUNDS = 1 / 4, 1 / 64
-OTHER = 15 / 16
-LIST_LENGTH = 25
-"""How many members SQLite expects of an IN list that it reads from a table-valued function, as the sources do."""
+# SQLite's rules of thumb, as logarithmic estimates: what a term no index serves takes off, and what a range leaves.
+EQUAL, EQUAL_SMALL, OTHER = 20, 10, 1
+BOUNDS = (0, 20, 60)
+LIST_LENGTH = 46
+"""How many members SQLite expects of an IN list that it reads from a table-valued function, as the sources do: 25."""
 
 _SQL_OPERATORS = {"!=": "<>", "ILIKE": "LIKE", "NOT ILIKE": "NOT LIKE"}
 _SEARCH = re.compile(r"^SEARCH .* USING (?:(?:COVERING )?INDEX (?P<index>.+)|INTEGER PRIMARY KEY) \((?P<terms>.*)\)$")
@@ -79,22 +79,28 @@ class SqliteCostModel:
         return [detail for _, parent, _, detail in steps if parent == 0]
 
     def _rows(self, table: str, access: _Access | None, terms: list[_Term]) -> float:
-        total = float(self._statistics.rows(table))
+        served = access.pinned if access else ()
+        if access and all(term.op == "=" for term in terms if term.column in served) and self._is_key(table, access):
+            return 1
+        total = log_estimate(self._statistics.rows(table))
         rows = total if access is None else min(total, self._searched_rows(table, access, terms, total))
-        unserved = [term for term in terms if access is None or term.column not in access.pinned]
-        equals = [EQUAL_SMALL if term.small else EQUAL for term in unserved if term.op in ("=", "IS")]
-        rows *= math.pow(OTHER, max(0, len(unserved) - (access.bounds if access else 0)))
-        return min([rows, *(total * share for share in equals)])
+        unserved = [term for term in terms if term.column not in served]
+        rows -= OTHER * max(0, len(unserved) - (access.bounds if access else 0))
+        reductions = [EQUAL_SMALL if term.small else EQUAL for term in unserved if term.op in ("=", "IS")]
+        return rows_of(min(rows, total - max(reductions, default=0)))
 
-    def _searched_rows(self, table: str, access: _Access, terms: list[_Term], total: float) -> float:
+    def _is_key(self, table: str, access: _Access) -> bool:
+        if access.index is None:
+            return bool(access.pinned)
+        return self._statistics.is_unique(table, access.index, len(access.pinned))
+
+    def _searched_rows(self, table: str, access: _Access, terms: list[_Term], total: int) -> int:
         lists = sum(term.op == "IN" and term.column in access.pinned for term in terms)
-        if access.index is None and access.pinned:
-            rows = 1.0
-        elif access.index is None or not access.pinned:
-            rows = total
+        if access.index is None or not access.pinned:
+            rows = 0 if access.pinned else total
         else:
-            rows = self._statistics.rows_per_key(table, access.index, len(access.pinned))
-        return rows * math.pow(LIST_LENGTH, lists) * (1, ONE_BOUND, BOTH_BOUNDS)[min(access.bounds, 2)]
+            rows = log_estimate(self._statistics.rows_per_key(table, access.index, len(access.pinned)))
+        return rows + LIST_LENGTH * lists - BOUNDS[min(access.bounds, 2)]
 
 
 @dataclass(frozen=True, slots=True)

@@ -69,12 +69,13 @@ def resolve(expression: Expression, scope: Scope) -> Condition:
     return expression.resolve(scope) if isinstance(expression, Deferred) else expression
 
 
-_MISSING: Any = object()
+UNSET: Any = object()
+"""Stands for an argument that was not given; None is a value."""
 
 
-def cmp(column: str, op_or_value: Value, value: Value = _MISSING) -> Simple:
+def cmp(column: str, op_or_value: Value, value: Value = UNSET) -> Simple:
     """`cmp("open", True)` tests equality; `cmp("age", ">=", 18)` names the operator."""
-    if value is _MISSING:
+    if value is UNSET:
         return Simple("=", Column(column), operand(op_or_value))
     return Simple(operator(op_or_value), Column(column), operand(value))
 

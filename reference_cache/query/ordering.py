@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 from dataclasses import replace
+from functools import lru_cache
 from operator import itemgetter
 from typing import Any, cast
 
@@ -64,13 +65,20 @@ def comparator(ordering: Ordering, table: TableSchema) -> Comparator:
             order = f"{less} if x is None or (y is not None and x < y) else {more}"
             lines.append(f"    if x != y: return {order}")
     lines.append("    return 0")
-    return cast(Comparator, _define("\n".join(lines), "compare"))
+    return cast(Comparator, _define("\n".join(lines)))
 
 
-def _define(source: str, name: str) -> Callable[..., Any]:
-    namespace: dict[str, Any] = {"compare_values": compare_values, "Descending": Descending}
-    exec(compile(source, f"<generated {name}>", "exec"), namespace)
-    return cast(Callable[..., Any], namespace[name])
+@lru_cache(maxsize=4096)
+def _define(source: str) -> Callable[..., Any]:
+    """The `compare` the source defines; equal orderings of equal tables share one."""
+    namespace: dict[str, Any] = {"compare_values": compare_values}
+    exec(compile(source, "<generated comparator>", "exec"), namespace)
+    return cast(Callable[..., Any], namespace["compare"])
+
+
+@lru_cache(maxsize=4096)
+def _lambda(body: str) -> KeyOf:
+    return cast(KeyOf, eval(compile(f"lambda r: {body}", "<generated key>", "eval"), {"Descending": Descending}))
 
 
 def _decisive(ordering: Ordering) -> list[tuple[str, str]]:
@@ -115,7 +123,7 @@ def sort_key(ordering: Ordering, table: TableSchema) -> KeyOf:
         parts += (
             [f"{value} is None", f"None if {value} is None else {reversed_value}"] if nullable else [reversed_value]
         )
-    return cast(KeyOf, eval(f"lambda r: ({', '.join(parts)},)", {"Descending": Descending}))
+    return _lambda(f"({', '.join(parts)},)")
 
 
 def _reversed(value: str, kind: str) -> str:
@@ -148,7 +156,7 @@ def join_key(columns: Iterable[str], table: TableSchema) -> KeyOf:
         return _compound_key(getters)
     values = ", ".join(f"r[{place}]" for place in places)
     absent = " or ".join(f"r[{place}] is None" for place in places)
-    return cast(KeyOf, eval(f"lambda r: None if {absent} else ({values},)", {}))
+    return _lambda(f"None if {absent} else ({values},)")
 
 
 def _tagged_key(place: int) -> KeyOf:

@@ -9,6 +9,8 @@ constant. Callers promise rows with values of the declared types or None. Column
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import lru_cache
+from types import CodeType
 from typing import Any, cast
 
 from protocol.sync.ast import And, Column, Condition, Exists, Literal, Operand, Or, Simple, SimpleOp
@@ -33,7 +35,13 @@ def compile_predicate(condition: Condition | None, table: TableSchema) -> Predic
         return lambda row: True
     writer = _Writer(table)
     text = writer.condition(condition)
-    return cast(Predicate, eval(f"lambda r: {text}", writer.constants))
+    return cast(Predicate, eval(_code(f"lambda r: {text}"), writer.constants))
+
+
+@lru_cache(maxsize=4096)
+def _code(text: str) -> CodeType:
+    # Queries that differ only in their literals have one text, so thousands of them are compiled once.
+    return compile(text, "<generated predicate>", "eval")
 
 
 def evaluate(op: SimpleOp, left: Any, right: Any) -> bool:

@@ -97,8 +97,15 @@ class SqliteStatistics:
         average = self._average_rows(table, index, depth)
         if average is not None:
             return average
-        unique = any(each.name == index and each.unique and len(each.columns) == depth for each in self.indexes(table))
-        return 1 if unique else UNKNOWN_ROWS_PER_KEY[min(depth, len(UNKNOWN_ROWS_PER_KEY)) - 1]
+        return (
+            1
+            if self.is_unique(table, index, depth)
+            else UNKNOWN_ROWS_PER_KEY[min(depth, len(UNKNOWN_ROWS_PER_KEY)) - 1]
+        )
+
+    def is_unique(self, table: str, index: str, depth: int) -> bool:
+        """Whether pinning the index's first `depth` columns leaves at most one row."""
+        return any(each.name == index and each.unique and len(each.columns) == depth for each in self.indexes(table))
 
     def _sampled_fanout(self, table: str, index: str, depth: int) -> float | None:
         if "sqlite_stat4" not in self._has:

@@ -77,9 +77,20 @@ def run(corpus: Path) -> tuple[int, list[str]]:
     """How many planner cases pass, and what is wrong with the others."""
     passed, failures = 0, []
     for case in read_lines(corpus, "planner.jsonl"):
-        planned = plan(parse(case["ast"]), DeclaredModel(case["model"]["tables"]))
-        if to_json(planned) == case["planned"] and list(flips(planned)) == case["flips"]:
+        try:
+            failure = judge(case)
+        except Exception as error:
+            failure = f"{case['id']}: {error!r}"
+        if failure is None:
             passed += 1
         else:
-            failures.append(f"{case['id']}: flips {list(flips(planned))}, expected {case['flips']}")
+            failures.append(failure)
     return passed, failures
+
+
+def judge(case: dict[str, Any]) -> str | None:
+    """What is wrong with our plan of a case; None if nothing is."""
+    planned = plan(parse(case["ast"]), DeclaredModel(case["model"]["tables"]))
+    if to_json(planned) == case["planned"] and list(flips(planned)) == case["flips"]:
+        return None
+    return f"{case['id']}: flips {list(flips(planned))}, expected {case['flips']}"

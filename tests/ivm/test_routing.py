@@ -178,3 +178,15 @@ def test_a_reader_that_begins_to_watch_during_the_walk_is_still_visited() -> Non
     assert next(walk).ordinal == 1
     child.watch(1)
     assert [reader.ordinal for reader in walk] == [2]
+
+
+def test_watching_on_a_table_between_is_noticed_too() -> None:
+    issues = Place(ISSUE)
+    comments = Place(COMMENT, [(9, 1, "x")])
+    root = issues.read()
+    level = comments.read(None, Under(root, ("id",), ("issue",), limited=True))
+    issues.read(None, Under(level, ("id",), ("id",), limited=False))
+    walk = iter(issues.visits((9, "ann", True)))
+    assert next(walk).ordinal == 1
+    level.watch(1)
+    assert [reader.ordinal for reader in walk] == [2]

@@ -23,7 +23,7 @@ from tests.query.tables import THING, rows
 
 orderings: st.SearchStrategy[Ordering] = st.lists(
     st.tuples(st.sampled_from(["id", "s", "n", "b", "m"]), st.sampled_from(["asc", "desc"])), max_size=4
-).map(tuple)
+).map(tuple)  # type: ignore[arg-type]
 
 
 def naive_compare(ordering: Ordering, thing: TableSchema, a: Any, b: Any) -> int:

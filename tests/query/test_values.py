@@ -39,7 +39,8 @@ def test_null_joins_with_nothing() -> None:
 
 
 def test_kinds_have_the_languages_names() -> None:
-    assert [kind(value) for value in (None, True, 1, 1.5, "a", {}, [])] == [
+    values: list[object] = [None, True, 1, 1.5, "a", {}, []]
+    assert [kind(value) for value in values] == [
         "null",
         "boolean",
         "number",
