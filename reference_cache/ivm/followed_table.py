@@ -24,7 +24,7 @@ from reference_cache.ivm.change import Add, Edit, SourceChange
 from reference_cache.ivm.memory_table import MemoryReader, MemoryTable
 from reference_cache.ivm.operator import Key, Request
 from reference_cache.ivm.source import Source
-from reference_cache.ivm.sqlite_table import SqliteReader, SqliteTable
+from reference_cache.ivm.sqlite_snapshot import SqliteReader, SqliteSnapshot
 from reference_cache.query.ordering import sort_key
 from reference_cache.query.predicate import compile_predicate
 from reference_cache.query.schema import Row, TableSchema
@@ -38,7 +38,7 @@ class FollowedTable:
 
     def __init__(self, connection: sqlite3.Connection, table: TableSchema) -> None:
         self.table = table
-        self.below = SqliteTable(connection, table)
+        self.below = SqliteSnapshot(connection, table)
         self.above = MemoryTable(table)
         self.touched: dict[Key, Row | None] = {}
         self.key = self.below.key
