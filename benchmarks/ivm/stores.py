@@ -2,8 +2,8 @@
 
 * `memory`: rows in memory.
 * `sqlite`: the replica as the reference cache has it.  The replicator, on a connection of its own, commits each
-  transaction before the engine pushes its changes; the engine reads the snapshot before and then moves on.  Moving on is
-  part of the measurement, the replicator's writing is not (zero-cache has the same replicator besides its engine).
+  transaction before the engine pushes its changes; the engine reads the snapshot before and then moves on.  Moving on
+  is part of the measurement, the replicator's writing is not: zero-cache has a replicator besides its engine too.
 * `sqlite-written`: the engine writes the table itself, as the official engine does.
 """
 
