@@ -19,7 +19,7 @@ from reference_cache.ivm.change import Edit, Remove, SourceChange
 from reference_cache.ivm.followed_table import FollowedTable
 from reference_cache.ivm.memory_table import memory_source
 from reference_cache.ivm.source import Source
-from reference_cache.ivm.sqlite_table import SqliteTable
+from reference_cache.ivm.written_table import WrittenTable
 from reference_cache.query.schema import Row, TableSchema
 
 Transaction = list[tuple[TableSchema, SourceChange]]
@@ -69,13 +69,13 @@ class WrittenStores:
         shutil.copy(workload / "replica.db", self._path)
         self._database = self._connect()
         self._database.execute("BEGIN")
-        self._stores: list[SqliteTable] = []
+        self._stores: list[WrittenTable] = []
 
     def _connect(self) -> sqlite3.Connection:
         return sqlite3.connect(self._path, isolation_level=None, cached_statements=512)
 
     def open_source(self, table: TableSchema) -> Source:
-        self._stores.append(SqliteTable(self._database, table))
+        self._stores.append(WrittenTable(self._database, table))
         return Source(self._stores[-1])
 
     def replicate(self, transaction: Transaction) -> None:

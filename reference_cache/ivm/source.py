@@ -1,8 +1,8 @@
 """A table as the beginning of pipelines: shared by all its readers, changed one row at a time.
 
-A `Source` pairs a `RowStore` (where rows live: `memory_table`, `sqlite_table`) with the rules of changing them. Every
-pipeline that reads the table holds a `Connection`, with its own ordering and filter. `push` writes a change to the
-store and hands it to the connections in creation order, each completely before the next.
+A `Source` pairs a `RowStore` (where rows live: `memory_table`, `followed_table`, `written_table`) with the rules of
+changing them. Every pipeline that reads the table holds a `Connection`, with its own ordering and filter. `push`
+writes a change to the store and hands it to the connections in creation order, each completely before the next.
 
 **Before or after.** While a change is on its way, a connection that has been handed it (or is being handed it now) sees
 the table with the change, one that has not sees the table without it. That is what makes a table joined with itself
