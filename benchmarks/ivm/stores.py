@@ -38,6 +38,10 @@ class Stores(Protocol):
         """What the engine's side does after a transaction; measured."""
         ...
 
+    def settle(self) -> None:
+        """What is left to do after the last transaction; measured."""
+        ...
+
     def close(self) -> None: ...
 
 
@@ -54,6 +58,9 @@ class MemoryStores:
         """Nobody else is there."""
 
     def finish(self) -> None:
+        """Nothing is to be done."""
+
+    def settle(self) -> None:
         """Nothing is kept back."""
 
     def close(self) -> None:
@@ -82,6 +89,9 @@ class WrittenStores:
         """The engine writes itself."""
 
     def finish(self) -> None:
+        """Changes may gather."""
+
+    def settle(self) -> None:
         for store in self._stores:
             store.flush()
 

@@ -15,7 +15,7 @@ from reference_cache.ivm.memory_table import MemoryTable
 from reference_cache.ivm.routing import FEW_READERS
 from reference_cache.ivm.row_changes import RowChange
 from reference_cache.ivm.source import RowStore, Source
-from reference_cache.ivm.sqlite_table import SqliteTable
+from reference_cache.ivm.written_table import WrittenTable
 from reference_cache.query.cost_model import SqliteCostModel
 from reference_cache.query.format import Format
 from reference_cache.query.schema import Schema, TableSchema
@@ -81,7 +81,7 @@ class EngineRun:
         if self._source == "memory":
             return MemoryTable(table, [table.row(row) for row in self._rows[table.name]])
         if self._source == "sqlite":
-            return SqliteTable(self._database, table)
+            return WrittenTable(self._database, table)
         self._followed.append(FollowedTable(self._database, table))
         return self._followed[-1]
 
