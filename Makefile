@@ -24,3 +24,10 @@ types: setup ## mypy --strict over every package
 
 test: setup ## the tests, against the real peers
 	$(PY) -m pytest
+
+oracle: setup ## 10,000 random queries and 1,000 change scenarios against two oracles (ORACLE_* knobs)
+	$(PY) -m tests.oracle
+
+bench: setup ## the incremental engine beside the official one, when Node and its packages are there
+	$(PY) -m benchmarks.ivm
+	$(PY) -m benchmarks.ivm.many_queries

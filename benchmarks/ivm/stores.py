@@ -2,8 +2,8 @@
 
 * `memory`: rows in memory.
 * `sqlite`: the replica as the reference cache has it.  The replicator, on a connection of its own, commits each
-  transaction before the engine pushes its changes; the engine reads the snapshot before and then moves on.  Moving on is
-  part of the measurement, the replicator's writing is not (zero-cache has the same replicator besides its engine).
+  transaction before the engine pushes its changes; the engine reads the snapshot before and then moves on.  Moving on
+  is part of the measurement, the replicator's writing is not: zero-cache has a replicator besides its engine too.
 * `sqlite-written`: the engine writes the table itself, as the official engine does.
 """
 
@@ -38,6 +38,10 @@ class Stores(Protocol):
         """What the engine's side does after a transaction; measured."""
         ...
 
+    def settle(self) -> None:
+        """What is left to do after the last transaction; measured."""
+        ...
+
     def close(self) -> None: ...
 
 
@@ -54,6 +58,9 @@ class MemoryStores:
         """Nobody else is there."""
 
     def finish(self) -> None:
+        """Nothing is to be done."""
+
+    def settle(self) -> None:
         """Nothing is kept back."""
 
     def close(self) -> None:
@@ -82,6 +89,9 @@ class WrittenStores:
         """The engine writes itself."""
 
     def finish(self) -> None:
+        """Changes may gather."""
+
+    def settle(self) -> None:
         for store in self._stores:
             store.flush()
 

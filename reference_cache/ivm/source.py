@@ -27,7 +27,7 @@ from protocol.sync.ast import Condition, Ordering
 from reference_cache.ivm.change import YIELD, Add, Change, Edit, Node, Remove, SourceChange, Stream
 from reference_cache.ivm.operator import Columns, InputSchema, Key, Push, Request, no_output
 from reference_cache.ivm.reader_groups import Lookup
-from reference_cache.ivm.routing import Place, Routes, Under
+from reference_cache.ivm.routing import FEW_READERS, Place, Routes, Under
 from reference_cache.query.ordering import KeyOf, is_total, join_key
 from reference_cache.query.predicate import Predicate, compile_predicate, weaken
 from reference_cache.query.schema import Row, TableSchema
@@ -198,7 +198,7 @@ class Source:
     Invariant: between two pushes every connection and the store agree on the rows.
     """
 
-    def __init__(self, store: RowStore, *, expired: Expired | None = None) -> None:
+    def __init__(self, store: RowStore, *, expired: Expired | None = None, few_readers: int = FEW_READERS) -> None:
         self.store = store
         self.table = store.table
         self.keys = KeyExtractors(store.table)
@@ -206,7 +206,7 @@ class Source:
         self.expired = expired
         self.passing: SourceChange | None = None
         self.serving = 0
-        self._routes: Routes[Connection] = Routes(store.table, self._rows_with)
+        self._routes: Routes[Connection] = Routes(store.table, self._rows_with, few_readers)
         self._next_ordinal = 1
         self._split_counts: Counter[str] = Counter()
         self._split_places: tuple[int, ...] = ()
