@@ -27,6 +27,7 @@ from reference_cache.ivm.source import Source
 from reference_cache.ivm.union import UnionFanIn
 from reference_cache.ivm.view import View
 from reference_cache.query.build import Host, build
+from reference_cache.query.check import check
 from reference_cache.query.cost import CostModel
 from reference_cache.query.format import Format
 from reference_cache.query.ordering import complete_query
@@ -131,7 +132,8 @@ class Engine:
         return source
 
     def prepare(self, query: Query) -> Query:
-        """The query as it will be built: orderings complete, flips planned."""
+        """The query as it will be built: checked against the schema, orderings complete, flips planned."""
+        check(query, self.schema)
         query = complete_query(query, self.schema)
         return query if self._cost_model is None else plan(query, self._cost_model)
 

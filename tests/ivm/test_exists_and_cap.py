@@ -4,12 +4,12 @@ from typing import Any
 
 import pytest
 
+from protocol.sync.ast_json import parse
 from reference_cache.ivm.cap import Cap
 from reference_cache.ivm.change import add, edit, remove
 from reference_cache.ivm.operator import Request
 from reference_cache.query.build import BuildError, Host, build
 from reference_cache.query.ordering import complete_query
-from protocol.sync.ast_json import parse
 from tests.ivm.pipelines import SCHEMA, World, fetched, keys
 from tests.support.tables import SOURCE_KINDS, SourceKind
 

@@ -54,7 +54,9 @@ def moved(old: int, new: int) -> SourceChange:
 # Hydrating
 
 
-@pytest.mark.parametrize(("limit", "expected"), [(0, []), (1, [10]), (2, [10, 20]), (3, [10, 20, 30]), (9, [10, 20, 30])])
+@pytest.mark.parametrize(
+    ("limit", "expected"), [(0, []), (1, [10]), (2, [10, 20]), (3, [10, 20, 30]), (9, [10, 20, 30])]
+)
 def test_the_first_rows_are_delivered(kind: SourceKind, limit: int, expected: list[int]) -> None:
     _, window = taken(kind, limit, 30, 10, 20)
     assert keys(window) == [f"r{rank}" for rank in expected]
