@@ -33,3 +33,10 @@ cover: setup ## every branch of the change-source protocol is tested
 
 faults: setup ## kill loops and broken disks, seeded and bounded
 	$(PY) -m pytest -m faults tests/faults
+
+oracle: setup ## 10,000 random queries and 1,000 change scenarios against two oracles (ORACLE_* knobs)
+	$(PY) -m tests.oracle
+
+bench: setup ## the incremental engine beside the official one, when Node and its packages are there
+	$(PY) -m benchmarks.ivm
+	$(PY) -m benchmarks.ivm.many_queries

@@ -21,7 +21,8 @@ from adapters.sqlite.capture import SchemaVersion, install, recorded_range, sche
 from adapters.sqlite.catalog import TableDef
 from adapters.sqlite.connection import naming_the_cause, open_database
 from adapters.sqlite.introspect import Selection, quoted
-from adapters.sqlite.tail import Place, null_key
+from adapters.sqlite.lookup import refuse_null_keys
+from adapters.sqlite.tail import Place
 from adapters.sqlite.types import RowReader, Stored
 from changesource_sdk.adapter import Row, Snapshot
 
@@ -92,14 +93,8 @@ def _copy(db: sqlite3.Connection, selection: Selection, target: str) -> tuple[Pl
 def _partitions(copy: str, version: SchemaVersion) -> list[TableRange]:
     with closing(open_database(copy, immutable=True)) as db:
         for table in version.catalog.tables:
-            _refuse_null_keys(db, table)
+            refuse_null_keys(db, table)
         return [part for table in version.catalog.tables for part in _ranges(db, copy, table)]
-
-
-def _refuse_null_keys(db: sqlite3.Connection, table: TableDef) -> None:
-    missing = " OR ".join(f"{quoted(name)} IS NULL" for name in table.key)
-    if db.execute(f"SELECT 1 FROM {quoted(table.name)} WHERE {missing} LIMIT 1").fetchone():
-        raise null_key(table)
 
 
 def _ranges(db: sqlite3.Connection, copy: str, table: TableDef) -> Iterator[TableRange]:

@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import sqlite3
 import time
-from collections.abc import Generator, Iterable, Iterator
+from collections.abc import Generator, Iterable
 from dataclasses import dataclass
 
 from adapters.sqlite.capture import (
@@ -23,19 +23,19 @@ from adapters.sqlite.capture import (
     schema_cookie,
     stored_version,
 )
-from adapters.sqlite.catalog import TableDef
 from adapters.sqlite.connection import naming_the_cause
 from adapters.sqlite.ddl import Migration, migration
-from adapters.sqlite.introspect import Selection, quoted
-from adapters.sqlite.triggers import CHANGES, INSERTED, key_columns
-from adapters.sqlite.types import RowReader, Stored
-from changesource_sdk.adapter import Change, Delete, Insert, Transaction, Update
-from changesource_sdk.errors import AdapterError
+from adapters.sqlite.introspect import Selection
+from adapters.sqlite.lookup import TableLookup
+from adapters.sqlite.triggers import CHANGES
+from changesource_sdk.adapter import Change, Transaction
 from changesource_sdk.pipeline.validate import NeedsNewGeneration
 from changesource_sdk.positions import Position
 
 AT_ONCE = 2_000
 """Up to this many recorded keys are read before they are handed on."""
+
+UNMOVED = Migration((), (), ())
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,7 +75,7 @@ class Tail:
         self._db = db
         self._path = path
         self._selection = selection
-        self._readers: dict[TableDef, RowReader] = {}
+        self._lookups: dict[int, TableLookup | None] = {}
         self._reading: Generator[Change, None, None] = _nothing()
         self.place = Place.at(after)
         with naming_the_cause(path):
@@ -122,7 +122,10 @@ class Tail:
             self._current = install(self._db, self._selection)
 
     def _batch(self, head: int) -> Transaction:
-        after, moved = self.place.sequence, migration(self._known.catalog, self._current.catalog)
+        after, moved = self.place.sequence, UNMOVED
+        if self._known.number != self._current.number:
+            moved = migration(self._known.catalog, self._current.catalog)
+            self._lookups.clear()
         self.place = Place(self.place.origin, head, self._current.number)
         self._known = self._current
         self._reading = self._changes(after, head, moved)
@@ -133,75 +136,22 @@ class Tail:
     def _changes(self, after: int, head: int, moved: Migration) -> Generator[Change, None, None]:
         with naming_the_cause(self._path):
             yield from moved.changes
+            created = {table.id for table in moved.created}
             touched = self._db.execute(f"SELECT DISTINCT tbl FROM {CHANGES} WHERE seq > ? AND seq <= ?", (after, head))
             for (number,) in touched.fetchall():
-                table = self._current.catalog.table(number)
-                if table is not None and table not in moved.created:
-                    yield from self._touched_rows(table, after, head)
+                if number not in created and (lookup := self._lookup(number)):
+                    yield from lookup.touched_rows(self._db, after, head)
             for table in (*moved.created, *moved.resent):
-                yield from self._all_rows(table)
+                yield from TableLookup(table).all_rows(self._db)
             self._db.rollback()
 
-    def _reader(self, table: TableDef) -> RowReader:
-        reader = self._readers.get(table)
-        if reader is None:
-            reader = self._readers[table] = RowReader(table)
-        return reader
-
-    def _all_rows(self, table: TableDef) -> Iterator[Change]:
-        columns = ", ".join(map(quoted, table.column_names))
-        stored = self._db.execute(f"SELECT {columns} FROM {quoted(table.name)}")
-        return (Insert(table.name, row) for row in self._reader(table).rows(stored))
-
-    def _touched_rows(self, table: TableDef, after: int, head: int) -> Iterator[Change]:
-        reader, width = self._reader(table), len(table.key)
-        for first, *found in self._db.execute(touched_query(table), (after, head, table.id)):
-            key: tuple[Stored, ...] = tuple(found[:width])
-            if None in key:
-                self._refuse_null_key(table)
-            elif found[width] is None:
-                yield Delete(table.name, reader.key(key))
-            else:
-                row = next(reader.rows([tuple(found[width + 1 :])]))
-                new = first == INSERTED or table.replaces
-                yield Insert(table.name, row) if new else Update(table.name, row)
-
-    def _refuse_null_key(self, table: TableDef) -> None:
-        """A null key that is gone again was never sent; one that is there cannot be."""
-        missing = " OR ".join(f"{quoted(name)} IS NULL" for name in table.key)
-        if self._db.execute(f"SELECT 1 FROM {quoted(table.name)} WHERE {missing} LIMIT 1").fetchone():
-            raise null_key(table)
+    def _lookup(self, number: int) -> TableLookup | None:
+        """How to read the table of that identity; None if it is not synced any more."""
+        if number not in self._lookups:
+            table = self._current.catalog.table(number)
+            self._lookups[number] = TableLookup(table) if table else None
+        return self._lookups[number]
 
 
 def _nothing() -> Generator[Change, None, None]:
     yield from ()
-
-
-def null_key(table: TableDef) -> AdapterError:
-    """A row that no consumer could address."""
-    return AdapterError(
-        "null-key",
-        f"table {table.name} has a row whose key ({', '.join(table.key)}) is null",
-        where=f"table {table.name}",
-        fix="give the row a key, declare the key NOT NULL, or exclude the table",
-    )
-
-
-def touched_query(table: TableDef) -> str:
-    """The first operation, the recorded key, whether its row is there, and the row, for each key of a batch.
-
-    The key's own collation finds the row, the binary one makes sure that it is spelled the same.
-    """
-    keys = key_columns(len(table.key))
-    recorded = ", ".join(f"c.{key}" for key in keys)
-    same = " AND ".join(
-        f"t.{name} = c.{key} AND t.{name} = c.{key} COLLATE BINARY"
-        for name, key in zip(map(quoted, table.key), keys, strict=True)
-    )
-    columns = ", ".join(f"t.{quoted(name)}" for name in table.column_names)
-    return (
-        f"SELECT c.op, {recorded}, t.{quoted(table.key[0])}, {columns} "
-        f"FROM (SELECT {', '.join(keys)}, op, min(seq) FROM {CHANGES} "
-        f"WHERE seq > ? AND seq <= ? AND tbl = ? GROUP BY {', '.join(keys)}) c "
-        f"LEFT JOIN {quoted(table.name)} t ON {same}"
-    )

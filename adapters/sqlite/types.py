@@ -21,6 +21,7 @@ from changesource_sdk.schema import JsonText
 Dates: TypeAlias = Literal["text", "number"]
 Stored: TypeAlias = int | float | str | bytes | None
 Convert: TypeAlias = Callable[[Stored], object]
+Plan: TypeAlias = tuple[tuple[int, str, Convert], ...]
 
 UNSYNCED = "bytea"
 NUMERIC_NAMES = ("NUMERIC", "DECIMAL", "DEC", "NUMBER", "MONEY", "CURRENCY", "FIXED")
@@ -51,8 +52,8 @@ def _by_affinity(name: str) -> str:
 
 
 def _as_bool(value: Stored) -> bool:
-    if value in (0, 1):
-        return bool(value)
+    if value == 0 or value == 1:
+        return value == 1
     if isinstance(value, str) and value.lower() in ("true", "false"):
         return value.lower() == "true"
     raise ValueError(f"{value!r} is neither true nor false")
@@ -74,7 +75,7 @@ CONVERSIONS: dict[tuple[str, type], Convert | None] = {
     ("text", str): None,
     ("text", int): repr,
     ("text", float): repr,
-    ("json", str): lambda value: JsonText(value),
+    ("json", str): JsonText,
     ("json", int): _json_number,
     ("json", float): _json_number,
     (UNSYNCED, bytes): None,
@@ -97,17 +98,21 @@ class RowReader:
     def __init__(self, table: TableDef) -> None:
         self.table = table
         self._names = table.column_names
-        self._plans: dict[tuple[type, ...], tuple[tuple[int, Convert], ...]] = {}
+        self._plans: dict[tuple[type, ...], Plan] = {}
 
     def rows(self, stored: Iterable[tuple[Stored, ...]]) -> Iterator[dict[str, object]]:
         """Each stored row, in the order of the table's columns, as a row that fits."""
-        names, plans = self._names, self._plans
-        for values in stored:
-            kinds = tuple(map(type, values))
-            plan = plans.get(kinds)
-            if plan is None:
-                plan = plans[kinds] = self._plan(kinds, values)
-            yield dict(zip(names, self._convert(plan, values) if plan else values, strict=True))
+        return map(self.row, stored)
+
+    def row(self, values: tuple[Stored, ...]) -> dict[str, object]:
+        """A stored row as a row that fits."""
+        kinds = tuple(map(type, values))
+        plan = self._plans.get(kinds)
+        if plan is None:
+            plan = self._plans[kinds] = self._plan(kinds, values)
+        # Every row passes here: the lengths were compared when the plan was made.
+        row: dict[str, object] = dict(zip(self._names, values))  # noqa: B905
+        return self._converted(row, plan, values) if plan else row
 
     def key(self, stored: tuple[Stored, ...]) -> dict[str, object]:
         """Key values, as recorded, as a key that fits."""
@@ -118,7 +123,7 @@ class RowReader:
             key[name] = convert(value) if convert else value
         return key
 
-    def _plan(self, kinds: tuple[type, ...], values: tuple[Stored, ...]) -> tuple[tuple[int, Convert], ...]:
+    def _plan(self, kinds: tuple[type, ...], values: tuple[Stored, ...]) -> Plan:
         plan = []
         for number, (kind, column) in enumerate(zip(kinds, self.table.columns, strict=True)):
             if kind is type(None):
@@ -127,17 +132,17 @@ class RowReader:
                 raise self._refusal(number, values, f"holds {STORAGE_CLASS[kind]} where {column.data_type} belongs")
             convert = CONVERSIONS[column.data_type, kind]
             if convert is not None:
-                plan.append((number, convert))
+                plan.append((number, column.name, convert))
         return tuple(plan)
 
-    def _convert(self, plan: tuple[tuple[int, Convert], ...], values: tuple[Stored, ...]) -> list[object]:
-        converted: list[object] = list(values)
-        for number, convert in plan:
-            try:
-                converted[number] = convert(values[number])
-            except ValueError as error:
-                raise self._refusal(number, values, str(error)) from error
-        return converted
+    def _converted(self, row: dict[str, object], plan: Plan, values: tuple[Stored, ...]) -> dict[str, object]:
+        number = 0
+        try:
+            for number, name, convert in plan:
+                row[name] = convert(values[number])
+        except ValueError as error:
+            raise self._refusal(number, values, str(error)) from error
+        return row
 
     def _refusal(self, number: int, values: tuple[Stored, ...], what: str) -> AdapterError:
         names = self._names

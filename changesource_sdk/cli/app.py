@@ -18,6 +18,7 @@ app = typer.Typer(
     no_args_is_help=True,
     invoke_without_command=True,
     pretty_exceptions_enable=False,
+    add_completion=False,
     context_settings={"help_option_names": ["-h", "--help"]},
 )
 app.command(name="serve", cls=serve.ServeCommand, epilog=serve.EPILOG)(serve.serve)

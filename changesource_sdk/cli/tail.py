@@ -22,7 +22,9 @@ from changesource_sdk.cli.statusz import fetch
 from changesource_sdk.errors import EndpointError
 from protocol.handshake import PATHS
 
-EPILOG = "Examples: changesource tail 127.0.0.1:4810 · changesource tail ws://host:4810 --from start --json --limit 1"
+EPILOG = (
+    "Examples:\n\nchangesource tail 127.0.0.1:4810\n\nchangesource tail ws://host:4810 --from start --json --limit 1"
+)
 STREAM = next(iter(PATHS))
 
 

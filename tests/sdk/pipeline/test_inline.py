@@ -28,7 +28,8 @@ from changesource_sdk.adapter import (
 from changesource_sdk.changelog.requests import pending_request, request_prune, request_snapshot
 from changesource_sdk.changelog.sqlite_writer import open_writer
 from changesource_sdk.errors import StaleWriter
-from changesource_sdk.pipeline.inline import Backoff, InlineRunner
+from changesource_sdk.pipeline.inline import InlineRunner
+from changesource_sdk.pipeline.recovery import Backoff
 from tests.sdk.pipeline.runner_fixtures import PATIENCE_S, Watched, running
 
 ISSUE = Table("issue", [Column("id", int), Column("title", str)])
