@@ -9,6 +9,7 @@ touched.
 
 from __future__ import annotations
 
+import contextlib
 import sqlite3
 import threading
 import time
@@ -28,7 +29,7 @@ from changesource_sdk.errors import ConfigurationError
 SHORTEST_PAUSE_S = 0.002
 ACKNOWLEDGE_KEYS = 1_000
 ACKNOWLEDGE_AFTER_S = 2.0
-ACKNOWLEDGE_WAIT_S = 0.5
+ACKNOWLEDGE_PATIENCE_S = 0.05
 
 
 class SqliteAdapter:
@@ -55,7 +56,8 @@ class SqliteAdapter:
     def _reset(self) -> None:
         self._closed = threading.Event()
         self._pruned = 0
-        self._pruned_at = 0.0
+        self._put_off = False
+        self._tried_at = float("-inf")
 
     def __getstate__(self) -> dict[str, Any]:
         settings = ("_path", "_selection", "_longest_pause", "_scratch")
@@ -93,15 +95,14 @@ class SqliteAdapter:
 
     def acknowledge(self, position: Position) -> None:
         """Forget recorded keys up to a position: now and then, and later if the database is busy."""
-        place, now = Place.at(position), time.monotonic()
-        if place.sequence - self._pruned < ACKNOWLEDGE_KEYS and now - self._pruned_at < ACKNOWLEDGE_AFTER_S:
+        place, waited = Place.at(position), time.monotonic() - self._tried_at
+        due = waited > ACKNOWLEDGE_AFTER_S or (place.sequence - self._pruned >= ACKNOWLEDGE_KEYS and not self._put_off)
+        if not due:
             return
-        try:
-            with closing(open_database(self._path, timeout=ACKNOWLEDGE_WAIT_S)) as db:
-                prune(db, place.sequence, place.version)
-        except sqlite3.OperationalError:
-            return
-        self._pruned, self._pruned_at = place.sequence, now
+        self._put_off, self._tried_at = True, time.monotonic()
+        with contextlib.suppress(sqlite3.OperationalError), closing(open_database(self._path)) as db:
+            prune(db, place.sequence, place.version, ACKNOWLEDGE_PATIENCE_S)
+            self._pruned, self._put_off = place.sequence, False
 
     def close(self) -> None:
         """Make `changes` return."""
