@@ -18,7 +18,7 @@ from contextlib import closing
 from typing import Any
 
 from adapters.sqlite.capture import install, prune, uninstall
-from adapters.sqlite.connection import open_database, opened
+from adapters.sqlite.connection import naming_the_cause, open_database, opened
 from adapters.sqlite.introspect import Selection
 from adapters.sqlite.snapshot import take_snapshot
 from adapters.sqlite.tail import Place, Tail
@@ -83,7 +83,7 @@ class SqliteAdapter:
             tail = Tail(db, self._path, self._selection, after)
             pause, seen = SHORTEST_PAUSE_S, -1
             while not self._closed.is_set():
-                version = _data_version(db)
+                version = self._data_version(db)
                 batch = tail.next_batch() if version != seen else None
                 seen = version
                 if batch is not None:
@@ -92,6 +92,11 @@ class SqliteAdapter:
                     continue
                 self._closed.wait(pause)
                 pause = min(pause * 1.1, self._longest_pause)
+
+    def _data_version(self, db: sqlite3.Connection) -> int:
+        """Moves whenever another connection has committed."""
+        with naming_the_cause(self._path):
+            return int(db.execute("PRAGMA data_version").fetchone()[0])
 
     def acknowledge(self, position: Position) -> None:
         """Forget recorded keys up to a position: now and then, and later if the database is busy."""
@@ -112,11 +117,6 @@ class SqliteAdapter:
         """Take triggers and tables out of the database again; positions are void afterwards."""
         with opened(self._path) as db:
             uninstall(db)
-
-
-def _data_version(db: sqlite3.Connection) -> int:
-    """Moves whenever another connection has committed."""
-    return int(db.execute("PRAGMA data_version").fetchone()[0])
 
 
 def _names(setting: str | Sequence[str]) -> tuple[str, ...]:
