@@ -111,5 +111,3 @@ class FollowedReader:
 def followed_source(connection: sqlite3.Connection, table: TableSchema) -> Source:
     """A source over a table that someone else writes."""
     return Source(FollowedTable(connection, table))
-
-

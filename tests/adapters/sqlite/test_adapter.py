@@ -8,6 +8,9 @@ from pathlib import Path
 import pytest
 
 from adapters.sqlite import SqliteAdapter
+from adapters.sqlite.capture import install
+from adapters.sqlite.connection import naming_the_cause
+from adapters.sqlite.introspect import Selection
 from changesource_sdk.adapter import Acknowledging, Adapter, Closing, Insert, Transaction
 from changesource_sdk.errors import AdapterError, ChangesourceError, ConfigurationError
 
@@ -92,6 +95,13 @@ def test_a_file_that_is_no_database_is_named(tmp_path: Path) -> None:
     with pytest.raises(AdapterError) as refused:
         SqliteAdapter(str(tmp_path / "text.db")).snapshot()
     assert refused.value.code == "not-a-database"
+
+
+def test_a_database_that_cannot_be_written_is_named(db: sqlite3.Connection, path: str) -> None:
+    db.execute("CREATE TABLE t (id INTEGER PRIMARY KEY)")
+    with pytest.raises(AdapterError) as refused, naming_the_cause(path):
+        install(sqlite3.connect(f"file:{path}?mode=ro", uri=True, isolation_level=None), Selection())
+    assert refused.value.code == "database-read-only"
 
 
 def test_a_writer_that_never_ends_is_named(db: sqlite3.Connection, path: str, monkeypatch: pytest.MonkeyPatch) -> None:
