@@ -153,7 +153,8 @@ Change: TypeAlias = Insert | Update | Delete | Truncate | SchemaChange
 class Transaction:
     """An atomic group of changes, in order.
 
-    `position` is unique to this transaction: `changes(position)` continues right after it. `changes` may be a
+    `position` is unique to this transaction: `changes(position)` continues right after it. Positions that are plain
+    integers must increase. `changes` may be a
     generator, read once and never held whole, so a transaction can be larger than memory. `commit_time_ms` (epoch)
     feeds the lag metrics. `watermark` is for stores whose positions are themselves ordered versions: a LexiVersion
     above all earlier.

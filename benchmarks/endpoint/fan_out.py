@@ -14,6 +14,7 @@ from typing import Any
 
 from benchmarks.endpoint.session import Session, session
 from tests.support.raw_consumer import RawConsumer
+from tests.support.waiting import until
 
 CLOCK_TICKS = os.sysconf("SC_CLK_TCK")
 
@@ -23,7 +24,7 @@ def measure(*, consumers: int, transactions: int, size: int) -> dict[str, Any]:
     with session(rows=1000, plan=plan) as served:
         one = _round(served, 1, transactions)
         many = _round(served, consumers, 2 * transactions)
-        encoded = _encoded_changes(served)
+        encoded = _encoded_changes(served, 2 * size * transactions)
     return {
         "consumers": consumers,
         "changes": size * transactions,
@@ -71,9 +72,14 @@ def _receive_all(group: list[RawConsumer], commits: int) -> None:
                     selector.unregister(consumer)
 
 
-def _encoded_changes(served: Session) -> int:
-    stages = served.endpoint.status()["stages"]
-    return int(stages["tail"]["changes"])
+def _encoded_changes(served: Session, expected: int) -> int:
+    """The pipeline's count of changes it encoded, once its report is as new as the stream."""
+
+    def count() -> int:
+        return int(served.endpoint.status()["stages"]["pipeline"]["changes"])
+
+    until(lambda: count() >= expected, "the pipeline's report")
+    return count()
 
 
 def _cpu_seconds(pid: int) -> float:

@@ -134,6 +134,17 @@ def read_manifest(directory: Path) -> Manifest:
     return Manifest(parts=tuple(PartInfo(**part) for part in parts), **found)  # type: ignore[arg-type]
 
 
+def is_complete(directory: Path) -> bool:
+    """Whether the manifest and every file it names are there, each of its full size; contents are checked on
+    reading.
+    """
+    try:
+        manifest = read_manifest(directory)
+        return all((directory / part.file).stat().st_size >= part.bytes for part in manifest.parts)
+    except (SnapshotGone, OSError):
+        return False
+
+
 def blocks(directory: Path, manifest: Manifest) -> Iterator[bytes]:
     """All frames of a snapshot in serving order, block by block, checked against the manifest."""
     for part in manifest.parts:

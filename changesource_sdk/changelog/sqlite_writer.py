@@ -17,23 +17,21 @@ from dataclasses import replace
 from pathlib import Path
 
 from changesource_sdk import positions
+from changesource_sdk.changelog.batch import Batch
 from changesource_sdk.changelog.blocks import BlockFile
-from changesource_sdk.changelog.envelope import begin_frame, commit_frame
 from changesource_sdk.changelog.layout import StateDirectory, sync_directory
 from changesource_sdk.changelog.log import EMPTY, EncodedTransaction, LogState, SnapshotRecord
 from changesource_sdk.changelog.poke import PokeSender
-from changesource_sdk.changelog.sqlite_file import connect_writer, set_aside, translated
+from changesource_sdk.changelog.sqlite_file import connect_writer, corrupt, set_aside, translated
 from changesource_sdk.changelog.sqlite_log import read_snapshots, read_state
 from changesource_sdk.errors import CorruptLog, InvalidChange, StaleWriter
 from changesource_sdk.positions import Position
 from protocol import watermark as watermarks
 
-_log = logging.getLogger(__name__)
+_log = logging.getLogger("changesource.log")
 
 _INSERT = """INSERT INTO transactions
 (watermark, position, commit_time_ms, changes, size, frames, segment, segment_crc32) VALUES (?, ?, ?, ?, ?, ?, ?, ?)"""
-
-_TransactionRow = tuple[str, str, float | None, int, int, bytes | None, str | None, int | None]
 
 
 def open_writer(state_directory: Path, now_us: Callable[[], int]) -> SqliteLogWriter:
@@ -43,7 +41,7 @@ def open_writer(state_directory: Path, now_us: Callable[[], int]) -> SqliteLogWr
         return SqliteLogWriter(layout, now_us)
     except CorruptLog as error:
         kept = set_aside(layout.log)
-        _log.error("%s; set aside as %s, a new snapshot will be taken", error, kept.name)
+        _log.error("%s; set aside as %s, a new snapshot is taken", error, kept.name)
         return SqliteLogWriter(layout, now_us)
 
 
@@ -130,7 +128,7 @@ class SqliteLogWriter:
         if segments:
             sync_directory(self._layout.segments)
         with self._transaction() as connection:
-            batch = _Batch(self._state.head, self._head_major)
+            batch = Batch(self._state.head, self._head_major)
             for transaction in transactions:
                 text = positions.to_text(transaction.position)
                 known = self._known_watermark(transaction.position, text)
@@ -144,7 +142,7 @@ class SqliteLogWriter:
             self._poker.poke()
         return batch.watermarks
 
-    def _advance(self, connection: sqlite3.Connection, batch: _Batch) -> LogState:
+    def _advance(self, connection: sqlite3.Connection, batch: Batch) -> LogState:
         last = batch.last
         before = self._state
         if last is None:
@@ -217,75 +215,13 @@ class SqliteLogWriter:
                 shutil.rmtree(folder, ignore_errors=True)
         query = "SELECT segment FROM transactions WHERE segment IS NOT NULL"
         segments = {name for (name,) in self._connection.execute(query)}
-        for file in self._layout.segments.iterdir():
-            if file.name not in segments:
-                file.unlink(missing_ok=True)
+        present = {file.name for file in self._layout.segments.iterdir()}
+        if missing := segments - present:
+            raise corrupt(self._layout.log, f"{len(missing)} of its segment files are missing")
+        for name in present - segments:
+            (self._layout.segments / name).unlink(missing_ok=True)
 
     def close(self) -> None:
         """Release the file; another writer may follow."""
         self._poker.close()
         self._connection.close()
-
-
-class _Batch:
-    """The rows of one append: watermarks strictly increase, and a position appears once."""
-
-    def __init__(self, head: str, major: int) -> None:
-        self.head = head
-        self.major = major
-        self.rows: list[_TransactionRow] = []
-        self.watermarks: list[str] = []
-        self.last: EncodedTransaction | None = None
-        self.schema: str | None = None
-        self.unneeded: list[BlockFile] = []
-        self._added: dict[str, str] = {}
-
-    def add(self, transaction: EncodedTransaction, position: str, known: str | None) -> None:
-        """Take the transaction in, unless its position is known already."""
-        known = known or self._added.get(position)
-        if known is None:
-            known = self._take(transaction, position)
-        elif isinstance(transaction.data, BlockFile):
-            self.unneeded.append(transaction.data)
-        self.watermarks.append(known)
-
-    def _take(self, transaction: EncodedTransaction, position: str) -> str:
-        watermark = self._next(transaction)
-        self.rows.append(_row(transaction, watermark, position))
-        self._added[position] = watermark
-        self.last = transaction
-        if transaction.schema_after is not None:
-            self.schema = transaction.schema_after
-        return watermark
-
-    def _next(self, transaction: EncodedTransaction) -> str:
-        own = transaction.watermark
-        if own is None:
-            self.major += 1
-            self.head = watermarks.from_int(self.major)
-        elif own > self.head:
-            self.head, self.major = own, watermarks.to_int(own)[0]
-        else:
-            raise InvalidChange(
-                "watermark-not-increasing",
-                f"the adapter gave watermark {own!r} after {self.head!r}",
-                where=f"position {position_text(transaction)}",
-                fix="give strictly increasing watermarks, or none",
-            )
-        return self.head
-
-
-def position_text(transaction: EncodedTransaction) -> str:
-    """The position, for messages."""
-    return positions.to_text(transaction.position)
-
-
-def _row(transaction: EncodedTransaction, watermark: str, position: str) -> _TransactionRow:
-    time, data = transaction.commit_time_ms, transaction.data
-    begin, commit = begin_frame(watermark), commit_frame(watermark, time)
-    size = len(begin) + len(commit)
-    if isinstance(data, BlockFile):
-        name, crc32 = data.path.name, data.crc32
-        return watermark, position, time, transaction.changes, size + data.size, None, name, crc32
-    frames = b"".join((begin, data, commit))
-    return watermark, position, time, transaction.changes, len(frames), frames, None, None

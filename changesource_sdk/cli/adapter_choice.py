@@ -15,9 +15,10 @@ from collections.abc import Mapping
 from importlib.metadata import entry_points
 
 from changesource_sdk.config import nearest
-from changesource_sdk.errors import ConfigurationError
+from changesource_sdk.errors import ChangesourceError, ConfigurationError
 
 GROUP = "changesource.adapters"
+METHODS = ("tables", "snapshot", "changes")
 BUNDLED = {"memory": "adapters.memory:MemoryAdapter", "sqlite": "adapters.sqlite:SqliteAdapter"}
 
 
@@ -60,6 +61,11 @@ def load_class(path: str) -> type:
         raise ConfigurationError(
             "adapter-import", f"{module_name} has no class {class_name!r}", fix=nearest(class_name, classes)
         )
+    lacking = [name for name in METHODS if not callable(getattr(found, name, None))]
+    if lacking:
+        raise ConfigurationError(
+            "not-an-adapter", f"{class_name} has no method {', '.join(lacking)}", path, "see changesource_sdk.adapter"
+        )
     return found
 
 
@@ -80,3 +86,24 @@ def check_settings(adapter: type, settings: Mapping[str, object]) -> None:
                 f"{adapter.__name__} needs the setting {parameter.name!r}",
                 fix=f"add --set {parameter.name}=…",
             )
+
+
+def try_settings(adapter: type, settings: Mapping[str, object]) -> None:
+    """Make the adapter once, here, so that settings it refuses are told at once and not by a child in a loop.
+
+    Adapters are cheap to make and may be made any number of times; the store itself may be down, which is no mistake.
+    """
+    check_settings(adapter, settings)
+    try:
+        made = adapter(**settings)
+    except ChangesourceError:
+        raise
+    except Exception as error:
+        raise ConfigurationError(
+            "settings-refused",
+            f"{adapter.__name__} refuses its settings: {type(error).__name__}: {error}",
+            "--set",
+            "correct the setting it names",
+        ) from error
+    if callable(close := getattr(made, "close", None)):
+        close()

@@ -21,7 +21,7 @@ from changesource_sdk import config as configuration
 from changesource_sdk.changelog.layout import StateDirectory
 from changesource_sdk.changelog.sqlite_log import SqliteLogReader
 from changesource_sdk.cli import serve
-from changesource_sdk.cli.adapter_choice import check_settings, load_class, resolve
+from changesource_sdk.cli.adapter_choice import load_class, resolve, try_settings
 from changesource_sdk.cli.output import ExitCode, print_json, reported, stdout
 from changesource_sdk.cli.statusz import fetch
 from changesource_sdk.config import ServeConfig
@@ -29,9 +29,7 @@ from changesource_sdk.endpoint.auth import tls_context
 from changesource_sdk.errors import ChangesourceError, EndpointError, StateError
 from changesource_sdk.observe.stages import read_stages
 
-EPILOG = (
-    "Examples: changesource doctor sqlite --set path=app.db · changesource doctor --config changesource.toml --json"
-)
+EPILOG = "Examples:\n\nchangesource doctor sqlite --set path=app.db\n\nchangesource doctor --config serve.toml --json"
 LOW_DISK = 1 << 30
 NEEDED = ("orjson", "prometheus-client", "pydantic", "rich", "typer", "websockets")
 
@@ -85,6 +83,8 @@ def examine(config: ServeConfig) -> Iterator[Finding]:
             yield Finding(name, True, check(config))
         except ChangesourceError as error:
             yield Finding(name, False, str(error), error.fix or "see the message", error.exit_code)
+        except OSError as error:
+            yield Finding(name, False, str(error), "make that path usable", ExitCode.STATE)
 
 
 def _versions(config: ServeConfig) -> str:
@@ -101,7 +101,7 @@ def _adapter(config: ServeConfig) -> str:
     if not config.adapter:
         return "none named, not checked"
     path = resolve(config.adapter)
-    check_settings(load_class(path), config.settings)
+    try_settings(load_class(path), config.settings)
     return f"{config.adapter} is {path}, its settings are complete"
 
 

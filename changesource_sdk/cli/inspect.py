@@ -16,7 +16,7 @@ from changesource_sdk.cli.statusz import fetch
 from changesource_sdk.endpoint.status import Document, describe
 from changesource_sdk.errors import StateError
 
-EPILOG = "Examples: changesource inspect 127.0.0.1:4810 · changesource inspect ./changesource-state --json"
+EPILOG = "Examples:\n\nchangesource inspect 127.0.0.1:4810\n\nchangesource inspect ./changesource-state --json"
 
 
 def inspect(

@@ -19,18 +19,25 @@ from changesource_sdk.config import Effective, ServeConfig, help_text
 from changesource_sdk.errors import ChangesourceError, ConfigurationError
 
 CONFIG_VARIABLE = "CHANGESOURCE_CONFIG"
-EPILOG = (
-    "Examples: changesource serve sqlite --set path=app.db · "
-    "changesource serve mystore:Adapter --set url=… --listen 0.0.0.0:4810 --state /var/lib/changesource · "
-    "changesource serve --config changesource.toml --show-config. "
-    "Every option can also be a key of the TOML file (adapter settings under [set]) or a variable CHANGESOURCE_OPTION; "
-    "flags win over variables, variables over the file."
+EPILOG = "\n\n".join(
+    (
+        "Every option can also be a key of the TOML file (adapter settings in its table 'set') or a variable "
+        "CHANGESOURCE_OPTION (CHANGESOURCE_SET_KEY); flags win over variables, variables over the file.",
+        "Examples:",
+        "changesource serve sqlite --set path=app.db",
+        "changesource serve mystore:Adapter --set url=… --listen 0.0.0.0:4810 --state /var/lib/changesource",
+        "changesource serve --config changesource.toml --show-config",
+    )
 )
 
 
 def _flag(name: str, *names: str) -> Any:
     declared = names or ("--" + name.replace("_", "-"),)
-    return typer.Option(*declared, help=help_text(name).capitalize() + ".", show_default=False)
+    return typer.Option(*declared, help=_sentence(help_text(name)), show_default=False)
+
+
+def _sentence(text: str) -> str:
+    return f"{text[0].upper()}{text[1:]}."
 
 
 class ServeCommand(TyperCommand):
@@ -42,10 +49,11 @@ class ServeCommand(TyperCommand):
         except ChangesourceError:
             # The command itself will report it; help must show even with a broken file.
             effective = None
-        known = {field.name for field in fields(ServeConfig)} - {"settings"}
+        known = {field.name for field in fields(ServeConfig)} - configuration.TABLES.keys()
         for parameter in self.params:
-            if effective is not None and parameter.name in known and hasattr(parameter, "show_default"):
-                parameter.show_default = f"{effective.shown(parameter.name)}, from {effective.origins[parameter.name]}"
+            if effective is not None and parameter.name in known:
+                value, origin = effective.shown(parameter.name), effective.origins[parameter.name]
+                vars(parameter)["help"] = f"{_sentence(help_text(parameter.name))} Now: {value} ({origin})."
         super().format_help(ctx, formatter)
 
 
@@ -69,6 +77,11 @@ def serve(
     tls_key: Annotated[Path | None, _flag("tls_key")] = None,
     permissions: Annotated[str | None, _flag("permissions")] = None,
     runner: Annotated[str | None, _flag("runner")] = None,
+    master: Annotated[str | None, _flag("master")] = None,
+    conf: Annotated[
+        list[str] | None,
+        typer.Option("--conf", metavar="KEY=VALUE", help="Spark setting; may be repeated.", show_default=False),
+    ] = None,
     compression: Annotated[bool | None, _flag("compression", "--compression/--no-compression")] = None,
     log_format: Annotated[str | None, _flag("log_format")] = None,
     log_level: Annotated[str | None, _flag("log_level")] = None,
@@ -86,17 +99,15 @@ def serve(
 ) -> None:
     """Serve a store to zero-cache: its pipeline, its change log, and the stream."""
     with reported(as_json=as_json):
-        names = {field.name for field in fields(ServeConfig)} - {"settings"}
+        names = {field.name for field in fields(ServeConfig)} - configuration.TABLES.keys()
         flags: dict[str, object] = {name: ctx.params.get(name) for name in names}
         flags["settings"] = configuration.parse_pairs(pairs or [])
-        if as_json and log_format is None:
-            flags["log_format"] = "json"
+        flags["conf"] = configuration.parse_pairs(conf or [], "--conf")
         effective = effective_config(config, flags)
         if show_config:
             _print_config(effective, as_json)
             return
-        code = asyncio.run(serving.run(effective.config, as_json=as_json))
-        raise typer.Exit(code)
+        raise typer.Exit(asyncio.run(serving.run(effective.config, as_json=as_json)))
 
 
 def effective_config(path: Path | None, flags: dict[str, object]) -> Effective:
@@ -115,7 +126,7 @@ def effective_config(path: Path | None, flags: dict[str, object]) -> Effective:
 
 def _print_config(effective: Effective, as_json: bool) -> None:
     if as_json:
-        print_json({name: {"value": value, "origin": origin} for name, value, origin in effective.describe()})
+        print_json(effective.as_json())
         return
     table = Table("option", "value", "origin", box=None)
     for row in effective.describe():

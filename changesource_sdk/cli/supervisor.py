@@ -14,6 +14,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from time import monotonic
 
+from changesource_sdk.cli.child_output import ChildOutput
+from changesource_sdk.errors import AdapterError, ConfigurationError, StateError
 from changesource_sdk.observe.logs import event, logger
 
 log = logger("pipeline")
@@ -21,6 +23,10 @@ log = logger("pipeline")
 FIRST_DELAY, LAST_DELAY = 0.5, 30.0
 #: A run this long counts as healthy: the next failure starts again from the first delay.
 HEALTHY_AFTER = 60.0
+#: The child's exit code for a configuration that cannot work.
+USAGE = ConfigurationError.exit_code
+#: Exit codes that come with a message of their own.
+EXPLAINED = (0, USAGE, AdapterError.exit_code, StateError.exit_code)
 
 
 @dataclass(slots=True)
@@ -57,24 +63,41 @@ class Supervisor:
         self._stopping.set()
 
     async def run(self) -> None:
-        """Start the child, and start it again whenever it ends, until `stop`."""
+        """Start the child, and start it again whenever it ends, until `stop` or until its settings are refused."""
         delay = FIRST_DELAY
         while not self._stopping.is_set():
             began = monotonic()
             code = await self._run_once()
-            if self._stopping.is_set():
+            self.health.last_exit = code
+            if self._stopping.is_set() or self._is_final(code):
                 return
             if monotonic() - began > HEALTHY_AFTER:
                 delay = FIRST_DELAY
-            self.health.last_exit, self.health.retry_delay = code, delay
+            self.health.retry_delay = delay
             event(log, logging.WARNING, "pipeline ended, starting it again", exit=code, delay=delay)
             await self._wait_for_stop(delay)
             delay = min(delay * 2, LAST_DELAY)
 
+    def _is_final(self, code: int) -> bool:
+        # Refused settings stay refused; only a pipeline that has worked before is worth another try.
+        return code == USAGE and self.health.starts == 1
+
     async def _run_once(self) -> int:
+        output = ChildOutput()
         child = await asyncio.create_subprocess_exec(
-            *self._command, stdin=PIPE, env=self._environment, start_new_session=True
+            *self._command, stdin=PIPE, stderr=PIPE, env=self._environment, start_new_session=True
         )
+        assert child.stderr is not None
+        relay = asyncio.ensure_future(output.relay(child.stderr))
+        code = await self._wait_for(child)
+        # A grandchild may hold the pipe open; what matters was said before the child ended.
+        await asyncio.wait((relay,), timeout=1.0)
+        relay.cancel()
+        if code not in EXPLAINED and not self._stopping.is_set():
+            output.tell_crash()
+        return code
+
+    async def _wait_for(self, child: Process) -> int:
         self.health.pid = child.pid
         self.health.starts += 1
         event(log, logging.DEBUG, "pipeline started", pid=child.pid)

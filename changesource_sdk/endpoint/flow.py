@@ -23,6 +23,7 @@ from protocol.handshake import Handshake
 
 #: How far the sender may run ahead of the peer, besides the kernel's own buffers.
 WRITE_LIMIT = 256 * 1024
+YIELD_BYTES = 64 * 1024
 
 
 class PeerConnection(ServerConnection):
@@ -60,6 +61,9 @@ class Flow:
             self._written += len(chunk)
             if connection.paused:
                 await connection.drain()
+            elif len(chunk) >= YIELD_BYTES:
+                # A peer that takes everything at once would else keep the loop from the others.
+                await asyncio.sleep(0)
 
     def silent_for(self) -> float:
         """Seconds since the peer last sent or took a byte."""

@@ -62,7 +62,8 @@ class Endpoint:
         self._reader = SqliteLogReader(config.state)
         self._subscribers = Subscribers(config.state)
         self._acks = AckStore(self._subscribers)
-        self._tail = LiveTail(self._reader, config.tail_bytes, self.metrics)
+        # The tail reads through a connection of its own, so that nobody's catching up is in its way.
+        self._tail = LiveTail(SqliteLogReader(config.state), config.tail_bytes, self.metrics)
         self._source = Source(config.state, self._reader, self._tail, permissions)
         self._pokes = directory.pokes
         self._pages = Pages(self.metrics, config.api_key, self._is_ready, self.status)
@@ -134,6 +135,7 @@ class Endpoint:
         await self.flush_acks()
         if self._ear is not None:
             self._ear.close()
+        self._tail.close()
         self._reader.close()
         self._subscribers.close()
 

@@ -16,7 +16,7 @@ from changesource_sdk.changelog.log import LogReader, SnapshotRecord, Stored
 from changesource_sdk.changelog.requests import pending_request, request_snapshot
 from changesource_sdk.endpoint.live_tail import LiveTail
 from changesource_sdk.endpoint.plan import Plan, Retained, decide
-from changesource_sdk.errors import SnapshotGone
+from changesource_sdk.errors import SnapshotGone, StateError
 from changesource_sdk.pipeline.consumer_schema import ConsumerSchema
 from changesource_sdk.system_tables import Permissions, system_frames
 from protocol.handshake import Handshake
@@ -77,4 +77,24 @@ class Source:
 
     async def ask_for_snapshot(self, above: str, reason: str) -> None:
         """Ask the pipeline for a snapshot above a watermark that a consumer has seen."""
-        await asyncio.to_thread(request_snapshot, self._directory, above, reason)
+        await asyncio.to_thread(self._ask, above, reason)
+
+    def _ask(self, above: str, reason: str) -> None:
+        try:
+            request_snapshot(self._directory, above, reason)
+        except OSError as error:
+            raise StateError(
+                "request-not-written",
+                f"cannot ask the pipeline for a new snapshot: {error.strerror or error}",
+                str(self._directory),
+                "make room there, or make it writable",
+            ) from error
+
+    async def mend(self, watermark: str, damage: SnapshotGone) -> None:
+        """Frames after `watermark` cannot be read back: if they should be there, have the pipeline start over.
+
+        If the log has started over already, they are gone for a good reason and nothing needs mending.
+        """
+        retained = await asyncio.to_thread(self.retained)
+        if retained is not None and watermark >= retained.oldest:
+            await self.ask_for_snapshot(retained.head, f"stored frames are damaged: {damage.where}")

@@ -26,7 +26,7 @@ from changesource_sdk.endpoint.flow import Flow, PeerConnection
 from changesource_sdk.endpoint.plan import Await, Initial, Reset, Resume
 from changesource_sdk.endpoint.source import Source
 from changesource_sdk.endpoint.upstream import PEER_LEFT, Ending, receive
-from changesource_sdk.errors import ChangesourceError
+from changesource_sdk.errors import ChangesourceError, SnapshotGone
 from changesource_sdk.observe.metrics import EndpointMetrics
 from protocol.errors import ProtocolError
 from protocol.framing import frame
@@ -125,7 +125,11 @@ class Subscription:
 
     async def _send(self) -> Ending:
         try:
-            return await self._serve()
+            try:
+                return await self._serve()
+            except SnapshotGone as error:
+                await self._source.mend(self.handshake.last_watermark or "", error)
+                raise
         except ConnectionClosed:
             return PEER_LEFT
         except ChangesourceError as error:
@@ -153,8 +157,8 @@ class Subscription:
 
     async def _send_snapshot(self, watermark: str) -> None:
         self._enter(Phase.SNAPSHOT)
-        rows, chunks = await asyncio.to_thread(self._source.open_snapshot, self.handshake, watermark)
         self.handshake = replace(self.handshake, last_watermark=watermark, replica_version=watermark)
+        rows, chunks = await asyncio.to_thread(self._source.open_snapshot, self.handshake, watermark)
         self._hold()
         self._session.begin(watermark)
         while chunk := await asyncio.to_thread(next, chunks, None):

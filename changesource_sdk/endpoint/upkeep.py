@@ -29,9 +29,10 @@ async def persistently(name: str, task: Callable[[], Awaitable[None]], log: logg
     while True:
         try:
             await task()
-        except ChangesourceError as error:
-            if throttle.admit(f"{name}:{error.code}") is not None:
-                event(log, logging.ERROR, f"{name} failed, trying again", error=str(error), fix=error.fix)
+        except (ChangesourceError, OSError) as error:
+            if throttle.admit(f"{name}:{type(error).__name__}") is not None:
+                fix = error.fix if isinstance(error, ChangesourceError) else None
+                event(log, logging.ERROR, f"{name} failed, trying again", error=str(error), fix=fix)
             await asyncio.sleep(RETRY)
 
 

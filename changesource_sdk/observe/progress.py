@@ -80,8 +80,9 @@ class Lines:
 class StageWatch:
     """Turns stage files into progress and news. Invariant: an error is told once until it changes or goes away."""
 
-    def __init__(self, display: Display) -> None:
+    def __init__(self, display: Display, since_ms: float = 0.0) -> None:
         self._display = display
+        self._since_ms = since_ms  # older reports are of a former run and no news
         self._states: dict[str, object] = {}
         self._errors: dict[str, object] = {}
 
@@ -97,6 +98,9 @@ class StageWatch:
     def look(self, stages: Mapping[str, Report]) -> None:
         """Take in the present reports."""
         for name, report in stages.items():
+            updated = report.get("updated_ms")
+            if not isinstance(updated, int | float) or updated < self._since_ms:
+                continue
             self._tell_error(name, report.get("error"))
             self._tell_state(name, report)
 

@@ -1,7 +1,7 @@
 """The feed between the thread that reads the store and the one that writes the log.
 
-It is bounded in bytes, so a slow disk slows the reader and not the memory. The writer takes all that is queued at once:
-one transaction when idle, many under load, and each taking becomes one durable commit.
+It is bounded in bytes and in number, so a slow disk slows the reader and not the memory. The writer takes all that
+is queued at once: one transaction when idle, many under load, and each taking becomes one durable commit.
 """
 
 from __future__ import annotations
@@ -12,6 +12,7 @@ from changesource_sdk.changelog.log import EncodedTransaction
 from changesource_sdk.positions import Position, to_text
 
 CAPACITY_BYTES = 32 * 1024 * 1024
+CAPACITY_TRANSACTIONS = 4096
 
 
 class FeedClosed(Exception):
@@ -34,13 +35,16 @@ class TransactionFeed:
         """Add a transaction, waiting for room; `FeedClosed` once the writer is gone."""
         size = len(transaction.data) if isinstance(transaction.data, bytes) else 0
         with self._changed:
-            self._changed.wait_for(lambda: self._closed or self._size < self._capacity)
+            self._changed.wait_for(lambda: self._closed or self._has_room())
             if self._closed:
                 raise FeedClosed
             self._queue.append(transaction)
             self._size += size
             self._pending.add(to_text(transaction.position))
             self._changed.notify_all()
+
+    def _has_room(self) -> bool:
+        return self._size < self._capacity and len(self._queue) < CAPACITY_TRANSACTIONS
 
     def take(self, timeout: float) -> list[EncodedTransaction]:
         """All that is queued, waiting for something; empty when the time is over. Raises the reader's error at last."""

@@ -18,7 +18,7 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
 STOP_SECONDS = 30
-MARK = "CHANGESOURCE_TEST_TREE"
+MARK = "TEST_PROCESS_TREE"
 
 
 class ChildProcess:

@@ -20,11 +20,12 @@ def servings(folder: Path) -> Iterator[MakeServing]:
     """A function that makes endpoints over a SQLite store (not yet started); all end with the context."""
     with ExitStack() as stack:
 
-        def make(store: SqliteStore, *options: str, state: Path | None = None, **settings: str) -> Serving:
-            settings = {"path": str(store.path), **settings}
-            made = Serving(
-                "sqlite", settings, state or folder / "state", options=["--permissions", "allow-all", *options]
-            )
+        def make(
+            store: SqliteStore, *, state: Path | None = None, port: int | None = None, api_key: str | None = None
+        ) -> Serving:
+            settings = {"path": str(store.path)}
+            options = ("--permissions", "allow-all")
+            made = Serving("sqlite", settings, state or folder / "state", port=port, api_key=api_key, options=options)
             stack.callback(_show, made)
             return stack.enter_context(made)
 

@@ -32,12 +32,13 @@ class Refused(RuntimeError):
 
 @dataclass(slots=True)
 class Counted:
-    """What came in so far. `commit` is the payload of the last commit (or control) frame, once there was one."""
+    """What came in so far: `commit` is the payload of the last commit (or control) frame, `close` of a close frame."""
 
     frames: int = 0
     commits: int = 0
     size: int = 0
     commit: bytes = b""
+    close: bytes | None = None
 
     @property
     def watermark(self) -> str:
@@ -114,6 +115,13 @@ class RawConsumer:
                 raise AssertionError(f"closed after {self.counted}")
         return self.counted
 
+    def receive_close(self) -> tuple[int, str]:
+        """Read until the endpoint closes the stream; the code and the reason it gives."""
+        while self.counted.close is None:
+            if self.receive() == 0:
+                raise AssertionError("the connection ended without a close frame")
+        return int.from_bytes(self.counted.close[:2], "big"), self.counted.close[2:].decode()
+
     def messages(self) -> list[list[Any]]:
         """Read once and return the messages that came since the last call; for consumers opened with `keep`."""
         assert self._keep is not None
@@ -122,12 +130,11 @@ class RawConsumer:
         payloads, self._keep = self._keep, []
         return [json.loads(payload) for payload in payloads]
 
-    def send(self, text: str) -> None:
-        """Send one text message, masked as a client must."""
-        payload = text.encode()
-        size = len(payload)
-        head = bytes([0x81, 0x80 | size]) if size < 126 else struct.pack(">BBH", 0x81, 0x80 | 126, size)
-        assert size < 1 << 16
+    def send(self, message: str | bytes) -> None:
+        """Send one message, text or binary, masked as a client must."""
+        payload = message.encode() if isinstance(message, str) else message
+        first = 0x81 if isinstance(message, str) else 0x82
+        head = struct.pack(">BBQ", first, 0x80 | 127, len(payload))
         self._socket.sendall(head + bytes(4) + payload)  # a mask of zeros leaves the payload as it is
 
     def acknowledge(self, watermark: str) -> None:
@@ -177,6 +184,8 @@ class RawConsumer:
                 if buffer[start + 2] == 0x63:  # the c of ["commit" or ["control"
                     counted.commits += 1
                     counted.commit = bytes(buffer[start:end])
+            elif buffer[position] == 0x88:
+                counted.close = bytes(buffer[start:end])
             position = end
         if position:
             buffer[: filled - position] = buffer[position:filled]

@@ -35,7 +35,7 @@ class ReplicaReader:
         self._turn = threading.Lock()
         self._process = subprocess.Popen(
             [node(), READER],
-            env={**os.environ, "CHANGESOURCE_NODE_MODULES": str(node_modules())},
+            env={**os.environ, "TEST_NODE_MODULES": str(node_modules())},
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             text=True,

@@ -15,6 +15,7 @@ import urllib.request
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
+from urllib.parse import quote
 
 from tests.support.child_process import ChildProcess
 from tests.support.ports import free_port
@@ -35,15 +36,19 @@ class Serving:
         state: Path,
         *,
         port: int | None = None,
+        api_key: str | None = None,
         options: Sequence[str] = (),
         env: Mapping[str, str] | None = None,
     ) -> None:
         self.state = state
         self.port = port or free_port()
         self.url = f"http://127.0.0.1:{self.port}"
-        self.stream_url = f"ws://127.0.0.1:{self.port}/changes/v0/stream"
+        self._query = "" if api_key is None else f"?apiKey={quote(api_key)}"
+        self.stream_url = f"ws://127.0.0.1:{self.port}/changes/v0/stream{self._query}"
         self.runs: list[ChildProcess] = []
-        self._env = {"PYTHONPATH": str(REPOSITORY), **(env or {})}
+        self._env = {"PYTHONPATH": str(REPOSITORY), "CHANGESOURCE_RUNNER": "inline", **(env or {})}
+        if api_key is not None:
+            options = [*options, "--api-key", api_key]
         sets = [part for name, value in settings.items() for part in ("--set", f"{name}={value}")]
         address = ["--listen", f"127.0.0.1:{self.port}", "--state", str(state)]
         self._command = [sys.executable, "-m", "changesource_sdk.cli", "serve", adapter, *sets, *address, *options]
@@ -105,7 +110,7 @@ class Serving:
     def get(self, path: str) -> tuple[int, str]:
         """Status and body; status 0 while nothing listens."""
         try:
-            with urllib.request.urlopen(self.url + path, timeout=10) as answer:
+            with urllib.request.urlopen(self.url + path + self._query, timeout=10) as answer:
                 return answer.status, answer.read().decode()
         except urllib.error.HTTPError as error:
             return error.code, error.read().decode()

@@ -119,19 +119,23 @@ def _table_difference(store: SqliteStore, replica: Replica, table: str) -> str:
     kinds = list(declared.values())
     ours = [tuple(map(_canonical, kinds, row)) for row in store.rows(table)]
     theirs = [tuple(map(_canonical, kinds, row)) for row in stored]
-    if ours == theirs:
-        return ""
-    lost, extra = _only_in(ours, theirs), _only_in(theirs, ours)
-    return f"{len(ours)} rows in the store, {len(theirs)} in the replica; lost {lost[:3]}, extra {extra[:3]}"
+    return "" if ours == theirs else _rows_difference(list(declared), ours, theirs)
 
 
-def _only_in(these: list[Row], those: list[Row]) -> list[str]:
-    others = set(map(repr, those))
-    return [text for text in map(repr, these) if text not in others]
+def _rows_difference(columns: list[str], ours: list[Row], theirs: list[Row]) -> str:
+    """The number of rows, and the first cell or row that differs."""
+    counts = f"{len(ours)} rows in the store, {len(theirs)} in the replica"
+    for mine, other in zip(ours, theirs, strict=False):
+        for column, stored, found in zip(columns, mine, other, strict=True):
+            if stored != found:
+                return f"{counts}; column {column} of {mine!r}: the replica has {found!r}"
+    return counts
 
 
 def _canonical(declared: str, value: object) -> object:
-    """A value in the form both sides share; JSON is compared as a document, everything else with its exact type."""
+    """A value in the form both sides share: JSON as a document, blobs as hexadecimal text, others with exact type."""
+    if isinstance(value, bytes):
+        return ("str", f"\\x{value.hex()}")
     if isinstance(value, str) and declared.upper().startswith("JSON"):
         return json.loads(value)
     if isinstance(value, int) and declared.upper().startswith(("REAL", "DOUBLE", "FLOAT")):

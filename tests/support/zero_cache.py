@@ -29,7 +29,7 @@ QUIET = {
     "DO_NOT_TRACK": "1",
     "ZERO_NUM_SYNC_WORKERS": "1",
     "ZERO_LOG_LEVEL": "info",
-    "ZERO_LOG_FORMAT": "text",
+    "ZERO_LOG_FORMAT": "json",
     "ZERO_CVR_MAX_CONNS": "4",
     "ZERO_CHANGE_MAX_CONNS": "3",
     "ZERO_UPSTREAM_MAX_CONNS": "1",

@@ -27,7 +27,7 @@ class ZeroClient:
         settings = {"server": server, "userID": user, "tables": schema}
         self._process = ChildProcess(
             [node(), CLIENT],
-            env={"CHANGESOURCE_NODE_MODULES": str(node_modules()), "CHANGESOURCE_CLIENT": json.dumps(settings)},
+            env={"TEST_NODE_MODULES": str(node_modules()), "TEST_CLIENT": json.dumps(settings)},
         )
 
     def __enter__(self) -> ZeroClient:

@@ -1,5 +1,6 @@
 """A damaged file, a full disk, a directory that cannot be written: a clear error each, and nothing half-written."""
 
+import logging
 import os
 import sqlite3
 import subprocess
@@ -16,7 +17,14 @@ from changesource_sdk.changelog.sqlite_file import corrupt, translated
 from changesource_sdk.changelog.sqlite_log import SqliteLogReader
 from changesource_sdk.errors import CorruptLog, DiskFull, ReadOnlyState, SnapshotGone, StateError
 from protocol.framing import frame
-from tests.sdk.changelog.log_fixtures import START_US, begin_generation, transaction, writer_of, writer_with_generation
+from tests.sdk.changelog.log_fixtures import (
+    START_US,
+    begin_generation,
+    spilled,
+    transaction,
+    writer_of,
+    writer_with_generation,
+)
 
 
 def filled_log(state: Path) -> str:
@@ -38,8 +46,12 @@ def filled_log(state: Path) -> str:
     ids=["no database", "truncated", "overwritten", "first page zeroed"],
 )
 def test_a_damaged_log_is_set_aside_and_a_higher_one_begins(
-    tmp_path: Path, damage: Callable[[bytes], bytes], caplog: pytest.LogCaptureFixture
+    tmp_path: Path,
+    damage: Callable[[bytes], bytes],
+    caplog: pytest.LogCaptureFixture,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
+    monkeypatch.setattr(logging.getLogger("changesource"), "propagate", True)
     head = filled_log(tmp_path)
     log = tmp_path / "log.sqlite"
     log.write_bytes(damage(log.read_bytes()))
@@ -48,6 +60,17 @@ def test_a_damaged_log_is_set_aside_and_a_higher_one_begins(
     assert (tmp_path / "log.sqlite.corrupt-1").exists()
     assert "set aside as log.sqlite.corrupt-1" in caplog.text
     assert begin_generation(writer, tmp_path, above=head) > head
+
+
+def test_a_log_whose_segment_is_missing_is_damaged(tmp_path: Path) -> None:
+    writer = writer_with_generation(tmp_path)
+    blocks = BlockWriter(tmp_path / "segments" / "1.frames")
+    blocks.write(frame(b"[]"))
+    writer.append([spilled(1, blocks.finish(), 1)])
+    writer.close()
+    (tmp_path / "segments" / "1.frames").unlink()
+    assert writer_of(tmp_path).state().generation == 0
+    assert (tmp_path / "log.sqlite.corrupt-1").exists()
 
 
 def test_a_reader_follows_to_the_new_file(tmp_path: Path) -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
 import pytest
 
@@ -20,15 +20,30 @@ def reader(state: WrittenState) -> Iterator[SqliteLogReader]:
     opened.close()
 
 
+@pytest.fixture
+def new_tail(reader: SqliteLogReader) -> Iterator[Callable[..., LiveTail]]:
+    made: list[LiveTail] = []
+
+    def make(limit: int = 1 << 20, metrics: EndpointMetrics | None = None) -> LiveTail:
+        made.append(LiveTail(reader, limit, metrics or EndpointMetrics()))
+        return made[-1]
+
+    yield make
+    for tail in made:
+        tail.close()
+
+
 def watermarks(tail: LiveTail, after: str) -> list[str] | None:
     found = tail.after(after)
     return None if found is None else [stored.watermark for stored in found]
 
 
-async def test_holds_what_came_since_someone_follows(state: WrittenState, reader: SqliteLogReader) -> None:
+async def test_holds_what_came_since_someone_follows(
+    state: WrittenState, reader: SqliteLogReader, new_tail: Callable[..., LiveTail]
+) -> None:
     snapshot = state.snapshot()
     missed = state.insert("before anyone follows")
-    tail = LiveTail(reader, 1 << 20, EndpointMetrics())
+    tail = new_tail()
     await tail.advance()
     with tail.following():
         held = [state.insert(str(number)) for number in range(3)]
@@ -39,9 +54,11 @@ async def test_holds_what_came_since_someone_follows(state: WrittenState, reader
         assert watermarks(tail, snapshot) is None, "what came before was never held"
 
 
-async def test_old_transactions_are_let_go_beyond_the_limit(state: WrittenState, reader: SqliteLogReader) -> None:
+async def test_old_transactions_are_let_go_beyond_the_limit(
+    state: WrittenState, reader: SqliteLogReader, new_tail: Callable[..., LiveTail]
+) -> None:
     state.snapshot()
-    tail = LiveTail(reader, 50_000, EndpointMetrics())
+    tail = new_tail(50_000)
     await tail.advance()
     with tail.following():
         start = tail.head
@@ -55,19 +72,23 @@ async def test_old_transactions_are_let_go_beyond_the_limit(state: WrittenState,
         assert held[-1].watermark == tail.head == reader.head()
 
 
-async def test_nothing_is_read_while_nobody_follows(state: WrittenState, reader: SqliteLogReader) -> None:
+async def test_nothing_is_read_while_nobody_follows(
+    state: WrittenState, reader: SqliteLogReader, new_tail: Callable[..., LiveTail]
+) -> None:
     state.snapshot()
     metrics = EndpointMetrics()
-    tail = LiveTail(reader, 1 << 20, metrics)
+    tail = new_tail(metrics=metrics)
     newest = state.insert("1")
     await tail.advance()
     assert tail.head == newest
     assert metrics.registry.get_sample_value("changesource_tail_transactions_total") == 0
 
 
-async def test_a_new_generation_starts_a_new_lineage(state: WrittenState, reader: SqliteLogReader) -> None:
+async def test_a_new_generation_starts_a_new_lineage(
+    state: WrittenState, reader: SqliteLogReader, new_tail: Callable[..., LiveTail]
+) -> None:
     state.snapshot()
-    tail = LiveTail(reader, 1 << 20, EndpointMetrics())
+    tail = new_tail()
     await tail.advance()
     lineage = tail.lineage
     with tail.following():

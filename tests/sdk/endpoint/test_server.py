@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 
 import pytest
+from websockets.exceptions import ConnectionClosed
 
 from changesource_sdk.adapter import Delete, Insert, Update
 from changesource_sdk.changelog.requests import pending_request
@@ -139,3 +140,48 @@ async def test_consumer_ahead_of_the_log_waits_for_a_higher_snapshot(state: Writ
     request = pending_request(state.directory)
     assert request is not None
     assert request.above == seen
+
+
+async def test_a_damaged_snapshot_is_never_completed_and_a_new_one_is_asked_for(
+    state: WrittenState, serve: Serve
+) -> None:
+    watermark = state.snapshot({"id": str(number), "title": "t"} for number in range(100))
+    part = state.layout.spool / watermark / "part-00001.frames"
+    part.write_bytes(part.read_bytes().replace(b'"title":"t"', b'"title":"u"', 1))
+    running = await serve()
+    cache = running.cache()
+    with pytest.raises(ConnectionClosed) as caught:
+        await cache.initial_sync()
+    assert caught.value.rcvd is not None
+    assert caught.value.rcvd.code == 1013
+    assert cache.commits == []
+    request = pending_request(state.directory)
+    assert request is not None
+    assert request.above == watermark
+    async with cache.stream():
+        newer = state.snapshot([{"id": "1", "title": "whole"}], above=request.above)
+        await cache.transactions(1)
+    assert cache.replica_version == newer
+
+
+async def test_a_log_that_is_lost_while_serving_leads_to_one_reset_with_a_higher_watermark(
+    state: WrittenState, serve: Serve
+) -> None:
+    first = state.snapshot()
+    running = await serve()
+    cache = running.cache()
+    await cache.initial_sync()
+    async with cache.stream():
+        state.insert("1")
+        await cache.transactions(1)
+        state.close()
+        for file in state.directory.glob("log.sqlite*"):
+            file.unlink()
+        again = WrittenState(state.directory)
+        second = again.snapshot([{"id": "2", "title": "from the store"}])
+        with pytest.raises(ResetAsked):
+            await cache.until(lambda: False)
+    await cache.initial_sync()
+    again.close()
+    assert cache.replica_version == second > first
+    assert set(cache.rows("issue")) == {"2"}

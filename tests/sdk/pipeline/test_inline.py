@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+import itertools
+import os
+import shutil
 import threading
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -13,6 +17,7 @@ from changesource_sdk.adapter import (
     Change,
     Column,
     CreateTable,
+    Index,
     Insert,
     Position,
     RowsPartition,
@@ -23,7 +28,8 @@ from changesource_sdk.adapter import (
 from changesource_sdk.changelog.requests import pending_request, request_prune, request_snapshot
 from changesource_sdk.changelog.sqlite_writer import open_writer
 from changesource_sdk.errors import StaleWriter
-from changesource_sdk.pipeline.inline import Backoff, InlineRunner
+from changesource_sdk.pipeline.inline import InlineRunner
+from changesource_sdk.pipeline.recovery import Backoff
 from tests.sdk.pipeline.runner_fixtures import PATIENCE_S, Watched, running
 
 ISSUE = Table("issue", [Column("id", int), Column("title", str)])
@@ -137,7 +143,7 @@ def test_an_adapter_that_fails_is_reported_and_tried_again(tmp_path: Path) -> No
         error = seen.stage()["error"]
         assert isinstance(error, dict)
         assert error["message"] == "ConnectionError: no route to store"
-        assert error["where"] == "changes()"
+        assert error["where"].startswith("changes(), test_inline.py line ")
         mended.set()
         seen.until_position(2)
         seen.until(lambda: seen.error_code() is None)
@@ -256,6 +262,80 @@ def test_a_damaged_log_is_set_aside_and_the_store_read_anew(tmp_path: Path) -> N
         seen.until_generation(1)
         assert seen.log.head() > first
     assert (tmp_path / "log.sqlite.corrupt-1").exists()
+
+
+def test_a_log_damaged_while_running_is_set_aside_once_a_reader_complains(tmp_path: Path) -> None:
+    store = a_store()
+    with running(lambda: MemoryAdapter(store=store), tmp_path) as seen:
+        seen.until_generation(1)
+        first = seen.log.head()
+        for name in ("log.sqlite", "log.sqlite-wal"):
+            with (tmp_path / name).open("r+b") as file:
+                size = file.seek(0, os.SEEK_END)
+                file.seek(0)
+                file.write(b"garbage!" * (size // 8))
+        request_snapshot(tmp_path, first, "log-corrupt")
+        seen.until((tmp_path / "log.sqlite.corrupt-1").exists, "a log set aside")
+        seen.until(lambda: pending_request(tmp_path) is None)
+        store.commit([insert(10)])
+        seen.until_position(2)
+        assert seen.log.head() > first
+
+
+def test_a_stop_in_the_middle_of_a_snapshot_is_heard(tmp_path: Path) -> None:
+    reading = threading.Event()
+
+    class Endless:
+        table = "issue"
+
+        def rows(self) -> Iterator[dict[str, object]]:
+            for number in itertools.count():
+                reading.set()
+                yield {"id": number, "title": None}
+
+    class Slow(Scripted):
+        def snapshot(self) -> Snapshot:
+            return Snapshot("start", [Endless()])
+
+    with running(Slow, tmp_path) as seen:
+        assert reading.wait(PATIENCE_S)
+    assert seen.stage()["state"] == "stopped"
+    assert seen.stage()["error"] is None
+
+
+def test_indexes_that_are_not_unique_come_after_the_rows(tmp_path: Path) -> None:
+    store = MemoryStore([replace(ISSUE, indexes=(Index("issue_title", ["title"]),))])
+    store.commit([insert(1)])
+    with running(lambda: MemoryAdapter(store=store), tmp_path) as seen:
+        seen.until_generation(1)
+        tags = [payload.split(b'"')[5] for payload in seen.snapshot_payloads()]
+    assert tags == [b"create-table", b"create-index", b"insert", b"create-index"]
+
+
+@pytest.mark.parametrize("damage", ["remove", "cut"])
+def test_a_damaged_spool_is_replaced_by_a_new_snapshot(tmp_path: Path, damage: str) -> None:
+    store = a_store()
+    with running(lambda: MemoryAdapter(store=store), tmp_path) as seen:
+        seen.until_generation(1)
+        directory = seen.log.snapshots()[0].directory
+    if damage == "remove":
+        shutil.rmtree(directory)
+    else:
+        (directory / "part-00001.frames").write_bytes(b"")
+    with running(lambda: MemoryAdapter(store=store), tmp_path) as seen:
+        seen.until_generation(2)
+        assert sum(b'"insert"' in payload for payload in seen.snapshot_payloads()) == 3
+
+
+def test_a_close_that_fails_does_not_stop_the_runner(tmp_path: Path) -> None:
+    class Clumsy(Scripted):
+        def close(self) -> None:
+            raise OSError("already closed")
+
+    with running(lambda: Clumsy(Transaction(1, [insert(1)])), tmp_path) as seen:
+        seen.until_position(1)
+        request_snapshot(tmp_path, seen.log.head(), "again")
+        seen.until_generation(2)
 
 
 def test_a_runner_that_was_replaced_stops_with_a_clear_error(tmp_path: Path) -> None:

@@ -1,14 +1,14 @@
 // The official Zero client over a zero-cache: keeps one query per table materialised and prints what it sees, one JSON line each.
-// CHANGESOURCE_CLIENT is JSON {server, userID, tables: {name: {columns: {name: type}, primaryKey}}}. When the cache no longer knows
+// TEST_CLIENT is JSON {server, userID, tables: {name: {columns: {name: type}, primaryKey}}}. When the cache no longer knows
 // the client (its state is gone), the page of a real app reloads: here the client is closed and made anew.
 import {createRequire} from 'node:module';
 import {pathToFileURL} from 'node:url';
 
-const require = createRequire(`${process.env.CHANGESOURCE_NODE_MODULES}/`);
+const require = createRequire(`${process.env.TEST_NODE_MODULES}/`);
 const {Zero, boolean, createBuilder, createSchema, json, number, string, table} = await import(
   pathToFileURL(require.resolve('@rocicorp/zero')).href
 );
-const {server, userID, tables} = JSON.parse(process.env.CHANGESOURCE_CLIENT);
+const {server, userID, tables} = JSON.parse(process.env.TEST_CLIENT);
 const columnTypes = {boolean, json, number, string};
 
 const say = event => process.stdout.write(`${JSON.stringify(event)}\n`);

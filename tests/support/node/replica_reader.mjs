@@ -4,7 +4,7 @@
 import {createRequire} from 'node:module';
 import {createInterface} from 'node:readline';
 
-const require = createRequire(`${process.env.CHANGESOURCE_NODE_MODULES}/`);
+const require = createRequire(`${process.env.TEST_NODE_MODULES}/`);
 const Database = require('@rocicorp/zero-sqlite3');
 
 function tagged(value) {
