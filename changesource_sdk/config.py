@@ -62,7 +62,16 @@ class ServeConfig:
     permissions: str = field(
         default="null", metadata=about("permissions row: null, allow-all, or the path of a JSON file")
     )
-    runner: str = field(default="inline", metadata=about("what runs the pipeline", check=_one_of("inline")))
+    runner: str = field(
+        default="spark",
+        metadata=about("what runs the pipeline: spark, or inline (no Java)", check=_one_of("spark", "inline")),
+    )
+    master: str = field(
+        default="local[*]", metadata=about("Spark master: local[N], spark://host:port, yarn or k8s://url")
+    )
+    conf: Mapping[str, object] = field(
+        default_factory=dict, metadata=about("Spark settings, as given by --conf key=value")
+    )
     compression: bool = field(default=False, metadata=about("offer permessage-deflate (costs CPU on both sides)"))
     log_format: str = field(
         default="text", metadata=about("text for people, json for machines", check=_one_of("text", "json"))
@@ -118,7 +127,7 @@ class Effective:
 
     def _plain(self, name: str) -> object:
         value = getattr(self.config, name)
-        if name == "settings":
+        if name in TABLES:
             return {key: _masked(key, item) for key, item in value.items()}
         return str(value) if isinstance(value, Path) else self.shown(name) if _is_secret(name, value) else value
 
@@ -127,12 +136,14 @@ class Effective:
         value = getattr(self.config, name)
         if _is_secret(name, value):
             return "(set, not shown)"
-        if name == "settings":
+        if name in TABLES:
             return ", ".join(f"{key}={_masked(key, item)}" for key, item in value.items()) or "(none)"
         return "(unset)" if value is None or value == "" else str(value)
 
 
 _FIELDS = {f.name: f for f in fields(ServeConfig)}
+#: Fields that hold key=value pairs, with the name of their table in the TOML file and of their flag.
+TABLES: Mapping[str, str] = {"settings": "set", "conf": "conf"}
 _SECRET_WORDS = ("password", "secret", "token", "key", "credential", "dsn", "url")
 
 
@@ -159,32 +170,33 @@ def load(
     """Merge the four sources. A flag of None was not given. Raises `ConfigurationError`."""
     values: dict[str, object] = {}
     origins = dict.fromkeys(_FIELDS, "default")
-    settings: dict[str, object] = {}
+    tables: dict[str, dict[str, object]] = {name: {} for name in TABLES}
     sources = (
         (_from_toml(toml, toml_name), lambda name: toml_name),
         (_from_environment(environment), _variable),
         ({k: v for k, v in flags.items() if v is not None}, _flag),
     )
     for given, origin in sources:
-        settings.update(_settings_of(given.pop("settings", {}), origin("settings")))
+        for table, pairs in tables.items():
+            added = _table_of(table, given.pop(table, {}), origin(table))
+            pairs.update(added)
+            origins[table] = origin(table) if added else origins[table]
         for name, raw in given.items():
             values[name] = _convert(name, raw, origin(name))
             origins[name] = origin(name)
-        if settings and origins["settings"] == "default":
-            origins["settings"] = origin("settings")
-    config = ServeConfig(**values, settings=settings)  # type: ignore[arg-type]
+    config = ServeConfig(**values, **tables)  # type: ignore[arg-type]
     _check_together(config)
     return Effective(config, origins)
 
 
-def parse_pairs(pairs: list[str]) -> dict[str, object]:
-    """`key=value` words of the command line; values stay text, the adapter converts."""
+def parse_pairs(pairs: list[str], flag: str = "--set") -> dict[str, object]:
+    """`key=value` words of the command line; values stay text, whoever gets them converts."""
     parsed: dict[str, object] = {}
     for pair in pairs:
         key, equals, value = pair.partition("=")
         if not equals or not key.strip():
             raise ConfigurationError(
-                "bad-value", f"--set {pair!r} is not key=value", where="--set", fix="write it as --set path=app.db"
+                "bad-value", f"{flag} {pair!r} is not key=value", where=flag, fix=f"write it as {flag} name=value"
             )
         parsed[key.strip()] = value
     return parsed
@@ -207,7 +219,7 @@ def _from_toml(text: str | None, name: str) -> dict[str, Any]:
         document["settings"] = document.pop("set")
     for key in document:
         if key not in _FIELDS:
-            known = ["set" if known == "settings" else known for known in _FIELDS]
+            known = [TABLES.get(known, known) for known in _FIELDS]
             raise ConfigurationError("unknown-key", f"unknown key {key!r}", where=name, fix=nearest(key, known))
     return document
 
@@ -220,8 +232,8 @@ def _from_environment(environment: Mapping[str, str]) -> dict[str, Any]:
             settings[variable.removeprefix(SETTING_PREFIX).lower()] = value
         elif variable.startswith(ENVIRONMENT_PREFIX) and variable not in NOT_OPTIONS:
             name = variable.removeprefix(ENVIRONMENT_PREFIX).lower()
-            if name not in _FIELDS or name == "settings":
-                known = [_variable(known) for known in _FIELDS if known != "settings"]
+            if name not in _FIELDS or name in TABLES:
+                known = [_variable(known) for known in _FIELDS if known not in TABLES]
                 raise ConfigurationError(
                     "unknown-key", f"unknown variable {variable}", "the environment", nearest(variable, known)
                 )
@@ -237,9 +249,11 @@ def _flag(name: str) -> str:
     return {"settings": "--set", "adapter": "the command line"}.get(name, "--" + name.replace("_", "-"))
 
 
-def _settings_of(given: object, origin: str) -> dict[str, object]:
+def _table_of(name: str, given: object, origin: str) -> dict[str, object]:
+    table = TABLES[name]
     if not isinstance(given, Mapping):
-        raise ConfigurationError("bad-value", "'set' must be a table", origin, 'write [set], then path = "app.db"')
+        fix = f'write [{table}], then lines such as name = "value"'
+        raise ConfigurationError("bad-value", f"{table!r} must be a table", origin, fix)
     return dict(given)
 
 

@@ -3,5 +3,6 @@
 pytest_plugins = [
     "tests.support.fix_postgres",
     "tests.support.fix_serving",
+    "tests.support.fix_spark",
     "tests.support.fix_zero_cache",
 ]

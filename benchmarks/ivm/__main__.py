@@ -67,8 +67,10 @@ def _best(records: list[Record]) -> list[Record]:
     best: dict[str, Record] = {}
     for record in records:
         known = best.setdefault(record["pipeline"], record)
-        known["hydrationSeconds"] = min(known["hydrationSeconds"], record["hydrationSeconds"])
-        known["changesPerSecond"] = max(known["changesPerSecond"], record["changesPerSecond"])
+        for name in ("hydrationSeconds", "hydrationCpuSeconds"):
+            known[name] = min(known[name], record[name])
+        for name in ("changesPerSecond", "changesPerCpuSecond"):
+            known[name] = max(known[name], record[name])
     return list(best.values())
 
 

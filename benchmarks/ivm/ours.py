@@ -21,6 +21,22 @@ Record = dict[str, Any]
 SCHEMA = schema([table(name, columns) for name, columns in COLUMNS.items()], {})
 
 
+class Stopwatch:
+    """Adds up the time spent inside `with` blocks: by the wall clock, and of this process alone."""
+
+    def __init__(self) -> None:
+        self.seconds = 0.0
+        self.cpu_seconds = 0.0
+
+    def __enter__(self) -> None:
+        self.seconds -= time.perf_counter()
+        self.cpu_seconds -= time.process_time()
+
+    def __exit__(self, *exception: object) -> None:
+        self.cpu_seconds += time.process_time()
+        self.seconds += time.perf_counter()
+
+
 def measure(
     workload: Path, source: str, pipelines: list[str], repeat: int, changes_per_transaction: int
 ) -> list[Record]:
@@ -46,33 +62,31 @@ def _measure(stores: Stores, ast: Record, transactions: list[Transaction]) -> Re
         engine.source(name)
     gc.collect()
     gc.freeze()
-    begun = time.perf_counter()
-    hydrated = sum(1 for change in engine.add_query("query", parse(ast)) if change is not YIELD)
-    hydration = time.perf_counter() - begun
+    hydrating, advancing = Stopwatch(), Stopwatch()
+    with hydrating:
+        hydrated = sum(1 for change in engine.add_query("query", parse(ast)) if change is not YIELD)
     counts: Counter[str] = Counter({"add": 0, "remove": 0, "edit": 0})
-    spent = sum(_advance(stores, engine, transaction, counts) for transaction in transactions)
+    for transaction in transactions:
+        stores.replicate(transaction)
+        with advancing:
+            emitted = [engine.push(table.name, change) for table, change in transaction]
+            stores.finish()
+        for row_changes in emitted:
+            counts.update([row_change.op for row_change in row_changes])
+    with advancing:
+        stores.settle()
     gc.unfreeze()
     changes = sum(map(len, transactions))
     return {
-        "hydrationSeconds": hydration,
+        "hydrationSeconds": hydrating.seconds,
+        "hydrationCpuSeconds": hydrating.cpu_seconds,
         "hydratedRows": hydrated,
         "changes": changes,
-        "changesPerSecond": changes / spent,
+        "changesPerSecond": changes / advancing.seconds,
+        "changesPerCpuSecond": changes / advancing.cpu_seconds,
         "rowChanges": dict(counts),
         "residentMegabytes": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss // 1024,
     }
-
-
-def _advance(stores: Stores, engine: Engine, transaction: Transaction, counts: Counter[str]) -> float:
-    """Push one transaction; the seconds it took."""
-    stores.replicate(transaction)
-    begun = time.perf_counter()
-    emitted = [engine.push(table.name, change) for table, change in transaction]
-    stores.finish()
-    spent = time.perf_counter() - begun
-    for row_changes in emitted:
-        counts.update([row_change.op for row_change in row_changes])
-    return spent
 
 
 def _change(change: Record) -> SourceChange:

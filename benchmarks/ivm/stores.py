@@ -2,8 +2,8 @@
 
 * `memory`: rows in memory.
 * `sqlite`: the replica as the reference cache has it.  The replicator, on a connection of its own, commits each
-  transaction before the engine pushes its changes; the engine reads the snapshot before and then moves on.  Moving on is
-  part of the measurement, the replicator's writing is not (zero-cache has the same replicator besides its engine).
+  transaction before the engine pushes its changes; the engine reads the snapshot before and then moves on.  Moving on
+  is part of the measurement, the replicator's writing is not: zero-cache has a replicator besides its engine too.
 * `sqlite-written`: the engine writes the table itself, as the official engine does.
 """
 
@@ -19,7 +19,7 @@ from reference_cache.ivm.change import Edit, Remove, SourceChange
 from reference_cache.ivm.followed_table import FollowedTable
 from reference_cache.ivm.memory_table import memory_source
 from reference_cache.ivm.source import Source
-from reference_cache.ivm.sqlite_table import SqliteTable
+from reference_cache.ivm.written_table import WrittenTable
 from reference_cache.query.schema import Row, TableSchema
 
 Transaction = list[tuple[TableSchema, SourceChange]]
@@ -38,6 +38,10 @@ class Stores(Protocol):
         """What the engine's side does after a transaction; measured."""
         ...
 
+    def settle(self) -> None:
+        """What is left to do after the last transaction; measured."""
+        ...
+
     def close(self) -> None: ...
 
 
@@ -54,6 +58,9 @@ class MemoryStores:
         """Nobody else is there."""
 
     def finish(self) -> None:
+        """Nothing is to be done."""
+
+    def settle(self) -> None:
         """Nothing is kept back."""
 
     def close(self) -> None:
@@ -69,19 +76,22 @@ class WrittenStores:
         shutil.copy(workload / "replica.db", self._path)
         self._database = self._connect()
         self._database.execute("BEGIN")
-        self._stores: list[SqliteTable] = []
+        self._stores: list[WrittenTable] = []
 
     def _connect(self) -> sqlite3.Connection:
         return sqlite3.connect(self._path, isolation_level=None, cached_statements=512)
 
     def open_source(self, table: TableSchema) -> Source:
-        self._stores.append(SqliteTable(self._database, table))
+        self._stores.append(WrittenTable(self._database, table))
         return Source(self._stores[-1])
 
     def replicate(self, transaction: Transaction) -> None:
         """The engine writes itself."""
 
     def finish(self) -> None:
+        """Changes may gather."""
+
+    def settle(self) -> None:
         for store in self._stores:
             store.flush()
 

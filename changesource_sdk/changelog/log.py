@@ -122,6 +122,9 @@ class LogWriter(Protocol):
     def state(self) -> LogState:
         """Where the log stands, as this writer sees it."""
 
+    def snapshots(self) -> list[SnapshotRecord]:
+        """The snapshots of the current generation, oldest first."""
+
     def knows(self, position: Position) -> bool:
         """Whether a transaction with this position, or one beyond it, was appended in this generation."""
 

@@ -118,10 +118,14 @@ def connect_writer(path: Path) -> sqlite3.Connection:
 
 
 def connect_reader(path: Path) -> sqlite3.Connection:
-    """The log opened for reading only."""
+    """The log for reading only, and never created; SQLite itself may write to roll back what a killed writer left."""
     with translated(path):
-        uri = f"file:{quote(str(path))}?mode=ro"
-        return sqlite3.connect(uri, uri=True, timeout=_BUSY_TIMEOUT_S, isolation_level=None, check_same_thread=False)
+        uri = f"file:{quote(str(path))}?mode=rw"
+        connection = sqlite3.connect(
+            uri, uri=True, timeout=_BUSY_TIMEOUT_S, isolation_level=None, check_same_thread=False
+        )
+        connection.execute("PRAGMA query_only=ON")
+        return connection
 
 
 def _check_first_page(path: Path) -> None:

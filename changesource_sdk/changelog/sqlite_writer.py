@@ -28,7 +28,7 @@ from changesource_sdk.errors import CorruptLog, InvalidChange, StaleWriter
 from changesource_sdk.positions import Position
 from protocol import watermark as watermarks
 
-_log = logging.getLogger(__name__)
+_log = logging.getLogger("changesource.log")
 
 _INSERT = """INSERT INTO transactions
 (watermark, position, commit_time_ms, changes, size, frames, segment, segment_crc32) VALUES (?, ?, ?, ?, ?, ?, ?, ?)"""
@@ -41,7 +41,7 @@ def open_writer(state_directory: Path, now_us: Callable[[], int]) -> SqliteLogWr
         return SqliteLogWriter(layout, now_us)
     except CorruptLog as error:
         kept = set_aside(layout.log)
-        _log.error("%s; set aside as %s, a new snapshot will be taken", error, kept.name)
+        _log.error("%s; set aside as %s, a new snapshot is taken", error, kept.name)
         return SqliteLogWriter(layout, now_us)
 
 

@@ -49,7 +49,7 @@ class ServeCommand(TyperCommand):
         except ChangesourceError:
             # The command itself will report it; help must show even with a broken file.
             effective = None
-        known = {field.name for field in fields(ServeConfig)} - {"settings"}
+        known = {field.name for field in fields(ServeConfig)} - configuration.TABLES.keys()
         for parameter in self.params:
             if effective is not None and parameter.name in known:
                 value, origin = effective.shown(parameter.name), effective.origins[parameter.name]
@@ -77,6 +77,11 @@ def serve(
     tls_key: Annotated[Path | None, _flag("tls_key")] = None,
     permissions: Annotated[str | None, _flag("permissions")] = None,
     runner: Annotated[str | None, _flag("runner")] = None,
+    master: Annotated[str | None, _flag("master")] = None,
+    conf: Annotated[
+        list[str] | None,
+        typer.Option("--conf", metavar="KEY=VALUE", help="Spark setting; may be repeated.", show_default=False),
+    ] = None,
     compression: Annotated[bool | None, _flag("compression", "--compression/--no-compression")] = None,
     log_format: Annotated[str | None, _flag("log_format")] = None,
     log_level: Annotated[str | None, _flag("log_level")] = None,
@@ -94,9 +99,10 @@ def serve(
 ) -> None:
     """Serve a store to zero-cache: its pipeline, its change log, and the stream."""
     with reported(as_json=as_json):
-        names = {field.name for field in fields(ServeConfig)} - {"settings"}
+        names = {field.name for field in fields(ServeConfig)} - configuration.TABLES.keys()
         flags: dict[str, object] = {name: ctx.params.get(name) for name in names}
         flags["settings"] = configuration.parse_pairs(pairs or [])
+        flags["conf"] = configuration.parse_pairs(conf or [], "--conf")
         effective = effective_config(config, flags)
         if show_config:
             _print_config(effective, as_json)

@@ -17,7 +17,7 @@ from changesource_sdk.config import ServeConfig
 from changesource_sdk.endpoint.server import Endpoint
 from changesource_sdk.observe import logs
 from changesource_sdk.observe.progress import Bar, Lines, StageWatch
-from changesource_sdk.pipeline.child import command_line
+from changesource_sdk.pipeline.child import PipelineSettings, Runner, command_line
 from changesource_sdk.system_tables import Permissions
 from protocol.handshake import PATHS
 
@@ -32,18 +32,19 @@ async def run(config: ServeConfig, *, as_json: bool) -> int:
 
 
 async def _run_both(config: ServeConfig, adapter: str, as_json: bool) -> int:
-    supervisor = Supervisor(command_line(adapter, config.settings, config.state), _environment(), grace=config.grace)
+    pipeline = _pipeline(config, adapter)
+    supervisor = Supervisor(command_line(pipeline, config.state), _environment(), grace=config.grace)
     endpoint = Endpoint(config, Permissions.parse(config.permissions), supervisor.health.as_json)
     port = await endpoint.start()
     _announce(config, port, as_json)
     display = Bar(stderr) if stderr.is_terminal and not as_json else Lines()
     watch = asyncio.create_task(StageWatch(display, time() * 1000).run(config.state))
-    pipeline = asyncio.create_task(supervisor.run())
+    supervision = asyncio.create_task(supervisor.run())
     try:
-        received = await _first_signal(pipeline)
+        received = await _first_signal(supervision)
     finally:
         supervisor.stop()
-        await asyncio.gather(endpoint.stop(), pipeline)
+        await asyncio.gather(endpoint.stop(), supervision)
         watch.cancel()
         with suppress(asyncio.CancelledError):
             await watch
@@ -65,6 +66,12 @@ async def _first_signal(pipeline: asyncio.Task[None]) -> signal.Signals | None:
         loop.add_signal_handler(number, note, number)
     await asyncio.wait((received, pipeline), return_when=asyncio.FIRST_COMPLETED)
     return received.result() if received.done() else None
+
+
+def _pipeline(config: ServeConfig, adapter: str) -> PipelineSettings:
+    conf = {key: str(value) for key, value in config.conf.items()}
+    runner: Runner = "inline" if config.runner == "inline" else "spark"
+    return PipelineSettings(adapter, config.settings, runner, config.master, conf)
 
 
 def _environment() -> dict[str, str]:

@@ -48,8 +48,11 @@ def describe(
 
 def set_gauges(document: Mapping[str, object], metrics: EndpointMetrics) -> None:
     """Copy the document's ages and distances into the metrics."""
-    stages = document["stages"]
+    log, stages = document["log"], document["stages"]
+    assert isinstance(log, dict)
     assert isinstance(stages, dict)
+    metrics.log_head.set(to_int(log["head"])[0])
+    metrics.log_oldest.set(to_int(log["oldest"])[0])
     for name, stage in stages.items():
         metrics.stage_age.labels(name).set(stage["age"])
         metrics.stage_count.labels(name).set(stage["transactions"])

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import json
 import logging
+import os
 import sys
 import time
 from collections.abc import Callable
@@ -62,6 +63,12 @@ def configure(*, form: str, level: str, stream: TextIO | None = None) -> None:
     root.handlers[:] = [handler]
     root.setLevel(level.upper())
     root.propagate = False
+
+
+def configure_from_environment() -> None:
+    """The same in a process that a configured one started: it passes its choice on in two variables."""
+    form, level = (os.environ.get(f"CHANGESOURCE_LOG_{name}") for name in ("FORMAT", "LEVEL"))
+    configure(form=form or "text", level=level or "info")
 
 
 class Throttle:

@@ -1,7 +1,7 @@
 """The endpoint's Prometheus metrics, in a registry of their own.
 
-One `EndpointMetrics` per endpoint process; `render` gives the text of `/metrics`. Stage positions are watermarks, which
-are no numbers, so stages appear here by age and count and in `/statusz` by position.
+One `EndpointMetrics` per endpoint process; `render` gives the text of `/metrics`. Positions of the store may be
+anything, so stages appear here by age and count and in `/statusz` by position.
 """
 
 from __future__ import annotations
@@ -35,6 +35,8 @@ class EndpointMetrics:
         )
         self.tail_reads = Counter("changesource_tail_transactions", "Transactions read once for all.", registry=reg)
         self.tail_bytes = Gauge("changesource_tail_bytes", "Recent transactions held in memory.", registry=reg)
+        self.log_head = Gauge("changesource_log_head", "Newest watermark, as a number.", registry=reg)
+        self.log_oldest = Gauge("changesource_log_oldest", "Oldest watermark kept, as a number.", registry=reg)
         self.stage_age = Gauge(
             "changesource_stage_age_seconds", "Since a stage last reported.", ["stage"], registry=reg
         )

@@ -57,6 +57,12 @@ class Stage:
         self.report = StageReport(name, pid=os.getpid())
         self._written_at = 0.0
 
+    def take_over(self) -> None:
+        """Go on with the counts another process reported; from now on this one reports the stage."""
+        found = read_json(self._path)
+        if found is not None:
+            self.report = replace(StageReport(**found), pid=os.getpid())  # type: ignore[arg-type]
+
     def update(
         self,
         *,

@@ -85,13 +85,26 @@ class TableEncoder:
         return head
 
     def _whole(self, row: Row) -> bytes:
-        if len(row) == self._width:
-            try:
+        try:
+            if len(row) == self._width:
                 return self._full.to_json(row)
-            except KeyError:
-                self._refuse_unknown(row)
+        except KeyError:
+            pass
+        except InvalidChange as error:
+            raise self._with_key(error, row) from error
         self._refuse_unknown(row)
-        return self._full.to_json({name: row.get(name) for name in self._full.names})
+        return self._checked(self._full, {name: row.get(name) for name in self._full.names})
+
+    def _checked(self, shape: RowShape, row: Row) -> bytes:
+        try:
+            return shape.to_json(row)
+        except InvalidChange as error:
+            raise self._with_key(error, row) from error
+
+    def _with_key(self, error: InvalidChange, row: Row) -> InvalidChange:
+        """The same error, saying which row; the key is the only data that an error tells."""
+        key = ", ".join(f"{name}={row.get(name)!r:.60}" for name in self.table.key)
+        return InvalidChange(error.code, error.message, f"{error.where}, row {key}" if key else error.where, error.fix)
 
     def _present(self, row: Row) -> bytes:
         if len(row) == self._width:
@@ -103,7 +116,7 @@ class TableEncoder:
             self._refuse_missing_key(row)
             shape = RowShape(self.table.full_name, [known_column(self.table, name) for name in names])
             self._partial[names] = shape
-        return shape.to_json(row)
+        return self._checked(shape, row)
 
     def _key_json(self, row: Row) -> bytes:
         try:

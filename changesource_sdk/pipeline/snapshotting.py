@@ -8,8 +8,10 @@ former generation in place and a folder that the next writer sweeps away.
 from __future__ import annotations
 
 import logging
+import traceback
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import dataclass
 from pathlib import Path
 
 from changesource_sdk.adapter import Adapter, CreateTable, Partition, Snapshot, Table
@@ -18,14 +20,39 @@ from changesource_sdk.changelog.layout import StateDirectory
 from changesource_sdk.changelog.log import EMPTY, LogWriter, SnapshotRecord
 from changesource_sdk.changelog.snapshots import Manifest, PartInfo
 from changesource_sdk.errors import AdapterError, ChangesourceError
+from changesource_sdk.observe.logs import event, logger
 from changesource_sdk.pipeline.consumer_schema import ConsumerSchema
 from changesource_sdk.pipeline.encode import TableEncoder
 from changesource_sdk.pipeline.schema_frames import snapshot_schema
 from changesource_sdk.pipeline.validate import check_table, known_table, known_watermark
 
-_log = logging.getLogger(__name__)
+_log = logger("runner")
 
 Progress = Callable[[int], None]
+
+
+@dataclass(frozen=True, slots=True)
+class PartTask:
+    """One partition to write as one part; picklable if the partition is."""
+
+    number: int
+    table: Table
+    partition: Partition
+
+
+PartsWriter = Callable[[Path, Sequence[PartTask], Progress, Progress], Sequence[PartInfo]]
+"""Writes parts into a folder, telling rows and parts done; where the work happens is its choice."""
+
+
+def write_parts_here(
+    directory: Path, tasks: Sequence[PartTask], rows_done: Progress, part_done: Progress
+) -> Sequence[PartInfo]:
+    """One part after the other, in this process."""
+    parts = []
+    for task in tasks:
+        parts.append(write_partition(directory, task, rows_done))
+        part_done(1)
+    return parts
 
 
 def take_snapshot(
@@ -38,6 +65,7 @@ def take_snapshot(
     begin: Progress = lambda partitions: None,
     rows_done: Progress = lambda rows: None,
     part_done: Progress = lambda parts: None,
+    write_parts: PartsWriter = write_parts_here,
 ) -> SnapshotRecord:
     """Read the store into a new generation whose watermark is above `above`; the callbacks hear of progress."""
     with adapter_call("snapshot()"):
@@ -51,7 +79,12 @@ def take_snapshot(
         watermark = writer.next_generation(above, snapshot.watermark)
         created_ms = now_ms()
         directory = snapshots.stage(layout.spool, watermark)
-        parts = _write_parts(directory, snapshot, tables, schema, rows_done, part_done)
+        before, after = snapshot_schema(tables)
+        tasks = _part_tasks(snapshot, schema)
+        parts = [snapshots.write_frames(directory, 0, before)]
+        parts += write_parts(directory, tasks, rows_done, part_done)
+        if after:
+            parts.append(snapshots.write_frames(directory, len(tasks) + 1, after))
         manifest = Manifest(watermark, snapshot.position, schema.to_json(), created_ms, tuple(parts))
         final = snapshots.complete(directory, manifest)
         return writer.start_generation(watermark, snapshot.position, manifest.schema, final, created_ms)
@@ -69,39 +102,29 @@ def checked_schema(tables: Sequence[Table]) -> ConsumerSchema:
     return schema
 
 
-def _write_parts(
-    directory: Path,
-    snapshot: Snapshot,
-    tables: Sequence[Table],
-    schema: ConsumerSchema,
-    rows_done: Progress,
-    part_done: Progress,
-) -> Iterator[PartInfo]:
-    before, after = snapshot_schema(tables)
-    yield snapshots.write_frames(directory, 0, before)
-    number = 0
-    for number, partition in enumerate(snapshot.partitions, start=1):
-        yield write_partition(directory, number, known_table(schema, partition.table), partition, rows_done)
-        part_done(1)
-    if after:
-        yield snapshots.write_frames(directory, number + 1, after)
+def _part_tasks(snapshot: Snapshot, schema: ConsumerSchema) -> list[PartTask]:
+    return [
+        PartTask(number, known_table(schema, partition.table), partition)
+        for number, partition in enumerate(snapshot.partitions, start=1)
+    ]
 
 
-def write_partition(
-    directory: Path, number: int, table: Table, partition: Partition, rows_done: Progress = lambda rows: None
-) -> PartInfo:
+def write_partition(directory: Path, task: PartTask, rows_done: Progress = lambda rows: None) -> PartInfo:
     """One partition into one part; running it again replaces the part."""
-    encoder = TableEncoder(table)
-    with adapter_call(f"rows of {partition.table}, partition {number}"):
-        return snapshots.write_part(directory, number, table.full_name, partition.rows(), encoder.inserts, rows_done)
+    table = task.table
+    with adapter_call(f"rows of {table.full_name}, partition {task.number}"):
+        rows = task.partition.rows()
+        return snapshots.write_part(
+            directory, task.number, table.full_name, rows, TableEncoder(table).inserts, rows_done
+        )
 
 
 def let_go(what: str, close: Callable[[], None]) -> None:
     """Close something of the adapter's; failing at that changes nothing and must not hide what happened before."""
     try:
         close()
-    except Exception:
-        _log.warning("%s failed", what, exc_info=True)
+    except Exception as error:
+        event(_log, logging.WARNING, f"{what} failed", error=error)
 
 
 @contextmanager
@@ -115,6 +138,12 @@ def adapter_call(where: str) -> Iterator[None]:
         raise AdapterError(
             "adapter-failed",
             f"{type(error).__name__}: {error}",
-            where=where,
+            where=f"{where}, {_origin(error)}",
             fix="see the message of the store; the adapter is tried again with a growing delay",
         ) from error
+
+
+def _origin(error: Exception) -> str:
+    """File and line that raised, for the adapter's author."""
+    frame = traceback.extract_tb(error.__traceback__)[-1]
+    return f"{Path(frame.filename).name} line {frame.lineno}"

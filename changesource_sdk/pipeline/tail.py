@@ -14,13 +14,14 @@ from changesource_sdk.adapter import Adapter, Closing, Transaction
 from changesource_sdk.changelog.layout import StateDirectory
 from changesource_sdk.changelog.log import LogState
 from changesource_sdk.changelog.sqlite_log import SqliteLogReader
+from changesource_sdk.observe.logs import event, logger
 from changesource_sdk.pipeline.consumer_schema import ConsumerSchema
 from changesource_sdk.pipeline.feed import FeedClosed, TransactionFeed
 from changesource_sdk.pipeline.snapshotting import adapter_call, let_go
 from changesource_sdk.pipeline.transactions import TransactionEncoder
 from changesource_sdk.positions import is_ahead, is_behind
 
-_log = logging.getLogger(__name__)
+_log = logger("runner")
 
 POLL_INTERVAL_S = 0.05
 JOIN_S = 5.0
@@ -54,7 +55,7 @@ class Tail:
         if self._thread.ident is not None:
             self._thread.join(JOIN_S)
         if self._thread.is_alive():
-            _log.warning("the adapter is still reading; give it a close() that makes changes() return")
+            event(_log, logging.WARNING, "the adapter is still reading; give it a close() that ends changes()")
         self._known.close()
 
     def _run(self) -> None:

@@ -10,8 +10,10 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping
+from reprlib import Repr
 from typing import Any, TypeVar, cast, get_args
 
+from protocol.errors import ProtocolError
 from protocol.sync.ast import (
     Anchor,
     And,
@@ -41,17 +43,20 @@ MAX_NESTING = 48
 
 MAX_SAFE_INTEGER = 2**53 - 1
 
+_SHORT = Repr()
+_SHORT.maxlevel, _SHORT.maxstring, _SHORT.maxlist, _SHORT.maxdict = 2, 60, 4, 4
+
 T = TypeVar("T")
 Json = Mapping[str, Any]
 
 
-class AstError(ValueError):
+class AstError(ProtocolError):
     """A query that cannot be understood; `path` says where in its JSON, `reason` why and what is allowed."""
 
     code = "bad-query"
 
     def __init__(self, path: str, reason: str) -> None:
-        super().__init__(f"{path or '(query)'}: {reason}")
+        super().__init__(reason, where=path or "(query)")
         self.path = path
         self.reason = reason
 
@@ -71,8 +76,8 @@ def _at(path: str, key: str) -> str:
 
 
 def _shown(value: object) -> str:
-    text = repr(value)
-    return text if len(text) <= 60 else text[:57] + "..."
+    # Shortened while it is made: what a client sends may be huge, or nested deeper than repr can follow.
+    return _SHORT.repr(value)
 
 
 def _object(value: object, path: str) -> Json:
@@ -186,8 +191,17 @@ def _order_part(value: object, path: str) -> tuple[str, Direction]:
 def _start(value: object, path: str) -> Start:
     obj = _object(value, path)
     row = dict(_object(_required(obj, "row", path), _at(path, "row")))
+    for column, content in row.items():
+        _check_depth(content, f"{path}.row.{column}", 0)
     exclusive = _bool(_required(obj, "exclusive", path), _at(path, "exclusive"))
     return Start(row, exclusive, keys=_keys(obj, _START_KEYS))
+
+
+def _check_depth(value: object, path: str, depth: int) -> None:
+    if isinstance(value, dict | list):
+        inner = _deeper(depth, path)
+        for item in value.values() if isinstance(value, dict) else value:
+            _check_depth(item, path, inner)
 
 
 def _correlated(value: object, path: str, depth: int) -> CorrelatedSubquery:

@@ -6,9 +6,9 @@ through and serves later fetches from memory.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Generator
 
-from reference_cache.ivm.change import YIELD, Add, Change, Edit, Node, Remove, Stream
+from reference_cache.ivm.change import YIELD, Add, Change, Edit, Node, Pause, Remove, Stream
 from reference_cache.ivm.operator import Columns, Input, InputSchema, Key, Push, Request, no_output
 from reference_cache.query.ordering import join_key
 from reference_cache.query.schema import Row
@@ -63,22 +63,26 @@ class Cap:
             return
         kept = self._kept.get(request.key)
         if kept is None:
-            # Read all before delivering any, so that a consumer may stop anywhere.
-            rows: dict[Key, Row] = {}
-            complete = True
-            for node in self._input.fetch(request):
-                if node is YIELD:
-                    yield node
-                    continue
-                rows[self._key(node.row)] = node.row
-                if len(rows) == self._limit:
-                    complete = False
-                    break
-            kept = self._kept[request.key] = Kept(rows, complete)
-            self._watch(request.key)
+            yield from (yield from self._hydrate(request.key, request))
+            return
         node_of = self._input.node
         for row in list(kept.rows.values()):
             yield node_of(row)
+
+    def _hydrate(self, key: Key, request: Request) -> Generator[Pause, None, list[Node]]:
+        """Read a partition's rows before any of them is delivered, so that a consumer may stop anywhere."""
+        found: list[Node] = []
+        for node in self._input.fetch(request):
+            if node is YIELD:
+                yield node
+                continue
+            found.append(node)
+            if len(found) == self._limit:
+                break
+        rows = {self._key(node.row): node.row for node in found}
+        self._kept[key] = Kept(rows, complete=len(rows) < self._limit)
+        self._watch(key)
+        return found
 
     def _push(self, change: Change) -> None:
         kept = self._kept.get(self._partition_of(change.node.row))

@@ -24,7 +24,7 @@ from reference_cache.ivm.change import Add, Edit, SourceChange
 from reference_cache.ivm.memory_table import MemoryReader, MemoryTable
 from reference_cache.ivm.operator import Key, Request
 from reference_cache.ivm.source import Source
-from reference_cache.ivm.sqlite_table import SqliteReader, SqliteTable
+from reference_cache.ivm.sqlite_snapshot import SqliteReader, SqliteSnapshot
 from reference_cache.query.ordering import sort_key
 from reference_cache.query.predicate import compile_predicate
 from reference_cache.query.schema import Row, TableSchema
@@ -38,7 +38,7 @@ class FollowedTable:
 
     def __init__(self, connection: sqlite3.Connection, table: TableSchema) -> None:
         self.table = table
-        self.below = SqliteTable(connection, table)
+        self.below = SqliteSnapshot(connection, table)
         self.above = MemoryTable(table)
         self.touched: dict[Key, Row | None] = {}
         self.key = self.below.key
@@ -88,8 +88,8 @@ class FollowedReader:
         touched = self._store.touched
         if not touched:
             return self._below.rows(request)
-        if request.columns == self._primary_key and request.key in touched:
-            return self._touched_row(request)
+        if request.columns == self._primary_key:
+            return self._touched_row(request) if request.key in touched else self._below.rows(request)
         key = self._store.key
         kept = (row for row in self._below.rows(request) if key(row) not in touched)
         above = list(self._above.rows(request))
@@ -111,5 +111,3 @@ class FollowedReader:
 def followed_source(connection: sqlite3.Connection, table: TableSchema) -> Source:
     """A source over a table that someone else writes."""
     return Source(FollowedTable(connection, table))
-
-

@@ -106,12 +106,13 @@ class Routes(Generic[R]):
     """The readers of one table.
 
     Invariant: every reader is in exactly one group. `rows_with(columns)` must give a function from join key to the
-    table's present rows.
+    table's present rows. Up to `few` readers are not looked up.
     """
 
-    def __init__(self, table: TableSchema, rows_with: Callable[[Columns], Lookup]) -> None:
+    def __init__(self, table: TableSchema, rows_with: Callable[[Columns], Lookup], few: int = FEW_READERS) -> None:
         self._table = table
         self._rows_with = rows_with
+        self._few = few
         self._clock = Clock()
         self._clocks: frozenset[Clock] = frozenset()
         self._readers: dict[int, R] = {}
@@ -130,7 +131,7 @@ class Routes(Generic[R]):
         self._groups.setdefault(name, (group, set()))[1].add(reader.ordinal)
         self._readers[reader.ordinal] = reader
         self._places[reader.ordinal] = place
-        if len(self._readers) > FEW_READERS:
+        if len(self._readers) > self._few:
             self._begin()
         return place
 
@@ -168,7 +169,7 @@ class Routes(Generic[R]):
         What is watched while the walk is under way counts for the readers still to come: where a table is joined with
         itself, serving the parent side makes the child side begin to watch.
         """
-        if len(self._readers) <= FEW_READERS:
+        if len(self._readers) <= self._few:
             return list(self._readers.values())
         return self._walk(row, old_row)
 

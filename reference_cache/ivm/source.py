@@ -1,8 +1,8 @@
 """A table as the beginning of pipelines: shared by all its readers, changed one row at a time.
 
-A `Source` pairs a `RowStore` (where rows live: `memory_table`, `sqlite_table`) with the rules of changing them. Every
-pipeline that reads the table holds a `Connection`, with its own ordering and filter. `push` writes a change to the
-store and hands it to the connections in creation order, each completely before the next.
+A `Source` pairs a `RowStore` (where rows live: `memory_table`, `followed_table`, `written_table`) with the rules of
+changing them. Every pipeline that reads the table holds a `Connection`, with its own ordering and filter. `push`
+writes a change to the store and hands it to the connections in creation order, each completely before the next.
 
 **Before or after.** While a change is on its way, a connection that has been handed it (or is being handed it now) sees
 the table with the change, one that has not sees the table without it. That is what makes a table joined with itself
@@ -27,7 +27,7 @@ from protocol.sync.ast import Condition, Ordering
 from reference_cache.ivm.change import YIELD, Add, Change, Edit, Node, Remove, SourceChange, Stream
 from reference_cache.ivm.operator import Columns, InputSchema, Key, Push, Request, no_output
 from reference_cache.ivm.reader_groups import Lookup
-from reference_cache.ivm.routing import Place, Routes, Under
+from reference_cache.ivm.routing import FEW_READERS, Place, Routes, Under
 from reference_cache.query.ordering import KeyOf, is_total, join_key
 from reference_cache.query.predicate import Predicate, compile_predicate, weaken
 from reference_cache.query.schema import Row, TableSchema
@@ -198,7 +198,7 @@ class Source:
     Invariant: between two pushes every connection and the store agree on the rows.
     """
 
-    def __init__(self, store: RowStore, *, expired: Expired | None = None) -> None:
+    def __init__(self, store: RowStore, *, expired: Expired | None = None, few_readers: int = FEW_READERS) -> None:
         self.store = store
         self.table = store.table
         self.keys = KeyExtractors(store.table)
@@ -206,7 +206,7 @@ class Source:
         self.expired = expired
         self.passing: SourceChange | None = None
         self.serving = 0
-        self._routes: Routes[Connection] = Routes(store.table, self._rows_with)
+        self._routes: Routes[Connection] = Routes(store.table, self._rows_with, few_readers)
         self._next_ordinal = 1
         self._split_counts: Counter[str] = Counter()
         self._split_places: tuple[int, ...] = ()

@@ -84,29 +84,30 @@ def json_text(value: Any) -> str:
     return json.dumps(value, separators=(",", ":"), ensure_ascii=False)
 
 
-_KINDS: dict[str, tuple[type, ...]] = {"string": (str,), "number": (int, float)}
+Parameters = Callable[[Key], tuple[Any, ...] | None]
 
 
-class KeyParameters:
-    """A join key's values as statement parameters, or None if the columns cannot hold such values.
+def key_parameters(table: TableSchema, columns: Columns) -> Parameters:
+    """From a join key to statement parameters, or to None if the columns cannot hold such values.
 
     Guards against SQLite's conversions: a string never matches a number column here.
     """
+    kinds = [table.columns[column].type for column in columns]
+    if kinds == ["string"]:
+        return lambda key: (key,) if isinstance(key, str) else None
+    if kinds == ["number"]:
+        return lambda key: (key,) if isinstance(key, int | float) else None
 
-    __slots__ = ("_kinds",)
+    def parameters(key: Key) -> tuple[Any, ...] | None:
+        parts = cast(Sequence[Any], (key,) if len(kinds) == 1 else key)
+        values = [_parameter(part, kind) for part, kind in zip(parts, kinds, strict=True)]
+        return None if None in values else tuple(values)
 
-    def __init__(self, table: TableSchema, columns: Columns) -> None:
-        self._kinds = [table.columns[column].type for column in columns]
+    return parameters
 
-    def __call__(self, key: Key) -> tuple[Any, ...] | None:
-        parts = cast(Sequence[Any], (key,) if len(self._kinds) == 1 else key)
-        values: list[Any] = []
-        for part, kind in zip(parts, self._kinds, strict=True):
-            if kind == "boolean":
-                if not isinstance(part, tuple):
-                    return None
-                part = int(part[1])
-            elif isinstance(part, tuple) or not isinstance(part, _KINDS[kind]):
-                return None
-            values.append(part)
-        return tuple(values)
+
+def _parameter(part: Any, kind: str) -> Any:
+    """One value of a key as a parameter; None if a column of this kind never holds it."""
+    if kind == "boolean":
+        return int(part[1]) if isinstance(part, tuple) else None
+    return part if isinstance(part, str if kind == "string" else int | float) else None

@@ -10,9 +10,9 @@ Partitions nobody has fetched have no state, and changes to them are ignored.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Generator, Iterator
 
-from reference_cache.ivm.change import YIELD, Add, Change, Child, Edit, Node, Remove, Stream
+from reference_cache.ivm.change import YIELD, Add, Change, Child, Edit, Node, Pause, Remove, Stream
 from reference_cache.ivm.operator import Columns, Input, InputSchema, Key, Push, Request, Start, no_output
 from reference_cache.ivm.sorted_rows import SortedRows, SortKey
 from reference_cache.ivm.source import KeyExtractors, matches
@@ -113,33 +113,43 @@ class Take:
             return
         window = self._windows.get(key)
         if window is None:
-            window = Window()
-            yield from self._hydrate(key, window)
+            nodes = yield from self._hydrate(key)
+            if self._asks_for_all(request):
+                yield from nodes
+                return
+            window = self._windows[key]
         node_of = self._input.node
         for row in self._selected(window, request):
             yield node_of(row)
 
-    def _hydrate(self, key: Key, window: Window) -> Stream:
-        """Read the window before delivering any of it, so that a consumer may stop anywhere. Yields only pauses."""
-        request = Request(self._partition, key if self._partition else None)
-        rows = window.rows
+    def _hydrate(self, key: Key) -> Generator[Pause, None, list[Node]]:
+        """Read a window before any of it is delivered, so that a consumer may stop anywhere."""
+        window = Window()
         window.complete = True
-        for node in self._input.fetch(request):
+        found: list[Node] = []
+        for node in self._input.fetch(Request(self._partition, key if self._partition else None)):
             if node is YIELD:
                 yield node
                 continue
-            rows.keys.append(self._order_key(node.row))
-            rows.rows.append(node.row)
-            if len(rows.rows) == self._limit:
+            found.append(node)
+            if len(found) == self._limit:
                 window.complete = False
                 break
+        window.rows.rows = [node.row for node in found]
+        window.rows.keys = [self._order_key(row) for row in window.rows.rows]
         self._windows[key] = window
         self._watch(key)
+        return found
+
+    def _asks_for_all(self, request: Request) -> bool:
+        """Whether a request for a window narrows it in no way."""
+        plain = not request.any_of and request.start is None and not request.reverse
+        return plain and (bool(self._partition) or not request.columns)
 
     def _selected(self, window: Window, request: Request) -> Iterator[Row]:
+        if self._asks_for_all(request):
+            return iter(window.rows.rows)
         rows = reversed(window.rows.rows) if request.reverse else iter(window.rows.rows)
-        if not request.any_of and request.start is None and (self._partition or not request.columns):
-            return rows
         return (row for row in rows if matches(row, request, self._keys, self._order_key, self.schema.position_key))
 
     def _across_partitions(self, request: Request) -> Stream:

@@ -89,7 +89,7 @@ class UnionFanIn:
 
     def __init__(self, fan_out: UnionFanOut, branches: list[Input]) -> None:
         self._branches = branches
-        self._collected: list[Change | None] | None = None
+        self._collected: list[Change] | None = None
         self._output: Push = no_output
         self.schema = _merged_schema(fan_out.schema, branches)
         self._id_columns = self.schema.table.primary_key
@@ -137,13 +137,13 @@ class UnionFanIn:
 
     def begin(self) -> None:
         """A change enters the fan-out: collect what the branches make of it."""
-        self._collected = [None] * len(self._branches)
+        self._collected = []
 
     def finish(self, incoming: Change) -> None:
         """All branches have seen the change: emit what it means for the union."""
         collected, self._collected = self._collected, None
         assert collected is not None
-        self._emit_collected(incoming, [change for change in collected if change is not None])
+        self._emit_collected(incoming, collected)
 
     def _emit_collected(self, incoming: Change, collected: list[Change]) -> None:
         before = next((change for change in collected if not isinstance(change, Add)), None)
@@ -170,7 +170,8 @@ class UnionFanIn:
 
     def _push(self, number: int, change: Change) -> None:
         if self._collected is not None:
-            self._collected[number] = change
+            # Branches come in order; one that is a union itself may say remove and then add.
+            self._collected.append(change)
             return
         self._push_from_inside(number, change)
 

@@ -25,7 +25,7 @@ def _level_lines(level: LevelPlan, title: str, indent: str) -> Iterator[str]:
     cheapest = sorted(level.attempts, key=lambda attempt: (not attempt.cost < float("inf"), attempt.cost))
     for attempt in cheapest[:SHOWN_ATTEMPTS]:
         mark = "*" if attempt is level.best else " "
-        yield f"{indent}  {mark} {_bits(attempt)}  cost {attempt.cost:,.2f}"
+        yield f"{indent}  {mark} {_letters(attempt, level)}  cost {attempt.cost:,.2f}"
     if len(cheapest) > SHOWN_ATTEMPTS:
         yield f"{indent}    and {len(cheapest) - SHOWN_ATTEMPTS} dearer patterns"
     for alias, related in level.related.items():
@@ -37,12 +37,13 @@ def _verdict(level: LevelPlan) -> str:
         return f"{level.skipped} undecided EXISTS are too many to try; left as they are"
     if level.best is None:
         return "nothing to decide" if not level.attempts else "no pattern has a finite cost; left as it is"
-    return f"pattern {_bits(level.best)} of {len(level.attempts)}, cost {level.best.cost:,.2f}"
+    return f"pattern {_letters(level.best, level)} of {len(level.attempts)}, cost {level.best.cost:,.2f}"
 
 
-def _bits(attempt: Attempt) -> str:
+def _letters(attempt: Attempt, level: LevelPlan) -> str:
     """One letter per join the planner could choose: F flipped, s semi."""
-    return "".join("F" if join.flipped else "s" for join in attempt.joins if join.flippable)
+    undecided = sum(join.flippable for join in level.joins)
+    return "".join("F" if attempt.pattern >> bit & 1 else "s" for bit in range(undecided))
 
 
 def as_mermaid(plan: Plan) -> str:

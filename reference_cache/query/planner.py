@@ -22,7 +22,7 @@ MAX_FLIPPABLE_JOINS = 9
 
 @dataclass(frozen=True, slots=True)
 class JoinPlan:
-    """One join of a pattern: what it joins, how, and whether the planner was free to choose."""
+    """One join as decided: what it joins, how, and whether the planner was free to choose."""
 
     name: str
     op: str
@@ -32,11 +32,10 @@ class JoinPlan:
 
 @dataclass(frozen=True, slots=True)
 class Attempt:
-    """One flip pattern and its estimated total cost."""
+    """One flip pattern (bit i flips the i-th undecided join) and its estimated total cost."""
 
     pattern: int
     cost: float
-    joins: tuple[JoinPlan, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,7 +43,6 @@ class LevelPlan:
     """The decision for one query level. `best` is None when there was nothing to decide, or too much."""
 
     table: str
-    flips: tuple[bool, ...]
     joins: tuple[JoinPlan, ...]
     attempts: tuple[Attempt, ...] = ()
     best: Attempt | None = None
@@ -72,7 +70,7 @@ def explain(query: Query, model: CostModel) -> Plan:
 
 
 def _plan_level(query: Query, model: CostModel, base: Constraint | None) -> LevelPlan:
-    # Of several relationships with one alias the last is the one evaluated, so its plan serves them all.
+    # Of several relationships with one alias only the last is evaluated, so its plan serves them all.
     related = {
         each.alias: _plan_level(each.subquery, model, tuple(dict.fromkeys(each.correlation.child_field)))
         for each in query.related
@@ -80,9 +78,10 @@ def _plan_level(query: Query, model: CostModel, base: Constraint | None) -> Leve
     graph = build_graph(query, model, base)
     attempts, skipped = _search(graph)
     best = _cheapest(attempts)
-    joins = best.joins if best else _joins(graph)
-    flips = tuple(join.flipped for join in joins)
-    return LevelPlan(query.table, flips, joins, attempts, best, skipped, related)
+    graph.reset()
+    if best is not None:
+        _flip(graph, best.pattern)
+    return LevelPlan(query.table, _joins(graph), attempts, best, skipped, related)
 
 
 def _joins(graph: PlanGraph) -> tuple[JoinPlan, ...]:
@@ -98,14 +97,17 @@ def _search(graph: PlanGraph) -> tuple[tuple[Attempt, ...], int]:
     attempts: list[Attempt] = []
     for pattern in range(2 ** len(flippable)):
         graph.reset()
-        for bit, join in enumerate(flippable):
-            join.flipped = bool(pattern >> bit & 1)
+        _flip(graph, pattern)
         for fan_in, between in unions:
             if fan_in is not None and any(join.flipped for join in between):
                 fan_in.union = True
-        attempts.append(Attempt(pattern, _total_cost(graph), _joins(graph)))
-    graph.reset()
+        attempts.append(Attempt(pattern, _total_cost(graph)))
     return tuple(attempts), 0
+
+
+def _flip(graph: PlanGraph, pattern: int) -> None:
+    for bit, join in enumerate(join for join in graph.joins if join.flippable):
+        join.flipped = bool(pattern >> bit & 1)
 
 
 def _total_cost(graph: PlanGraph) -> float:
@@ -126,10 +128,11 @@ def _cheapest(attempts: tuple[Attempt, ...]) -> Attempt | None:
 
 
 def _apply(query: Query, level: LevelPlan) -> Query:
-    flips = iter(level.flips)
+    flips = iter([join.flipped for join in level.joins])
 
     def apply_related(related: CorrelatedSubquery) -> CorrelatedSubquery:
-        return replace(related, subquery=_apply(related.subquery, level.related[related.alias]))
+        found = level.related.get(related.alias)
+        return related if found is None else replace(related, subquery=_apply(related.subquery, found))
 
     return replace(
         query,

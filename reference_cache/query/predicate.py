@@ -14,6 +14,7 @@ from types import CodeType
 from typing import Any, cast
 
 from protocol.sync.ast import And, Column, Condition, Exists, Literal, Operand, Or, Simple, SimpleOp
+from protocol.sync.js_json import string_of
 from reference_cache.query.like import like
 from reference_cache.query.schema import Row, TableSchema
 from reference_cache.query.values import IncomparableError, compare, identical, kind
@@ -60,14 +61,20 @@ def _evaluate_non_null(op: SimpleOp, left: Any, right: Any) -> bool:
         case "=" | "!=":
             return identical(left, right) == (op == "=")
         case "IN" | "NOT IN":
-            return any(identical(left, item) for item in right) == (op == "IN")
+            return any(identical(left, item) for item in _members(op, right)) == (op == "IN")
         case "LIKE" | "NOT LIKE" | "ILIKE" | "NOT ILIKE":
             if not isinstance(left, str):
                 raise IncomparableError(f"{op} needs a string, got {kind(left)}: {left!r}")
-            return like(right, ignore_case="ILIKE" in op)(left) == (not op.startswith("NOT"))
+            return like(string_of(right), ignore_case="ILIKE" in op)(left) == (not op.startswith("NOT"))
         case _:
             sign = compare(left, right)
             return {"<": sign < 0, "<=": sign <= 0, ">": sign > 0, ">=": sign >= 0}[op]
+
+
+def _members(op: SimpleOp, right: Any) -> tuple[Any, ...] | list[Any]:
+    if not isinstance(right, tuple | list):
+        raise ValueError(f"{op} needs a list, got {kind(right)}: {right!r}; bind the parameter to a list")
+    return right
 
 
 class _Writer:
@@ -122,10 +129,10 @@ class _Writer:
             case "!=":
                 return f"({present} and {value} != {self._constant(right)})" if kind(right) == column else present
             case "IN" | "NOT IN":
-                members = self._constant(frozenset(item for item in right if kind(item) == column))
+                members = self._constant(frozenset(item for item in _members(op, right) if kind(item) == column))
                 return f"{value} in {members}" if op == "IN" else f"({present} and {value} not in {members})"
             case "LIKE" | "NOT LIKE" | "ILIKE" | "NOT ILIKE" if column == "string":
-                matches = f"{self._constant(like(right, ignore_case='ILIKE' in op))}({value})"
+                matches = f"{self._constant(like(string_of(right), ignore_case='ILIKE' in op))}({value})"
                 return f"({present} and {'not ' if op.startswith('NOT') else ''}{matches})"
             case _ if op in _RANGE and kind(right) == column:
                 return f"({present} and {value} {_RANGE[op]} {self._constant(right)})"

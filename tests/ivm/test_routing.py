@@ -6,10 +6,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any
 
-import pytest
-
 from protocol.sync.ast import And, Column, Condition, Literal, Or, Simple
-from reference_cache.ivm import routing
 from reference_cache.ivm.reader_groups import MOST_PINS, Columns, Lookup, pins_of
 from reference_cache.ivm.routing import Routes, Under
 from reference_cache.query.ordering import join_key
@@ -32,10 +29,10 @@ def equals(column: str, value: Any) -> Simple:
 class Place(Routes[Reading]):
     """Routes over a fixed set of rows, with readers made on the fly."""
 
-    def __init__(self, schema: TableSchema, rows: Iterable[Row] = ()) -> None:
+    def __init__(self, schema: TableSchema, rows: Iterable[Row] = (), few: int = 0) -> None:
         self.rows = list(rows)
         self._schema = schema
-        super().__init__(schema, self._lookup)
+        super().__init__(schema, self._lookup, few)
 
     def _lookup(self, columns: Columns) -> Lookup:
         key_of = join_key(columns, self._schema)
@@ -49,14 +46,8 @@ class Place(Routes[Reading]):
         return [reader.ordinal for reader in self.visits(row, old_row)]
 
 
-@pytest.fixture(autouse=True)
-def _index_from_the_first_reader(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(routing, "FEW_READERS", 0)
-
-
-def test_a_few_readers_are_all_visited(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(routing, "FEW_READERS", 2)
-    issues = Place(ISSUE)
+def test_a_few_readers_are_all_visited() -> None:
+    issues = Place(ISSUE, few=2)
     issues.read(equals("owner", "ann"))
     issues.read(equals("owner", "bob"))
     assert issues.ordinals((1, "ann", True)) == [1, 2]

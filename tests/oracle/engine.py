@@ -2,40 +2,88 @@
 
 from __future__ import annotations
 
+import sqlite3
 from collections import Counter
-from typing import Any
+from typing import Any, NamedTuple
 
+from protocol.sync.ast import Query
 from protocol.sync.ast_json import parse
 from reference_cache.ivm.change import YIELD, SourceChange, add, edit, remove
 from reference_cache.ivm.engine import Engine
-from reference_cache.ivm.memory_table import memory_source
+from reference_cache.ivm.followed_table import FollowedTable
+from reference_cache.ivm.memory_table import MemoryTable
+from reference_cache.ivm.routing import FEW_READERS
 from reference_cache.ivm.row_changes import RowChange
-from reference_cache.ivm.source import Source
+from reference_cache.ivm.source import RowStore, Source
+from reference_cache.ivm.written_table import WrittenTable
+from reference_cache.query.cost_model import SqliteCostModel
 from reference_cache.query.format import Format
 from reference_cache.query.schema import Schema, TableSchema
+from tests.oracle import database
 from tests.oracle.changes import Rows
 from tests.oracle.check import Counts, row_key
 from tests.oracle.worlds import Json
 
 
+class Variant(NamedTuple):
+    """One way of running a case.
+
+    `planned` lets the planner decide the flips that a query leaves open; `routed` makes sources look readers up even
+    if there are few.
+    """
+
+    source: str
+    planned: bool
+    routed: bool
+
+    def start(self, case: Json, rows: Rows) -> EngineRun:
+        """The engine, hydrated."""
+        return EngineRun(case, rows, self)
+
+
+VARIANTS = [
+    Variant(source, planned, routed)
+    for source in ("memory", "sqlite", "followed")
+    for planned in (False, True)
+    for routed in (True, False)
+]
+
+
 class EngineRun:
     """All queries of a case on one engine, each twice: as row changes, counted, and as a view."""
 
-    def __init__(self, case: Json, rows: Rows) -> None:
-        self._schema = Schema.from_json(case["schema"])
+    def __init__(self, case: Json, rows: Rows, variant: Variant) -> None:
+        self.planned = variant.planned
+        self._case = case
         self._rows = rows
-        self._engine = Engine(self._schema, self.open_source)
+        self._source = variant.source
+        self._few_readers = 0 if variant.routed else FEW_READERS
+        self._schema = Schema.from_json(case["schema"])
+        self._database = sqlite3.connect(":memory:", isolation_level=None)
+        database.create(self._database, {**case, "rows": rows})
+        self._followed: list[FollowedTable] = []
+        model = SqliteCostModel(self._database) if variant.planned else None
+        self._engine = Engine(self._schema, self._open_source, cost_model=model)
         self._counts: list[Counts] = [Counter() for _ in case["queries"]]
-        self._views = []
-        for number, query in enumerate(case["queries"]):
-            ast = parse(query["ast"])
-            for change in self._engine.add_query(str(number), ast):
-                if change is not YIELD:
-                    self._count(change)
-            self._views.append(self._engine.materialize(ast, Format.from_json(query["format"])))
+        queries = [(parse(query["ast"]), Format.from_json(query["format"])) for query in case["queries"]]
+        self._views = [self._add(number, *query) for number, query in enumerate(queries)]
 
-    def open_source(self, table: TableSchema) -> Source:
-        return memory_source(table, [table.row(row) for row in self._rows[table.name]])
+    def _add(self, number: int, query: Query, format_: Format) -> Any:
+        for change in self._engine.add_query(str(number), query):
+            if change is not YIELD:
+                self._count(change)
+        return self._engine.materialize(query, format_)
+
+    def _open_source(self, table: TableSchema) -> Source:
+        return Source(self._store(table), few_readers=self._few_readers)
+
+    def _store(self, table: TableSchema) -> RowStore:
+        if self._source == "memory":
+            return MemoryTable(table, [table.row(row) for row in self._rows[table.name]])
+        if self._source == "sqlite":
+            return WrittenTable(self._database, table)
+        self._followed.append(FollowedTable(self._database, table))
+        return self._followed[-1]
 
     def push(self, changes: list[Json]) -> None:
         for change in changes:
@@ -43,6 +91,15 @@ class EngineRun:
             for row_change in self._engine.push(table.name, source_change(table, change)):
                 self._count(row_change)
         self._engine.flush()
+        self._move_on(changes)
+
+    def _move_on(self, changes: list[Json]) -> None:
+        """Let the followed tables have what was pushed, as a replicator would."""
+        if self._source == "followed":
+            for change in changes:
+                database.write(self._database, self._case["schema"]["tables"][change["table"]], change)
+            for store in self._followed:
+                store.advance()
 
     def tree(self, query: int) -> Any:
         return self._views[query].result
@@ -51,7 +108,7 @@ class EngineRun:
         return self._counts[query]
 
     def close(self) -> None:
-        """Nothing is held open."""
+        self._database.close()
 
     def _count(self, change: RowChange) -> None:
         table = self._schema.tables[change.table]

@@ -33,6 +33,11 @@ def test_a_websocket_reader_finds_one_final_text_frame(size: int) -> None:
     assert (read.opcode, read.fin, bytes(read.data)) == (Opcode.TEXT, True, b"x" * size)
 
 
+@pytest.mark.parametrize(("size", "header"), [(125, 2), (126, 4), (65535, 4), (65536, 10)])
+def test_the_header_is_as_short_as_it_can_be(size: int, header: int) -> None:
+    assert len(frame(b"x" * size)) == header + size
+
+
 @given(st.lists(st.binary(max_size=300)))
 def test_unframe_gives_back_what_was_framed(payloads: list[bytes]) -> None:
     assert list(unframe(b"".join(map(frame, payloads)))) == payloads

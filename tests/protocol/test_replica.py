@@ -92,6 +92,12 @@ def test_a_renamed_table_keeps_its_rows_and_indexes() -> None:
     assert replica.has_row(moved, {"id": 1})
 
 
+def test_a_dropped_table_takes_its_own_indexes_with_it() -> None:
+    other = create("other", id={"pos": 1, "dataType": "int8"})
+    replica = replica_of(other, index("other_pkey", "id", table="other"), change("drop-table", id=ISSUE))
+    assert list(replica.indexes) == ["other_pkey"]
+
+
 def test_a_renamed_key_column_is_still_the_key() -> None:
     spec = column("key", "int8", notNull=True)
     replica = replica_of(change("update-column", table=ISSUE, old=column("id"), new=spec))

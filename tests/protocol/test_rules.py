@@ -76,6 +76,24 @@ def test_the_sketch_may_ask_for_an_ack_with_or_without_a_watermark() -> None:
     assert [violation.rule for violation in check([*lines[:2], lines[3]])] == ["ack-unsent"]
 
 
+def test_an_ack_may_be_repeated() -> None:
+    ack = up('["status",{"tag":"commit"},{"watermark":"01"}]')
+    assert check([LIVE, ack, ack]) == []
+
+
+@pytest.mark.parametrize(("mode", "broken"), [("", []), (',"json":"p"', []), (',"json":"s"', ["value-type"])])
+def test_json_is_judged_by_what_begin_says_of_it(mode: str, broken: list[str]) -> None:
+    table = '{"schema":"public","name":"t","columns":{"doc":{"pos":1,"dataType":"json"}}}'
+    relation = '{"schema":"public","name":"t","rowKey":{"columns":[]}}'
+    lines = [
+        LIVE,
+        down(f'["begin",{{"tag":"begin"{mode}}},{{"commitWatermark":"02"}}]'),
+        down(f'["data",{{"tag":"create-table","spec":{table}}}]'),
+        down(f'["data",{{"tag":"insert","relation":{relation},"new":{{"doc":"plain text"}}}}]'),
+    ]
+    assert [violation.rule for violation in check(lines)] == broken
+
+
 def test_a_transaction_that_a_connection_cut_short_leaves_no_trace() -> None:
     create = down('["data",{"tag":"create-table","spec":{"schema":"public","name":"t","columns":{}}}]')
     begin = down('["begin",{"tag":"begin"},{"commitWatermark":"02"}]')

@@ -42,6 +42,7 @@ def test_a_transaction_is_sent_received_made_durable_and_acknowledged() -> None:
     assert consumer.acks() == []
     assert producer.receive(ack("0b")) == Acknowledged("0b")
     assert producer.acked == producer.sent == "0b"
+    assert consumer.reconnect() == Handshake("shipped", "zero", 0, frozenset(), "0b", "01")
 
 
 def test_a_status_is_echoed_once_all_before_it_is_durable() -> None:

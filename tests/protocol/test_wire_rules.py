@@ -32,6 +32,7 @@ def test_a_good_frame_breaks_none() -> None:
 
 
 def test_a_frame_over_the_limit_is_not_read() -> None:
+    assert read_downstream(b'["rollback",{"tag":"rollback"}]', 31) == ([], Rollback())
     problems, message = read_downstream(b'["rollback",{"tag":"rollback"}]', 30)
     assert ([problem.rule for problem in problems], message) == (["size"], None)
 

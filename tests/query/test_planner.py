@@ -87,6 +87,15 @@ def test_related_queries_are_planned_on_their_own_with_their_join_columns_pinned
     assert ("comment", ("issueId",)) in model.asked
 
 
+def test_of_relationships_with_one_alias_the_last_is_planned() -> None:
+    query = issue.related("comments", lambda q: q.related("author")).related(
+        "comments", lambda q: q.where_exists("author")
+    )
+    first, last = planned(query, Sizes(comment=10**6, user=1)).related
+    assert first.subquery == complete_query(query.ast, SCHEMA).related[0].subquery
+    assert flips(last.subquery) == [True]
+
+
 def test_the_first_of_equally_cheap_patterns_wins() -> None:
     def free(table: str, ordering: Ordering, filters: Condition | None, constraint: Constraint | None) -> TableCost:
         return TableCost(0, 0, lambda columns: 1)

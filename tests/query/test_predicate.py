@@ -132,6 +132,14 @@ def test_what_cannot_be_judged_by_a_row_alone_is_refused() -> None:
         compile_predicate(Simple("=", Column("s"), Static("authData", "sub")), THING)
 
 
+def test_values_a_parameter_was_bound_to_are_taken_as_they_come() -> None:
+    assert not judge(cmp("s", "=", {"a": 1}))
+    assert judge(cmp("s", "LIKE", 12), ("k", "12", None, None, None, None))
+    for column in ("s", "j"):
+        with pytest.raises(ValueError, match="IN needs a list, got string: 'abc'"):
+            judge(cmp(column, "IN", "abc"), ("k", "a", None, None, 1, None))
+
+
 def test_huge_lists_and_wide_groups_compile_and_judge_quickly() -> None:
     assert judge(cmp("n", "IN", tuple(range(100_000))))
     assert judge(Or(tuple(cmp("n", "=", value) for value in range(5_000))))

@@ -46,7 +46,7 @@ class Serving:
         self._query = "" if api_key is None else f"?apiKey={quote(api_key)}"
         self.stream_url = f"ws://127.0.0.1:{self.port}/changes/v0/stream{self._query}"
         self.runs: list[ChildProcess] = []
-        self._env = {"PYTHONPATH": str(REPOSITORY), **(env or {})}
+        self._env = {"PYTHONPATH": str(REPOSITORY), "CHANGESOURCE_RUNNER": "inline", **(env or {})}
         if api_key is not None:
             options = [*options, "--api-key", api_key]
         sets = [part for name, value in settings.items() for part in ("--set", f"{name}={value}")]

@@ -8,8 +8,8 @@ from reference_cache.ivm.followed_table import FollowedTable
 from reference_cache.ivm.memory_table import MemoryTable
 from reference_cache.ivm.source import Expired, RowStore, Source
 from reference_cache.ivm.sqlite_codec import encoder
-from reference_cache.ivm.sqlite_table import SqliteTable
 from reference_cache.ivm.sqlite_text import quoted
+from reference_cache.ivm.written_table import WrittenTable
 from reference_cache.query.cost import CostModel
 from reference_cache.query.cost_model import SqliteCostModel
 from reference_cache.query.schema import Row, Schema, TableSchema
@@ -58,7 +58,7 @@ class Tables:
 
     def store(self, table: TableSchema) -> RowStore:
         if self._connection is not None:
-            return (SqliteTable if self._kind == "sqlite" else FollowedTable)(self._connection, table)
+            return (WrittenTable if self._kind == "sqlite" else FollowedTable)(self._connection, table)
         return MemoryTable(table, self._rows[table.name])
 
     def cost_model(self) -> CostModel:

@@ -192,6 +192,18 @@ def test_a_cyclic_query_is_refused_instead_of_followed_for_ever() -> None:
     assert caught.value.path.startswith("related[0].subquery.related[0].subquery")
 
 
+def test_values_too_deep_or_too_big_to_show_are_refused_in_few_words() -> None:
+    deep: list[Any] = []
+    for _ in range(5_000):
+        deep = [deep]
+    for value in (deep, list(range(100_000)), "x" * 100_000):
+        with pytest.raises(AstError) as caught:
+            parse({"table": "issue", "orderBy": [value]} if value is not deep else {"table": deep})
+        assert len(str(caught.value)) < 300
+    with pytest.raises(AstError, match=r"^start.row.meta: nested more than"):
+        parse({"table": "issue", "start": {"row": {"meta": deep}, "exclusive": True}})
+
+
 def test_a_huge_list_is_read() -> None:
     values = list(range(200_000))
     condition = parse_condition(comparison("IN", values))

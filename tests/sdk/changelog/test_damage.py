@@ -1,5 +1,6 @@
 """A damaged file, a full disk, a directory that cannot be written: a clear error each, and nothing half-written."""
 
+import logging
 import os
 import sqlite3
 import subprocess
@@ -45,8 +46,12 @@ def filled_log(state: Path) -> str:
     ids=["no database", "truncated", "overwritten", "first page zeroed"],
 )
 def test_a_damaged_log_is_set_aside_and_a_higher_one_begins(
-    tmp_path: Path, damage: Callable[[bytes], bytes], caplog: pytest.LogCaptureFixture
+    tmp_path: Path,
+    damage: Callable[[bytes], bytes],
+    caplog: pytest.LogCaptureFixture,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
+    monkeypatch.setattr(logging.getLogger("changesource"), "propagate", True)
     head = filled_log(tmp_path)
     log = tmp_path / "log.sqlite"
     log.write_bytes(damage(log.read_bytes()))

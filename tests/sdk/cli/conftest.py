@@ -30,7 +30,7 @@ class Served:
 
 
 def environment() -> dict[str, str]:
-    return {**os.environ, "PYTHONPATH": str(ROOT)}
+    return {**os.environ, "PYTHONPATH": str(ROOT), "CHANGESOURCE_RUNNER": "inline"}
 
 
 StartServe = Callable[..., Served]

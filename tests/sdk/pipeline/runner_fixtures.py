@@ -12,8 +12,10 @@ from changesource_sdk.adapter import Adapter
 from changesource_sdk.changelog import snapshots
 from changesource_sdk.changelog.poke import PokeReceiver
 from changesource_sdk.changelog.sqlite_log import SqliteLogReader
+from changesource_sdk.errors import CorruptLog
 from changesource_sdk.observe.stages import read_stages
-from changesource_sdk.pipeline.inline import Backoff, InlineRunner
+from changesource_sdk.pipeline.inline import InlineRunner
+from changesource_sdk.pipeline.recovery import Backoff
 from protocol.framing import unframe
 
 PATIENCE_S = 20.0
@@ -22,17 +24,26 @@ PATIENCE_S = 20.0
 class Watched:
     """A state directory under observation."""
 
-    def __init__(self, state: Path) -> None:
+    def __init__(self, state: Path, patience_s: float = PATIENCE_S) -> None:
         self.state = state
+        self._patience_s = patience_s
         self.log = SqliteLogReader(state)
         self._ear = PokeReceiver(state / "pokes")
 
     def until(self, condition: Callable[[], bool], what: str = "the condition") -> None:
         """Wait, paced by pokes, until the condition holds."""
-        deadline = time.monotonic() + PATIENCE_S
-        while not condition():
+        deadline = time.monotonic() + self._patience_s
+        while not self._holds(condition):
             assert time.monotonic() < deadline, f"{what} did not come; stages: {read_stages(self.state)}"
             self._ear.wait(0.02)
+
+    @staticmethod
+    def _holds(condition: Callable[[], bool]) -> bool:
+        try:
+            return condition()
+        except CorruptLog:
+            # A damaged log stays in its place until the runner opens it.
+            return False
 
     def until_position(self, position: object) -> None:
         self.until(lambda: self.log.state().position == position, f"position {position}")

@@ -14,7 +14,7 @@ from changesource_sdk.changelog import snapshots
 from changesource_sdk.changelog.log import LogState
 from changesource_sdk.changelog.requests import request_snapshot
 from changesource_sdk.changelog.sqlite_log import SqliteLogReader
-from changesource_sdk.pipeline.child import command_line
+from changesource_sdk.pipeline.child import PipelineSettings, command_line
 from protocol.framing import unframe
 from tests.sdk.pipeline.counting_adapter import copies
 from tests.sdk.pipeline.runner_fixtures import Watched
@@ -67,7 +67,8 @@ def test_a_pipeline_killed_again_and_again_loses_and_doubles_nothing(tmp_path: P
     print(f"CHANGESOURCE_SEED={SEED} CHANGESOURCE_KILLS={KILLS}")
     chance = random.Random(SEED)
     state = tmp_path / "state"
-    command = command_line(ADAPTER, {"acknowledged": str(tmp_path / "acknowledged")}, state)
+    pipeline = PipelineSettings(ADAPTER, {"acknowledged": str(tmp_path / "acknowledged")})
+    command = command_line(pipeline, state)
     seen = Watched(state)
     last = LogState()
     for number in range(KILLS):

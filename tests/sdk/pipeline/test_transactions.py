@@ -132,12 +132,18 @@ def test_what_a_consumer_could_not_apply_is_refused(change: Change, code: str) -
     assert stream.violations() == []
 
 
-def test_an_error_names_table_column_and_kind_but_not_the_value() -> None:
-    with pytest.raises(InvalidChange) as refused:
-        Stream().commit(Insert("issue", {**ROW, "n": "secret"}))
-    assert refused.value.where == "table issue, column n (int8)"
-    assert "type str" in refused.value.message
-    assert "secret" not in str(refused.value)
+def test_an_error_names_table_column_row_and_kind_but_not_the_value() -> None:
+    bad = {**ROW, "n": "secret"}
+    for change in (
+        Insert("issue", bad),
+        Update("issue", {"id": 1, "n": "secret"}),
+        Insert("issue", {"id": 1, "n": "secret"}),
+    ):
+        with pytest.raises(InvalidChange) as refused:
+            Stream().commit(change)
+        assert refused.value.where == "table issue, column n (int8), row id=1"
+        assert "type str" in refused.value.message
+        assert "secret" not in str(refused.value)
 
 
 def test_a_near_miss_is_suggested() -> None:

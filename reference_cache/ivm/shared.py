@@ -1,0 +1,172 @@
+"""One pipeline per distinct query, for any number of subscribers.
+
+Client groups ask for the same queries.  `SharedQueries` stands between them and an `Engine`: equal queries (same normal
+form, orderings completed) share one pipeline and one set of rows, and a transaction is evaluated once for all.
+
+    shared = SharedQueries(engine)
+    for _ in shared.subscribe(query): ...             # pauses of the hydration, none if somebody else has it already
+    shared.rows(query)                                 # what a new subscriber begins with
+    for query, patches in shared.advance(changes): ... # one transaction: the net effect on every query it concerns
+    shared.unsubscribe(query)                          # the last one to leave stops the pipeline
+
+Subscribers see sets: a row is in a query's set while the pipeline references it at least once, however often.  Patches
+are net: a row that came and went within a transaction is not mentioned, nor one that ended as it began.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from typing import TypeAlias
+
+from protocol.sync.ast import Query
+from protocol.sync.normal_form import normalize
+from reference_cache.ivm.change import Pause, SourceChange
+from reference_cache.ivm.engine import Engine, EngineError
+from reference_cache.ivm.row_changes import RowChange
+from reference_cache.ivm.source import KeyExtractors
+from reference_cache.query.ordering import KeyOf, complete_query
+from reference_cache.query.schema import Row
+
+RowId: TypeAlias = tuple[str, object]
+"""Table and primary key."""
+
+
+class RowPatch:
+    """A row of a query's set is new or has new values; or (`row` is None) it left the set."""
+
+    __slots__ = ("key", "row", "table")
+
+    def __init__(self, table: str, key: object, row: Row | None) -> None:
+        self.table = table
+        self.key = key
+        self.row = row
+
+    def __repr__(self) -> str:
+        return f"RowPatch({self.table!r}, {self.key!r}, {self.row!r})"
+
+
+class _Held:
+    """A row of a query's set and how often the pipeline references it."""
+
+    __slots__ = ("count", "row")
+
+    def __init__(self, row: Row) -> None:
+        self.row = row
+        self.count = 0
+
+
+class SharedQuery:
+    """The rows of one query.
+
+    Invariant: `held` has exactly the rows that the pipeline references; `before` has, for each row touched since the
+    last `patches`, what it was then.
+    """
+
+    __slots__ = ("before", "held", "hydration", "id", "query", "subscribers")
+
+    def __init__(self, query: Query, query_id: str) -> None:
+        self.query = query
+        self.id = query_id
+        self.subscribers = 0
+        self.hydration: Iterator[Pause] = iter(())
+        self.held: dict[RowId, _Held] = {}
+        self.before: dict[RowId, Row | None] = {}
+
+    def note(self, change: RowChange, row_id: RowId) -> None:
+        """Count one reference more or less, or take new values."""
+        held = self.held.get(row_id)
+        if row_id not in self.before:
+            self.before[row_id] = None if held is None else held.row
+        if held is None:
+            held = self.held[row_id] = _Held(change.row)
+        if change.op == "remove":
+            held.count -= 1
+            if not held.count:
+                del self.held[row_id]
+            return
+        held.row = change.row
+        if change.op == "add":
+            held.count += 1
+
+    def patches(self) -> list[RowPatch]:
+        """The net effect since the last call."""
+        found = []
+        for row_id, before in self.before.items():
+            held = self.held.get(row_id)
+            after = None if held is None else held.row
+            if after != before:
+                found.append(RowPatch(*row_id, after))
+        self.before.clear()
+        return found
+
+
+class SharedQueries:
+    """The queries of all subscribers. Invariant: the engine runs exactly the queries that have a subscriber."""
+
+    def __init__(self, engine: Engine) -> None:
+        self._engine = engine
+        self._by_query: dict[Query, SharedQuery] = {}
+        self._by_id: dict[str, SharedQuery] = {}
+        self._keys: dict[str, KeyOf] = {}
+        self._next_id = 1
+
+    def __len__(self) -> int:
+        return len(self._by_query)
+
+    def subscribe(self, query: Query) -> Iterator[Pause]:
+        """Count one subscriber more. Read to the end before changes are pushed: whoever comes first hydrates."""
+        shared = self._by_query.get(key := self._identity(query))
+        if shared is None:
+            shared = SharedQuery(key, str(self._next_id))
+            self._next_id += 1
+            shared.hydration = self._hydrate(shared, self._engine.add_query(shared.id, shared.query))
+            self._by_query[key] = self._by_id[shared.id] = shared
+        shared.subscribers += 1
+        return shared.hydration
+
+    def _hydrate(self, shared: SharedQuery, changes: Iterator[RowChange | Pause]) -> Iterator[Pause]:
+        for change in changes:
+            if isinstance(change, RowChange):
+                shared.note(change, self._row_id(change))
+            else:
+                yield change
+        shared.before.clear()
+
+    def unsubscribe(self, query: Query) -> None:
+        """Count one subscriber less; the last one's call stops the pipeline."""
+        shared = self._find(query)
+        shared.subscribers -= 1
+        if not shared.subscribers:
+            del self._by_query[shared.query], self._by_id[shared.id]
+            self._engine.remove_query(shared.id)
+
+    def rows(self, query: Query) -> list[RowPatch]:
+        """The whole set of a subscribed query, as patches."""
+        return [RowPatch(*row_id, held.row) for row_id, held in self._find(query).held.items()]
+
+    def advance(self, changes: Iterable[tuple[str, SourceChange]]) -> list[tuple[Query, list[RowPatch]]]:
+        """Push one transaction (table and change, in order); the queries whose sets it changed, each with how."""
+        touched: dict[str, SharedQuery] = {}
+        for table, change in changes:
+            for row_change in self._engine.push(table, change):
+                shared = touched[row_change.query_id] = self._by_id[row_change.query_id]
+                shared.note(row_change, self._row_id(row_change))
+        self._engine.flush()
+        results = [(shared.query, shared.patches()) for shared in touched.values()]
+        return [(query, patches) for query, patches in results if patches]
+
+    def _identity(self, query: Query) -> Query:
+        return normalize(complete_query(query, self._engine.schema))
+
+    def _find(self, query: Query) -> SharedQuery:
+        shared = self._by_query.get(self._identity(query))
+        if shared is None:
+            raise EngineError(f"nobody has subscribed to this query on {query.table!r}")
+        return shared
+
+    def _row_id(self, change: RowChange) -> RowId:
+        key_of = self._keys.get(change.table)
+        if key_of is None:
+            table = self._engine.schema.tables[change.table]
+            key_of = self._keys[change.table] = KeyExtractors(table)[table.primary_key]
+        return change.table, key_of(change.row)
