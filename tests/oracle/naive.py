@@ -96,7 +96,7 @@ class Naive:
         raise ValueError(f"not a condition: {condition!r}")
 
     def _exists(self, row: Row, related: Json) -> bool:
-        return related["subquery"].get("limit") != 0 and bool(self._children(row, related))
+        return bool(related["subquery"].get("limit") != 0 and self._children(row, related))
 
     def _ordering(self, query: Json) -> list[tuple[str, str]]:
         given = [(column, direction) for column, direction in query.get("orderBy") or ()]
