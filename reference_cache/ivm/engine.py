@@ -12,20 +12,27 @@ All queries share one source per table. The engine does no I/O of its own and is
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, replace
+from typing import Any
 
 from protocol.sync.ast import Query
 from reference_cache.ivm.change import YIELD, Change, Pause, SourceChange
-from reference_cache.ivm.operator import EVERYTHING, Input
+from reference_cache.ivm.companion import CompanionWatch
+from reference_cache.ivm.meter import Meters
+from reference_cache.ivm.operator import EVERYTHING, Input, first
 from reference_cache.ivm.row_changes import RowChange, RowChanges
 from reference_cache.ivm.source import Source
 from reference_cache.ivm.union import UnionFanIn
 from reference_cache.ivm.view import View
 from reference_cache.query.build import Host, build
+from reference_cache.query.check import check
 from reference_cache.query.cost import CostModel
 from reference_cache.query.format import Format
 from reference_cache.query.ordering import complete_query
 from reference_cache.query.planner import plan
+from reference_cache.query.scalar import Companion, resolve_scalars
 from reference_cache.query.schema import Schema, TableSchema
 
 OpenSource = Callable[[TableSchema], Source]
@@ -37,13 +44,27 @@ class EngineError(ValueError):
     code = "bad-engine-use"
 
 
+@dataclass(frozen=True, slots=True)
+class Explanation:
+    """How a query runs: as planned, what each operator did during one hydration, and the rows synced by table."""
+
+    query: Query
+    meters: Meters
+    rows_synced: Counter[str]
+
+    def __str__(self) -> str:
+        synced = ", ".join(f"{count} of {table}" for table, count in sorted(self.rows_synced.items()))
+        return f"{self.meters}\nrows synced: {synced or 'none'}"
+
+
 class LiveQuery:
-    """A query's pipeline and what turns its output into row changes."""
+    """A query's pipeline, its companions, and what turns their output into row changes."""
 
-    __slots__ = ("_out", "input", "rows")
+    __slots__ = ("_out", "companions", "input", "rows")
 
-    def __init__(self, query_id: str, input: Input, out: list[RowChange]) -> None:
+    def __init__(self, query_id: str, input: Input, companions: list[CompanionWatch], out: list[RowChange]) -> None:
         self.input = input
+        self.companions = companions
         self.rows = RowChanges(query_id, input.schema)
         self._out = out
         input.set_output(self._push)
@@ -51,11 +72,33 @@ class LiveQuery:
     def _push(self, change: Change) -> None:
         self.rows.expand(change, self._out)
 
+    def hydrate(self) -> Iterator[RowChange | Pause]:
+        """The query's rows, and then its companions', as adds."""
+        for node in self.input.fetch(EVERYTHING):
+            if node is YIELD:
+                yield node
+                continue
+            found: list[RowChange] = []
+            self.rows.expand_node(node, "add", found)
+            yield from found
+        for companion in self.companions:
+            yield from companion.rows()
+
+    def destroy(self) -> None:
+        """Let go of the sources."""
+        self.input.destroy()
+        for companion in self.companions:
+            companion.destroy()
+
 
 class Engine:
     """Any number of queries over shared tables.
 
-    Invariant: after each push, a query's announced rows, references counted, are those of a fresh hydration.
+    Invariant: after each push, the announced rows of every query that is not `stale` are those of a fresh hydration,
+    references counted (which of many children stand for an EXISTS is a matter of history).
+
+    `use_scalars` evaluates scalar subqueries once instead of joining them; a query whose scalar then changes is put
+    into `stale`, and the caller removes and adds it again. Without it the hint is ignored, which is always right.
     """
 
     def __init__(
@@ -65,11 +108,14 @@ class Engine:
         *,
         cost_model: CostModel | None = None,
         allow_not_exists: bool = True,
+        use_scalars: bool = False,
         union: type[UnionFanIn] = UnionFanIn,
     ) -> None:
         self.schema = schema
+        self.stale: set[str] = set()
         self._open_source = open_source
         self._cost_model = cost_model
+        self._use_scalars = use_scalars
         self._host = Host(self.source, allow_not_exists=allow_not_exists, union=union)
         self._sources: dict[str, Source] = {}
         self._queries: dict[str, LiveQuery] = {}
@@ -86,7 +132,8 @@ class Engine:
         return source
 
     def prepare(self, query: Query) -> Query:
-        """The query as it will be built: orderings complete, flips planned."""
+        """The query as it will be built: checked against the schema, orderings complete, flips planned."""
+        check(query, self.schema)
         query = complete_query(query, self.schema)
         return query if self._cost_model is None else plan(query, self._cost_model)
 
@@ -94,25 +141,33 @@ class Engine:
         """Start a query; its rows as adds. Read the iterator to its end before pushing changes."""
         if query_id in self._queries:
             raise EngineError(f"there is already a query {query_id!r}; remove it first")
-        live = LiveQuery(query_id, build(self.prepare(query), self._host), self._out)
+        companions: tuple[Companion, ...] = ()
+        if self._use_scalars:
+            query, companions = resolve_scalars(query, self.schema, self._first_row)
+        watches = [self._watch(query_id, companion) for companion in companions]
+        live = LiveQuery(query_id, build(self.prepare(query), self._host), watches, self._out)
         self._queries[query_id] = live
-        return self._hydrate(live)
+        return live.hydrate()
 
-    def _hydrate(self, live: LiveQuery) -> Iterator[RowChange | Pause]:
-        for node in live.input.fetch(EVERYTHING):
-            if node is YIELD:
-                yield node
-                continue
-            found: list[RowChange] = []
-            live.rows.expand_node(node, "add", found)
-            yield from found
+    def _watch(self, query_id: str, companion: Companion) -> CompanionWatch:
+        input = build(self.prepare(companion.query), self._host)
+        return CompanionWatch(query_id, companion, input, self._out, lambda: self.stale.add(query_id))
+
+    def _first_row(self, query: Query) -> Mapping[str, Any] | None:
+        input = build(self.prepare(query), self._host)
+        try:
+            node = first(input.fetch(EVERYTHING))
+            return None if node is None else input.schema.table.named(node.row)
+        finally:
+            input.destroy()
 
     def remove_query(self, query_id: str) -> None:
         """Stop a query; unknown ids are errors."""
         live = self._queries.pop(query_id, None)
         if live is None:
             raise EngineError(f"there is no query {query_id!r}")
-        live.input.destroy()
+        self.stale.discard(query_id)
+        live.destroy()
 
     def materialize(self, query: Query, format: Format) -> View:
         """A hydrated view of a query; give it back with `release`."""
@@ -130,12 +185,28 @@ class Engine:
     def push(self, table: str, change: SourceChange) -> list[RowChange]:
         """Change a table; the row changes of all queries, in order of emission."""
         out = self._out
-        self.source(table).push(change)
-        changes = out[:]
-        out.clear()
-        return changes
+        try:
+            self.source(table).push(change)
+            return out[:]
+        finally:
+            out.clear()
 
     def flush(self) -> None:
         """The transaction is complete: views tell their listeners."""
         for view in self._views:
             view.flush()
+
+    def explain(self, query: Query) -> Explanation:
+        """Run a query once, watching every operator."""
+        prepared = self.prepare(query)
+        meters = Meters()
+        input = build(prepared, replace(self._host, wrap=meters.wrap))
+        rows = RowChanges("", input.schema)
+        synced: list[RowChange] = []
+        try:
+            for node in input.fetch(EVERYTHING):
+                if node is not YIELD:
+                    rows.expand_node(node, "add", synced)
+        finally:
+            input.destroy()
+        return Explanation(prepared, meters, Counter(change.table for change in synced))

@@ -22,6 +22,8 @@ from reference_cache.query.schema import Row, TableSchema
 
 LAG_ALLOWED = 1_000
 LAG_ALLOWED_SHARE = 8
+FEW_ROWS = 8
+"""Up to this many rows are searched and sorted on the spot."""
 
 
 class Index:
@@ -93,6 +95,10 @@ class MemoryTable:
     def get(self, key: Key) -> Row | None:
         """The row with this primary key."""
         return self._rows.get(key)
+
+    def rows(self) -> Iterable[Row]:
+        """All rows, in no particular order."""
+        return self._rows.values()
 
     def put(self, key: Key, row: Row) -> None:
         """Set the row with this primary key, whether or not there is one."""
@@ -188,8 +194,15 @@ class MemoryReader:
             columns, key = self._pinned_columns, self._pinned_key
         if columns and key is None:
             return ()
+        if len(self._table) <= FEW_ROWS:
+            return self._few(request)
         group = self._table.index(columns, self._ordering).group(key if columns else ())
         return () if group is None else self._from_start(group, request.start, request.reverse)
+
+    def _few(self, request: Request) -> Iterable[Row]:
+        found = [row for row in self._table.rows() if self._satisfies(row, request)]
+        found.sort(key=self._order_key, reverse=request.reverse)
+        return found
 
     def _from_start(self, group: SortedRows, start: Start | None, reverse: bool) -> Iterable[Row]:
         if start is None:

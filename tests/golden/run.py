@@ -13,7 +13,7 @@ from pathlib import Path
 if __package__ in (None, ""):
     sys.path[0] = str(Path(__file__).resolve().parents[2])
 
-from tests.golden import planner_cases
+from tests.golden import planner_cases, primitive_cases
 from tests.golden.corpus_files import corpus_file
 from tests.golden.engine_cases import Outcome, Setting, run_multi, run_queries, run_scenarios
 from tests.support.tables import SOURCE_KINDS
@@ -26,7 +26,10 @@ ENGINE_FILES: dict[str, Callable[[Path, Setting], Outcome]] = {
     "scenarios.jsonl": run_scenarios,
     "multi.jsonl": run_multi,
 }
-OTHER_FILES: dict[str, Callable[[Path], Outcome]] = {"planner.jsonl": planner_cases.run}
+OTHER_FILES: dict[str, Callable[[Path], Outcome]] = {
+    "planner.jsonl": planner_cases.run,
+    "primitives.json": primitive_cases.run,
+}
 
 
 def outcomes(corpus: Path, settings: list[Setting]) -> Iterator[tuple[str, Outcome]]:
