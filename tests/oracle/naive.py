@@ -89,7 +89,7 @@ class Naive:
             case {"type": "or", "conditions": members}:
                 return any(self._holds(member, row) for member in members)
             case {"type": "correlatedSubquery", "op": op, "related": related}:
-                return self._exists(row, related) == (op == "EXISTS")
+                return self._exists(row, related) is (op == "EXISTS")
             case {"type": "simple", "op": op, "left": left, "right": right}:
                 value = row[left["name"]] if left["type"] == "column" else left["value"]
                 return simple(op, value, right["value"])
