@@ -18,6 +18,8 @@ from changesource_sdk.endpoint.server import Endpoint
 from changesource_sdk.observe import logs
 from changesource_sdk.observe.progress import Bar, Lines, StageWatch
 from changesource_sdk.pipeline.child import PipelineSettings, Runner, command_line
+from changesource_sdk.pipeline.mapped import mapped_source
+from changesource_sdk.pipeline.mapping import load_mappings, needs_spark, wrong
 from changesource_sdk.system_tables import Permissions
 from protocol.handshake import PATHS
 
@@ -27,6 +29,7 @@ async def run(config: ServeConfig, *, as_json: bool) -> int:
     logs.configure(form="json" if as_json else config.log_format, level=config.log_level)
     adapter = resolve(config.adapter)
     try_settings(load_class(adapter), config.settings)
+    _check_mappings(config)
     with state_lock(config.state):
         return await _run_both(config, adapter, as_json)
 
@@ -71,7 +74,15 @@ async def _first_signal(pipeline: asyncio.Task[None]) -> signal.Signals | None:
 def _pipeline(config: ServeConfig, adapter: str) -> PipelineSettings:
     conf = {key: str(value) for key, value in config.conf.items()}
     runner: Runner = "inline" if config.runner == "inline" else "spark"
-    return PipelineSettings(adapter, config.settings, runner, config.master, conf)
+    path, settings = mapped_source(adapter, config.settings, config.mapping, config.mappings)
+    return PipelineSettings(path, settings, runner, config.master, conf)
+
+
+def _check_mappings(config: ServeConfig) -> None:
+    """Refuse what is wrong in itself; what the store must confirm is found out when it is read."""
+    key = needs_spark(load_mappings(config.mapping, config.mappings))
+    if key is not None and config.runner == "inline":
+        raise wrong(key, "Spark SQL needs the Spark runner", "use --runner spark, or a Python function")
 
 
 def _environment(config: ServeConfig) -> dict[str, str]:
