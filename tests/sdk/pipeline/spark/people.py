@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import os
+import signal
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -20,6 +22,7 @@ from changesource_sdk.adapter import (
     Update,
 )
 from changesource_sdk.schema import Column
+from tests.sdk.pipeline.spark.stores import hang_up, once
 
 PERSON = Table(
     "person",
@@ -61,7 +64,10 @@ def _change(verb: str, row: Row, former: Row | None) -> Change:
 
 
 class PeopleAdapter:
-    """Positions are numbers of transactions; the snapshot is the first `snapshot_after` of them, in two partitions."""
+    """Positions are numbers of transactions; the snapshot is the first `snapshot_after` of them, in two partitions.
+
+    A file `kill` or `fail` in the folder is an order to whoever reads changes next.
+    """
 
     poll_interval = 0.005
 
@@ -84,6 +90,8 @@ class PeopleAdapter:
 
     def changes(self, after: Position) -> Iterator[Transaction]:
         assert isinstance(after, int)
+        once(self.file.folder / "kill", lambda: os.kill(os.getpid(), signal.SIGKILL))
+        once(self.file.folder / "fail", hang_up)
         for position, changes in enumerate(self.file.transactions()[after:], start=after + 1):
             yield Transaction(position, [_change(*change) for change in changes])
 

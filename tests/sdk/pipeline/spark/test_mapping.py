@@ -146,3 +146,16 @@ def test_sql_that_fails_on_a_row_is_told_with_its_key(spark: SparkSession, tmp_p
         assert isinstance(error, dict)
         assert error["where"] == "mapping.person.columns.n, table person, column n"
         assert "CAST_INVALID_INPUT" in error["message"]
+
+
+def test_mappings_by_functions_run_in_the_resident_lane(spark: SparkSession, tmp_path: Path) -> None:
+    store = PeopleFile(tmp_path)
+    store.commit(("insert", person(1), None), ("insert", person(2, age=8), None))
+    is_adult = {"function": "tests.sdk.pipeline.mapped_people:is_adult"}
+    with mapped_people(spark, tmp_path, {"select": ["id", "name"], "filter": is_adult}) as seen:
+        seen.until_generation(1)
+        assert rows(seen.snapshot_payloads()) == [("insert", "person", {"id": 1, "name": "Ada"})]
+        store.commit(("update", person(2, age=18), None))
+        seen.until_position(2)
+        assert rows(seen.log_payloads()) == [("insert", "person", {"id": 2, "name": "Ada"})]
+        assert seen.stage()["lane"] == ""

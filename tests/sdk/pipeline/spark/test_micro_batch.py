@@ -78,3 +78,26 @@ def test_a_change_that_sql_cannot_take_is_told_with_its_key_and_passes_once_corr
             ("insert", "person", {"id": 2, "n": 8}),
             ("insert", "person", {"id": 3, "n": None}),
         ]
+
+
+def test_a_reader_that_dies_or_fails_is_started_again_where_the_log_ends(spark: SparkSession, tmp_path: Path) -> None:
+    store = PeopleFile(tmp_path)
+    store.commit(("insert", person(1), None))
+    with mapped_people(spark, tmp_path, ADULTS) as seen:
+        seen.until_generation(1)
+        store.commit(("insert", person(2), None))
+        seen.until_position(2)
+        (tmp_path / "kill").touch()
+        store.commit(("insert", person(3), None))
+        seen.until_position(3)
+        assert not (tmp_path / "kill").exists()
+        (tmp_path / "fail").touch()
+        seen.until(lambda: seen.error_code() == "adapter-failed", "the error")
+        error = seen.stage()["error"]
+        assert isinstance(error, dict)
+        assert "the store hung up" in error["message"]
+        store.commit(("insert", person(4), None))
+        seen.until_position(4)
+        assert [row for _, _, row in rows(seen.log_payloads())] == [
+            {"id": number, "label": "Ada 36"} for number in (2, 3, 4)
+        ]
