@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import signal
 import sys
 from collections.abc import Callable
 from pathlib import Path
@@ -23,6 +24,7 @@ def main() -> int:
     parser.add_argument("--scale", type=float, default=1.0, help="fraction of the rows and transactions")
     parser.add_argument("--out", type=Path, help="file for the JSON; default standard output")
     asked = parser.parse_args()
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))  # so that contexts end what they started
     parts = _parts(asked.scale)
     unknown = set(asked.parts) - set(parts)
     if unknown:
