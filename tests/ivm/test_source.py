@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from protocol.sync.ast import And, Column, Exists, Literal, Or, Simple
+from protocol.sync.ast import And, Column, Exists, Literal, Or, Ordering, Simple
 from protocol.sync.ast_json import parse_condition
 from reference_cache.ivm.change import YIELD, Change, add, edit, remove
 from reference_cache.ivm.operator import AnyOf, Request, Start, first
@@ -14,8 +14,8 @@ from reference_cache.query.schema import Row
 from tests.ivm.pipelines import BY_ID, ISSUE, PART, SCHEMA, keys, rows_of
 from tests.support.tables import SOURCE_KINDS, SourceKind, Tables
 
-RANKED = (("rank", "asc"), ("id", "asc"))
-RANKED_DOWN = (("rank", "desc"), ("id", "asc"))
+RANKED: Ordering = (("rank", "asc"), ("id", "asc"))
+RANKED_DOWN: Ordering = (("rank", "desc"), ("id", "asc"))
 ROWS: list[Row] = [("a", "u1", 3), ("b", "u2", None), ("c", "u1", 1), ("d", None, 3), ("e", "u2", 2)]
 MANY: list[Row] = [(f"k{number:03}", f"u{number % 7}", number % 10) for number in range(200)]
 

@@ -5,6 +5,7 @@ from typing import Any
 
 import pytest
 
+from protocol.sync.ast import Ordering
 from reference_cache.ivm.change import SourceChange, add, edit, remove
 from reference_cache.ivm.operator import Input, Request, Start
 from reference_cache.ivm.recorder import Message, Recorder
@@ -13,7 +14,7 @@ from reference_cache.query.schema import Row
 from tests.ivm.pipelines import World, keys
 from tests.support.tables import SOURCE_KINDS, SourceKind
 
-BY_RANK = (("rank", "asc"), ("id", "asc"))
+BY_RANK: Ordering = (("rank", "asc"), ("id", "asc"))
 BY_OWNER = ("owner",)
 
 
