@@ -10,7 +10,7 @@ from reference_cache.ivm.change import YIELD, Change, add, edit, remove
 from reference_cache.ivm.operator import AnyOf, Request, Start, first
 from reference_cache.ivm.recorder import plain_change
 from reference_cache.ivm.source import Connection, Source, SourceError
-from reference_cache.query.schema import Row
+from reference_cache.query.schema import Row, schema, table
 from tests.ivm.pipelines import BY_ID, ISSUE, PART, SCHEMA, keys, rows_of
 from tests.support.tables import SOURCE_KINDS, SourceKind, Tables
 
@@ -161,6 +161,19 @@ def test_the_marker_comes_when_the_time_slice_is_used_up(kind: SourceKind) -> No
     assert stream[0] is YIELD
     assert stream.count(YIELD) > 2
     assert len(stream) - stream.count(YIELD) == len(MANY)
+
+
+def test_json_columns_join_by_scalar_values(kind: SourceKind) -> None:
+    stored = table("note", {"id": "string", "data": "json?", "tag": "string"})
+    rows = [("a", "x", "t"), ("b", {"q": 1}, "t"), ("c", True, "t"), ("d", 1, "t"), ("e", None, "t"), ("f", "x", "u")]
+    notes = schema([stored], {})
+    connection = Tables(notes, {"note": rows_of(stored, rows)}, kind).open_source(stored).connect(BY_ID)
+    assert keys(connection, Request(("data",), "x")) == ["a", "f"]
+    assert keys(connection, Request(("data",), 1)) == ["d"]
+    assert keys(connection, Request(("data",), ("boolean", True))) == ["c"]
+    assert keys(connection, Request(("data", "tag"), ("x", "u"))) == ["f"]
+    some = (AnyOf(("data",), ["x", 1]), AnyOf(("tag",), ["t"]))
+    assert keys(connection, Request(any_of=some, reverse=True)) == ["d", "a"]
 
 
 # Filters
