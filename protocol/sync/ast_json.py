@@ -13,6 +13,7 @@ from collections.abc import Callable, Mapping
 from reprlib import Repr
 from typing import Any, TypeVar, cast, get_args
 
+from protocol.errors import ProtocolError
 from protocol.sync.ast import (
     Anchor,
     And,
@@ -49,13 +50,13 @@ T = TypeVar("T")
 Json = Mapping[str, Any]
 
 
-class AstError(ValueError):
+class AstError(ProtocolError):
     """A query that cannot be understood; `path` says where in its JSON, `reason` why and what is allowed."""
 
     code = "bad-query"
 
     def __init__(self, path: str, reason: str) -> None:
-        super().__init__(f"{path or '(query)'}: {reason}")
+        super().__init__(reason, where=path or "(query)")
         self.path = path
         self.reason = reason
 

@@ -11,6 +11,8 @@ import sqlite3
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
+from reference_cache.query.sqlite_access import PRIMARY_KEY, quote
+
 DEFAULT_FANOUT = 3
 UNKNOWN_ROWS_PER_KEY = (10, 9, 8, 7, 6, 5)
 """What SQLite assumes of an index without statistics, by the number of pinned columns."""
@@ -18,11 +20,12 @@ UNKNOWN_ROWS_PER_KEY = (10, 9, 8, 7, 6, 5)
 
 @dataclass(frozen=True, slots=True)
 class Index:
-    """An index of a table; `unique` only if it covers every row."""
+    """An index of a table; `unique` only if it covers every row, `primary` if it is the primary key's own."""
 
     name: str
     columns: tuple[str, ...]
     unique: bool
+    primary: bool
 
     def begins_with(self, columns: Iterable[str]) -> bool:
         """Whether the first columns are exactly these, in any order and letter case."""
@@ -65,10 +68,11 @@ class SqliteStatistics:
         """The table's indexes, in SQLite's own order."""
         if table not in self._indexes:
             listed = self._connection.execute(
-                'SELECT name, "unique", partial FROM pragma_index_list(?) ORDER BY seq', (table,)
+                'SELECT name, "unique", partial, origin FROM pragma_index_list(?) ORDER BY seq', (table,)
             ).fetchall()
             self._indexes[table] = tuple(
-                Index(name, self._index_columns(name), bool(unique and not partial)) for name, unique, partial in listed
+                Index(name, self._index_columns(name), bool(unique and not partial), origin == "pk")
+                for name, unique, partial, origin in listed
             )
         return self._indexes[table]
 
@@ -89,12 +93,13 @@ class SqliteStatistics:
         if index is None:
             return None
         depth = len({column.lower() for column in columns})
-        sampled = self._sampled_fanout(table, index.name, depth)
-        return self._average_rows(table, index.name, depth) if sampled is None else sampled
+        sampled = self._sampled_fanout(table, index, depth)
+        return self._average_rows(table, index, depth) if sampled is None else sampled
 
     def rows_per_key(self, table: str, index: str, depth: int) -> float:
         """How many rows share one value of the index's first `depth` columns, nulls counted."""
-        average = self._average_rows(table, index, depth)
+        found = self._index(table, index)
+        average = None if found is None else self._average_rows(table, found, depth)
         if average is not None:
             return average
         return (
@@ -105,13 +110,26 @@ class SqliteStatistics:
 
     def is_unique(self, table: str, index: str, depth: int) -> bool:
         """Whether pinning the index's first `depth` columns leaves at most one row."""
-        return any(each.name == index and each.unique and len(each.columns) == depth for each in self.indexes(table))
+        found = self._index(table, index)
+        return found is not None and found.unique and len(found.columns) == depth
 
-    def _sampled_fanout(self, table: str, index: str, depth: int) -> float | None:
+    def _index(self, table: str, name: str) -> Index | None:
+        return next(
+            (each for each in self.indexes(table) if each.name == name or (each.primary and name == PRIMARY_KEY)), None
+        )
+
+    def row_id_columns(self, table: str) -> tuple[str, ...]:
+        """The column that is the table's row id, if it has one of its own."""
+        if any(index.primary for index in self.indexes(table)):
+            return ()
+        key = self._connection.execute("SELECT name FROM pragma_table_info(?) WHERE pk > 0", (table,))
+        return tuple(name for (name,) in key)
+
+    def _sampled_fanout(self, table: str, index: Index, depth: int) -> float | None:
         if "sqlite_stat4" not in self._has:
             return None
-        query = "SELECT neq, sample FROM sqlite_stat4 WHERE tbl = ? AND idx = ?"
-        samples = self._connection.execute(query, (table, index)).fetchall()
+        query = "SELECT neq, sample FROM sqlite_stat4 WHERE tbl = ? AND idx IN (?, ?)"
+        samples = self._connection.execute(query, (table, *_statistics_names(table, index))).fetchall()
         if not samples:
             return None
         counts = sorted(int(neq.split()[depth - 1]) for neq, sample in samples if not _begins_with_null(sample))
@@ -120,18 +138,18 @@ class SqliteStatistics:
             return 0
         return counts[middle] if len(counts) % 2 else (counts[middle - 1] + counts[middle]) // 2
 
-    def _average_rows(self, table: str, index: str, depth: int) -> float | None:
+    def _average_rows(self, table: str, index: Index, depth: int) -> float | None:
         if "sqlite_stat1" not in self._has:
             return None
-        query = "SELECT stat FROM sqlite_stat1 WHERE tbl = ? AND idx = ?"
-        found = self._connection.execute(query, (table, index)).fetchone()
+        query = "SELECT stat FROM sqlite_stat1 WHERE tbl = ? AND idx IN (?, ?)"
+        found = self._connection.execute(query, (table, *_statistics_names(table, index))).fetchone()
         numbers = [part for part in found[0].split() if part.isdecimal()] if found else []
         return int(numbers[depth]) if len(numbers) > depth else None
 
 
-def quote(name: str) -> str:
-    """A name as an SQL identifier."""
-    return '"' + name.replace('"', '""') + '"'
+def _statistics_names(table: str, index: Index) -> tuple[str, str]:
+    # The key of a table without row ids is filed under the table's own name.
+    return index.name, table if index.primary else index.name
 
 
 def _begins_with_null(sample: bytes) -> bool:

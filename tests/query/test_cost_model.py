@@ -78,3 +78,50 @@ def test_the_planner_runs_on_a_real_database(model: SqliteCostModel) -> None:
     assert plan(complete_query(selective, SCHEMA), model) == complete_query(selective, SCHEMA)
     assert "flip=True" in repr(plan(complete_query(rare.ast, SCHEMA), model))
     assert "flip=False" in repr(plan(complete_query(frequent.ast, SCHEMA), model))
+
+
+def small_database() -> sqlite3.Connection:
+    connection = sqlite3.connect(":memory:")
+    connection.execute("CREATE TABLE pair (a TEXT, b INT, c INT, PRIMARY KEY (a, b)) WITHOUT ROWID")
+    connection.executemany("INSERT INTO pair VALUES (?, ?, ?)", [(str(i // 10), i, i % 3) for i in range(1000)])
+    connection.execute("CREATE TABLE numbered (id INTEGER PRIMARY KEY, x INT, y INT)")
+    connection.execute("CREATE INDEX numbered_x ON numbered (x)")
+    connection.executemany("INSERT INTO numbered VALUES (?, ?, ?)", [(i, i % 500, i % 3) for i in range(5000)])
+    connection.execute("ANALYZE")
+    return connection
+
+
+def estimated(table: str, *conditions: tuple[str, str, Any], pinned: tuple[str, ...] = (), word: str = "and") -> float:
+    members = [
+        {
+            "type": "simple",
+            "op": op,
+            "left": {"type": "column", "name": column},
+            "right": {"type": "literal", "value": value},
+        }
+        for column, op, value in conditions
+    ]
+    where = parse_condition({"type": word, "conditions": members}) if members else None
+    return SqliteCostModel(small_database())(table, (), where, pinned or None).rows
+
+
+def test_tables_without_row_ids_are_searched_by_their_key() -> None:
+    assert estimated("pair", pinned=("a", "b")) == 1
+    assert estimated("pair", pinned=("a",)) == 10
+    assert 200 < estimated("pair", ("a", ">", "5")) < 300
+
+
+def test_a_row_id_pinned_leaves_one_row() -> None:
+    assert estimated("numbered", pinned=("id",)) == 1
+    assert estimated("numbered", ("id", "=", 7), ("y", "=", 2)) == 1
+    assert 1000 < estimated("numbered", ("id", ">", 7)) < 1500
+    assert 20 < estimated("numbered", ("id", "IN", [1, 2])) < 30
+
+
+def test_an_or_served_by_several_indexes_is_the_sum_of_its_branches() -> None:
+    assert 10 <= estimated("numbered", ("x", "=", 7), ("id", "=", 7), word="or") <= 12
+
+
+def test_both_bounds_of_a_range_leave_less_than_one() -> None:
+    one, both = estimated("numbered", ("x", ">", 7)), estimated("numbered", ("x", ">", 7), ("x", "<", 9))
+    assert both < one < 5000

@@ -8,6 +8,7 @@ from hypothesis import strategies as st
 from protocol.sync.ast import Ordering
 from protocol.sync.ast_json import parse
 from reference_cache.query.ordering import (
+    Descending,
     comparator,
     complete,
     complete_query,
@@ -114,3 +115,9 @@ def test_a_null_makes_the_whole_join_key_none() -> None:
     assert join_key(["s", "b"], THING)(("a", None, 1, True, None, 2)) is None
     assert join_key(["s", "m"], THING)(row) == ("x", 2)
     assert join_key(["s", "b"], THING)(row) == ("x", ("boolean", True))
+
+
+def test_descending_values_are_equal_and_hashable_as_the_values_are() -> None:
+    assert Descending("a") == Descending("a")
+    assert Descending("b") < Descending("a")
+    assert len({Descending("a"), Descending("a")}) == 1

@@ -49,3 +49,8 @@ def test_kinds_have_the_languages_names() -> None:
         "json",
         "json",
     ]
+
+
+def test_a_json_value_is_equal_in_order_to_itself_alone() -> None:
+    value = {"a": 1}
+    assert compare(value, value) == 0

@@ -1,6 +1,6 @@
 from typing import Any
 
-from protocol.sync.ast import And, Condition, Literal, Or, Query, Simple
+from protocol.sync.ast import And, Column, Condition, Literal, Or, Query, Simple, Static
 from protocol.sync.ast_json import parse, to_json
 from protocol.sync.normal_form import normalize
 
@@ -73,3 +73,14 @@ def test_normalizing_twice_changes_nothing() -> None:
     condition = Or((And((lit("b"), lit("a"))), lit("z"), Or((lit("y"), And((lit("x"), lit("w")))))))
     once = normalize(Query("t", where=condition))
     assert normalize(once) == once
+
+
+def test_groups_sort_by_kind_then_member_by_member_shorter_first() -> None:
+    a, b = lit("a"), lit("b")
+    groups = (And((b, lit("c"))), And((a, b, lit("c"))), And((a, b)))
+    assert normal(Or(groups)) == Or((And((a, b)), And((a, b, lit("c"))), And((b, lit("c")))))
+
+
+def test_queries_with_unbound_parameters_have_a_normal_form_too() -> None:
+    first, second = (Simple("=", Column("x"), Static("authData", field)) for field in ("a", "b"))
+    assert normal(And((second, first))) == And((first, second))

@@ -1,0 +1,173 @@
+"""The part of the capture that lives in the database: triggers, recorded keys and schema versions.
+
+`install` brings it up to date with the tables there are, in one write transaction: it is called at the start, and
+whenever the schema counter has moved. Afterwards every change of a synced table is recorded, and the catalog that
+describes those tables is stored as a numbered schema version. Versions and recorded keys are kept until they are
+acknowledged.
+
+Two tables are added to the database, `_changesource_changes` and `_changesource_schema`. The newest row of either
+is never removed: it holds the last number given, so numbers only grow.
+"""
+
+from __future__ import annotations
+
+import logging
+import secrets
+import sqlite3
+from dataclasses import dataclass, replace
+from functools import lru_cache
+
+from adapters.sqlite.catalog import Catalog
+from adapters.sqlite.connection import write_transaction
+from adapters.sqlite.identity import Trace, recognise
+from adapters.sqlite.introspect import OWN, Found, Selection, find_tables, quoted, schema_objects
+from adapters.sqlite.triggers import CHANGES, ESSENTIAL, key_columns, listed_columns, parse_name, table_triggers
+
+SCHEMA = f"{OWN}schema"
+PRUNE_ROWS = 10_000
+
+log = logging.getLogger("changesource.adapters.sqlite")
+
+
+@dataclass(frozen=True, slots=True)
+class SchemaVersion:
+    """A stored catalog and its number."""
+
+    number: int
+    catalog: Catalog
+
+
+def install(db: sqlite3.Connection, selection: Selection) -> SchemaVersion:
+    """Make the capture fit the tables there are now, and give the schema version that is then in force."""
+    current = _fitting_version(db, selection)
+    if current is not None:
+        return current
+    with write_transaction(db):
+        _create_tables(db)
+        last = latest_version(db) or SchemaVersion(0, Catalog(origin=secrets.token_hex(8)))
+        found = find_tables(db, selection)
+        triggers = _own_triggers(db)
+        catalog = recognise(last.catalog, found.tables, _traces(triggers), schema_objects(db), schema_cookie(db))
+        _widen(db, catalog.key_width)
+        _align_triggers(db, triggers, catalog)
+        version = _store(db, last, replace(catalog, cookie=schema_cookie(db), selection=repr(selection)))
+    _report(found)
+    return version
+
+
+def _fitting_version(db: sqlite3.Connection, selection: Selection) -> SchemaVersion | None:
+    """The newest version if nothing moved since, so that no write lock is needed."""
+    db.execute("BEGIN")
+    try:
+        there = db.execute("SELECT 1 FROM sqlite_schema WHERE name = ?", (SCHEMA,)).fetchone()
+        last = latest_version(db) if there else None
+        fits = last and last.catalog.cookie == schema_cookie(db) and last.catalog.selection == repr(selection)
+        return last if fits else None
+    finally:
+        db.rollback()
+
+
+def schema_cookie(db: sqlite3.Connection) -> int:
+    """The database's schema counter; every schema statement moves it by one."""
+    return int(db.execute("PRAGMA schema_version").fetchone()[0])
+
+
+def latest_version(db: sqlite3.Connection) -> SchemaVersion | None:
+    """The newest schema version, if the capture was ever installed."""
+    row = db.execute(f"SELECT version, catalog FROM {SCHEMA} ORDER BY version DESC LIMIT 1").fetchone()
+    return SchemaVersion(row[0], Catalog.from_json(row[1])) if row else None
+
+
+def stored_version(db: sqlite3.Connection, number: int) -> SchemaVersion | None:
+    """The schema version of that number, if it is still kept."""
+    row = db.execute(f"SELECT catalog FROM {SCHEMA} WHERE version = ?", (number,)).fetchone()
+    return SchemaVersion(number, Catalog.from_json(row[0])) if row else None
+
+
+def recorded_range(db: sqlite3.Connection) -> tuple[int, int]:
+    """The first and the last number of the recorded keys; (0, 0) if there are none."""
+    row = db.execute(f"SELECT min(seq), max(seq) FROM {CHANGES}").fetchone()
+    return (row[0] or 0, row[1] or 0)
+
+
+def prune(db: sqlite3.Connection, sequence: int, version: int, patience: float | None = None) -> None:
+    """Forget recorded keys and versions that came before these, a few at a time so that writers hardly wait."""
+    doomed = f"SELECT seq FROM {CHANGES} WHERE seq < ? ORDER BY seq LIMIT {PRUNE_ROWS}"
+    while True:
+        with write_transaction(db, patience):
+            count = db.execute(f"DELETE FROM {CHANGES} WHERE seq IN ({doomed})", (sequence,)).rowcount
+            if count < PRUNE_ROWS:
+                db.execute(f"DELETE FROM {SCHEMA} WHERE version < ?", (version,))
+                return
+
+
+def uninstall(db: sqlite3.Connection) -> None:
+    """Remove every trace of the capture from the database."""
+    with write_transaction(db):
+        for name in _own_triggers(db):
+            db.execute(f"DROP TRIGGER {quoted(name)}")
+        for table in (CHANGES, SCHEMA):
+            db.execute(f"DROP TABLE IF EXISTS {table}")
+
+
+def _create_tables(db: sqlite3.Connection) -> None:
+    db.execute(f"CREATE TABLE IF NOT EXISTS {CHANGES} (seq INTEGER PRIMARY KEY, tbl INTEGER, op INTEGER, k1)")
+    db.execute(f"CREATE TABLE IF NOT EXISTS {SCHEMA} (version INTEGER PRIMARY KEY, catalog TEXT NOT NULL)")
+
+
+def _own_triggers(db: sqlite3.Connection) -> dict[str, tuple[str, str]]:
+    """Table name and text of each of the capture's triggers, by trigger name."""
+    rows = db.execute("SELECT name, tbl_name, sql FROM sqlite_schema WHERE type = 'trigger'")
+    return {name: (table, sql) for name, table, sql in rows if parse_name(name)}
+
+
+def _traces(triggers: dict[str, tuple[str, str]]) -> list[Trace]:
+    """One trace per identity whose essential triggers are all in place: one that lost any has missed changes."""
+    kinds: dict[tuple[int, str], dict[str, str]] = {}
+    for name, (table, sql) in triggers.items():
+        parsed = parse_name(name)
+        if parsed:
+            kinds.setdefault((parsed[0], table), {})[parsed[1]] = sql
+    whole = {owner: texts for owner, texts in kinds.items() if all(kind in texts for kind in ESSENTIAL)}
+    return [Trace(number, table, listed_columns(texts["columns"])) for (number, table), texts in whole.items()]
+
+
+def _widen(db: sqlite3.Connection, width: int) -> None:
+    there = {name for (name,) in db.execute("SELECT name FROM pragma_table_info(?)", (CHANGES,))}
+    for column in key_columns(width):
+        if column not in there:
+            db.execute(f"ALTER TABLE {CHANGES} ADD COLUMN {column}")
+
+
+def _align_triggers(db: sqlite3.Connection, there: dict[str, tuple[str, str]], catalog: Catalog) -> None:
+    wanted = {name: sql for table in catalog.tables for name, sql in table_triggers(table).items()}
+    current = {name: sql for name, (_, sql) in there.items()}
+    for name in current:
+        if wanted.get(name) != current[name]:
+            db.execute(f"DROP TRIGGER {quoted(name)}")
+    for name, sql in wanted.items():
+        if current.get(name) != sql:
+            db.execute(sql)
+
+
+def _store(db: sqlite3.Connection, last: SchemaVersion, catalog: Catalog) -> SchemaVersion:
+    if last.number and last.catalog.tables == catalog.tables:
+        if last.catalog != catalog:
+            db.execute(f"UPDATE {SCHEMA} SET catalog = ? WHERE version = ?", (catalog.to_json(), last.number))
+        return SchemaVersion(last.number, catalog)
+    number = last.number + 1
+    db.execute(f"INSERT INTO {SCHEMA} (version, catalog) VALUES (?, ?)", (number, catalog.to_json()))
+    return SchemaVersion(number, catalog)
+
+
+def _report(found: Found) -> None:
+    for table, reason in found.skipped.items():
+        _warn_once(f"table {table} is not synced: {reason}")
+    for column in found.unsynced_columns:
+        _warn_once(f"column {column} is replicated but not synced to clients: it holds blobs, or has no type")
+
+
+@lru_cache(maxsize=1_000)
+def _warn_once(message: str) -> None:
+    """The capture looks at the same tables again and again; the user wants to know once."""
+    log.warning(message)

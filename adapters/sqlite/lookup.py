@@ -1,0 +1,77 @@
+"""One table's rows: all of them, or those whose keys were recorded, as they are in the open read transaction.
+
+Each recorded key is looked up once, whatever happened to it in between: its row is there, and becomes an insert or an
+update, or it is not, and becomes a delete. Queries and row readers are made once per schema version.
+"""
+
+from __future__ import annotations
+
+import sqlite3
+from collections.abc import Iterator
+
+from adapters.sqlite.catalog import TableDef
+from adapters.sqlite.introspect import quoted
+from adapters.sqlite.triggers import CHANGES, INSERTED, key_columns
+from adapters.sqlite.types import RowReader, Stored
+from changesource_sdk.adapter import Change, Delete, Insert, Update
+from changesource_sdk.errors import AdapterError
+
+
+class TableLookup:
+    """Reads one table under one definition."""
+
+    def __init__(self, table: TableDef) -> None:
+        self.table = table
+        self._reader = RowReader(table)
+        self._query = touched_query(table)
+
+    def all_rows(self, db: sqlite3.Connection) -> Iterator[Change]:
+        """Every row, as an insert."""
+        name, columns = self.table.name, ", ".join(map(quoted, self.table.column_names))
+        stored = db.execute(f"SELECT {columns} FROM {quoted(name)}")
+        return (Insert(name, row) for row in self._reader.rows(stored))
+
+    def touched_rows(self, db: sqlite3.Connection, after: int, head: int) -> Iterator[Change]:
+        """What became of each key recorded after `after` and up to `head`."""
+        name, row, replaces = self.table.name, self._reader.row, self.table.replaces
+        width = len(self.table.key)
+        for found in db.execute(self._query, (after, head, self.table.id)):
+            key: tuple[Stored, ...] = found[1 : width + 1]
+            if None in key:
+                refuse_null_keys(db, self.table)
+            elif found[width + 1] is None:
+                yield Delete(name, self._reader.key(key))
+            elif found[0] == INSERTED or replaces:
+                yield Insert(name, row(found[width + 2 :]))
+            else:
+                yield Update(name, row(found[width + 2 :]))
+
+
+def refuse_null_keys(db: sqlite3.Connection, table: TableDef) -> None:
+    """Raise if the table has a row that no consumer could address; one that is gone again was never sent."""
+    missing = " OR ".join(f"{quoted(name)} IS NULL" for name in table.key)
+    if db.execute(f"SELECT 1 FROM {quoted(table.name)} WHERE {missing} LIMIT 1").fetchone():
+        raise AdapterError(
+            "null-key",
+            f"table {table.name} has a row whose key ({', '.join(table.key)}) is null",
+            where=f"table {table.name}",
+            fix="give the row a key, declare the key NOT NULL, or exclude the table",
+        )
+
+
+def touched_query(table: TableDef) -> str:
+    """The first operation, the recorded key, whether its row is there, and the row, for each key of a batch.
+
+    The key's own collation finds the row, the binary one makes sure that it is spelled the same.
+    """
+    keys = key_columns(len(table.key))
+    recorded = ", ".join(f"c.{key}" for key in keys)
+    pairs = zip(map(quoted, table.key), keys, strict=True)
+    same = " AND ".join(f"t.{name} = c.{key} AND t.{name} = c.{key} COLLATE BINARY" for name, key in pairs)
+    columns = ", ".join(f"t.{quoted(name)}" for name in table.column_names)
+    return (
+        f"SELECT c.op, {recorded}, t.{quoted(table.key[0])}, {columns} "
+        f"FROM (SELECT {', '.join(keys)}, op, min(seq) FROM {CHANGES} "
+        f"WHERE seq > ? AND seq <= ? AND tbl = ? GROUP BY {', '.join(keys)}) c "
+        f"LEFT JOIN {quoted(table.name)} t ON {same}"
+    )

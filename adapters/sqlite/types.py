@@ -1,0 +1,156 @@
+"""SQLite's declared types and the values found under them.
+
+A declared type decides what consumers are told, once and for the whole column; SQLite itself lets any value into
+almost any column. `RowReader` turns stored rows into rows that fit: as they are where they fit, converted where
+nothing is lost, and refused with the table, column, key and a fix where they do not.
+
+Types by declared name: `BOOL…` bool · `JSON…` json · `DATE… TIME…` as the `dates` setting says · then SQLite's own
+rules: `…INT…` int8 · `…CHAR… …CLOB… …TEXT…` text · `…REAL… …FLOA… …DOUB…` float8 · numeric names numeric ·
+`…BLOB…`, `ANY` or nothing bytea, which is replicated but not synced to clients · any other name text.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator
+from typing import Literal, TypeAlias
+
+from adapters.sqlite.catalog import TableDef
+from changesource_sdk.errors import AdapterError
+from changesource_sdk.schema import JsonText
+
+Dates: TypeAlias = Literal["text", "number"]
+Stored: TypeAlias = int | float | str | bytes | None
+Convert: TypeAlias = Callable[[Stored], object]
+Plan: TypeAlias = tuple[tuple[int, str, Convert], ...]
+
+UNSYNCED = "bytea"
+NUMERIC_NAMES = ("NUMERIC", "DECIMAL", "DEC", "NUMBER", "MONEY", "CURRENCY", "FIXED")
+
+
+def data_type(declared: str, dates: Dates = "text") -> str:
+    """The data type that consumers are told for a declared type."""
+    name = declared.upper().partition("(")[0].strip()
+    if name.startswith("BOOL"):
+        return "bool"
+    if name.startswith("JSON"):
+        return "json"
+    if name.startswith(("DATE", "TIME")):
+        return "text" if dates == "text" else "float8"
+    return _by_affinity(name)
+
+
+def _by_affinity(name: str) -> str:
+    if "INT" in name and name != "INTERVAL":
+        return "int8"
+    if any(part in name for part in ("CHAR", "CLOB", "TEXT")):
+        return "text"
+    if name in ("", "ANY") or "BLOB" in name:
+        return UNSYNCED
+    if any(part in name for part in ("REAL", "FLOA", "DOUB")):
+        return "float8"
+    return "numeric" if name.startswith(NUMERIC_NAMES) else "text"
+
+
+def _as_bool(value: Stored) -> bool:
+    if value == 0 or value == 1:
+        return value == 1
+    if isinstance(value, str) and value.lower() in ("true", "false"):
+        return value.lower() == "true"
+    raise ValueError(f"{value!r} is neither true nor false")
+
+
+def _json_number(value: Stored) -> JsonText:
+    return JsonText(repr(value))
+
+
+CONVERSIONS: dict[tuple[str, type], Convert | None] = {
+    ("int8", int): None,
+    ("float8", float): None,
+    ("float8", int): None,
+    ("numeric", int): None,
+    ("numeric", float): None,
+    ("bool", int): _as_bool,
+    ("bool", float): _as_bool,
+    ("bool", str): _as_bool,
+    ("text", str): None,
+    ("text", int): repr,
+    ("text", float): repr,
+    ("json", str): JsonText,
+    ("json", int): _json_number,
+    ("json", float): _json_number,
+    (UNSYNCED, bytes): None,
+    (UNSYNCED, str): None,
+    (UNSYNCED, int): None,
+    (UNSYNCED, float): None,
+}
+"""How a stored value of a Python type travels in a column of a data type: None as it is; absent, not at all."""
+
+STORAGE_CLASS = {int: "INTEGER", float: "REAL", str: "TEXT", bytes: "BLOB"}
+
+
+class RowReader:
+    """Rows of one table as consumers may have them.
+
+    Values are judged by their types first: one plan per combination of types seen, so that a row whose values all
+    fit costs one look-up.
+    """
+
+    def __init__(self, table: TableDef) -> None:
+        self.table = table
+        self._names = table.column_names
+        self._plans: dict[tuple[type, ...], Plan] = {}
+
+    def rows(self, stored: Iterable[tuple[Stored, ...]]) -> Iterator[dict[str, object]]:
+        """Each stored row, in the order of the table's columns, as a row that fits."""
+        return map(self.row, stored)
+
+    def row(self, values: tuple[Stored, ...]) -> dict[str, object]:
+        """A stored row as a row that fits."""
+        kinds = tuple(map(type, values))
+        plan = self._plans.get(kinds)
+        if plan is None:
+            plan = self._plans[kinds] = self._plan(kinds, values)
+        # Every row passes here: the lengths were compared when the plan was made.
+        row: dict[str, object] = dict(zip(self._names, values))  # noqa: B905
+        return self._converted(row, plan, values) if plan else row
+
+    def key(self, stored: tuple[Stored, ...]) -> dict[str, object]:
+        """Key values, as recorded, as a key that fits."""
+        types = {column.name: column.data_type for column in self.table.columns}
+        key: dict[str, object] = {}
+        for name, value in zip(self.table.key, stored, strict=True):
+            convert = CONVERSIONS.get((types[name], type(value)))
+            key[name] = convert(value) if convert else value
+        return key
+
+    def _plan(self, kinds: tuple[type, ...], values: tuple[Stored, ...]) -> Plan:
+        plan = []
+        for number, (kind, column) in enumerate(zip(kinds, self.table.columns, strict=True)):
+            if kind is type(None):
+                continue
+            if (column.data_type, kind) not in CONVERSIONS:
+                raise self._refusal(number, values, f"holds {STORAGE_CLASS[kind]} where {column.data_type} belongs")
+            convert = CONVERSIONS[column.data_type, kind]
+            if convert is not None:
+                plan.append((number, column.name, convert))
+        return tuple(plan)
+
+    def _converted(self, row: dict[str, object], plan: Plan, values: tuple[Stored, ...]) -> dict[str, object]:
+        number = 0
+        try:
+            for number, name, convert in plan:
+                row[name] = convert(values[number])
+        except ValueError as error:
+            raise self._refusal(number, values, str(error)) from error
+        return row
+
+    def _refusal(self, number: int, values: tuple[Stored, ...], what: str) -> AdapterError:
+        names = self._names
+        key = ", ".join(f"{name}={values[names.index(name)]!r}" for name in self.table.key)
+        column = names[number]
+        return AdapterError(
+            "value-does-not-fit",
+            f"column {column} of table {self.table.name} {what}, in the row with {key}",
+            where=f"table {self.table.name}, column {column}",
+            fix=f"correct the value, rebuild the table with a type for {column} that suits it, or exclude the table",
+        )

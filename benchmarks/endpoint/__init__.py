@@ -1,0 +1,1 @@
+"""How fast, how lean and how prompt the endpoint is, beside the official zero-cache on the same machine and data."""

@@ -1,0 +1,1 @@
+"""How fast rows are encoded and transactions made durable, without a store or a consumer in the way."""

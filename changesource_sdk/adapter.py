@@ -1,0 +1,238 @@
+"""The contract between a store and the rest: all that an author implements.
+
+An adapter says which tables there are, gives one consistent snapshot of them, and yields the transactions that follow a
+position. It knows nothing of watermarks, the log, frames or consumers. It is created from its settings (keyword
+arguments), is picklable, and may be created anew at any time: after a failure, in another process, on another machine.
+
+What the runner promises in return: `changes(after)` gets the position of the last transaction that is durable in
+the log (or the snapshot's); a transaction given twice is stored once; `acknowledge` comes only after the log is
+durable.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Protocol, TypeAlias, runtime_checkable
+
+from changesource_sdk.positions import Position
+from changesource_sdk.schema import Column, Index, JsonText, Table
+
+__all__ = [
+    "Adapter",
+    "AddColumn",
+    "AlterColumn",
+    "Change",
+    "Column",
+    "CreateIndex",
+    "CreateTable",
+    "Delete",
+    "DropColumn",
+    "DropIndex",
+    "DropTable",
+    "Index",
+    "Insert",
+    "JsonText",
+    "Partition",
+    "Position",
+    "RenameTable",
+    "Row",
+    "RowsPartition",
+    "SchemaChange",
+    "Snapshot",
+    "Table",
+    "Transaction",
+    "Truncate",
+    "Update",
+]
+
+Row: TypeAlias = Mapping[str, object]
+"""Column names to Python values; `pipeline.normalize` says which values suit which column."""
+
+
+@dataclass(frozen=True, slots=True)
+class Insert:
+    """A whole new row; one that shares a unique key with it is replaced."""
+
+    table: str
+    row: Row
+
+
+@dataclass(frozen=True, slots=True)
+class Update:
+    """The row as it is now. `old_key` is required when key columns changed; omitted columns keep their value."""
+
+    table: str
+    row: Row
+    old_key: Row | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Delete:
+    """The row of this key is gone; columns beyond the key are ignored."""
+
+    table: str
+    key: Row
+
+
+@dataclass(frozen=True, slots=True)
+class Truncate:
+    """All rows of these tables are gone."""
+
+    tables: Sequence[str]
+
+
+@dataclass(frozen=True, slots=True)
+class CreateTable:
+    """A new, empty table with its key and indexes."""
+
+    table: Table
+
+
+@dataclass(frozen=True, slots=True)
+class DropTable:
+    """A table is gone, with its rows and indexes."""
+
+    name: str
+
+
+@dataclass(frozen=True, slots=True)
+class RenameTable:
+    """A table has a new name, or moved to another schema; its indexes keep their names."""
+
+    old: str
+    new: str
+
+
+@dataclass(frozen=True, slots=True)
+class AddColumn:
+    """A new column; existing rows get its default or null, anything else takes updates in the same transaction."""
+
+    table: str
+    column: Column
+
+
+@dataclass(frozen=True, slots=True)
+class DropColumn:
+    """A column is gone; indexes that use it must be dropped before."""
+
+    table: str
+    name: str
+
+
+@dataclass(frozen=True, slots=True)
+class AlterColumn:
+    """A column was renamed, or changed type or nullability, or several of these."""
+
+    table: str
+    old_name: str
+    column: Column
+
+
+@dataclass(frozen=True, slots=True)
+class CreateIndex:
+    """A new index; `index.table` names its table."""
+
+    index: Index
+
+
+@dataclass(frozen=True, slots=True)
+class DropIndex:
+    """An index is gone: its name, or `schema.name`."""
+
+    name: str
+
+
+SchemaChange: TypeAlias = (
+    CreateTable | DropTable | RenameTable | AddColumn | DropColumn | AlterColumn | CreateIndex | DropIndex
+)
+Change: TypeAlias = Insert | Update | Delete | Truncate | SchemaChange
+
+
+@dataclass(frozen=True, slots=True)
+class Transaction:
+    """An atomic group of changes, in order.
+
+    `position` is unique to this transaction: `changes(position)` continues right after it. Positions that are plain
+    integers must increase. `changes` may be a
+    generator, read once and never held whole, so a transaction can be larger than memory. `commit_time_ms` (epoch)
+    feeds the lag metrics. `watermark` is for stores whose positions are themselves ordered versions: a LexiVersion
+    above all earlier.
+    """
+
+    position: Position
+    changes: Iterable[Change]
+    commit_time_ms: float | None = None
+    watermark: str | None = None
+
+
+@runtime_checkable
+class Partition(Protocol):
+    """A share of one table's rows in a snapshot; picklable, and readable more than once with the same result."""
+
+    @property
+    def table(self) -> str:
+        """The table's full name."""
+
+    def rows(self) -> Iterable[Row]:
+        """The rows, in any order."""
+
+
+@dataclass(frozen=True, slots=True)
+class RowsPartition:
+    """A partition whose rows are at hand, for small data."""
+
+    table: str
+    row_list: Sequence[Row]
+
+    def rows(self) -> Iterable[Row]:
+        """The rows as given."""
+        return self.row_list
+
+
+@dataclass(frozen=True, slots=True)
+class Snapshot:
+    """One consistent state: every partition shows the store exactly at `position`.
+
+    `tables` overrides `Adapter.tables()` where the schema must be read with the data. `close` is called when all rows
+    were read or reading failed. `watermark` belongs to stores that also give `Transaction.watermark`.
+    """
+
+    position: Position
+    partitions: Sequence[Partition]
+    tables: Sequence[Table] | None = None
+    close: Callable[[], None] | None = None
+    watermark: str | None = None
+
+
+class Adapter(Protocol):
+    """A store, as the pipeline sees it. Optional extras are described by `Acknowledging` and `Closing`.
+
+    An attribute `poll_interval` (seconds, default 0.05) sets how soon `changes` is called again after it returned
+    without anything new; after something new it is called at once.
+    """
+
+    def tables(self) -> Sequence[Table]:
+        """The tables to sync, as they are now."""
+
+    def snapshot(self) -> Snapshot:
+        """One consistent state and the position at which the transactions after it begin."""
+
+    def changes(self, after: Position) -> Iterator[Transaction]:
+        """Whole transactions after `after`, in commit order. May block for more, or return when there is none now."""
+
+
+@runtime_checkable
+class Acknowledging(Protocol):
+    """An adapter whose store may forget what the log holds."""
+
+    def acknowledge(self, position: Position) -> None:
+        """Everything up to `position` is durable in the log. Called from another thread than `changes` runs in."""
+
+
+@runtime_checkable
+class Closing(Protocol):
+    """An adapter that holds connections."""
+
+    def close(self) -> None:
+        """Let go of everything and make a blocked `changes` return. Called from any thread, maybe twice."""

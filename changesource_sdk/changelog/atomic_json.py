@@ -1,0 +1,37 @@
+"""Small JSON files that another process reads: replaced whole, never seen half-written."""
+
+from __future__ import annotations
+
+import json
+import os
+from pathlib import Path
+
+import orjson
+
+
+def write_json(path: Path, value: object, *, durable: bool = False) -> None:
+    """Stage beside `path` and rename; `durable` also syncs the content before the rename."""
+    staged = path.with_name(f".{path.name}.{os.getpid()}")
+    with staged.open("wb") as file:
+        file.write(orjson.dumps(value, option=orjson.OPT_INDENT_2 | orjson.OPT_APPEND_NEWLINE))
+        if durable:
+            file.flush()
+            os.fsync(file.fileno())
+    staged.replace(path)
+
+
+def overwrite_json(path: Path, value: object) -> None:
+    """Write over a file in place: not atomic, but it may succeed on a full disk, since it needs no new block."""
+    content = orjson.dumps(value)
+    with path.open("r+b") as file:
+        file.write(content)
+        file.truncate()
+
+
+def read_json(path: Path) -> dict[str, object] | None:
+    """The object in the file; None if there is no such file or it holds something else."""
+    try:
+        value = json.loads(path.read_bytes())
+    except (OSError, ValueError):
+        return None
+    return value if isinstance(value, dict) else None

@@ -1,0 +1,146 @@
+"""The change log: whole transactions in order, durable, watermarked, framed for sending.
+
+This is the seam between the pipeline, which appends, and endpoints, which read. A store of the log (SQLite on one
+host) implements `LogReader` and `LogWriter`. Readers and the writer may live in different processes; a poke
+(`changelog.poke`) tells readers that the head moved.
+
+Contract: what `append` returned is durable and is seen by every reader from then on; transactions appear whole, in
+watermark order, without gaps or doubles, whatever was killed when. A *generation* is one snapshot of the store and the
+transactions after it; a new one drops the transactions of the former and starts at a higher watermark.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Protocol
+
+from changesource_sdk.changelog.blocks import BlockFile
+from changesource_sdk.positions import Position
+
+EMPTY = "00"
+"""Head and oldest watermark of a log that has no generation yet: below every watermark."""
+
+
+@dataclass(frozen=True, slots=True)
+class EncodedTransaction:
+    """A validated transaction ready to append: the `data` frames, in memory or spilled to a staged block file.
+
+    `schema_after` is the consumer's schema (JSON text) if this transaction changes it. `watermark` is set only by
+    stores that bring their own.
+    """
+
+    position: Position
+    commit_time_ms: float | None
+    watermark: str | None
+    data: bytes | BlockFile
+    changes: int
+    schema_after: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Stored:
+    """A whole transaction as stored: `begin` frame, data frames, `commit` frame.
+
+    `frames` holds all of it, or is None for a large one whose data are in `segment`. Use `chunks()` for either.
+    """
+
+    watermark: str
+    commit_time_ms: float | None
+    changes: int
+    size: int
+    frames: bytes | None
+    begin: bytes = b""
+    segment: BlockFile | None = None
+    commit: bytes = b""
+
+    def chunks(self) -> Iterator[bytes]:
+        """The frames in order, in pieces that end at frame boundaries; large transactions are read block by block."""
+        if self.frames is not None:
+            yield self.frames
+            return
+        yield self.begin
+        if self.segment is not None:
+            yield from self.segment.blocks()
+        yield self.commit
+
+
+@dataclass(frozen=True, slots=True)
+class SnapshotRecord:
+    """A snapshot that the log knows; its rows are in the spool under `directory`."""
+
+    watermark: str
+    generation: int
+    position: Position
+    schema: str
+    directory: Path
+    created_ms: float
+
+
+@dataclass(frozen=True, slots=True)
+class LogState:
+    """Where the log stands. A consumer can resume from any watermark with `oldest <= watermark <= head`.
+
+    `generation` 0 means that no snapshot was ever completed. `position` and `schema` belong to `head`.
+    """
+
+    generation: int = 0
+    epoch: int = 0
+    head: str = EMPTY
+    oldest: str = EMPTY
+    position: Position = None
+    schema: str = ""
+    transactions: int = 0
+
+
+class LogReader(Protocol):
+    """The reading side; safe to call from several threads."""
+
+    def state(self) -> LogState:
+        """Everything about where the log stands, read at once."""
+
+    def head(self) -> str:
+        """The newest watermark: that of the last transaction, or of the snapshot if none followed it."""
+
+    def oldest(self) -> str:
+        """The lowest watermark a consumer can resume from."""
+
+    def read_after(self, watermark: str, max_bytes: int) -> list[Stored]:
+        """Whole transactions above `watermark`, in order: at least one if there is one, then up to `max_bytes`."""
+
+    def snapshots(self) -> list[SnapshotRecord]:
+        """The snapshots of the current generation, oldest first."""
+
+    def close(self) -> None:
+        """Release the store."""
+
+
+class LogWriter(Protocol):
+    """The writing side; used from one thread. A later writer fences this one off: `StaleWriter`."""
+
+    def state(self) -> LogState:
+        """Where the log stands, as this writer sees it."""
+
+    def snapshots(self) -> list[SnapshotRecord]:
+        """The snapshots of the current generation, oldest first."""
+
+    def knows(self, position: Position) -> bool:
+        """Whether a transaction with this position, or one beyond it, was appended in this generation."""
+
+    def append(self, transactions: Sequence[EncodedTransaction]) -> list[str]:
+        """Make all of them durable, or none; the watermark of each. One already there keeps the watermark it has."""
+
+    def next_generation(self, above: str = EMPTY, proposed: str | None = None) -> str:
+        """A watermark for a new snapshot: above everything this log or `above` ever named."""
+
+    def start_generation(
+        self, watermark: str, position: Position, schema: str, directory: Path, created_ms: float
+    ) -> SnapshotRecord:
+        """Register a complete snapshot as a new generation and drop the transactions before it."""
+
+    def prune(self, below: str) -> int:
+        """Forget transactions up to and including `below`; the number forgotten. `below` becomes the oldest."""
+
+    def close(self) -> None:
+        """Release the store."""

@@ -1,0 +1,86 @@
+"""Pokes: the writer tells waiting readers, in other processes, that the log moved.
+
+A reader listens on a UDP port of the loopback interface and leaves a file named after the port; the writer sends one
+byte to each after a commit. A poke carries no data and may be lost, so readers also look by themselves every second: a
+lost poke costs latency, never a transaction. No reader, no cost beyond listing an empty folder.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import select
+import socket
+from pathlib import Path
+
+LOOPBACK = "127.0.0.1"
+SAFETY_POLL_S = 1.0
+
+
+class PokeReceiver:
+    """A reader's ear. Its `socket` is readable when the log may have moved; `drain` makes it quiet again."""
+
+    def __init__(self, folder: Path) -> None:
+        self.socket = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
+        self.socket.bind((LOOPBACK, 0))
+        self.socket.setblocking(False)
+        self._file = folder / str(self.socket.getsockname()[1])
+        folder.mkdir(parents=True, exist_ok=True)
+        staged = self._file.with_name(f".{self._file.name}")
+        staged.write_text(str(os.getpid()))
+        staged.replace(self._file)
+
+    def drain(self) -> None:
+        """Forget all pokes received so far; call it before reading the log."""
+        with contextlib.suppress(BlockingIOError):
+            while True:
+                self.socket.recv(64)
+
+    def wait(self, timeout: float = SAFETY_POLL_S) -> bool:
+        """Block until poked or the time is over; whether a poke came."""
+        poked = bool(select.select([self.socket], [], [], timeout)[0])
+        self.drain()
+        return poked
+
+    def close(self) -> None:
+        """Stop listening."""
+        self._file.unlink(missing_ok=True)
+        self.socket.close()
+
+
+class PokeSender:
+    """The writer's voice; forgets readers whose process is gone."""
+
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
+        self._socket = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
+        self._socket.setblocking(False)
+        self._remove_dead()
+
+    def poke(self) -> None:
+        """Send one byte to every reader; never blocks, never fails."""
+        with contextlib.suppress(FileNotFoundError):
+            for name in os.listdir(self._folder):
+                if name.isdigit():
+                    with contextlib.suppress(OSError):
+                        self._socket.sendto(b"!", (LOOPBACK, int(name)))
+
+    def _remove_dead(self) -> None:
+        with contextlib.suppress(FileNotFoundError):
+            for file in self._folder.iterdir():
+                if file.name.isdigit() and not _is_alive(file):
+                    file.unlink(missing_ok=True)
+
+    def close(self) -> None:
+        """Let go of the socket."""
+        self._socket.close()
+
+
+def _is_alive(file: Path) -> bool:
+    try:
+        os.kill(int(file.read_text()), 0)
+    except PermissionError:
+        return True
+    except (OSError, ValueError):
+        return False
+    return True

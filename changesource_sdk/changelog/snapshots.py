@@ -1,0 +1,151 @@
+"""The spool: snapshots as folders of block files, written part by part and served many times.
+
+A snapshot is a folder `spool/<watermark>/` with a manifest and parts: first the schema, then the rows, last the indexes
+that are cheaper to build at the end. The frames of all parts in order, between a `begin` and a `commit` of the
+watermark, are an initial sync. Parts are written into a staging folder, possibly by many processes at once
+(`write_part` needs only a path and an encoder); the manifest comes last and the folder is renamed, so a folder with
+a watermark's name is always complete.
+"""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import asdict, dataclass
+from pathlib import Path
+
+from changesource_sdk.adapter import Row
+from changesource_sdk.changelog.atomic_json import read_json, write_json
+from changesource_sdk.changelog.blocks import BlockFile, BlockWriter
+from changesource_sdk.changelog.disk import disk_errors
+from changesource_sdk.changelog.layout import sync_directory
+from changesource_sdk.errors import SnapshotGone
+from changesource_sdk.positions import Position
+
+FORMAT = 1
+MANIFEST = "manifest.json"
+
+RowsEncoder = Callable[[Iterable[Row]], Iterator[tuple[int, bytes]]]
+"""Rows to insert frames, as (number of rows, frames) batches; `TableEncoder.inserts` is one."""
+
+
+@dataclass(frozen=True, slots=True)
+class PartInfo:
+    """One finished part: its file, the table its rows belong to ("" for schema parts), and what is in it."""
+
+    file: str
+    table: str
+    rows: int
+    bytes: int
+    crc32: int
+
+
+@dataclass(frozen=True, slots=True)
+class Manifest:
+    """What a snapshot consists of. Parts are in serving order."""
+
+    watermark: str
+    position: Position
+    schema: str
+    created_ms: float
+    parts: tuple[PartInfo, ...]
+
+    @property
+    def rows(self) -> int:
+        """Rows in all parts."""
+        return sum(part.rows for part in self.parts)
+
+    @property
+    def bytes(self) -> int:
+        """Bytes of frames in all parts."""
+        return sum(part.bytes for part in self.parts)
+
+
+def part_name(number: int) -> str:
+    """The file name of a part; names sort in serving order."""
+    return f"part-{number:05d}.frames"
+
+
+def write_part(
+    directory: Path,
+    number: int,
+    table: str,
+    rows: Iterable[Row],
+    encoder: RowsEncoder,
+    progress: Callable[[int], None] = lambda rows: None,
+) -> PartInfo:
+    """Encode rows into one durable part; `progress` hears how many were added each time. Running it again replaces
+    it.
+    """
+    count = 0
+    with BlockWriter(directory / part_name(number)) as writer:
+        for added, frames in encoder(rows):
+            writer.write(frames)
+            count += added
+            progress(added)
+        return _part_info(writer.finish(), table, count)
+
+
+def write_frames(directory: Path, number: int, frames: Iterable[bytes]) -> PartInfo:
+    """A part of ready frames that belong to no table: the schema."""
+    with BlockWriter(directory / part_name(number)) as writer:
+        for item in frames:
+            writer.write(item)
+        return _part_info(writer.finish(), "", 0)
+
+
+def _part_info(file: BlockFile, table: str, rows: int) -> PartInfo:
+    return PartInfo(file.path.name, table, rows, file.size, file.crc32)
+
+
+def stage(spool: Path, watermark: str) -> Path:
+    """A fresh folder to write the parts of a snapshot into; an earlier attempt's is discarded."""
+    directory = spool / f"{watermark}.partial"
+    shutil.rmtree(directory, ignore_errors=True)
+    with disk_errors(directory):
+        directory.mkdir(parents=True)
+    return directory
+
+
+def complete(directory: Path, manifest: Manifest) -> Path:
+    """Write the manifest and give the folder its final name; the final path."""
+    final = directory.with_name(manifest.watermark)
+    with disk_errors(directory):
+        write_json(directory / MANIFEST, {"format": FORMAT, **asdict(manifest)}, durable=True)
+        sync_directory(directory)
+        shutil.rmtree(final, ignore_errors=True)
+        directory.rename(final)
+        sync_directory(final.parent)
+    return final
+
+
+def read_manifest(directory: Path) -> Manifest:
+    """The manifest of a complete snapshot."""
+    found = read_json(directory / MANIFEST)
+    if found is None or found.pop("format", None) != FORMAT:
+        raise SnapshotGone(
+            "manifest-unreadable",
+            "the snapshot has no manifest that this release can read",
+            where=str(directory),
+            fix="ask for the newest snapshot again; if it persists, remove log.sqlite so that a new one is taken",
+        )
+    parts = found.pop("parts")
+    assert isinstance(parts, list)
+    return Manifest(parts=tuple(PartInfo(**part) for part in parts), **found)  # type: ignore[arg-type]
+
+
+def is_complete(directory: Path) -> bool:
+    """Whether the manifest and every file it names are there, each of its full size; contents are checked on
+    reading.
+    """
+    try:
+        manifest = read_manifest(directory)
+        return all((directory / part.file).stat().st_size >= part.bytes for part in manifest.parts)
+    except (SnapshotGone, OSError):
+        return False
+
+
+def blocks(directory: Path, manifest: Manifest) -> Iterator[bytes]:
+    """All frames of a snapshot in serving order, block by block, checked against the manifest."""
+    for part in manifest.parts:
+        yield from BlockFile(directory / part.file, part.bytes, part.crc32).blocks()

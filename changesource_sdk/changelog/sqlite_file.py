@@ -1,0 +1,166 @@
+"""The log's SQLite file: its tables, how it is opened, and what its failures mean.
+
+WAL mode lets readers in other processes read while the writer commits; `synchronous=FULL` makes a commit durable
+when it returns. Everything SQLite can raise is turned into an error of ours here, and only here: a full disk, a
+read-only directory and a damaged file each have their own class, because each has its own way out.
+"""
+
+from __future__ import annotations
+
+import sqlite3
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from urllib.parse import quote
+
+from changesource_sdk.changelog.disk import disk_full
+from changesource_sdk.errors import CorruptLog, ReadOnlyState, StateError
+
+FORMAT = 1
+CHECK_WHOLE_FILE_BELOW = 256 * 1024 * 1024
+"""Logs up to this size are checked page by page when a writer opens them; larger ones as they are read."""
+
+_BUSY_TIMEOUT_S = 30.0
+
+TABLES = """
+BEGIN IMMEDIATE;
+CREATE TABLE IF NOT EXISTS state (
+  id INTEGER PRIMARY KEY CHECK (id = 1),
+  format INTEGER NOT NULL,
+  generation INTEGER NOT NULL,
+  epoch INTEGER NOT NULL,
+  head TEXT NOT NULL,
+  oldest TEXT NOT NULL,
+  highest TEXT NOT NULL,
+  position TEXT NOT NULL
+) STRICT;
+CREATE TABLE IF NOT EXISTS consumer_schema (id INTEGER PRIMARY KEY CHECK (id = 1), schema TEXT NOT NULL) STRICT;
+CREATE TABLE IF NOT EXISTS snapshots (
+  watermark TEXT PRIMARY KEY,
+  generation INTEGER NOT NULL,
+  position TEXT NOT NULL,
+  schema TEXT NOT NULL,
+  directory TEXT NOT NULL,
+  created_ms REAL NOT NULL
+) STRICT;
+CREATE TABLE IF NOT EXISTS transactions (
+  id INTEGER PRIMARY KEY,
+  watermark TEXT NOT NULL UNIQUE,
+  position TEXT NOT NULL UNIQUE,
+  commit_time_ms REAL,
+  changes INTEGER NOT NULL,
+  size INTEGER NOT NULL,
+  frames BLOB,
+  segment TEXT,
+  segment_crc32 INTEGER
+) STRICT;
+INSERT OR IGNORE INTO state VALUES (1, 1, 0, 0, '00', '00', '00', 'null');
+INSERT OR IGNORE INTO consumer_schema VALUES (1, '');
+COMMIT;
+"""
+
+
+@contextmanager
+def translated(path: Path) -> Iterator[None]:
+    """Turn SQLite's failures inside the block into the errors a user can act on."""
+    try:
+        yield
+    except sqlite3.Error as error:
+        raise _our_error(error, path) from error
+
+
+def _our_error(error: sqlite3.Error, path: Path) -> StateError:
+    primary = getattr(error, "sqlite_errorcode", 0) & 0xFF
+    match primary:
+        case sqlite3.SQLITE_FULL:
+            return disk_full(path)
+        case sqlite3.SQLITE_CORRUPT | sqlite3.SQLITE_NOTADB | sqlite3.SQLITE_FORMAT:
+            return corrupt(path, str(error))
+        case sqlite3.SQLITE_READONLY | sqlite3.SQLITE_CANTOPEN | sqlite3.SQLITE_PERM:
+            return ReadOnlyState(
+                "log-not-writable",
+                f"the change log cannot be opened or written: {error}",
+                where=str(path),
+                fix="give this user write permission on the state directory, or choose another with --state",
+            )
+    return StateError(
+        "log-failed",
+        f"the change log failed: {error}",
+        where=str(path),
+        fix="check the disk and that the state directory is on a local file system",
+    )
+
+
+def corrupt(path: Path, reason: str) -> CorruptLog:
+    """The file cannot be trusted any more."""
+    return CorruptLog(
+        "log-corrupt",
+        f"the change log is damaged: {reason}",
+        where=str(path),
+        fix="nothing to do: it is set aside and consumers are reset to a new snapshot; check the disk",
+    )
+
+
+def connect_writer(path: Path) -> sqlite3.Connection:
+    """The log opened for writing, created if absent, its pages checked."""
+    _check_first_page(path)
+    with translated(path):
+        connection = sqlite3.connect(path, timeout=_BUSY_TIMEOUT_S, isolation_level=None, check_same_thread=False)
+        try:
+            connection.execute("PRAGMA journal_mode=WAL")
+            connection.execute("PRAGMA synchronous=FULL")
+            connection.executescript(TABLES)
+            _check(connection, path)
+        except BaseException:
+            connection.close()
+            raise
+    return connection
+
+
+def connect_reader(path: Path) -> sqlite3.Connection:
+    """The log for reading only, and never created; SQLite itself may write to roll back what a killed writer left."""
+    with translated(path):
+        uri = f"file:{quote(str(path))}?mode=rw"
+        connection = sqlite3.connect(
+            uri, uri=True, timeout=_BUSY_TIMEOUT_S, isolation_level=None, check_same_thread=False
+        )
+        connection.execute("PRAGMA query_only=ON")
+        return connection
+
+
+def _check_first_page(path: Path) -> None:
+    """SQLite takes a file cut within its first page for an empty one and would write over it; we set it aside."""
+    if not path.is_file() or path.stat().st_size == 0:
+        return
+    with path.open("rb") as file:
+        header = file.read(18)
+    page_size = int.from_bytes(header[16:18], "big")
+    if not header.startswith(b"SQLite format 3\0") or path.stat().st_size < (page_size if page_size > 1 else 65536):
+        raise corrupt(path, "its first page is not that of a database")
+
+
+def _check(connection: sqlite3.Connection, path: Path) -> None:
+    found = connection.execute("SELECT format FROM state").fetchone()
+    if found != (FORMAT,):
+        raise StateError(
+            "log-format",
+            f"the change log has format {found and found[0]}, this release reads {FORMAT}",
+            where=str(path),
+            fix="use the release that wrote it, or another state directory",
+        )
+    if path.stat().st_size <= CHECK_WHOLE_FILE_BELOW:
+        verdict = connection.execute("PRAGMA quick_check(1)").fetchone()[0]
+        if verdict != "ok":
+            raise corrupt(path, verdict)
+
+
+def set_aside(path: Path) -> Path:
+    """Rename a damaged log, with its WAL, out of the way; the new name of the file."""
+    number = 1
+    while (target := path.with_name(f"{path.name}.corrupt-{number}")).exists():
+        number += 1
+    for suffix in ("-shm", "-wal", ""):
+        source = path.with_name(path.name + suffix)
+        if source.exists():
+            source.rename(target.with_name(target.name + suffix))
+    return target

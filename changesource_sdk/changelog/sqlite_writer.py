@@ -1,0 +1,227 @@
+"""The writing side of the SQLite log: idempotent, fenced, durable when it returns.
+
+One call of `append` is one SQLite transaction, however many source transactions it holds; the caller groups. Opening a
+writer takes a new epoch, and every write checks inside its own transaction that the epoch is still this writer's: a
+writer that was replaced while it slept cannot write. Files (segments, spool folders) are made durable before the row
+that names them is committed, and removed after the row is gone; leftovers of a kill are swept when a writer opens.
+"""
+
+from __future__ import annotations
+
+import logging
+import shutil
+import sqlite3
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import replace
+from pathlib import Path
+
+from changesource_sdk import positions
+from changesource_sdk.changelog.batch import Batch
+from changesource_sdk.changelog.blocks import BlockFile
+from changesource_sdk.changelog.layout import StateDirectory, sync_directory
+from changesource_sdk.changelog.log import EMPTY, EncodedTransaction, LogState, SnapshotRecord
+from changesource_sdk.changelog.poke import PokeSender
+from changesource_sdk.changelog.sqlite_file import connect_writer, corrupt, set_aside, translated
+from changesource_sdk.changelog.sqlite_log import read_snapshots, read_state
+from changesource_sdk.errors import CorruptLog, InvalidChange, StaleWriter
+from changesource_sdk.positions import Position
+from protocol import watermark as watermarks
+
+_log = logging.getLogger("changesource.log")
+
+_INSERT = """INSERT INTO transactions
+(watermark, position, commit_time_ms, changes, size, frames, segment, segment_crc32) VALUES (?, ?, ?, ?, ?, ?, ?, ?)"""
+
+
+def open_writer(state_directory: Path, now_us: Callable[[], int]) -> SqliteLogWriter:
+    """Take over the log: a damaged one is set aside, older writers are fenced off, leftovers are swept."""
+    layout = StateDirectory(state_directory).create()
+    try:
+        return SqliteLogWriter(layout, now_us)
+    except CorruptLog as error:
+        kept = set_aside(layout.log)
+        _log.error("%s; set aside as %s, a new snapshot is taken", error, kept.name)
+        return SqliteLogWriter(layout, now_us)
+
+
+class SqliteLogWriter:
+    """A `LogWriter`. Invariant: the state row always describes the last row of `transactions`."""
+
+    def __init__(self, layout: StateDirectory, now_us: Callable[[], int]) -> None:
+        self._layout = layout
+        self._now_us = now_us
+        self._connection = connect_writer(layout.log)
+        self._poker = PokeSender(layout.pokes)
+        try:
+            self.epoch = self._take_epoch()
+            self._state = read_state(self._connection)
+            self._head_major = watermarks.to_int(self._state.head)[0]
+            self._sweep()
+        except BaseException:
+            self.close()
+            raise
+
+    def _take_epoch(self) -> int:
+        """Become the newest writer; what the spool still names counts as used, even if the log that named it is
+        lost.
+        """
+        spooled = max((e.name for e in self._layout.spool.iterdir() if watermarks.is_valid(e.name)), default=EMPTY)
+        take = "UPDATE state SET epoch = epoch + 1, highest = max(highest, ?) RETURNING epoch"
+        with translated(self._layout.log):
+            return int(self._connection.execute(take, (spooled,)).fetchone()[0])
+
+    @contextmanager
+    def _transaction(self) -> Iterator[sqlite3.Connection]:
+        """All or nothing, and only while this writer is the newest."""
+        connection = self._connection
+        with translated(self._layout.log):
+            connection.execute("BEGIN IMMEDIATE")
+            try:
+                epoch = connection.execute("SELECT epoch FROM state").fetchone()[0]
+                if epoch != self.epoch:
+                    raise self._stale(epoch)
+                yield connection
+                connection.execute("COMMIT")
+            except BaseException:
+                if connection.in_transaction:
+                    connection.execute("ROLLBACK")
+                raise
+
+    def _stale(self, epoch: int) -> StaleWriter:
+        return StaleWriter(
+            "writer-fenced",
+            f"this writer has epoch {self.epoch}, but a writer with epoch {epoch} took over",
+            where=str(self._layout.log),
+            fix="run one pipeline per state directory; this one stops",
+        )
+
+    def state(self) -> LogState:
+        """Where the log stands, as this writer left it."""
+        return self._state
+
+    def snapshots(self) -> list[SnapshotRecord]:
+        """The snapshots of the current generation."""
+        with translated(self._layout.log):
+            return read_snapshots(self._connection, self._layout)
+
+    def knows(self, position: Position) -> bool:
+        """Whether this position was already appended in this generation."""
+        with translated(self._layout.log):
+            return self._known_watermark(position, positions.to_text(position)) is not None
+
+    def _known_watermark(self, position: Position, text: str) -> str | None:
+        last = self._state.position
+        if positions.is_ahead(position, last):
+            return None
+        find = self._connection.execute
+        if row := find("SELECT watermark FROM transactions WHERE position = ?", (text,)).fetchone():
+            return str(row[0])
+        if row := find("SELECT watermark FROM snapshots WHERE position = ?", (text,)).fetchone():
+            return str(row[0])
+        replayed = self._state.generation > 0 and (position == last or positions.is_behind(position, last))
+        return self._state.oldest if replayed else None
+
+    def append(self, transactions: Sequence[EncodedTransaction]) -> list[str]:
+        """Make all durable, or none; poke the readers; the watermark of each."""
+        segments = [t.data for t in transactions if isinstance(t.data, BlockFile)]
+        if segments:
+            sync_directory(self._layout.segments)
+        with self._transaction() as connection:
+            batch = Batch(self._state.head, self._head_major)
+            for transaction in transactions:
+                text = positions.to_text(transaction.position)
+                known = self._known_watermark(transaction.position, text)
+                batch.add(transaction, text, known)
+            connection.executemany(_INSERT, batch.rows)
+            after = self._advance(connection, batch)
+        self._state, self._head_major = after, batch.major
+        for segment in batch.unneeded:
+            segment.path.unlink(missing_ok=True)
+        if batch.rows:
+            self._poker.poke()
+        return batch.watermarks
+
+    def _advance(self, connection: sqlite3.Connection, batch: Batch) -> LogState:
+        last = batch.last
+        before = self._state
+        if last is None:
+            return before
+        connection.execute(
+            "UPDATE state SET head = ?, highest = ?, position = ?", (batch.head, batch.head, batch.rows[-1][1])
+        )
+        if batch.schema is not None:
+            connection.execute("UPDATE consumer_schema SET schema = ?", (batch.schema,))
+        schema = before.schema if batch.schema is None else batch.schema
+        count = before.transactions + len(batch.rows)
+        return LogState(before.generation, self.epoch, batch.head, before.oldest, last.position, schema, count)
+
+    def next_generation(self, above: str = EMPTY, proposed: str | None = None) -> str:
+        """A watermark above `above` and all that this log ever named; `proposed` if that is."""
+        with translated(self._layout.log):
+            highest = str(self._connection.execute("SELECT highest FROM state").fetchone()[0])
+        floor = max(highest, above)
+        if proposed is not None:
+            return watermarks.validate(proposed) if proposed > floor else watermarks.succ(floor)
+        return watermarks.from_int(max(watermarks.to_int(floor)[0] + 1, self._now_us()))
+
+    def start_generation(
+        self, watermark: str, position: Position, schema: str, directory: Path, created_ms: float
+    ) -> SnapshotRecord:
+        """Register a complete snapshot and drop everything before it."""
+        text, generation = positions.to_text(position), self._state.generation + 1
+        if watermark <= self._state.head:
+            raise InvalidChange(
+                "snapshot-not-ahead",
+                f"a snapshot at {watermark} cannot follow a log whose head is {self._state.head}",
+                fix="take the watermark from next_generation()",
+            )
+        sync_directory(self._layout.spool)
+        with self._transaction() as connection:
+            connection.execute("DELETE FROM transactions")
+            connection.execute("DELETE FROM snapshots")
+            row = (watermark, generation, text, schema, directory.name, created_ms)
+            connection.execute("INSERT INTO snapshots VALUES (?, ?, ?, ?, ?, ?)", row)
+            connection.execute(
+                "UPDATE state SET generation = ?, head = ?, oldest = ?, highest = ?, position = ?",
+                (generation, watermark, watermark, watermark, text),
+            )
+            connection.execute("UPDATE consumer_schema SET schema = ?", (schema,))
+        self._state = LogState(generation, self.epoch, watermark, watermark, position, schema, 0)
+        self._head_major = watermarks.to_int(watermark)[0]
+        self._sweep()
+        self._poker.poke()
+        return SnapshotRecord(watermark, generation, position, schema, directory, created_ms)
+
+    def prune(self, below: str) -> int:
+        """Forget transactions up to and including `below`, never beyond the head."""
+        below = min(below, self._state.head)
+        if below <= self._state.oldest:
+            return 0
+        with self._transaction() as connection:
+            query = "DELETE FROM transactions WHERE watermark <= ? RETURNING segment"
+            gone = [segment for (segment,) in connection.execute(query, (below,))]
+            connection.execute("UPDATE state SET oldest = ?", (below,))
+        self._state = replace(self._state, oldest=below, transactions=self._state.transactions - len(gone))
+        for segment in filter(None, gone):
+            (self._layout.segments / segment).unlink(missing_ok=True)
+        return len(gone)
+
+    def _sweep(self) -> None:
+        """Remove spool folders and segments that no row names: of a former generation, or left by a kill."""
+        named = {snapshot.directory.name for snapshot in self.snapshots()}
+        for folder in self._layout.spool.iterdir():
+            if folder.name not in named:
+                shutil.rmtree(folder, ignore_errors=True)
+        query = "SELECT segment FROM transactions WHERE segment IS NOT NULL"
+        segments = {name for (name,) in self._connection.execute(query)}
+        present = {file.name for file in self._layout.segments.iterdir()}
+        if missing := segments - present:
+            raise corrupt(self._layout.log, f"{len(missing)} of its segment files are missing")
+        for name in present - segments:
+            (self._layout.segments / name).unlink(missing_ok=True)
+
+    def close(self) -> None:
+        """Release the file; another writer may follow."""
+        self._poker.close()
+        self._connection.close()

@@ -1,0 +1,5 @@
+"""`python -m changesource_sdk.cli` is the `changesource` command."""
+
+from changesource_sdk.cli import main
+
+main()

@@ -1,0 +1,170 @@
+"""`changesource doctor`: say what is wrong and how to fix it, before or while serving.
+
+Each check answers with a finding; a finding that is not ok carries the fix. Checks do not depend on one another, so one
+run tells everything. The exit code is that of the first problem.
+"""
+
+from __future__ import annotations
+
+import shutil
+import socket
+import sys
+from collections.abc import Callable, Iterator
+from dataclasses import asdict, dataclass
+from importlib.metadata import PackageNotFoundError, version
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from changesource_sdk import config as configuration
+from changesource_sdk.changelog.layout import StateDirectory
+from changesource_sdk.changelog.sqlite_log import SqliteLogReader
+from changesource_sdk.cli import serve
+from changesource_sdk.cli.adapter_choice import load_class, resolve, try_settings
+from changesource_sdk.cli.output import ExitCode, print_json, reported, stdout
+from changesource_sdk.cli.statusz import fetch
+from changesource_sdk.config import ServeConfig
+from changesource_sdk.endpoint.auth import tls_context
+from changesource_sdk.errors import ChangesourceError, EndpointError, StateError
+from changesource_sdk.observe.stages import read_stages
+
+EPILOG = "Examples:\n\nchangesource doctor sqlite --set path=app.db\n\nchangesource doctor --config serve.toml --json"
+LOW_DISK = 1 << 30
+NEEDED = ("orjson", "prometheus-client", "pydantic", "rich", "typer", "websockets")
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """One check's answer; `fix` is empty exactly when it is ok."""
+
+    check: str
+    ok: bool
+    message: str
+    fix: str = ""
+    exit_code: int = 0
+
+
+def doctor(
+    adapter: Annotated[str | None, typer.Argument(help="Adapter to check, as for serve.", show_default=False)] = None,
+    pairs: Annotated[
+        list[str] | None, typer.Option("--set", metavar="KEY=VALUE", help="Setting of the adapter.", show_default=False)
+    ] = None,
+    listen: Annotated[str | None, typer.Option(help="Address to check.", show_default=False)] = None,
+    state: Annotated[Path | None, typer.Option(help="State directory to check.", show_default=False)] = None,
+    config: Annotated[Path | None, typer.Option(envvar=serve.CONFIG_VARIABLE, help="TOML file, as for serve.")] = None,
+    as_json: Annotated[bool, typer.Option("--json", help="Print the findings as JSON.")] = False,
+) -> None:
+    """Check versions, configuration, adapter, state directory and address; say how to fix what is wrong."""
+    with reported(as_json=as_json):
+        flags: dict[str, object] = {"adapter": adapter, "listen": listen, "state": state}
+        flags["settings"] = configuration.parse_pairs(pairs or [])
+        found = list(examine(serve.effective_config(config, flags).config))
+        if as_json:
+            print_json([asdict(finding) for finding in found])
+        else:
+            _print(found)
+        raise typer.Exit(next((finding.exit_code for finding in found if not finding.ok), ExitCode.OK))
+
+
+def examine(config: ServeConfig) -> Iterator[Finding]:
+    """All findings on one configuration."""
+    checks: tuple[tuple[str, Callable[[ServeConfig], str]], ...] = (
+        ("versions", _versions),
+        ("adapter", _adapter),
+        ("tls", _tls),
+        ("state", _state),
+        ("log", _log),
+        ("pipeline", _pipeline),
+        ("address", _address),
+    )
+    for name, check in checks:
+        try:
+            yield Finding(name, True, check(config))
+        except ChangesourceError as error:
+            yield Finding(name, False, str(error), error.fix or "see the message", error.exit_code)
+        except OSError as error:
+            yield Finding(name, False, str(error), "make that path usable", ExitCode.STATE)
+
+
+def _versions(config: ServeConfig) -> str:
+    try:
+        found = [f"{name} {version(name)}" for name in NEEDED]
+    except PackageNotFoundError as error:
+        raise ChangesourceError(
+            "missing-package", f"{error.name} is not installed", fix=f"pip install {error.name}"
+        ) from None
+    return f"Python {sys.version.split()[0]}, " + ", ".join(found)
+
+
+def _adapter(config: ServeConfig) -> str:
+    if not config.adapter:
+        return "none named, not checked"
+    path = resolve(config.adapter)
+    try_settings(load_class(path), config.settings)
+    return f"{config.adapter} is {path}, its settings are complete"
+
+
+def _tls(config: ServeConfig) -> str:
+    return "on" if tls_context(config.tls_cert, config.tls_key) else "off"
+
+
+def _state(config: ServeConfig) -> str:
+    StateDirectory(config.state).create()
+    free = shutil.disk_usage(config.state).free
+    if free < LOW_DISK:
+        raise StateError(
+            "disk-low", f"only {free >> 20} MiB are free", str(config.state), "free some space, or move --state"
+        )
+    return f"{config.state} can be written, {free >> 30} GiB free"
+
+
+def _log(config: ServeConfig) -> str:
+    reader = SqliteLogReader(config.state)
+    try:
+        state = reader.state()
+    finally:
+        reader.close()
+    return (
+        f"generation {state.generation}, head {state.head}" if state.generation else "none yet, the first run makes it"
+    )
+
+
+def _pipeline(config: ServeConfig) -> str:
+    stages = read_stages(config.state)
+    for name, report in stages.items():
+        if isinstance(error := report.get("error"), dict):
+            raise ChangesourceError(
+                str(error.get("code")), f"{name}: {error.get('message')}", fix=str(error.get("fix"))
+            )
+    return ", ".join(f"{name} {report.get('state')}" for name, report in stages.items()) or "has not run yet"
+
+
+def _address(config: ServeConfig) -> str:
+    family = socket.AF_INET6 if ":" in config.host else socket.AF_INET
+    with socket.socket(family, socket.SOCK_STREAM) as probe:
+        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        try:
+            probe.bind((config.host, config.port))
+        except OSError as error:
+            return _taken(config, error)
+    return f"{config.listen} is free"
+
+
+def _taken(config: ServeConfig, error: OSError) -> str:
+    try:
+        fetch(config.listen)
+    except EndpointError as answer:
+        if answer.code != "refused" or "401" not in answer.message:
+            reason = error.strerror or str(error)
+            raise EndpointError("port-in-use", reason, config.listen, "choose another --listen address") from None
+    return f"{config.listen} is served by a running endpoint"
+
+
+def _print(found: list[Finding]) -> None:
+    for finding in found:
+        mark = "[green]ok  [/]" if finding.ok else "[bold red]FAIL[/]"
+        stdout.print(f"{mark} {finding.check:<9} ", end="")
+        stdout.print(finding.message, markup=False)
+        if not finding.ok:
+            stdout.print(f"     {'':<9} fix: {finding.fix}", markup=False)

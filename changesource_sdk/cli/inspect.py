@@ -1,0 +1,107 @@
+"""`changesource inspect`: positions and ages of every stage, from a running endpoint or from its state directory."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+from rich.table import Table
+
+from changesource_sdk.changelog.layout import StateDirectory
+from changesource_sdk.changelog.sqlite_log import SqliteLogReader
+from changesource_sdk.changelog.subscribers import Subscriber, Subscribers
+from changesource_sdk.cli.output import print_json, reported, stdout
+from changesource_sdk.cli.statusz import fetch
+from changesource_sdk.endpoint.status import Document, describe
+from changesource_sdk.errors import StateError
+
+EPILOG = "Examples:\n\nchangesource inspect 127.0.0.1:4810\n\nchangesource inspect ./changesource-state --json"
+
+
+def inspect(
+    target: Annotated[
+        str, typer.Argument(help="State directory, or endpoint as host:port or URL (?apiKey=… for a key).")
+    ],
+    as_json: Annotated[bool, typer.Option("--json", help="Print the document instead of tables.")] = False,
+) -> None:
+    """Show where every stage stands and how long ago it moved."""
+    with reported(as_json=as_json):
+        document = from_directory(Path(target)) if Path(target).is_dir() else fetch_or_explain(target)
+        if as_json:
+            print_json(document)
+        else:
+            _print(document)
+
+
+def fetch_or_explain(target: str) -> Document:
+    """The document of a running endpoint; a path that is no directory is told as such."""
+    if "://" not in target and ":" not in target:
+        raise StateError("no-state", "there is no such directory", target, "give --state's directory, or host:port")
+    return fetch(target)
+
+
+def from_directory(directory: Path) -> Document:
+    """The same document from the files alone; nothing is written, and no process needs to run."""
+    layout = StateDirectory(directory)
+    if not layout.log.exists() and not layout.stages.is_dir():
+        raise StateError("no-state", "no change log is there", str(directory), "give the directory of serve's --state")
+    reader = SqliteLogReader(directory)
+    try:
+        return describe(directory, reader, _known(layout))
+    finally:
+        reader.close()
+
+
+def _known(layout: StateDirectory) -> list[Subscriber]:
+    if not layout.subscribers.exists():
+        return []
+    store = Subscribers(layout.root)
+    try:
+        return store.all()
+    finally:
+        store.close()
+
+
+def _print(document: Document) -> None:
+    log = document["log"]
+    assert isinstance(log, dict)
+    stdout.print(
+        f"log: head {log['head']}, oldest {log['oldest']}, generation {log['generation']}, "
+        f"{log['transactions']} transactions, snapshot {log['snapshot'] or '(none yet)'}",
+        markup=False,
+    )
+    stages = document["stages"]
+    assert isinstance(stages, dict)
+    columns = {
+        "verdict": "verdict",
+        "state": "state",
+        "watermark": "watermark",
+        "age": "alive",
+        "sinceProgress": "moved",
+    }
+    _print_table("stage", columns, [{"stage": name, **stage} for name, stage in stages.items()], first="stage")
+    columns = {"shard": "shard", "acknowledged": "acknowledged", "behind": "behind", "age": "heard"}
+    _print_table("subscriber", columns, document["subscribers"], first="app")
+    columns = {"shard": "shard", "phase": "phase", "sent": "sent", "behind": "behind", "verdict": "verdict"}
+    _print_table("stream", columns, document.get("streams"), first="app")
+    for name, stage in stages.items():
+        if error := stage.get("error"):
+            stdout.print(f"{name} fails: {error['message']}\n  fix: {error['fix']}", markup=False)
+
+
+def _print_table(title: str, columns: dict[str, str], rows: object, first: str) -> None:
+    if not isinstance(rows, list) or not rows:
+        return
+    table = Table(title, *columns.values(), box=None, padding=(0, 2, 0, 0))
+    for row in rows:
+        table.add_row(str(row.get(first)), *(_shown(key, row.get(key)) for key in columns))
+    stdout.print(table)
+
+
+def _shown(key: str, value: object) -> str:
+    if value is None or value == "":
+        return "-"
+    if key in ("age", "sinceProgress") and isinstance(value, int | float):
+        return f"{value:.1f} s ago"
+    return str(value)

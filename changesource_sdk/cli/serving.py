@@ -1,0 +1,98 @@
+"""Running an endpoint and its pipeline in the foreground, from the first line printed to a clean stop of both."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+import sys
+from contextlib import suppress
+from time import time
+
+from changesource_sdk.cli.adapter_choice import load_class, resolve, try_settings
+from changesource_sdk.cli.output import ExitCode, print_json, stderr, stdout
+from changesource_sdk.cli.state_lock import state_lock
+from changesource_sdk.cli.supervisor import Supervisor
+from changesource_sdk.config import ServeConfig
+from changesource_sdk.endpoint.server import Endpoint
+from changesource_sdk.observe import logs
+from changesource_sdk.observe.progress import Bar, Lines, StageWatch
+from changesource_sdk.pipeline.child import PipelineSettings, Runner, command_line
+from changesource_sdk.system_tables import Permissions
+from protocol.handshake import PATHS
+
+
+async def run(config: ServeConfig, *, as_json: bool) -> int:
+    """Serve until SIGTERM or SIGINT; the exit code. Raises `ChangesourceError` for what the user can mend."""
+    logs.configure(form="json" if as_json else config.log_format, level=config.log_level)
+    adapter = resolve(config.adapter)
+    try_settings(load_class(adapter), config.settings)
+    with state_lock(config.state):
+        return await _run_both(config, adapter, as_json)
+
+
+async def _run_both(config: ServeConfig, adapter: str, as_json: bool) -> int:
+    pipeline = _pipeline(config, adapter)
+    supervisor = Supervisor(command_line(pipeline, config.state), _environment(config), grace=config.grace)
+    endpoint = Endpoint(config, Permissions.parse(config.permissions), supervisor.health.as_json)
+    port = await endpoint.start()
+    _announce(config, port, as_json)
+    display = Bar(stderr) if stderr.is_terminal and not as_json else Lines()
+    watch = asyncio.create_task(StageWatch(display, time() * 1000).run(config.state))
+    supervision = asyncio.create_task(supervisor.run())
+    try:
+        received = await _first_signal(supervision)
+    finally:
+        supervisor.stop()
+        await asyncio.gather(endpoint.stop(), supervision)
+        watch.cancel()
+        with suppress(asyncio.CancelledError):
+            await watch
+    if received is None:
+        return supervisor.health.last_exit or ExitCode.FAILURE
+    return ExitCode.INTERRUPTED if received == signal.SIGINT else ExitCode.OK
+
+
+async def _first_signal(pipeline: asyncio.Task[None]) -> signal.Signals | None:
+    """Wait for a signal to stop, or for the pipeline to give up."""
+    loop = asyncio.get_running_loop()
+    received: asyncio.Future[signal.Signals] = loop.create_future()
+
+    def note(number: signal.Signals) -> None:
+        if not received.done():
+            received.set_result(number)
+
+    for number in (signal.SIGTERM, signal.SIGINT):
+        loop.add_signal_handler(number, note, number)
+    await asyncio.wait((received, pipeline), return_when=asyncio.FIRST_COMPLETED)
+    return received.result() if received.done() else None
+
+
+def _pipeline(config: ServeConfig, adapter: str) -> PipelineSettings:
+    conf = {key: str(value) for key, value in config.conf.items()}
+    runner: Runner = "inline" if config.runner == "inline" else "spark"
+    return PipelineSettings(adapter, config.settings, runner, config.master, conf)
+
+
+def _environment(config: ServeConfig) -> dict[str, str]:
+    """The child's environment: ours, the level of its logs, and the same import path, so that one's own adapter is
+    found.
+    """
+    path = os.pathsep.join(path for path in sys.path if path)
+    return {**os.environ, "PYTHONPATH": path, "CHANGESOURCE_LOG_LEVEL": config.log_level}
+
+
+def _announce(config: ServeConfig, port: int, as_json: bool) -> None:
+    """Say where it listens, and what to give zero-cache."""
+    host = f"[{config.host}]" if ":" in config.host else config.host
+    reachable = {"0.0.0.0": "127.0.0.1", "[::]": "[::1]"}.get(host, host)
+    secure = config.tls_cert is not None
+    url = f"{'wss' if secure else 'ws'}://{reachable}:{port}{next(iter(PATHS))}"
+    if as_json:
+        print_json({"event": "listening", "host": config.host, "port": port, "url": url, "pid": os.getpid()})
+        return
+    key = "?apiKey=…" if config.api_key else ""
+    stdout.print(f"listening on {host}:{port}, state in {config.state}", markup=False)
+    stdout.print("for zero-cache:", markup=False)
+    stdout.print("  ZERO_UPSTREAM_TYPE=custom", markup=False)
+    stdout.print(f"  ZERO_UPSTREAM_DB={url}{key}", markup=False)

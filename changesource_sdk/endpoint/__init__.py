@@ -1,0 +1,1 @@
+"""Serving the change log and its snapshots to consumers over `/changes/v0/stream`."""

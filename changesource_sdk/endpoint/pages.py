@@ -1,0 +1,74 @@
+"""The plain HTTP pages beside the stream: `/healthz`, `/readyz`, `/metrics`, `/statusz`.
+
+Health and readiness are for load balancers and open to anyone; metrics and status name consumers and errors, so they
+ask for the API key where one is configured.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import dataclass
+from urllib.parse import parse_qs
+
+from changesource_sdk.endpoint.auth import admits
+from changesource_sdk.observe.metrics import CONTENT_TYPE, EndpointMetrics
+
+Document = dict[str, object]
+_TEXT = "text/plain; charset=utf-8"
+_JSON = "application/json"
+
+
+@dataclass(frozen=True, slots=True)
+class Page:
+    """An HTTP answer."""
+
+    status: int
+    content_type: str
+    body: bytes
+
+
+class Pages:
+    """Answers the paths it knows. Invariant: answering never changes anything but gauges."""
+
+    def __init__(
+        self,
+        metrics: EndpointMetrics,
+        api_key: str | None,
+        is_ready: Callable[[], bool],
+        status: Callable[[], Awaitable[Document]],
+    ) -> None:
+        self._metrics = metrics
+        self._api_key = api_key
+        self._is_ready = is_ready
+        self._status = status
+        self._routes: Mapping[str, tuple[bool, Callable[[], Awaitable[Page]]]] = {
+            "/healthz": (False, self._healthz),
+            "/readyz": (False, self._readyz),
+            "/metrics": (True, self._metricsz),
+            "/statusz": (True, self._statusz),
+        }
+
+    async def answer(self, target: str, authorization: str | None) -> Page | None:
+        """The page of a request target, or None if it is none of ours."""
+        path, _, query = target.partition("?")
+        if path not in self._routes:
+            return None
+        guarded, page = self._routes[path]
+        if guarded and not admits(self._api_key, parse_qs(query), authorization):
+            return Page(401, _TEXT, b"missing or wrong key\n")
+        return await page()
+
+    async def _healthz(self) -> Page:
+        return Page(200, _TEXT, b"ok\n")
+
+    async def _readyz(self) -> Page:
+        return Page(200, _TEXT, b"ready\n") if self._is_ready() else Page(503, _TEXT, b"no snapshot to serve yet\n")
+
+    async def _metricsz(self) -> Page:
+        await self._status()
+        return Page(200, CONTENT_TYPE, self._metrics.render())
+
+    async def _statusz(self) -> Page:
+        document = await self._status()
+        return Page(200, _JSON, json.dumps(document, ensure_ascii=False, default=str).encode() + b"\n")

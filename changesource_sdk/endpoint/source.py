@@ -1,0 +1,100 @@
+"""What subscriptions read: the log, its shared tail, the snapshots in the spool, and the tables every app needs.
+
+The blocking half (SQLite, files) runs in threads; the event loop only awaits. Nothing here depends on the pipeline
+being alive: the retained log and snapshots are served without it, and what must come from it is asked for by a file.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterator
+from pathlib import Path
+
+from changesource_sdk.changelog import snapshots
+from changesource_sdk.changelog.envelope import begin_frame, commit_frame
+from changesource_sdk.changelog.log import LogReader, SnapshotRecord, Stored
+from changesource_sdk.changelog.requests import pending_request, request_snapshot
+from changesource_sdk.endpoint.live_tail import LiveTail
+from changesource_sdk.endpoint.plan import Plan, Retained, decide
+from changesource_sdk.errors import SnapshotGone, StateError
+from changesource_sdk.pipeline.consumer_schema import ConsumerSchema
+from changesource_sdk.system_tables import Permissions, system_frames
+from protocol.handshake import Handshake
+
+
+class Source:
+    """Read access to one state directory. Invariant: it never writes to the log or the spool."""
+
+    def __init__(self, state_directory: Path, reader: LogReader, tail: LiveTail, permissions: Permissions) -> None:
+        self.tail = tail
+        self.reader = reader
+        self._directory = state_directory
+        self._permissions = permissions
+
+    async def plan(self, handshake: Handshake) -> Plan:
+        """What to do with a consumer, from what is retained at this moment."""
+        return await asyncio.to_thread(self._plan, handshake)
+
+    def _plan(self, handshake: Handshake) -> Plan:
+        request = pending_request(self._directory)
+        return decide(handshake, self.retained(), request.above if request else None)
+
+    def retained(self) -> Retained | None:
+        """What the log holds; None before its first snapshot. Blocking."""
+        state = self.reader.state()
+        known = tuple(record.watermark for record in self.reader.snapshots())
+        return Retained(state.generation, known, state.oldest, state.head) if known else None
+
+    async def read_after(self, watermark: str, max_bytes: int) -> list[Stored] | None:
+        """The transactions that follow, from the log itself; None if the log has started over meanwhile."""
+        return await asyncio.to_thread(self._read_after, watermark, max_bytes)
+
+    def _read_after(self, watermark: str, max_bytes: int) -> list[Stored] | None:
+        found = self.reader.read_after(watermark, max_bytes)
+        # Looked at last, for the same reason as in the shared tail.
+        return None if self.reader.oldest() > watermark else found
+
+    def open_snapshot(self, handshake: Handshake, watermark: str) -> tuple[int, Iterator[bytes]]:
+        """One initial sync: its rows, and its frames in pieces that end at frame boundaries. Blocking, both."""
+        record = self._record(watermark)
+        manifest = snapshots.read_manifest(record.directory)
+        return manifest.rows, self._chunks(handshake, record, manifest)
+
+    def _chunks(self, handshake: Handshake, record: SnapshotRecord, manifest: snapshots.Manifest) -> Iterator[bytes]:
+        schema = ConsumerSchema.from_json(record.schema)
+        yield begin_frame(record.watermark)
+        yield from system_frames(handshake.app_id, handshake.shard_num, schema, self._permissions)
+        yield from snapshots.blocks(record.directory, manifest)
+        yield commit_frame(record.watermark, record.created_ms)
+
+    def _record(self, watermark: str) -> SnapshotRecord:
+        for record in self.reader.snapshots():
+            if record.watermark == watermark:
+                return record
+        raise SnapshotGone(
+            "snapshot-replaced", f"snapshot {watermark} was replaced by a newer one", fix="connect again"
+        )
+
+    async def ask_for_snapshot(self, above: str, reason: str) -> None:
+        """Ask the pipeline for a snapshot above a watermark that a consumer has seen."""
+        await asyncio.to_thread(self._ask, above, reason)
+
+    def _ask(self, above: str, reason: str) -> None:
+        try:
+            request_snapshot(self._directory, above, reason)
+        except OSError as error:
+            raise StateError(
+                "request-not-written",
+                f"cannot ask the pipeline for a new snapshot: {error.strerror or error}",
+                str(self._directory),
+                "make room there, or make it writable",
+            ) from error
+
+    async def mend(self, watermark: str, damage: SnapshotGone) -> None:
+        """Frames after `watermark` cannot be read back: if they should be there, have the pipeline start over.
+
+        If the log has started over already, they are gone for a good reason and nothing needs mending.
+        """
+        retained = await asyncio.to_thread(self.retained)
+        if retained is not None and watermark >= retained.oldest:
+            await self.ask_for_snapshot(retained.head, f"stored frames are damaged: {damage.where}")

@@ -1,0 +1,153 @@
+"""How everything stands, as one document: `/statusz`, `changesource inspect`, and the gauges of `/metrics`.
+
+For every stage it gives the position, the age of the last sign of life and the age of the last progress. That tells
+the cases apart: *stuck* lives without progress while there is work, *slow* progresses while the distance grows,
+*dead* gives no sign at all. `verdict` says it in a word.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+from time import time
+
+from changesource_sdk.changelog.log import LogReader
+from changesource_sdk.changelog.requests import pending_request
+from changesource_sdk.changelog.subscribers import Subscriber
+from changesource_sdk.endpoint.acks import subscriber_key
+from changesource_sdk.endpoint.subscription import Phase, Subscription
+from changesource_sdk.observe.metrics import EndpointMetrics
+from changesource_sdk.observe.stages import read_stages
+from protocol.watermark import is_valid, to_int
+
+Document = dict[str, object]
+#: A stage reports at least every five seconds; twice missed and more is no longer a busy machine.
+DEAD_AFTER = 15.0
+#: Unacknowledged work without any progress for this long is called stuck.
+STUCK_AFTER = 30.0
+
+
+def describe(
+    state_directory: Path, reader: LogReader, known: Iterable[Subscriber], open_streams: Iterable[Subscription] = ()
+) -> Document:
+    """The whole document. Blocking: it reads the log and the stage files."""
+    now = time()
+    log = _log(reader, now)
+    head = str(log["head"])
+    request = pending_request(state_directory)
+    return {
+        "time": now,
+        "state": str(state_directory),
+        "stages": {name: _stage(report, now) for name, report in read_stages(state_directory).items()},
+        "log": log,
+        "snapshotRequest": {"above": request.above, "reason": request.reason} if request else None,
+        "subscribers": [_subscriber(item, head, now) for item in known],
+        "streams": [_stream(item, head, now) for item in open_streams],
+    }
+
+
+def set_gauges(document: Mapping[str, object], metrics: EndpointMetrics) -> None:
+    """Copy the document's ages and distances into the metrics."""
+    log, stages = document["log"], document["stages"]
+    assert isinstance(log, dict)
+    assert isinstance(stages, dict)
+    metrics.log_head.set(to_int(log["head"])[0])
+    metrics.log_oldest.set(to_int(log["oldest"])[0])
+    for name, stage in stages.items():
+        metrics.stage_age.labels(name).set(stage["age"])
+        metrics.stage_count.labels(name).set(stage["transactions"])
+        metrics.stage_failing.labels(name).set(stage["error"] is not None)
+    subscribers = document["subscribers"]
+    assert isinstance(subscribers, list)
+    for item in subscribers:
+        metrics.behind.labels(item["app"], item["shard"]).set(item["behind"])
+
+
+def distance(head: str, watermark: str | None) -> int:
+    """From a watermark to the head in the log's own steps: transactions, or the store's units where it counts."""
+    if watermark is None or not is_valid(watermark) or not is_valid(head):
+        return 0
+    return max(0, to_int(head)[0] - to_int(watermark)[0])
+
+
+def _log(reader: LogReader, now: float) -> Document:
+    state = reader.state()
+    known = reader.snapshots()
+    newest = known[-1] if known else None
+    return {
+        "generation": state.generation,
+        "head": state.head,
+        "oldest": state.oldest,
+        "transactions": state.transactions,
+        "position": state.position,
+        "snapshot": newest.watermark if newest else None,
+        "snapshotAge": now - newest.created_ms / 1000 if newest else None,
+    }
+
+
+def _number(report: Mapping[str, object], field: str) -> float:
+    value = report.get(field)
+    return value if isinstance(value, int | float) else 0
+
+
+def _stage(report: Mapping[str, object], now: float) -> Document:
+    age = now - _number(report, "updated_ms") / 1000
+    moved = _number(report, "moved_ms")
+    since_progress = now - moved / 1000 if moved else None
+    shown = {key: value for key, value in report.items() if not key.endswith("_ms") and key != "stage"}
+    return {
+        **shown,
+        "age": age,
+        "sinceProgress": since_progress,
+        "verdict": _stage_verdict(report, age, since_progress),
+    }
+
+
+def _stage_verdict(report: Mapping[str, object], age: float, since_progress: float | None) -> str:
+    if report.get("state") == "stopped":
+        return "stopped"
+    if age > DEAD_AFTER:
+        return "dead"
+    if report.get("error"):
+        return "failing"
+    if report.get("state") == "snapshot" and (since_progress or 0) > STUCK_AFTER:
+        return "stuck"
+    return "ok"
+
+
+def _subscriber(item: Subscriber, head: str, now: float) -> Document:
+    return {
+        "app": item.key.app_id,
+        "shard": item.key.shard,
+        "replicaVersion": item.key.replica_version,
+        "acknowledged": item.acknowledged,
+        "behind": distance(head, item.acknowledged),
+        "age": now - item.seen_ms / 1000,
+    }
+
+
+def _stream(item: Subscription, head: str, now: float) -> Document:
+    key = subscriber_key(item.handshake)
+    return {
+        "app": key.app_id,
+        "shard": key.shard,
+        "replicaVersion": key.replica_version,
+        "dialect": item.handshake.dialect,
+        "phase": item.phase.value,
+        "sent": item.sent,
+        "acknowledged": item.acked,
+        "behind": distance(head, item.sent),
+        "unacknowledged": distance(item.sent or head, item.acked) if item.acked else None,
+        "open": now - item.opened,
+        "silent": item.silent_for(),
+        "verdict": _stream_verdict(item, head),
+    }
+
+
+def _stream_verdict(item: Subscription, head: str) -> str:
+    if item.phase in (Phase.WAITING, Phase.RESET):
+        return item.phase.value
+    busy = item.phase is Phase.SNAPSHOT or (item.sent or "") < head
+    if not busy:
+        return "ok"
+    return "stuck" if item.silent_for() > STUCK_AFTER else "behind"

@@ -1,0 +1,92 @@
+"""What runs beside the streams: keeping up with the log, writing acks down, forgetting what nobody needs.
+
+A background task that fails (a full disk, a damaged file) says so once per kind and interval, waits, and tries again;
+it never takes the streams with it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Awaitable, Callable
+from pathlib import Path
+from time import time
+
+from changesource_sdk.changelog.log import LogReader
+from changesource_sdk.changelog.poke import SAFETY_POLL_S, PokeReceiver
+from changesource_sdk.changelog.requests import request_prune
+from changesource_sdk.changelog.retention import prune_point
+from changesource_sdk.changelog.subscribers import Subscribers
+from changesource_sdk.errors import ChangesourceError
+from changesource_sdk.observe.logs import Throttle, event
+
+#: Seconds a failing task waits before it tries again.
+RETRY = 1.0
+
+
+async def persistently(name: str, task: Callable[[], Awaitable[None]], log: logging.Logger, throttle: Throttle) -> None:
+    """Run a task that never ends, again after every error a user can mend; cancel to stop."""
+    while True:
+        try:
+            await task()
+        except (ChangesourceError, OSError) as error:
+            if throttle.admit(f"{name}:{type(error).__name__}") is not None:
+                fix = error.fix if isinstance(error, ChangesourceError) else None
+                event(log, logging.ERROR, f"{name} failed, trying again", error=str(error), fix=fix)
+            await asyncio.sleep(RETRY)
+
+
+class PokeEar:
+    """Pokes of the log's writer as something to await. Invariant: a poke during `wait`'s absence is not lost."""
+
+    def __init__(self, receiver: PokeReceiver) -> None:
+        self._receiver = receiver
+        self._heard = asyncio.Event()
+        asyncio.get_running_loop().add_reader(receiver.socket, self._hear)
+
+    def _hear(self) -> None:
+        self._receiver.drain()
+        self._heard.set()
+
+    async def wait(self) -> None:
+        """Return at the next poke, or after the safety interval."""
+        try:
+            async with asyncio.timeout(SAFETY_POLL_S):
+                await self._heard.wait()
+        except TimeoutError:
+            pass
+        self._heard.clear()
+
+    def close(self) -> None:
+        asyncio.get_running_loop().remove_reader(self._receiver.socket)
+        self._receiver.close()
+
+
+class Pruner:
+    """Asks the pipeline, which owns the log, to forget what every consumer has and the newest snapshot holds."""
+
+    def __init__(
+        self, state_directory: Path, reader: LogReader, subscribers: Subscribers, interval: float, expiry: float
+    ) -> None:
+        self._directory = state_directory
+        self._reader = reader
+        self._subscribers = subscribers
+        self._interval = interval
+        self._expiry_ms = expiry * 1000
+
+    async def run(self) -> None:
+        """Look at an interval, until cancelled."""
+        while True:
+            await asyncio.sleep(self._interval)
+            await asyncio.to_thread(self.prune)
+
+    def prune(self) -> str | None:
+        """Ask for what may go; the watermark asked for, None if there is nothing to forget. Blocking."""
+        known = self._reader.snapshots()
+        if not known:
+            return None
+        below = prune_point(known[-1].watermark, self._subscribers.all(), time() * 1000, self._expiry_ms)
+        if below <= self._reader.oldest():
+            return None
+        request_prune(self._directory, below)
+        return below

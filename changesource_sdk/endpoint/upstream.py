@@ -1,0 +1,54 @@
+"""What a consumer sends: acknowledgements, in either dialect's form, and nothing else.
+
+Acks are cumulative, may be coalesced and may repeat, so only the watermark counts and one that is not ahead is ignored.
+Anything that is no ack ends the connection with a close code and a reason, and touches nobody else.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from websockets.asyncio.server import ServerConnection
+from websockets.exceptions import ConnectionClosed
+from websockets.frames import CloseCode
+
+from protocol.codec import MAX_UPSTREAM_BYTES
+from protocol.errors import ProtocolError
+
+MAX_BYTES = MAX_UPSTREAM_BYTES
+
+
+@dataclass(frozen=True, slots=True)
+class Ending:
+    """Why a connection is over: the code and reason to close it with, or code None if the peer already has."""
+
+    code: int | None
+    reason: str
+    kind: str  # stable word for metrics
+
+
+PEER_LEFT = Ending(None, "the consumer closed the connection", "peer-left")
+
+
+async def receive(connection: ServerConnection, take: Callable[[str], None]) -> Ending:
+    """Read until the connection is over; `take` gets every text message and raises `ProtocolError` if it is no ack."""
+    try:
+        while True:
+            message = await connection.recv()
+            if isinstance(message, bytes):
+                return Ending(CloseCode.UNSUPPORTED_DATA, "binary messages are not part of the protocol", "binary")
+            try:
+                take(message)
+            except ProtocolError as error:
+                return Ending(CloseCode.PROTOCOL_ERROR, str(error), "malformed")
+    except ConnectionClosed:
+        return _closed(connection)
+
+
+def _closed(connection: ServerConnection) -> Ending:
+    sent = connection.protocol.close_sent
+    if sent is not None and sent.code == CloseCode.MESSAGE_TOO_BIG:
+        # The library has answered already; the reason is kept for the log and the metrics.
+        return Ending(None, f"a message of more than {MAX_BYTES} bytes", "oversized")
+    return PEER_LEFT

@@ -1,0 +1,83 @@
+"""The errors a user can meet: one small tree, each with a stable code, a place and a way out.
+
+Everything the SDK raises on purpose is a `ChangesourceError`. The command line prints `error[code]: message
+(where)` and `fix: …` and exits with the class's `exit_code`; the pipeline writes the same fields to its stage file.
+Codes are part of the public interface: texts may improve, codes stay.
+"""
+
+from __future__ import annotations
+
+from typing import ClassVar
+
+
+class ChangesourceError(Exception):
+    """What happened, where, and what to do next; the four fields are always non-empty except `where`."""
+
+    exit_code: ClassVar[int] = 1
+
+    def __init__(self, code: str, message: str, where: str = "", fix: str = "") -> None:
+        super().__init__(code, message, where, fix)
+        self.code = code
+        self.message = message
+        self.where = where
+        self.fix = fix
+
+    def __str__(self) -> str:
+        place = f" ({self.where})" if self.where else ""
+        return f"{self.code}: {self.message}{place}"
+
+    def as_json(self) -> dict[str, str]:
+        """The fields as they stand in stage files and `--json` output."""
+        return {"code": self.code, "message": self.message, "where": self.where, "fix": self.fix}
+
+
+class ConfigurationError(ChangesourceError):
+    """The user asked for something that cannot be: an unknown adapter, key or value."""
+
+    exit_code = 2
+
+
+class AdapterError(ChangesourceError):
+    """The store or its adapter refused or failed; the log is untouched."""
+
+    exit_code = 3
+
+
+class InvalidSchema(AdapterError):
+    """A declared table, column or index that no consumer could hold."""
+
+
+class InvalidChange(AdapterError):
+    """A change the consumer could not apply; refused before it reaches the log."""
+
+
+class StateError(ChangesourceError):
+    """The state directory, its log or its spool cannot be used as it is."""
+
+    exit_code = 4
+
+
+class StaleWriter(StateError):
+    """Another writer opened the log later; this one must stop and has written nothing."""
+
+
+class CorruptLog(StateError):
+    """The log file cannot be read back; it is set aside and a new generation begins."""
+
+
+class DiskFull(StateError):
+    """No room to append; nothing was half-written, and the append may be tried again."""
+
+
+class ReadOnlyState(StateError):
+    """The state directory cannot be written by this user."""
+
+
+class SnapshotGone(StateError):
+    """A snapshot was replaced or damaged while it was read; ask for the newest one again."""
+
+
+class EndpointError(ChangesourceError):
+    """The endpoint cannot listen or serve."""
+
+    exit_code = 5

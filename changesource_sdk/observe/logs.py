@@ -1,0 +1,105 @@
+"""Structured logs: one event per line, with the field names the metrics use.
+
+`event(logger, level, "consumer connected", app="zero", watermark="…")` is all the rest of the package calls.
+`Throttle` keeps a consumer that knocks forty times a second from filling the disk: the first of a kind is logged at
+once, the following ones are counted and told with the next line.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+import os
+import sys
+import time
+from collections.abc import Callable
+from typing import TextIO
+
+LOGGER_NAME = "changesource"
+
+
+def logger(part: str) -> logging.Logger:
+    return logging.getLogger(f"{LOGGER_NAME}.{part}")
+
+
+def event(log: logging.Logger, level: int, what: str, **fields: object) -> None:
+    """Log one event with its fields; None fields are left out."""
+    if log.isEnabledFor(level):
+        log.log(level, what, extra={"fields": {k: v for k, v in fields.items() if v is not None}})
+
+
+class TextFormatter(logging.Formatter):
+    """`time level part: event key=value …`, for people."""
+
+    def format(self, record: logging.LogRecord) -> str:
+        clock = time.strftime("%H:%M:%S", time.localtime(record.created))
+        part = record.name.removeprefix(LOGGER_NAME + ".")
+        line = f"{clock} {record.levelname.lower():<7} {part}: {record.getMessage()}{_pairs(record)}"
+        return f"{line}\n{self.formatException(record.exc_info)}" if record.exc_info else line
+
+
+class RelayFormatter(logging.Formatter):
+    """`LEVEL part event key=value …`, for the process that started this one and tells it in its own form."""
+
+    def format(self, record: logging.LogRecord) -> str:
+        part = record.name.removeprefix(LOGGER_NAME + ".")
+        line = f"{record.levelname} {part} {record.getMessage()}{_pairs(record)}"
+        return f"{line}\n{self.formatException(record.exc_info)}" if record.exc_info else line
+
+
+class JsonFormatter(logging.Formatter):
+    """One JSON object per line, for machines."""
+
+    def format(self, record: logging.LogRecord) -> str:
+        part = record.name.removeprefix(LOGGER_NAME + ".")
+        head = {"time": record.created, "level": record.levelname.lower(), "part": part, "event": record.getMessage()}
+        if record.exc_info:
+            head["traceback"] = self.formatException(record.exc_info)
+        return json.dumps(head | getattr(record, "fields", {}), default=str, ensure_ascii=False)
+
+
+def _pairs(record: logging.LogRecord) -> str:
+    return "".join(f" {key}={_word(value)}" for key, value in getattr(record, "fields", {}).items())
+
+
+def _word(value: object) -> str:
+    text = f"{value:.3f}" if isinstance(value, float) else str(value)
+    return json.dumps(text, ensure_ascii=False) if not text or any(c in text for c in ' "\n=') else text
+
+
+def configure(*, form: str, level: str, stream: TextIO | None = None) -> None:
+    """Send the package's events to one stream (standard error unless told); may be called again."""
+    handler = logging.StreamHandler(stream or sys.stderr)
+    formatters = {"json": JsonFormatter, "relay": RelayFormatter}
+    handler.setFormatter(formatters.get(form, TextFormatter)())
+    root = logging.getLogger(LOGGER_NAME)
+    root.handlers[:] = [handler]
+    root.setLevel(level.upper())
+    root.propagate = False
+
+
+def configure_from_environment() -> None:
+    """The same in a process that a configured one started, which passes its level on and relays the lines."""
+    configure(form="relay", level=os.environ.get("CHANGESOURCE_LOG_LEVEL") or "info")
+
+
+class Throttle:
+    """Lets one event of each kind through per interval. Invariant: memory is bounded by `kinds`."""
+
+    def __init__(self, interval: float, kinds: int = 256, clock: Callable[[], float] = time.monotonic) -> None:
+        self._interval = interval
+        self._kinds = kinds
+        self._clock = clock
+        self._seen: dict[str, tuple[float, int]] = {}  # kind -> (when last let through, held back since)
+
+    def admit(self, kind: str) -> int | None:
+        """How many of this kind were held back since the last one, or None if this one is held back too."""
+        now = self._clock()
+        last, held = self._seen.get(kind, (float("-inf"), 0))
+        if now - last < self._interval:
+            self._seen[kind] = (last, held + 1)
+            return None
+        if kind not in self._seen and len(self._seen) >= self._kinds:
+            self._seen.pop(min(self._seen, key=lambda k: self._seen[k][0]))
+        self._seen[kind] = (now, 0)
+        return held

@@ -1,0 +1,54 @@
+"""The endpoint's Prometheus metrics, in a registry of their own.
+
+One `EndpointMetrics` per endpoint process; `render` gives the text of `/metrics`. Positions of the store may be
+anything, so stages appear here by age and count and in `/statusz` by position.
+"""
+
+from __future__ import annotations
+
+from prometheus_client import CONTENT_TYPE_LATEST, CollectorRegistry, Counter, Gauge, Histogram, generate_latest
+
+CONTENT_TYPE = CONTENT_TYPE_LATEST
+_LAG_BUCKETS = (0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60, 300)
+
+
+class EndpointMetrics:
+    """All counters of one endpoint. Invariant: counters only grow for the life of the process."""
+
+    def __init__(self) -> None:
+        self.registry = CollectorRegistry()
+        reg = self.registry
+        self.consumers = Gauge("changesource_consumers", "Open streams.", ["state"], registry=reg)
+        self.connections = Counter("changesource_connections", "Streams accepted.", ["kind"], registry=reg)
+        self.sent_bytes = Counter("changesource_sent_bytes", "Bytes handed to consumers' sockets.", registry=reg)
+        self.sent_transactions = Counter("changesource_sent_transactions", "Transactions sent.", registry=reg)
+        self.sent_frames = Counter("changesource_sent_frames", "Protocol messages sent.", registry=reg)
+        self.acks = Counter("changesource_acks", "Acknowledgements received.", registry=reg)
+        self.resets = Counter("changesource_resets", "Consumers told to start over.", ["reason"], registry=reg)
+        self.rejections = Counter("changesource_rejections", "Requests refused.", ["reason"], registry=reg)
+        self.ended = Counter("changesource_ended_streams", "Streams that are over.", ["reason"], registry=reg)
+        self.lag = Histogram(
+            "changesource_send_lag_seconds",
+            "From upstream commit to the consumer's socket.",
+            buckets=_LAG_BUCKETS,
+            registry=reg,
+        )
+        self.tail_reads = Counter("changesource_tail_transactions", "Transactions read once for all.", registry=reg)
+        self.tail_bytes = Gauge("changesource_tail_bytes", "Recent transactions held in memory.", registry=reg)
+        self.log_head = Gauge("changesource_log_head", "Newest watermark, as a number.", registry=reg)
+        self.log_oldest = Gauge("changesource_log_oldest", "Oldest watermark kept, as a number.", registry=reg)
+        self.stage_age = Gauge(
+            "changesource_stage_age_seconds", "Since a stage last reported.", ["stage"], registry=reg
+        )
+        self.stage_count = Gauge("changesource_stage_count", "What a stage has done so far.", ["stage"], registry=reg)
+        self.stage_failing = Gauge("changesource_stage_failing", "1 while a stage fails.", ["stage"], registry=reg)
+        self.behind = Gauge(
+            "changesource_consumer_behind_transactions",
+            "Transactions in the log that a consumer has not acknowledged.",
+            ["app", "shard"],
+            registry=reg,
+        )
+
+    def render(self) -> bytes:
+        """The text of `/metrics`."""
+        return generate_latest(self.registry)

@@ -1,0 +1,141 @@
+"""Stage files: how far each stage of the pipeline is, for `/statusz`, `inspect` and progress bars.
+
+A stage writes one small file, replaced whole; any process reads it. `updated_ms` moves as long as the stage lives
+(`beat`), `moved_ms` only when its position does: old `updated_ms` means dead, old `moved_ms` with a fresh `updated_ms`
+means idle or stuck, and `state` and `error` tell which.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import time
+from collections.abc import Callable
+from dataclasses import asdict, dataclass, replace
+from pathlib import Path
+from typing import Literal
+
+from changesource_sdk.changelog.atomic_json import overwrite_json, read_json, write_json
+from changesource_sdk.changelog.layout import StateDirectory
+from changesource_sdk.errors import ChangesourceError
+from changesource_sdk.positions import Position
+
+Activity = Literal["starting", "snapshot", "tailing", "backing-off", "stopped"]
+MIN_INTERVAL_S = 0.2
+BEAT_S = 5.0
+
+
+@dataclass(frozen=True, slots=True)
+class StageReport:
+    """One stage at one moment. `done` of `total` are units of work (partitions), `rows` what passed so far."""
+
+    stage: str
+    state: Activity = "starting"
+    position: Position = None
+    watermark: str = ""
+    transactions: int = 0
+    changes: int = 0
+    rows: int = 0
+    done: int = 0
+    total: int = 0
+    restarts: int = 0
+    error: dict[str, str] | None = None
+    updated_ms: float = 0.0
+    moved_ms: float = 0.0
+    pid: int = 0
+
+
+def _now() -> float:
+    return time.time()
+
+
+class Stage:
+    """Writes the report of one stage; frequent updates are thinned out, changes of state and errors never."""
+
+    def __init__(self, state_directory: Path, name: str, clock: Callable[[], float] = _now) -> None:
+        self._path = StateDirectory(state_directory).stages / f"{name}.json"
+        self._clock = clock
+        self.report = StageReport(name, pid=os.getpid())
+        self._written_at = 0.0
+
+    def take_over(self) -> None:
+        """Go on with the counts another process reported; from now on this one reports the stage."""
+        found = read_json(self._path)
+        if found is not None:
+            self.report = replace(StageReport(**found), pid=os.getpid())  # type: ignore[arg-type]
+
+    def update(
+        self,
+        *,
+        state: Activity | None = None,
+        position: Position = None,
+        watermark: str | None = None,
+        transactions: int = 0,
+        changes: int = 0,
+        rows: int = 0,
+        done: int = 0,
+        total: int | None = None,
+    ) -> None:
+        """Add to the counts (`transactions`, `changes`, `rows`, `done`) and replace the rest where given."""
+        before = self.report
+        moved = watermark is not None or transactions or rows
+        self.report = replace(
+            before,
+            state=state or before.state,
+            position=before.position if position is None else position,
+            watermark=before.watermark if watermark is None else watermark,
+            transactions=before.transactions + transactions,
+            changes=before.changes + changes,
+            rows=before.rows + rows,
+            done=before.done + done,
+            total=before.total if total is None else total,
+            moved_ms=self._clock() * 1000 if moved else before.moved_ms,
+        )
+        urgent = state is not None and state != before.state
+        if urgent or self._clock() - self._written_at >= MIN_INTERVAL_S:
+            self._write()
+
+    def start_snapshot(self, partitions: int) -> None:
+        """A snapshot begins: counts of rows and partitions start over."""
+        self.report = replace(self.report, state="snapshot", rows=0, done=0, total=partitions)
+        self._write()
+
+    def failed(self, error: ChangesourceError) -> None:
+        """The stage failed and will try again."""
+        restarts = self.report.restarts + 1
+        self.report = replace(self.report, state="backing-off", error=error.as_json(), restarts=restarts)
+        self._write()
+
+    def recovered(self) -> None:
+        """The last error is over."""
+        if self.report.error is not None:
+            self.report = replace(self.report, error=None)
+            self._write()
+
+    def beat(self) -> None:
+        """Still alive; writes only if the file grew old."""
+        if self._clock() - self._written_at >= BEAT_S:
+            self._write()
+
+    def flush(self) -> None:
+        """Write what was thinned out."""
+        self._write()
+
+    def _write(self) -> None:
+        self._written_at = self._clock()
+        self.report = replace(self.report, updated_ms=self._written_at * 1000)
+        report = asdict(self.report)
+        try:
+            write_json(self._path, report)
+        except OSError:
+            # Most likely the disk is full, which is just what the report should tell. A report that cannot be written
+            # must not stop the stage itself.
+            with contextlib.suppress(OSError):
+                overwrite_json(self._path, report)
+
+
+def read_stages(state_directory: Path) -> dict[str, dict[str, object]]:
+    """All stage files, by stage name."""
+    folder = StateDirectory(state_directory).stages
+    found = {path.stem: read_json(path) for path in sorted(folder.glob("*.json"))}
+    return {name: report for name, report in found.items() if report is not None}

@@ -1,0 +1,64 @@
+"""The writing half of a runner: all that waits becomes one durable commit, and only then is acknowledged to the store.
+
+Runners differ in where this happens, not in what happens: in their own process, or in a Spark task.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+
+from changesource_sdk.adapter import Acknowledging, Adapter
+from changesource_sdk.changelog.layout import StateDirectory
+from changesource_sdk.changelog.log import LogWriter
+from changesource_sdk.changelog.requests import pending_request, take_prune
+from changesource_sdk.observe.stages import Stage
+from changesource_sdk.pipeline.snapshotting import adapter_call
+from changesource_sdk.pipeline.tail import Tail
+from changesource_sdk.pipeline.transactions import SPILL_BYTES
+
+LOOK_UP_S = 0.25
+
+
+def append_tail(
+    adapter: Adapter,
+    writer: LogWriter,
+    layout: StateDirectory,
+    stage: Stage,
+    stop: threading.Event,
+    *,
+    progressed: Callable[[], None] = lambda: None,
+    spill_bytes: int = SPILL_BYTES,
+) -> None:
+    """Append what follows the log's head until told to stop or a snapshot is asked for."""
+    tail = Tail(adapter, writer.state(), layout, spill_bytes)
+    stage.update(state="tailing", watermark=writer.state().head, position=writer.state().position)
+    try:
+        tail.start()
+        while not stop.is_set() and pending_request(layout.root) is None:
+            if _append_waiting(adapter, writer, stage, tail):
+                progressed()
+            elif tail.is_healthy:
+                stage.recovered()
+            stage.beat()
+            if below := take_prune(layout.root):
+                writer.prune(below)
+    finally:
+        tail.end()
+
+
+def _append_waiting(adapter: Adapter, writer: LogWriter, stage: Stage, tail: Tail) -> bool:
+    """One durable commit of all that waits, then the acknowledgement; whether there was anything."""
+    batch = tail.feed.take(LOOK_UP_S)
+    if not batch:
+        return False
+    marks = writer.append(batch)
+    tail.feed.done(batch)
+    stage.recovered()
+    last = batch[-1].position
+    changes = sum(transaction.changes for transaction in batch)
+    stage.update(position=last, watermark=marks[-1], transactions=len(batch), changes=changes)
+    if isinstance(adapter, Acknowledging):
+        with adapter_call("acknowledge()"):
+            adapter.acknowledge(last)
+    return True

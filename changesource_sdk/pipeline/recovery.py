@@ -1,0 +1,109 @@
+"""Recovery: whatever fails, one path leads back.
+
+A runner is a step that is repeated until it is told to stop. A step opens the log, goes on after the last position it
+holds, and returns when something new is due. If it raises, the failure is reported in the stage file, and the step is
+tried again after a growing delay; a damaged log is set aside first. Only what trying again cannot mend ends the runner.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from changesource_sdk.changelog.layout import StateDirectory
+from changesource_sdk.changelog.log import EMPTY, LogWriter
+from changesource_sdk.changelog.requests import answer_request, pending_request, request_snapshot
+from changesource_sdk.changelog.snapshots import is_complete
+from changesource_sdk.changelog.sqlite_file import set_aside
+from changesource_sdk.changelog.sqlite_log import SqliteLogReader
+from changesource_sdk.errors import ChangesourceError, CorruptLog, StaleWriter
+from changesource_sdk.observe.logs import event, logger
+from changesource_sdk.observe.stages import Stage
+from changesource_sdk.pipeline.validate import NeedsNewGeneration
+
+_log = logger("runner")
+
+
+@dataclass(frozen=True, slots=True)
+class Backoff:
+    """How long to wait before trying again: doubles from `first_s` to `last_s`, starts over after progress."""
+
+    first_s: float = 0.1
+    last_s: float = 30.0
+
+    def delay(self, failures: int) -> float:
+        """The wait after this many failures in a row."""
+        return min(self.first_s * 2.0 ** max(failures - 1, 0), self.last_s)
+
+
+class Stopped(BaseException):
+    """Leaves a long step when the runner is told to stop; not an `Exception`, so no adapter swallows it."""
+
+
+class Recovery:
+    """Repeats a step until `stop` is set. Invariant: between two steps nothing is open.
+
+    Errors are told in the stage file, where whoever started the runner reads them; their traces are logged for
+    debugging.
+    """
+
+    def __init__(self, layout: StateDirectory, stage: Stage, stop: threading.Event, backoff: Backoff) -> None:
+        self._layout = layout
+        self._stage = stage
+        self._stop = stop
+        self._backoff = backoff
+        self._failures = 0
+
+    def progressed(self) -> None:
+        """Something worked: the next failure is the first again."""
+        self._failures = 0
+
+    def run(self, step: Callable[[], bool]) -> None:
+        """Repeat `step` until it returns False or `stop` is set. Raises only what trying again cannot mend."""
+        while not self._stop.is_set():
+            try:
+                if not step():
+                    return
+            except Stopped:
+                return
+            except StaleWriter as error:
+                self._stage.failed(error)
+                raise
+            except NeedsNewGeneration as error:
+                event(_log, logging.WARNING, "a new snapshot is taken", reason=error.message)
+                self._ask_for_snapshot(str(error))
+            except ChangesourceError as error:
+                self._report_and_wait(error)
+
+    def _ask_for_snapshot(self, reason: str) -> None:
+        reader = SqliteLogReader(self._layout.root)
+        try:
+            request_snapshot(self._layout.root, reader.head(), reason)
+        finally:
+            reader.close()
+
+    def _report_and_wait(self, error: ChangesourceError) -> None:
+        self._failures += 1
+        delay = self._backoff.delay(self._failures)
+        event(_log, logging.INFO, "trying again", code=error.code, delay=delay, failures=self._failures)
+        _log.debug("what failed", exc_info=error)
+        self._stage.failed(error)
+        if isinstance(error, CorruptLog) and self._layout.log.exists():
+            kept = set_aside(self._layout.log)
+            event(_log, logging.ERROR, "the damaged log was set aside, a new snapshot is taken", file=kept.name)
+        self._stop.wait(delay)
+
+
+def snapshot_due(layout: StateDirectory, writer: LogWriter) -> str | None:
+    """Above which watermark a snapshot must be taken now; None if none must."""
+    known = writer.snapshots()
+    answer_request(layout.root, max((snapshot.watermark for snapshot in known), default=EMPTY))
+    if not all(is_complete(snapshot.directory) for snapshot in known):
+        event(_log, logging.WARNING, "a new snapshot is taken", reason="files of the former are missing or cut")
+        return EMPTY
+    request = pending_request(layout.root)
+    if request is not None:
+        return request.above
+    return EMPTY if writer.state().generation == 0 else None

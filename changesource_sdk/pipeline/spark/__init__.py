@@ -1,0 +1,1 @@
+"""The Spark lanes: the same pipeline steps as the inline runner, carried out by Spark tasks."""

@@ -1,0 +1,64 @@
+"""The Spark driver process: one session around one runner.
+
+What the JVM says on its own (start-up notices, log lines) goes to `spark.log` in the state directory, so that standard
+error stays readable. If the process is told to stop while Spark is still starting, it ends without waiting for it.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import sys
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from changesource_sdk.observe.logs import event, logger
+from changesource_sdk.observe.stages import Stage
+from changesource_sdk.pipeline.spark.runner import SparkRunner
+from changesource_sdk.pipeline.spark.session import SparkSettings, start_session
+
+if TYPE_CHECKING:
+    from changesource_sdk.pipeline.child import PipelineSettings
+
+_log = logger("spark")
+LOG_FILE = "spark.log"
+
+
+def drive(pipeline: PipelineSettings, state: Path, stop: threading.Event) -> None:
+    """Start Spark and run the pipeline on it until `stop` is set."""
+    Stage(state, "pipeline").flush()
+    ended = threading.Event()
+    threading.Thread(target=_leave_if_stopped_early, args=(stop, ended), daemon=True).start()
+    with _standard_error_to(state / LOG_FILE):
+        session = start_session(SparkSettings(pipeline.master, pipeline.conf))
+    ended.set()
+    try:
+        ui = session.sparkContext.uiWebUrl or "(off)"
+        event(_log, logging.INFO, "Spark runs the pipeline", version=session.version, ui=ui)
+        SparkRunner(session, pipeline.adapter, pipeline.settings, state, stop=stop).run()
+    finally:
+        session.stop()
+
+
+def _leave_if_stopped_early(stop: threading.Event, started: threading.Event) -> None:
+    """Starting a session cannot be interrupted; nothing is open yet, so leaving at once loses nothing."""
+    while not started.wait(0.2):
+        if stop.is_set():
+            os._exit(0)
+
+
+@contextmanager
+def _standard_error_to(path: Path) -> Iterator[None]:
+    """Processes started meanwhile, the JVM above all, write to a file instead of our standard error."""
+    sys.stderr.flush()
+    own = os.dup(2)
+    with path.open("ab", buffering=0) as file:
+        os.dup2(file.fileno(), 2)
+    try:
+        yield
+    finally:
+        os.dup2(own, 2)
+        os.close(own)

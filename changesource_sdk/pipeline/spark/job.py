@@ -1,0 +1,80 @@
+"""One Spark job in a thread of its own, so that the driver can watch it and end it.
+
+The thread carries its own job group; leaving the context cancels what still runs under it.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+from types import TracebackType
+from typing import TYPE_CHECKING, Generic, Self, TypeVar
+
+from changesource_sdk.errors import ChangesourceError
+
+if TYPE_CHECKING:
+    from pyspark import SparkContext
+
+T = TypeVar("T")
+
+JOIN_S = 10.0
+
+
+class SparkFailure(ChangesourceError):
+    """Spark gave a job up: its tasks or executors kept failing, or the cluster is gone."""
+
+
+class SparkJob(Generic[T]):
+    """Runs `work` (which must set the job group) from entering the context to the end or to leaving it."""
+
+    def __init__(self, context: SparkContext, group: str, work: Callable[[], T]) -> None:
+        from pyspark import InheritableThread
+
+        self._context = context
+        self._group = group
+        self._work = work
+        self._done = threading.Event()
+        self._result: list[T] = []
+        self._error: BaseException | None = None
+        self._thread = InheritableThread(target=self._run, name=group, daemon=True)
+
+    def _run(self) -> None:
+        try:
+            self._result.append(self._work())
+        except BaseException as error:
+            self._error = error
+        finally:
+            self._done.set()
+
+    def wait(self, timeout: float) -> bool:
+        """Whether the job ended, looking for so long."""
+        return self._done.wait(timeout)
+
+    def result(self) -> T:
+        """What the work returned; what Spark raised becomes a `SparkFailure` with the gist of its message."""
+        if self._error is not None:
+            raise SparkFailure(
+                "spark-job-failed",
+                _gist(str(self._error)),
+                where=self._group,
+                fix="see spark.log in the state directory; the job is submitted again with a growing delay",
+            ) from self._error
+        return self._result[0]
+
+    def __enter__(self) -> Self:
+        self._thread.start()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if not self._done.is_set():
+            self._context.cancelJobGroup(self._group)
+        self._thread.join(JOIN_S)
+
+
+def _gist(message: str) -> str:
+    """The telling line of a Spark error, which otherwise fills screens."""
+    lines = [line.strip() for line in message.splitlines() if line.strip()]
+    telling = [line for line in lines if "Error" in line or "Exception" in line or "Lost" in line]
+    return (telling or lines or ["Spark failed without a message"])[-1 if telling else 0][:500]

@@ -1,0 +1,95 @@
+"""The resident lane: one Spark task that never ends follows one ordered source.
+
+The task runs the same tail as the inline runner and recovers from the store's failures by itself. Spark starts it
+again when its process or executor dies, the driver submits it again when Spark gives up, and each start is a new writer
+of the log that fences the former. The task ends when the driver lets go of the leash, or when a snapshot is due, which
+is the driver's work.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from changesource_sdk.changelog.layout import StateDirectory
+from changesource_sdk.changelog.sqlite_writer import open_writer
+from changesource_sdk.errors import ChangesourceError
+from changesource_sdk.observe.logs import configure_from_environment as configure_logs
+from changesource_sdk.observe.stages import Stage
+from changesource_sdk.pipeline.adapter_factory import adapter_factory, opened
+from changesource_sdk.pipeline.appending import append_tail
+from changesource_sdk.pipeline.recovery import Backoff, Recovery, snapshot_due
+from changesource_sdk.pipeline.spark.job import SparkJob
+from changesource_sdk.pipeline.spark.leash import Address, Leash, hold
+
+if TYPE_CHECKING:
+    from pyspark import SparkContext
+
+JOB_GROUP = "changesource tail"
+_LOOK_UP_S = 0.25
+_LET_GO_S = 10.0
+
+
+@dataclass(frozen=True, slots=True)
+class ResidentTask:
+    """All that a task needs to know; picklable."""
+
+    adapter: str
+    settings: Mapping[str, object]
+    state_directory: str
+    leash: Address
+
+
+def follow(
+    context: SparkContext, adapter: str, settings: Mapping[str, object], state: Path, stop: threading.Event
+) -> None:
+    """Keep the source followed by a task until `stop` is set or a snapshot is due; raises what ended it otherwise."""
+    host = str(context.getConf().get("spark.driver.host", "127.0.0.1"))
+    with Leash(host) as leash:
+        task = ResidentTask(adapter, dict(settings), str(state), leash.address)
+
+        def run() -> list[ChangesourceError | None]:
+            context.setJobGroup(JOB_GROUP, f"tail of {adapter}", interruptOnCancel=True)
+            return context.parallelize([task], 1).map(run_task).collect()
+
+        with SparkJob(context, JOB_GROUP, run) as job:
+            while not job.wait(_LOOK_UP_S):
+                if stop.is_set():
+                    leash.release()
+                    job.wait(_LET_GO_S)
+                    return
+            for error in job.result():
+                if error is not None:
+                    raise error
+
+
+def run_task(task: ResidentTask) -> ChangesourceError | None:
+    """What the Spark task does until the driver lets go, a snapshot is due, or an error that trying cannot mend."""
+    configure_logs()
+    stop = threading.Event()
+    hold(task.leash, stop)
+    layout = StateDirectory(Path(task.state_directory))
+    stage = Stage(layout.root, "pipeline")
+    stage.take_over()
+    recovery = Recovery(layout, stage, stop, Backoff())
+
+    def step() -> bool:
+        writer = open_writer(layout.root, lambda: int(time.time() * 1_000_000))
+        try:
+            if snapshot_due(layout, writer) is not None:
+                return False
+            with opened(adapter_factory(task.adapter, task.settings)) as adapter:
+                append_tail(adapter, writer, layout, stage, stop, progressed=recovery.progressed)
+        finally:
+            writer.close()
+        return True
+
+    try:
+        recovery.run(step)
+    except ChangesourceError as error:
+        return error
+    return None

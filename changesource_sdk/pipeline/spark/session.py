@@ -1,0 +1,118 @@
+"""The Spark session of a pipeline process: master, settings, start and stop.
+
+One session per driver process. The defaults suit tasks that never end: failed tasks are tried again, none is run twice
+at once, jobs share the slots fairly, and a local master always keeps a slot free beside a resident task. A user's
+`--conf` overrides every one of them.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import socket
+import sys
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+from changesource_sdk.errors import ConfigurationError
+from changesource_sdk.pipeline.spark.java import find_java
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+TASK_TRIES = 4
+_LOCAL = re.compile(r"local(?:\[(\*|\d+)(?:,(\d+))?\])?")
+_REACH_SECONDS = 3.0
+
+_DEFAULTS = {
+    "spark.log.level": "ERROR",
+    "spark.scheduler.mode": "FAIR",
+    "spark.speculation": "false",
+    "spark.task.maxFailures": str(TASK_TRIES),
+    "spark.sql.execution.arrow.pyspark.enabled": "true",
+    "spark.ui.showConsoleProgress": "false",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class SparkSettings:
+    """What a user may say about Spark."""
+
+    master: str = "local[*]"
+    conf: Mapping[str, str] = field(default_factory=dict)
+    app_name: str = "changesource"
+
+
+def start_session(settings: SparkSettings) -> SparkSession:
+    """A running session; an unusable Java or an unreachable master is an error before Spark is started."""
+    java = find_java()
+    check_master(settings.master)
+    _require_pyspark()
+    from pyspark.sql import SparkSession
+
+    os.environ["JAVA_HOME"] = str(java.home)
+    os.environ["PYSPARK_PYTHON"] = os.environ["PYSPARK_DRIVER_PYTHON"] = sys.executable
+    builder = SparkSession.builder.appName(settings.app_name).master(resolve_master(settings.master))
+    for key, value in (_DEFAULTS | _local_conf(settings.master) | dict(settings.conf)).items():
+        builder = builder.config(key, value)
+    return builder.getOrCreate()
+
+
+def _require_pyspark() -> None:
+    try:
+        import pyspark  # noqa: F401
+    except ImportError as error:
+        raise ConfigurationError(
+            "pyspark-missing",
+            "the Spark runner needs PySpark, which is not installed",
+            fix="pip install 'zero-changesource[spark]', or run without Spark: --runner inline",
+        ) from error
+
+
+def resolve_master(master: str) -> str:
+    """The master as Spark gets it: a local one keeps at least two slots and tries tasks again."""
+    found = _LOCAL.fullmatch(master)
+    if found is None:
+        return master
+    slots, tries = found.groups()
+    wanted = os.cpu_count() or 1 if slots == "*" else int(slots or 1)
+    return f"local[{max(2, wanted)},{tries or TASK_TRIES}]"
+
+
+def _local_conf(master: str) -> dict[str, str]:
+    """A master on this machine stays on the loopback address, whatever the host's name resolves to."""
+    if not master.startswith("local"):
+        return {}
+    os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
+    os.environ.setdefault("SPARK_LOCAL_HOSTNAME", "localhost")
+    return {"spark.driver.host": "localhost", "spark.driver.bindAddress": "127.0.0.1"}
+
+
+def check_master(master: str) -> None:
+    """Refuse a master that Spark would not know or that does not answer, instead of minutes of Spark's own retries."""
+    if master.startswith("spark://"):
+        addresses = [address for address in master.removeprefix("spark://").split(",") if address]
+        if not any(_answers(address) for address in addresses):
+            raise ConfigurationError(
+                "master-unreachable",
+                f"no Spark master answers at {master}",
+                where="--master",
+                fix="start the master, correct the address, or use --master 'local[*]'",
+            )
+    elif not _LOCAL.fullmatch(master) and not master.startswith(("local-cluster[", "yarn", "k8s://")):
+        raise ConfigurationError(
+            "master-unknown",
+            f"Spark knows no master {master!r}",
+            where="--master",
+            fix="use local[*], spark://host:port, yarn or k8s://https://host:port",
+        )
+
+
+def _answers(address: str) -> bool:
+    host, _, port = address.rpartition(":")
+    try:
+        with socket.create_connection((host, int(port)), timeout=_REACH_SECONDS):
+            return True
+    except (OSError, ValueError):
+        return False

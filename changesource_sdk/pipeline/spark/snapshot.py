@@ -1,0 +1,165 @@
+"""The snapshot lane: partitions of one consistent snapshot, encoded to spool parts by Spark tasks.
+
+A task gets one partition, writes one part under a name of its own attempt and renames it when it is whole, so a task
+that is retried, or runs twice, leaves one part. Only the description of a part comes back to the driver. Rows that
+pass are counted in small files beside the parts, which the driver reads for progress.
+
+What the adapter raises for lack of luck is raised again, so that Spark tries the task again; what cannot be mended by
+trying (a value that fits no column) comes back as a value and ends the snapshot with its own message.
+"""
+
+from __future__ import annotations
+
+import pickle
+import shutil
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from changesource_sdk.changelog.snapshots import PartInfo
+from changesource_sdk.errors import AdapterError, ChangesourceError
+from changesource_sdk.pipeline.snapshotting import PartTask, Progress, write_partition
+from changesource_sdk.pipeline.spark.job import SparkJob
+from changesource_sdk.pipeline.spark.session import TASK_TRIES
+
+if TYPE_CHECKING:
+    from pyspark import SparkContext
+
+JOB_GROUP = "changesource snapshot"
+_LOOK_UP_S = 0.25
+_COUNT_EVERY_S = 0.25
+_COUNTS = "rows-"
+
+
+class SparkParts:
+    """A `PartsWriter` that spreads the parts over Spark tasks."""
+
+    def __init__(self, context: SparkContext) -> None:
+        self._context = context
+
+    def __call__(
+        self, directory: Path, tasks: Sequence[PartTask], rows_done: Progress, part_done: Progress
+    ) -> Sequence[PartInfo]:
+        """All parts, in the order of the tasks; raises the first error that a task gave back."""
+        if not tasks:
+            return []
+        context = self._context
+        pickled = [_pickled(task) for task in tasks]
+        folder = str(directory)
+
+        def run() -> list[PartInfo | ChangesourceError]:
+            context.setJobGroup(JOB_GROUP, f"snapshot of {len(pickled)} partitions", interruptOnCancel=True)
+            return context.parallelize(pickled, len(pickled)).map(lambda task: run_task(folder, task)).collect()
+
+        progress = _Progress(directory, rows_done, part_done)
+        with SparkJob(context, JOB_GROUP, run) as job:
+            while not job.wait(_LOOK_UP_S):
+                progress.look()
+            results = job.result()
+        progress.look()
+        _sweep(directory)
+        for result in results:
+            if isinstance(result, ChangesourceError):
+                raise result
+        return [result for result in results if isinstance(result, PartInfo)]
+
+
+def _pickled(task: PartTask) -> bytes:
+    try:
+        return pickle.dumps(task)
+    except Exception as error:
+        kind = type(task.partition).__name__
+        raise AdapterError(
+            "partition-not-picklable",
+            f"a partition of type {kind} cannot be sent to a Spark task: {error}",
+            where=f"snapshot(), partition {task.number} of {task.table.full_name}",
+            fix="make it a class at the top of a module, holding plain values such as a path and a key range; "
+            "open files and connections in rows()",
+        ) from error
+
+
+def run_task(folder: str, pickled: bytes) -> PartInfo | ChangesourceError:
+    """What one Spark task does: write one part, whole or not at all."""
+    attempt, is_last = _attempt()
+    directory = Path(folder)
+    task: PartTask = pickle.loads(pickled)
+    own = directory / f"attempt-{task.number}-{attempt}"
+    try:
+        own.mkdir(parents=True, exist_ok=True)
+        count = _RowCount(directory / f"{_COUNTS}{task.number}")
+        part = write_partition(own, task, count.add)
+        count.write()
+        (own / part.file).rename(directory / part.file)
+    except AdapterError as error:
+        if error.code == "adapter-failed" and not is_last:
+            raise
+        return error
+    except ChangesourceError as error:
+        return error
+    finally:
+        shutil.rmtree(own, ignore_errors=True)
+    return part
+
+
+def _sweep(directory: Path) -> None:
+    """Remove what only the writing needed: row counts, and the folders of attempts that were killed."""
+    for leftover in directory.glob("attempt-*"):
+        shutil.rmtree(leftover, ignore_errors=True)
+    for count in directory.glob(f"{_COUNTS}*"):
+        count.unlink()
+
+
+def _attempt() -> tuple[str, bool]:
+    """The name of this attempt, and whether Spark will give up after it."""
+    from pyspark import TaskContext
+
+    context = TaskContext.get()
+    if context is None:
+        return "0", True
+    return str(context.taskAttemptId()), context.attemptNumber() >= TASK_TRIES - 1
+
+
+class _RowCount:
+    """The rows of one part so far, in a file that is replaced now and then."""
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+        self._rows = 0
+        self._written_at = 0.0
+
+    def add(self, rows: int) -> None:
+        self._rows += rows
+        if time.monotonic() - self._written_at >= _COUNT_EVERY_S:
+            self.write()
+
+    def write(self) -> None:
+        self._written_at = time.monotonic()
+        self._path.write_text(str(self._rows))
+
+
+@dataclass(slots=True)
+class _Progress:
+    """Tells rows and finished parts since the last look."""
+
+    directory: Path
+    rows_done: Progress
+    part_done: Progress
+    rows: int = 0
+    parts: int = 0
+
+    def look(self) -> None:
+        rows = sum(_number(path) for path in self.directory.glob(f"{_COUNTS}*"))
+        # The schema part is there before the first task.
+        parts = max(0, len(list(self.directory.glob("part-*.frames"))) - 1)
+        self.part_done(parts - self.parts)
+        self.rows_done(max(0, rows - self.rows))
+        self.rows, self.parts = max(rows, self.rows), parts
+
+
+def _number(path: Path) -> int:
+    try:
+        return int(path.read_text() or "0")
+    except (OSError, ValueError):
+        return 0

@@ -1,0 +1,102 @@
+"""The reading half of a runner: an adapter's transactions, in a thread of their own, ready to append.
+
+It starts after the log's head with the schema consumers have there, passes over what the log holds already, validates
+and encodes the rest, and feeds it in order. An error ends it and reaches the writer behind everything fed before.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+from pathlib import Path
+
+from changesource_sdk.adapter import Adapter, Closing, Transaction
+from changesource_sdk.changelog.layout import StateDirectory
+from changesource_sdk.changelog.log import LogState
+from changesource_sdk.changelog.sqlite_log import SqliteLogReader
+from changesource_sdk.observe.logs import event, logger
+from changesource_sdk.pipeline.consumer_schema import ConsumerSchema
+from changesource_sdk.pipeline.feed import FeedClosed, TransactionFeed
+from changesource_sdk.pipeline.snapshotting import adapter_call, let_go
+from changesource_sdk.pipeline.transactions import TransactionEncoder
+from changesource_sdk.positions import is_ahead, is_behind
+
+_log = logger("runner")
+
+POLL_INTERVAL_S = 0.05
+JOIN_S = 5.0
+
+
+class Tail:
+    """One thread over one adapter. Invariant: what it feeds follows, without gap or double, what the log holds."""
+
+    def __init__(self, adapter: Adapter, state: LogState, layout: StateDirectory, spill_bytes: int) -> None:
+        self.feed = TransactionFeed()
+        self._adapter = adapter
+        self._position = state.position
+        self._layout = layout
+        self._known = SqliteLogReader(layout.root)
+        self._segments = 0
+        self._epoch = state.epoch
+        self._encoder = TransactionEncoder(ConsumerSchema.from_json(state.schema), self._new_segment, spill_bytes)
+        self._ended = threading.Event()
+        self._thread = threading.Thread(target=self._run, name="changesource-tail", daemon=True)
+        self.is_healthy = False
+
+    def start(self) -> None:
+        self._thread.start()
+
+    def end(self) -> None:
+        """Make the thread end; one that is stuck in the store is left behind and can no longer feed."""
+        self._ended.set()
+        self.feed.close()
+        if isinstance(self._adapter, Closing):
+            let_go("closing the adapter", self._adapter.close)
+        if self._thread.ident is not None:
+            self._thread.join(JOIN_S)
+        if self._thread.is_alive():
+            event(_log, logging.WARNING, "the adapter is still reading; give it a close() that ends changes()")
+        self._known.close()
+
+    def _run(self) -> None:
+        try:
+            with adapter_call("changes()"):
+                while not self._ended.is_set():
+                    moved = self._read_available()
+                    self.is_healthy = True
+                    if not moved:
+                        self._ended.wait(getattr(self._adapter, "poll_interval", POLL_INTERVAL_S))
+        except FeedClosed:
+            return
+        except BaseException as error:
+            self.feed.fail(error)
+
+    def _read_available(self) -> bool:
+        """Feed what the adapter gives now; whether anything was new, so that more may be waiting already."""
+        before = self._position
+        for transaction in self._adapter.changes(self._position):
+            if self._ended.is_set():
+                break
+            if self._is_replay(transaction):
+                # Read it anyway: an adapter may produce the changes from the same stream as the transactions.
+                for _ in transaction.changes:
+                    pass
+                continue
+            self.feed.put(self._encoder.encode(transaction))
+            self._position = transaction.position
+        return self._position != before
+
+    def _is_replay(self, transaction: Transaction) -> bool:
+        position = transaction.position
+        if is_ahead(position, self._position):
+            return False
+        return (
+            is_behind(position, self._position)
+            or position == self._position
+            or self.feed.is_pending(position)
+            or self._known.knows(position)
+        )
+
+    def _new_segment(self) -> Path:
+        self._segments += 1
+        return self._layout.segments / f"{self._epoch}-{self._segments}.frames"

@@ -1,0 +1,104 @@
+"""The tables every consumer expects, for stores that do not hold them.
+
+An app `A` with shard `N` needs `A_N.clients`, `A_N.mutations` and `A.permissions` with one row. A store written to by
+Zero's mutators holds them and the adapter syncs them like any table; for every other store the endpoint puts them into
+the initial sync from here. Pure: a name, a schema and a permissions document in, frames out.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Iterable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Literal
+
+import orjson
+
+from changesource_sdk.errors import ConfigurationError
+from changesource_sdk.pipeline.consumer_schema import ConsumerSchema
+from changesource_sdk.pipeline.encode import TableEncoder
+from changesource_sdk.pipeline.schema_frames import snapshot_schema
+from changesource_sdk.schema import Column, JsonText, Table
+
+_ANYONE = [["allow", {"type": "and", "conditions": []}]]
+
+
+@dataclass(frozen=True, slots=True)
+class Permissions:
+    """What the permissions row holds: nothing (queries come from a query server), everything readable, or a
+    document.
+    """
+
+    kind: Literal["null", "allow-all", "document"] = "null"
+    document: str = ""
+
+    @classmethod
+    def parse(cls, setting: str) -> Permissions:
+        """`null`, `allow-all`, or the path of a JSON file with a compiled permissions document."""
+        if setting in ("", "null"):
+            return cls("null")
+        if setting == "allow-all":
+            return cls("allow-all")
+        return cls("document", _read_document(setting))
+
+    def for_tables(self, tables: Iterable[str]) -> str | None:
+        """The document as JSON text, for these tables."""
+        match self.kind:
+            case "null":
+                return None
+            case "allow-all":
+                rules = {name: {"row": {"select": _ANYONE}} for name in sorted(tables)}
+                return orjson.dumps({"tables": rules}).decode()
+            case "document":
+                return self.document
+
+
+def _read_document(path: str) -> str:
+    try:
+        document = json.loads(Path(path).read_text())
+    except (OSError, ValueError) as error:
+        raise ConfigurationError(
+            "permissions-unreadable",
+            f"the permissions document cannot be read: {error}",
+            where=path,
+            fix="give null, allow-all, or the path of a JSON file",
+        ) from error
+    if not isinstance(document, dict):
+        raise ConfigurationError(
+            "permissions-shape", "a permissions document is a JSON object", where=path, fix="check the file's content"
+        )
+    return orjson.dumps(document).decode()
+
+
+def system_tables(app_id: str, shard: int) -> list[Table]:
+    """The three tables of an app and shard."""
+    client = (Column("clientGroupID", "text", optional=False), Column("clientID", "text", optional=False))
+    last_mutation = Column("lastMutationID", "int8", optional=False)
+    mutation = (Column("mutationID", "int8", optional=False), Column("mutation", "json"), Column("result", "json"))
+    rule = (Column("lock", "bool", optional=False), Column("permissions", "json"), Column("hash", "text"))
+    schema = f"{app_id}_{shard}"
+    pair = ("clientGroupID", "clientID")
+    return [
+        Table("clients", (*client, last_mutation, Column("userID", "text")), pair, schema),
+        Table("mutations", (*client, *mutation), (*pair, "mutationID"), schema),
+        Table("permissions", rule, ("lock",), app_id),
+    ]
+
+
+def system_frames(app_id: str, shard: int, schema: ConsumerSchema, permissions: Permissions) -> list[bytes]:
+    """The frames that give an app and shard what the snapshot's schema lacks; they belong right after `begin`."""
+    missing = [table for table in system_tables(app_id, shard) if table.full_name not in schema.tables]
+    before, after = snapshot_schema(missing, schema)
+    rows = [TableEncoder(t).insert(permissions_row(schema, permissions)) for t in missing if t.name == "permissions"]
+    return before + rows + after
+
+
+def permissions_row(schema: ConsumerSchema, permissions: Permissions) -> dict[str, object]:
+    """The one row of the permissions table; its hash changes when the document does."""
+    document = permissions.for_tables(schema.tables)
+    if document is None:
+        return {"lock": True, "permissions": None, "hash": None}
+    digest = hashlib.md5(document.encode(), usedforsecurity=False).hexdigest()
+    return {"lock": True, "permissions": JsonText(document), "hash": digest}

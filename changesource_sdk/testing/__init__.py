@@ -1,0 +1,1 @@
+"""What authors test their adapters with."""

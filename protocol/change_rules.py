@@ -1,0 +1,197 @@
+"""Whether a replica can apply a change, and whether the change means what its sender thinks.
+
+zero-cache stores and acknowledges a change before it applies it; one that cannot be applied then stops it at every
+start until it is reset. `problems` finds such changes, and those that are applied but lose or duplicate rows.
+"""
+
+from collections.abc import Iterator
+
+from protocol.changes import (
+    AddColumn,
+    Backfill,
+    BackfillCompleted,
+    Change,
+    CreateIndex,
+    CreateTable,
+    Delete,
+    DropColumn,
+    Insert,
+    RenameTable,
+    Truncate,
+    Update,
+    UpdateColumn,
+    UpdateTableMetadata,
+)
+from protocol.data_types import misfit
+from protocol.messages import JsonMode
+from protocol.replica import Replica, Table
+from protocol.specs import Column, ColumnSpec, IndexSpec, JsonObject, Relation, understood_default
+from protocol.stream import Problem
+
+_RESERVED_PREFIXES = ("_zero.", "sqlite_", "_litestream_")
+_VERSION_COLUMN = "_0_version"
+
+
+def problems(replica: Replica, change: Change, json_mode: JsonMode) -> Iterator[Problem]:
+    """The rules that `change` breaks on this replica."""
+    match change:
+        case Insert() | Update() | Delete():
+            yield from _row_problems(replica, change, json_mode)
+        case Truncate():
+            for relation in change.relations:
+                yield from _unknown_table(replica, relation.replica_name)
+        case CreateTable():
+            yield from _create_table_problems(replica, change)
+        case RenameTable():
+            yield from _unknown_table(replica, change.old.replica_name)
+            yield from _taken_name(replica, change.new.replica_name, "table-exists")
+            yield from _reserved_name(change.new.replica_name)
+        case UpdateTableMetadata():
+            yield from _unknown_table(replica, change.table.replica_name)
+        case AddColumn() | UpdateColumn() | DropColumn():
+            yield from _column_change_problems(replica, change)
+        case CreateIndex():
+            yield from _index_problems(replica, change.spec)
+        case Backfill() | BackfillCompleted():
+            yield Problem("backfill", f"{change.tag} of {change.relation.replica_name}")
+        case _:
+            return
+
+
+def _row_problems(replica: Replica, change: Insert | Update | Delete, json_mode: JsonMode) -> Iterator[Problem]:
+    name = change.relation.replica_name
+    table = replica.tables.get(name)
+    if table is None:
+        yield from _unknown_table(replica, name)
+        return
+    yield from _key_problems(replica, change)
+    for row in _rows(change):
+        yield from _value_problems(name, table, row, json_mode)
+    if isinstance(change, Update):
+        yield from _update_problems(replica, table, change)
+
+
+def _rows(change: Insert | Update | Delete) -> list[JsonObject]:
+    """The rows and keys that a change carries."""
+    if isinstance(change, Insert):
+        return [change.new]
+    if isinstance(change, Delete):
+        return [change.key]
+    return [change.new] if change.key is None else [change.new, change.key]
+
+
+def _key_problems(replica: Replica, change: Insert | Update | Delete) -> Iterator[Problem]:
+    name, key = change.relation.replica_name, change.relation.key
+    if not key.columns and not isinstance(change, Insert):
+        yield Problem("no-row-key", f"{change.tag} of {name}, which has no row key")
+    if key.type == "full":
+        return
+    if key.columns and not replica.has_unique_index(name):
+        yield Problem("key-index", f"{change.tag} of {name} before any unique index exists on it")
+    for row in _rows(change):
+        yield from _missing_key(change.relation, row)
+
+
+def _missing_key(relation: Relation, row: JsonObject) -> Iterator[Problem]:
+    for column in relation.key.columns:
+        if row.get(column) is None:
+            yield Problem("key-value", f"{relation.replica_name}: key column {column} is missing or null")
+
+
+def _update_problems(replica: Replica, table: Table, change: Update) -> Iterator[Problem]:
+    name = change.relation.replica_name
+    if absent := [column for column in table.columns if column not in change.new]:
+        yield Problem("full-row", f"update of {name} without {', '.join(absent)}")
+    if change.key is None and replica.has_row(change.relation, change.new) is False:
+        yield Problem("old-key", f"update of {name} without its old key names a row that is not there")
+
+
+def _value_problems(name: str, table: Table, row: JsonObject, json_mode: JsonMode) -> Iterator[Problem]:
+    for column, value in row.items():
+        spec = table.columns.get(column)
+        if spec is None:
+            yield Problem("unknown-column", f"{name} has no column {column}")
+        elif reason := misfit(spec.value_kind, value, json_mode=json_mode):
+            yield Problem("value-type", f"{name}.{column}: {reason}")
+
+
+def _create_table_problems(replica: Replica, change: CreateTable) -> Iterator[Problem]:
+    name = change.spec.replica_name
+    yield from _taken_name(replica, name, "table-exists")
+    yield from _reserved_name(name)
+    for column, spec in change.spec.columns.items():
+        yield from _column_problems(name, column, spec)
+    if change.backfill:
+        yield Problem("backfill", f"create-table of {name} announces a backfill")
+
+
+def _column_change_problems(replica: Replica, change: AddColumn | UpdateColumn | DropColumn) -> Iterator[Problem]:
+    name = change.table.replica_name
+    table = replica.tables.get(name)
+    if table is None:
+        yield from _unknown_table(replica, name)
+        return
+    if isinstance(change, AddColumn):
+        yield from _add_column_problems(name, table, change)
+    elif isinstance(change, UpdateColumn):
+        yield from _existing_column(name, table, change.old.name)
+        yield from _new_column(name, table, change.new, instead_of=change.old.name)
+    else:
+        yield from _existing_column(name, table, change.column)
+        if any(change.column in index.columns for index in replica.indexes_of(name)):
+            yield Problem("indexed-column", f"drop-column of {name}.{change.column}, which an index uses")
+
+
+def _add_column_problems(name: str, table: Table, change: AddColumn) -> Iterator[Problem]:
+    yield from _new_column(name, table, change.column)
+    if not understood_default(change.column.spec.dflt):
+        yield Problem("default", f"{name}.{change.column.name}: {change.column.spec.dflt!r}")
+    if change.backfill is not None:
+        yield Problem("backfill", f"add-column of {name}.{change.column.name} announces a backfill")
+
+
+def _new_column(name: str, table: Table, column: Column, instead_of: str | None = None) -> Iterator[Problem]:
+    if column.name in table.columns and column.name != instead_of:
+        yield Problem("column-exists", f"{name} has a column {column.name} already")
+    yield from _column_problems(name, column.name, column.spec)
+
+
+def _existing_column(name: str, table: Table, column: str) -> Iterator[Problem]:
+    if column not in table.columns:
+        yield Problem("unknown-column", f"{name} has no column {column}")
+
+
+def _column_problems(name: str, column: str, spec: ColumnSpec) -> Iterator[Problem]:
+    if column == _VERSION_COLUMN:
+        yield Problem("reserved-name", f"{name}.{column} is the consumer's own")
+    if "|" in spec.data_type:
+        yield Problem("data-type", f"{name}.{column}: {spec.data_type!r} contains |")
+    if spec.data_type.endswith("[]") != spec.is_array:
+        yield Problem(
+            "data-type", f"{name}.{column}: an array takes a type name with [] and elemPgTypeClass, or neither"
+        )
+
+
+def _index_problems(replica: Replica, spec: IndexSpec) -> Iterator[Problem]:
+    yield from _taken_name(replica, spec.replica_name, "index-name")
+    table = replica.tables.get(spec.replica_table)
+    if table is None:
+        yield from _unknown_table(replica, spec.replica_table)
+        return
+    for column in spec.columns:
+        yield from _existing_column(spec.replica_table, table, column)
+
+
+def _unknown_table(replica: Replica, name: str) -> Iterator[Problem]:
+    if replica.complete and name not in replica.tables:
+        yield Problem("unknown-table", f"there is no table {name}")
+
+
+def _taken_name(replica: Replica, name: str, rule: str) -> Iterator[Problem]:
+    if name in replica.tables or name in replica.indexes:
+        yield Problem(rule, f"{name} exists already")
+
+
+def _reserved_name(name: str) -> Iterator[Problem]:
+    if name.startswith(_RESERVED_PREFIXES):
+        yield Problem("reserved-name", f"{name} is the consumer's own")

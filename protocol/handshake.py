@@ -1,0 +1,133 @@
+"""The request that opens a stream: its path, its query parameters, and which dialect they speak.
+
+zero-cache sends `appID` and `shardNum` (the *shipped* dialect). The design *sketch* has a single `shardID`, read here
+as `<app>_<shard>` when it ends in `_<digits>`, else as an app id with shard 0; so `zero_0` and `zero` name the same
+shard as `appID=zero&shardNum=0`. Parameters that are not ours (an API key, say) pass.
+
+A request without `lastWatermark` asks for an initial sync. Errors name the parameter and the fix; answer them with
+their HTTP `status` before any other work, because zero-cache repeats a refused request every 25 ms.
+"""
+
+import re
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import Literal
+from urllib.parse import parse_qs, urlencode
+
+from protocol import watermark
+from protocol.errors import HandshakeError, WatermarkError
+
+Dialect = Literal["shipped", "sketch"]
+Version = Literal["v0"]
+
+PATHS: Mapping[str, Version] = {"/changes/v0/stream": "v0"}
+"""The version table: a new version of the protocol is one more entry."""
+
+_MAX_PARAMETERS = 1000
+_APP_ID = re.compile(r"[a-z0-9_]+")
+_SHARD_NUM = re.compile(r"[0-9]{1,9}")
+_ANYTHING = re.compile(r".*", re.DOTALL)
+_SHARD_ID = re.compile(r"(?P<app>[a-z0-9_]+?)(?:_(?P<shard>[0-9]{1,9}))?")
+
+
+@dataclass(frozen=True, slots=True)
+class Handshake:
+    """What a consumer asks for. Both watermarks are valid if given; a replica version implies a last watermark."""
+
+    dialect: Dialect
+    app_id: str
+    shard_num: int
+    publications: frozenset[str] = frozenset()
+    last_watermark: str | None = None
+    replica_version: str | None = None
+
+    @property
+    def is_initial(self) -> bool:
+        """Whether it asks for an initial sync."""
+        return self.last_watermark is None
+
+    @property
+    def query(self) -> str:
+        """The query string of this request, as a consumer sends it."""
+        pairs: list[tuple[str, str]] = [("shardID", self.shard)]
+        if self.dialect == "shipped":
+            pairs = [("appID", self.app_id), ("shardNum", str(self.shard_num))]
+        pairs += [("publications", name) for name in sorted(self.publications)]
+        optional = (("lastWatermark", self.last_watermark), ("replicaVersion", self.replica_version))
+        return urlencode(pairs + [(name, value) for name, value in optional if value is not None])
+
+    @property
+    def shard(self) -> str:
+        """The schema of its own tables, such as `zero_0`."""
+        return f"{self.app_id}_{self.shard_num}"
+
+
+def parse_target(target: str) -> tuple[Version, Handshake]:
+    """The version and parameters of a request target, such as `/changes/v0/stream?appID=zero&shardNum=0`."""
+    path, _, query = target.partition("?")
+    return parse_path(path), parse_query(query)
+
+
+def parse_path(path: str) -> Version:
+    """The protocol version that a path names; an unknown path is a 404."""
+    version = PATHS.get(path)
+    if version is None:
+        known = ", ".join(PATHS)
+        raise HandshakeError(f"unknown path {path!r}", where="path", fix=f"use {known}", status=404)
+    return version
+
+
+def parse_query(query: str) -> Handshake:
+    """The parameters of a query string."""
+    try:
+        parameters = parse_qs(query, keep_blank_values=True, errors="strict", max_num_fields=_MAX_PARAMETERS)
+    except ValueError as error:
+        raise HandshakeError(f"malformed query: {error}", where="query", fix="percent-encode UTF-8") from None
+    return parse_parameters(parameters)
+
+
+def parse_parameters(parameters: Mapping[str, Iterable[str]]) -> Handshake:
+    """The parameters of a query that was split already: each name with all its values."""
+    given = {name: list(values) for name, values in parameters.items()}
+    dialect, app_id, shard_num = _identity(given)
+    last = _watermark(given, "lastWatermark")
+    version = _watermark(given, "replicaVersion")
+    if version is not None and last is None:
+        raise HandshakeError("is missing", where="lastWatermark", fix="send it with replicaVersion, or send neither")
+    return Handshake(dialect, app_id, shard_num, frozenset(given.get("publications", ())), last, version)
+
+
+def _identity(given: dict[str, list[str]]) -> tuple[Dialect, str, int]:
+    if "appID" in given or "shardNum" in given:
+        app_id = _one(given, "appID", _APP_ID, "use lower-case letters, digits and _")
+        shard_num = _one(given, "shardNum", _SHARD_NUM, "use a decimal integer, normally 0")
+        return "shipped", app_id[0], int(shard_num[0])
+    if "shardID" not in given:
+        raise HandshakeError(
+            "is missing", where="appID", fix="send appID and shardNum (or shardID, in the sketch dialect)"
+        )
+    shard_id = _one(given, "shardID", _SHARD_ID, "use lower-case letters, digits and _, such as zero_0")
+    return "sketch", shard_id["app"], int(shard_id["shard"] or 0)
+
+
+def _one(given: dict[str, list[str]], name: str, pattern: re.Pattern[str], fix: str) -> re.Match[str]:
+    """The match of a parameter that must be given exactly once."""
+    values = given.get(name, [])
+    if not values:
+        raise HandshakeError("is missing", where=name, fix=fix)
+    if len(values) > 1:
+        raise HandshakeError(f"is given {len(values)} times", where=name, fix="send it once")
+    found = pattern.fullmatch(values[0])
+    if found is None:
+        raise HandshakeError(f"{values[0]!r} is not valid", where=name, fix=fix)
+    return found
+
+
+def _watermark(given: dict[str, list[str]], name: str) -> str | None:
+    if name not in given:
+        return None
+    try:
+        return watermark.validate(_one(given, name, _ANYTHING, "send a watermark")[0])
+    except WatermarkError as error:
+        fix = "send a watermark that this endpoint gave out, or leave the parameter out for an initial sync"
+        raise HandshakeError(error.message, where=name, fix=fix) from None

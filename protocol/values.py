@@ -1,0 +1,72 @@
+"""JSON text and Python values, exactly: integers keep every digit, and what JSON cannot say is refused.
+
+orjson does the work. It has three gaps that matter here and are closed: it reads integers beyond 64 bits as floats,
+refuses to write them, and writes NaN and Infinity as null. More digits than Python converts (4300) are an error.
+"""
+
+import json
+import math
+import re
+from typing import NoReturn
+
+import orjson
+
+from protocol.errors import CodecError
+
+_LONG_DIGITS = re.compile(rb"[0-9]{19}")
+"""Where an integer may not fit 64 bits; also finds long fractions and texts, which merely take the slower path."""
+
+_OPTIONS = orjson.OPT_PASSTHROUGH_DATETIME | orjson.OPT_PASSTHROUGH_DATACLASS | orjson.OPT_PASSTHROUGH_SUBCLASS
+
+
+def dumps(value: object) -> bytes:
+    """Compact JSON of a value made of dict, list, str, int, float, bool and None; else `CodecError`."""
+    try:
+        text = orjson.dumps(value, option=_OPTIONS)
+    except orjson.JSONEncodeError:
+        return _dumps_exactly(value)
+    if b"null" in text:
+        _refuse_non_finite(value)
+    return text
+
+
+def loads(text: bytes | str) -> object:
+    """The value of a JSON text; else `CodecError`."""
+    data = text.encode("utf-8", "surrogatepass") if isinstance(text, str) else text
+    try:
+        return _loads_exactly(data) if _LONG_DIGITS.search(data) else orjson.loads(data)
+    except (ValueError, RecursionError) as error:
+        raise CodecError(f"not JSON: {error}", fix="send one JSON array per message, UTF-8, without NaN") from None
+
+
+def _dumps_exactly(value: object) -> bytes:
+    try:
+        return json.dumps(value, allow_nan=False, ensure_ascii=False, separators=(",", ":")).encode()
+    except (TypeError, ValueError, RecursionError) as error:
+        raise CodecError(f"cannot be written as JSON: {error}", fix="convert the value first") from None
+
+
+def _loads_exactly(data: bytes) -> object:
+    return json.loads(data.decode(), parse_float=_finite, parse_constant=_not_a_number)
+
+
+def _finite(digits: str) -> float:
+    number = float(digits)
+    return number if math.isfinite(number) else _not_a_number(digits)
+
+
+def _not_a_number(name: str) -> NoReturn:
+    raise ValueError(f"{name} is not a JSON number")
+
+
+def _refuse_non_finite(value: object) -> None:
+    """orjson writes NaN as null, so only a text that holds null can hide one."""
+    pending = [value]
+    while pending:
+        match pending.pop():
+            case dict() as members:
+                pending.extend(members.values())
+            case list() | tuple() as items:
+                pending.extend(items)
+            case float() as number if not math.isfinite(number):
+                raise CodecError(f"cannot be written as JSON: {number}", fix="send null or a finite number")

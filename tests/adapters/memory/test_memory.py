@@ -1,0 +1,57 @@
+"""The memory adapter."""
+
+import json
+from pathlib import Path
+
+import pytest
+
+from adapters.memory import MemoryAdapter, MemoryStore
+from changesource_sdk.adapter import Delete, DropTable, Insert, Update
+from changesource_sdk.errors import AdapterError, ConfigurationError
+from changesource_sdk.schema import Column, Table
+
+
+def a_store() -> MemoryStore:
+    return MemoryStore([Table("issue", [Column("id", int), Column("title", str)])])
+
+
+def test_the_snapshot_is_what_the_transactions_made() -> None:
+    store = a_store()
+    store.commit([Insert("issue", {"id": 1, "title": "a"}), Insert("issue", {"id": 2, "title": "b"})])
+    store.commit([Update("issue", {"id": 3, "title": "c"}, old_key={"id": 1}), Delete("issue", {"id": 2})])
+    snapshot = MemoryAdapter(store=store).snapshot()
+    assert snapshot.position == 2
+    assert [list(partition.rows()) for partition in snapshot.partitions] == [[{"id": 3, "title": "c"}]]
+
+
+def test_changes_continue_after_a_position() -> None:
+    store = a_store()
+    for number in range(3):
+        store.commit([Insert("issue", {"id": number, "title": "x"})])
+    found = list(MemoryAdapter(store=store).changes(1))
+    assert [transaction.position for transaction in found] == [2, 3]
+    assert list(found[0].changes) == [Insert("issue", {"id": 1, "title": "x"})]
+
+
+def test_tables_come_from_a_file(tmp_path: Path) -> None:
+    file = tmp_path / "data.json"
+    file.write_text(
+        json.dumps({"issue": [{"id": 1, "open": True, "tags": ["a"], "who": None}], "log": [{"line": "x"}]})
+    )
+    adapter = MemoryAdapter(file=str(file))
+    issue, log = adapter.tables()
+    assert [column.data_type for column in issue.columns] == ["int8", "bool", "json", "text"]
+    assert (issue.key, log.key) == (("id",), ("line",))
+
+
+@pytest.mark.parametrize("content", ["", "[]", '{"issue": []}', '{"issue": 5}'])
+def test_a_file_that_does_not_fit_is_a_clear_error(tmp_path: Path, content: str) -> None:
+    file = tmp_path / "data.json"
+    file.write_text(content)
+    with pytest.raises(ConfigurationError, match="memory-file"):
+        MemoryAdapter(file=str(file))
+
+
+def test_the_store_refuses_what_it_cannot_hold() -> None:
+    with pytest.raises(AdapterError, match="rows-only"):
+        a_store().commit([DropTable("issue")])

@@ -1,0 +1,8 @@
+"""Fixtures by concern; each module of `tests/support` named `fix_*` provides one real peer."""
+
+pytest_plugins = [
+    "tests.support.fix_postgres",
+    "tests.support.fix_serving",
+    "tests.support.fix_spark",
+    "tests.support.fix_zero_cache",
+]

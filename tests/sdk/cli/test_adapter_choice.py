@@ -1,0 +1,74 @@
+"""Adapters are found by name or path, and their settings are judged before anything starts."""
+
+from __future__ import annotations
+
+import pytest
+
+from changesource_sdk.cli.adapter_choice import check_settings, load_class, resolve, try_settings
+from changesource_sdk.errors import ChangesourceError, ConfigurationError
+
+
+class Store:
+    """Just enough of an adapter."""
+
+    def __init__(self, path: str, poll: float = 1.0) -> None:
+        if path == "refused":
+            raise ValueError("no such thing")
+        self.closed = False
+
+    def tables(self) -> None: ...
+
+    def snapshot(self) -> None: ...
+
+    def changes(self) -> None: ...
+
+
+def code_and_fix(error: pytest.ExceptionInfo[ChangesourceError]) -> tuple[str, str]:
+    return error.value.code, error.value.fix
+
+
+def test_bundled_adapters_and_paths_resolve() -> None:
+    assert resolve("memory") == "adapters.memory:MemoryAdapter"
+    assert resolve("my.module:Thing") == "my.module:Thing"
+    assert load_class(resolve("memory")).__name__ == "MemoryAdapter"
+
+
+@pytest.mark.parametrize(
+    ("name", "code", "hint"),
+    [("memry", "unknown-adapter", "did you mean 'memory'?"), ("", "no-adapter", "memory")],
+)
+def test_unknown_names_get_the_nearest(name: str, code: str, hint: str) -> None:
+    with pytest.raises(ConfigurationError) as caught:
+        resolve(name)
+    assert caught.value.code == code
+    assert hint in caught.value.fix
+
+
+@pytest.mark.parametrize(
+    ("path", "code", "hint"),
+    [
+        ("no_such_module:X", "adapter-import", "install it"),
+        ("adapters.memory:MemoryAdaptor", "adapter-import", "did you mean 'MemoryAdapter'?"),
+        ("adapters.memory:MemoryStore", "not-an-adapter", "changesource_sdk.adapter"),
+    ],
+)
+def test_paths_that_lead_nowhere_say_so(path: str, code: str, hint: str) -> None:
+    with pytest.raises(ConfigurationError) as caught:
+        load_class(path)
+    assert caught.value.code == code
+    assert hint in caught.value.fix
+
+
+def test_settings_are_compared_with_the_constructor() -> None:
+    check_settings(Store, {"path": "a", "poll": "2"})
+    with pytest.raises(ConfigurationError) as unknown:
+        check_settings(Store, {"path": "a", "pol": "2"})
+    assert code_and_fix(unknown) == ("unknown-setting", "did you mean 'poll'?")
+    with pytest.raises(ConfigurationError) as missing:
+        check_settings(Store, {})
+    assert code_and_fix(missing) == ("missing-setting", "add --set path=…")
+
+
+def test_settings_the_adapter_refuses_are_a_configuration_error() -> None:
+    with pytest.raises(ConfigurationError, match="ValueError: no such thing"):
+        try_settings(Store, {"path": "refused"})

@@ -1,0 +1,148 @@
+"""`serve` from the outside: it serves, it stops cleanly, it explains why it cannot start."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import socket
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from typer.testing import CliRunner
+
+from changesource_sdk.cli.app import app
+from changesource_sdk.cli.statusz import fetch
+from changesource_sdk.testing.fake_cache import FakeCache
+from protocol.rules import check
+from tests.sdk.cli.conftest import StartServe, environment
+
+
+async def test_a_store_is_served_and_stops_cleanly(start_serve: StartServe) -> None:
+    served = start_serve()
+    cache = FakeCache(served.url)
+    await cache.initial_sync()
+    assert set(cache.rows("issue")) == {"1", "2"}
+    assert check(cache.transcript) == []
+    status = fetch(served.url)
+    assert status["pipeline"]["running"] is True  # type: ignore[index]
+    pipeline = int(status["pipeline"]["pid"])  # type: ignore[index]
+    assert served.stop() == 0
+    with pytest.raises(ProcessLookupError):
+        os.kill(pipeline, 0)
+
+
+async def test_snapshots_are_served_again_after_a_kill_without_the_store(
+    start_serve: StartServe, data_file: Path
+) -> None:
+    served = start_serve()
+    cache = FakeCache(served.url)
+    await cache.initial_sync()
+    served.stop(signal.SIGKILL)
+    again = start_serve()
+    other = FakeCache(again.url, app_id="second")
+    await other.initial_sync()
+    assert other.replica_version == cache.replica_version
+    assert other.rows("issue") == cache.rows("issue")
+
+
+def test_an_interrupt_has_its_own_exit_code(start_serve: StartServe) -> None:
+    assert start_serve().stop(signal.SIGINT) == 130
+
+
+def run(*arguments: str, cwd: Path) -> subprocess.CompletedProcess[str]:
+    command = [sys.executable, "-m", "changesource_sdk.cli", *arguments]
+    return subprocess.run(command, capture_output=True, text=True, env=environment(), cwd=cwd, timeout=60)
+
+
+def test_a_port_in_use_is_an_endpoint_problem(tmp_path: Path, data_file: Path) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        listen = f"127.0.0.1:{taken.getsockname()[1]}"
+        ended = run("serve", "memory", "--set", f"file={data_file}", "--listen", listen, cwd=tmp_path)
+    assert ended.returncode == 5
+    assert ended.stderr.startswith("error[port-in-use]")
+    assert "fix: " in ended.stderr
+    assert "Traceback" not in ended.stderr
+
+
+def test_a_state_directory_serves_one_process_at_a_time(
+    start_serve: StartServe, tmp_path: Path, data_file: Path
+) -> None:
+    served = start_serve()
+    arguments = ("--set", f"file={data_file}", "--listen", "127.0.0.1:0", "--state", str(tmp_path / "state"))
+    ended = run("serve", "memory", *arguments, cwd=tmp_path)
+    assert ended.returncode == 4
+    assert str(served.process.pid) in ended.stderr
+
+
+def test_a_state_directory_that_cannot_be_is_a_state_problem(tmp_path: Path, data_file: Path) -> None:
+    (tmp_path / "file").write_text("")
+    ended = run("serve", "memory", "--set", f"file={data_file}", "--state", "file/state", "--json", cwd=tmp_path)
+    assert ended.returncode == 4
+    assert json.loads(ended.stderr)["error"]["code"] == "state-not-writable"
+
+
+runner = CliRunner()
+
+
+@pytest.mark.parametrize(
+    ("arguments", "code", "says"),
+    [
+        (["serve", "memry"], 2, "did you mean 'memory'?"),
+        (["serve", "memory", "--set", "file"], 2, "not key=value"),
+        (["serve", "memory", "--set", "fil=x"], 2, "did you mean 'file'?"),
+        (["serve", "memory", "--set", "file=/does/not/exist"], 2, "memory-file"),
+        (["serve", "memory", "--config", "none.toml"], 2, "cannot read the configuration file"),
+        (["serve", "memory", "--listen", "nowhere"], 2, "HOST:PORT"),
+        (["serve", "--nonsense"], 2, "No such option"),
+        (["inspect", "nothing-here"], 4, "no such directory"),
+        (["inspect", "127.0.0.1:1"], 5, "cannot ask"),
+        (["tail", "127.0.0.1:1", "--from", "start"], 5, "cannot connect"),
+    ],
+)
+def test_mistakes_have_a_message_and_an_exit_code(arguments: list[str], code: int, says: str) -> None:
+    result = runner.invoke(app, arguments)
+    assert result.exit_code == code
+    assert says in result.output
+    assert "Traceback" not in result.output
+
+
+def test_bad_toml_and_unknown_keys_name_the_file(tmp_path: Path) -> None:
+    file = tmp_path / "cs.toml"
+    for text, says in (("listen = ", "not valid TOML"), ('lissen = "h:1"', "did you mean 'listen'?")):
+        file.write_text(text)
+        result = runner.invoke(app, ["serve", "memory", "--config", str(file)])
+        assert result.exit_code == 2
+        assert says in result.output
+        assert "cs.toml" in result.output
+
+
+def test_show_config_tells_values_and_origins_but_no_secret(tmp_path: Path) -> None:
+    file = tmp_path / "cs.toml"
+    file.write_text('adapter = "memory"\ngrace = 3\n[set]\nfile = "d.json"')
+    options = ["serve", "--config", str(file), "--show-config", "--json", "--api-key", "hunter2"]
+    result = runner.invoke(app, options, env={"CHANGESOURCE_TAIL_BYTES": "1000"})
+    assert result.exit_code == 0
+    shown = json.loads(result.stdout)
+    assert shown["grace"] == {"value": 3.0, "origin": str(file)}
+    assert shown["tail_bytes"] == {"value": 1000, "origin": "CHANGESOURCE_TAIL_BYTES"}
+    assert shown["settings"] == {"value": {"file": "d.json"}, "origin": str(file)}
+    assert shown["api_key"]["origin"] == "--api-key"
+    assert "hunter2" not in result.output
+    people = runner.invoke(app, [option for option in options if option != "--json"])
+    assert "hunter2" not in people.output
+    assert "changesource-state" in people.output
+
+
+def test_help_shows_the_effective_value_and_its_origin() -> None:
+    result = runner.invoke(app, ["serve", "--help"], env={"CHANGESOURCE_GRACE": "3", "COLUMNS": "200"})
+    assert result.exit_code == 0
+    assert "Now: 3.0 (CHANGESOURCE_GRACE)" in result.output
+    assert "Examples" in result.output
+
+
+def test_version_is_told_to_people_and_machines() -> None:
+    assert runner.invoke(app, ["--version"]).output.startswith("changesource ")
+    assert json.loads(runner.invoke(app, ["--version", "--json"]).output)["paths"] == ["/changes/v0/stream"]

@@ -1,0 +1,77 @@
+"""Requests are refused in a fixed order, before any work, with a text that names the fault and no secret."""
+
+from __future__ import annotations
+
+import base64
+
+import pytest
+
+from changesource_sdk.endpoint.gate import Refusal, admit
+from protocol.handshake import Handshake
+
+GOOD = "/changes/v0/stream?appID=zero&shardNum=0"
+
+
+def basic(text: str) -> str:
+    return "Basic " + base64.b64encode(text.encode()).decode()
+
+
+@pytest.mark.parametrize(
+    ("target", "status", "reason", "says"),
+    [
+        ("/", 404, "path", "/changes/v0/stream"),
+        ("/changes/v9/stream?appID=zero&shardNum=0", 404, "path", "/changes/v0/stream"),
+        ("/changes/v0/stream", 400, "parameters", "appID"),
+        ("/changes/v0/stream?appID=zero&shardNum=x", 400, "parameters", "shardNum"),
+        (GOOD + "&lastWatermark=zz", 400, "parameters", "lastWatermark"),
+        (GOOD + "&replicaVersion=07", 400, "parameters", "lastWatermark"),
+        ("/changes/v0/stream?appID=%ff", 400, "parameters", "query"),
+        (GOOD + "&x=" * 200, 400, "parameters", "query"),
+        (GOOD + "&x=" + "y" * 9000, 400, "parameters", "characters"),
+    ],
+)
+def test_refusals_name_the_fault(target: str, status: int, reason: str, says: str) -> None:
+    refusal = admit(target, None, None)
+    assert isinstance(refusal, Refusal)
+    assert (refusal.status, refusal.reason) == (status, reason)
+    assert says in refusal.text
+
+
+@pytest.mark.parametrize(
+    ("target", "authorization"),
+    [
+        (GOOD + "&apiKey=s3cret", None),
+        (GOOD, basic("anyone:s3cret")),
+        (GOOD + "&apiKey=wrong", basic("x:s3cret")),
+    ],
+)
+def test_a_right_key_is_admitted_from_either_place(target: str, authorization: str | None) -> None:
+    assert isinstance(admit(target, authorization, "s3cret"), Handshake)
+
+
+@pytest.mark.parametrize(
+    ("target", "authorization"),
+    [
+        (GOOD, None),
+        (GOOD + "&apiKey=", None),
+        (GOOD + "&apiKey=s3cre", None),
+        (GOOD, basic("s3cret")),
+        (GOOD, "Basic !!!"),
+        (GOOD, "Bearer s3cret"),
+    ],
+)
+def test_a_missing_or_wrong_key_is_refused_without_repeating_it(target: str, authorization: str | None) -> None:
+    refusal = admit(target, authorization, "s3cret")
+    assert isinstance(refusal, Refusal)
+    assert refusal.status == 401
+    assert "s3cre" not in refusal.text
+
+
+def test_the_key_comes_before_the_parameters() -> None:
+    refusal = admit("/changes/v0/stream?appID=!", None, "k")
+    assert isinstance(refusal, Refusal)
+    assert refusal.status == 401
+
+
+def test_without_a_configured_key_anyone_may_connect() -> None:
+    assert isinstance(admit(GOOD + "&apiKey=whatever", None, None), Handshake)

@@ -1,0 +1,56 @@
+"""Stuck, slow, failing, dead and stopped are told apart."""
+
+from __future__ import annotations
+
+import time
+from pathlib import Path
+
+import pytest
+
+from changesource_sdk.changelog.atomic_json import write_json
+from changesource_sdk.changelog.sqlite_log import SqliteLogReader
+from changesource_sdk.endpoint.status import describe, distance, set_gauges
+from changesource_sdk.observe.metrics import EndpointMetrics
+from tests.sdk.endpoint.written_state import WrittenState
+
+ERROR = {"code": "down", "message": "store is down", "where": "", "fix": "start it"}
+
+
+def stage_verdict(directory: Path, reader: SqliteLogReader, **report: object) -> object:
+    write_json(
+        directory / "stages" / "pipeline.json", {"stage": "pipeline", "transactions": 3, "error": None, **report}
+    )
+    document = describe(directory, reader, [])
+    metrics = EndpointMetrics()
+    set_gauges(document, metrics)
+    failing = metrics.registry.get_sample_value("changesource_stage_failing", {"stage": "pipeline"})
+    assert failing == (1.0 if report.get("error") else 0.0)
+    return document["stages"]["pipeline"]["verdict"]  # type: ignore[index]
+
+
+@pytest.mark.parametrize(
+    ("state_name", "alive_ago", "moved_ago", "error", "verdict"),
+    [
+        ("tailing", 1, 3600, None, "ok"),
+        ("snapshot", 1, 2, None, "ok"),
+        ("snapshot", 1, 60, None, "stuck"),
+        ("tailing", 60, 1, None, "dead"),
+        ("backing-off", 1, 1, ERROR, "failing"),
+        ("stopped", 3600, 3600, None, "stopped"),
+    ],
+)
+def test_a_stage_is_judged_by_its_signs_of_life_and_of_progress(
+    state: WrittenState, state_name: str, alive_ago: int, moved_ago: int, error: object, verdict: str
+) -> None:
+    now_ms = time.time() * 1000
+    reader = SqliteLogReader(state.directory)
+    report = {"state": state_name, "updated_ms": now_ms - alive_ago * 1000, "moved_ms": now_ms - moved_ago * 1000}
+    assert stage_verdict(state.directory, reader, **report, error=error) == verdict
+    reader.close()
+
+
+def test_distance_counts_the_steps_of_the_log() -> None:
+    assert distance("0z", "0a") == 25
+    assert distance("0a", "0z") == 0
+    assert distance("00", "0a") == 0
+    assert distance("0z", None) == 0

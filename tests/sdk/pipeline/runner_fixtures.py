@@ -1,0 +1,91 @@
+"""An inline runner in a thread, and ways to wait for what it does without sleeping."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from changesource_sdk.adapter import Adapter
+from changesource_sdk.changelog import snapshots
+from changesource_sdk.changelog.poke import PokeReceiver
+from changesource_sdk.changelog.sqlite_log import SqliteLogReader
+from changesource_sdk.errors import CorruptLog
+from changesource_sdk.observe.stages import read_stages
+from changesource_sdk.pipeline.inline import InlineRunner
+from changesource_sdk.pipeline.recovery import Backoff
+from protocol.framing import unframe
+
+PATIENCE_S = 20.0
+
+
+class Watched:
+    """A state directory under observation."""
+
+    def __init__(self, state: Path, patience_s: float = PATIENCE_S) -> None:
+        self.state = state
+        self._patience_s = patience_s
+        self.log = SqliteLogReader(state)
+        self._ear = PokeReceiver(state / "pokes")
+
+    def until(self, condition: Callable[[], bool], what: str = "the condition") -> None:
+        """Wait, paced by pokes, until the condition holds."""
+        deadline = time.monotonic() + self._patience_s
+        while not self._holds(condition):
+            assert time.monotonic() < deadline, f"{what} did not come; stages: {read_stages(self.state)}"
+            self._ear.wait(0.02)
+
+    @staticmethod
+    def _holds(condition: Callable[[], bool]) -> bool:
+        try:
+            return condition()
+        except CorruptLog:
+            # A damaged log stays in its place until the runner opens it.
+            return False
+
+    def until_position(self, position: object) -> None:
+        self.until(lambda: self.log.state().position == position, f"position {position}")
+
+    def until_generation(self, generation: int) -> None:
+        self.until(lambda: self.log.state().generation == generation, f"generation {generation}")
+
+    def stage(self) -> dict[str, object]:
+        return read_stages(self.state).get("pipeline", {})
+
+    def error_code(self) -> object:
+        error = self.stage().get("error")
+        return error.get("code") if isinstance(error, dict) else None
+
+    def snapshot_payloads(self) -> list[bytes]:
+        (record,) = self.log.snapshots()
+        blocks = snapshots.blocks(record.directory, snapshots.read_manifest(record.directory))
+        return [payload for block in blocks for payload in unframe(block)]
+
+    def log_payloads(self) -> list[bytes]:
+        stored = self.log.read_after("00", 1 << 30)
+        return [payload for item in stored for chunk in item.chunks() for payload in unframe(chunk)]
+
+    def close(self) -> None:
+        self._ear.close()
+        self.log.close()
+
+
+@contextmanager
+def running(
+    make_adapter: Callable[[], Adapter], state: Path, spill_bytes: int = 1 << 30, last_delay_s: float = 0.05
+) -> Iterator[Watched]:
+    """A runner until the end of the block."""
+    backoff = Backoff(first_s=0.01, last_s=last_delay_s)
+    runner = InlineRunner(make_adapter, state, backoff=backoff, spill_bytes=spill_bytes)
+    thread = threading.Thread(target=runner.run, name="runner")
+    watched = Watched(state)
+    thread.start()
+    try:
+        yield watched
+    finally:
+        runner.stop.set()
+        thread.join(PATIENCE_S)
+        watched.close()
+        assert not thread.is_alive()

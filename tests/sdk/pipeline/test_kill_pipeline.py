@@ -1,0 +1,82 @@
+"""The pipeline process killed anywhere: in the snapshot, in a transaction, between append and acknowledgement."""
+
+from __future__ import annotations
+
+import os
+import random
+import subprocess
+from pathlib import Path
+
+import orjson
+import pytest
+
+from changesource_sdk.changelog import snapshots
+from changesource_sdk.changelog.log import LogState
+from changesource_sdk.changelog.requests import request_snapshot
+from changesource_sdk.changelog.sqlite_log import SqliteLogReader
+from changesource_sdk.pipeline.child import PipelineSettings, command_line
+from protocol.framing import unframe
+from tests.sdk.pipeline.counting_adapter import copies
+from tests.sdk.pipeline.runner_fixtures import Watched
+
+KILLS = int(os.environ.get("CHANGESOURCE_KILLS", "6"))
+SEED = int(os.environ.get("CHANGESOURCE_SEED", "20260102"))
+ADAPTER = "tests.sdk.pipeline.counting_adapter:CountingAdapter"
+
+
+def rows_of(blocks: list[bytes]) -> list[tuple[int, int]]:
+    changes = [orjson.loads(payload)[1] for block in blocks for payload in unframe(block)]
+    return [(change["new"]["id"], change["new"]["copy"]) for change in changes if change.get("tag") == "insert"]
+
+
+def check_whole(state: Path) -> LogState:
+    """Snapshot plus log are exactly the history up to the log's position."""
+    log = SqliteLogReader(state)
+    found = log.state()
+    if found.generation:
+        (record,) = log.snapshots()
+        start = record.position
+        assert isinstance(start, int)
+        assert isinstance(found.position, int)
+        served = list(snapshots.blocks(record.directory, snapshots.read_manifest(record.directory)))
+        assert sorted(rows_of(served)) == [(number, 0) for number in range(1, start + 1)]
+        streamed = [chunk for stored in log.read_after("00", 1 << 40) for chunk in stored.chunks()]
+        expected = [(n, copy) for n in range(start + 1, found.position + 1) for copy in range(copies(n))]
+        assert rows_of(streamed) == expected
+    log.close()
+    return found
+
+
+def run_and_kill(command: list[str], seen: Watched, chance: random.Random) -> None:
+    """Kill the pipeline during its snapshot, or after it moved by a random number of transactions."""
+    child = subprocess.Popen(command, stdin=subprocess.PIPE)
+    try:
+        before = seen.log.state()
+        if before.generation == 0 and chance.random() < 0.7:
+            seen.until(lambda: any((seen.state / "spool").glob("*/part-*")), "a part of the snapshot")
+        else:
+            target = chance.randint(1, 60)
+            seen.until(lambda: seen.log.state().transactions >= before.transactions + target, "more transactions")
+    finally:
+        child.kill()
+        child.communicate()
+
+
+@pytest.mark.faults
+def test_a_pipeline_killed_again_and_again_loses_and_doubles_nothing(tmp_path: Path) -> None:
+    print(f"CHANGESOURCE_SEED={SEED} CHANGESOURCE_KILLS={KILLS}")
+    chance = random.Random(SEED)
+    state = tmp_path / "state"
+    pipeline = PipelineSettings(ADAPTER, {"acknowledged": str(tmp_path / "acknowledged")})
+    command = command_line(pipeline, state)
+    seen = Watched(state)
+    last = LogState()
+    for number in range(KILLS):
+        run_and_kill(command, seen, chance)
+        found = check_whole(state)
+        assert found.head >= last.head
+        last = found
+        if number == KILLS // 2:
+            request_snapshot(state, found.head, "a new generation in the middle")
+    seen.close()
+    assert last.generation > 0

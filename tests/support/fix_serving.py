@@ -1,0 +1,48 @@
+"""Fixtures of our side: `serving` makes endpoints as users run them, `store` makes the databases behind them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
+
+import pytest
+
+from tests.support.serving import Serving
+from tests.support.sqlite_store import SqliteStore
+
+MakeServing = Callable[..., Serving]
+MakeStore = Callable[..., SqliteStore]
+
+
+@contextmanager
+def servings(folder: Path) -> Iterator[MakeServing]:
+    """A function that makes endpoints over a SQLite store (not yet started); all end with the context."""
+    with ExitStack() as stack:
+
+        def make(
+            store: SqliteStore, *, state: Path | None = None, port: int | None = None, api_key: str | None = None
+        ) -> Serving:
+            settings = {"path": str(store.path)}
+            options = ("--permissions", "allow-all")
+            made = Serving("sqlite", settings, state or folder / "state", port=port, api_key=api_key, options=options)
+            stack.callback(_show, made)
+            return stack.enter_context(made)
+
+        yield make
+
+
+@pytest.fixture
+def serving(tmp_path: Path) -> Iterator[MakeServing]:
+    with servings(tmp_path) as make:
+        yield make
+
+
+@pytest.fixture
+def store(tmp_path: Path) -> MakeStore:
+    return lambda *statements, name="app.db": SqliteStore(tmp_path / name, *statements)
+
+
+def _show(made: Serving) -> None:
+    for number, run in enumerate(made.runs):
+        print(f"--- serve run {number}, exit {run.code} ---\n{run.tail(60)}")

@@ -1,0 +1,21 @@
+"""A real Spark session, started once for all tests that need one in their own process."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+import pytest
+
+from changesource_sdk.pipeline.spark.session import SparkSettings, start_session
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+
+@pytest.fixture(scope="session")
+def spark() -> Iterator[SparkSession]:
+    """Local Spark with two slots beside the resident task's."""
+    session = start_session(SparkSettings("local[3]", {"spark.ui.enabled": "false"}))
+    yield session
+    session.stop()

@@ -1,0 +1,135 @@
+"""A scratch Postgres server: its own data folder, its own free port, gone when closed.
+
+Place in the flow: zero-cache keeps its client view records and its change log in it; the fixture `postgres`
+holds one for the whole test run, and every zero-cache gets a database of its own. Contract: never runs as root
+(Postgres refuses to): when we are root, an existing unprivileged account runs it. Durability is switched off:
+nothing outlives the run.
+"""
+
+from __future__ import annotations
+
+import os
+import pwd
+import secrets
+import shutil
+import signal
+import subprocess
+import tempfile
+import threading
+from pathlib import Path
+
+import psycopg
+
+from tests.support.ports import free_port
+from tests.support.tools import MissingTool, postgres_bin
+
+ACCOUNTS = ("postgres", "nobody")
+READY_LINE = "database system is ready to accept connections"
+READY_SECONDS = 60
+SETTINGS = {
+    "listen_addresses": "127.0.0.1",
+    "unix_socket_directories": "",
+    "fsync": "off",
+    "synchronous_commit": "off",
+    "full_page_writes": "off",
+    "max_connections": "300",
+    "shared_buffers": "32MB",
+    "log_min_messages": "warning",
+}
+
+
+class PostgresServer:
+    """One running server; `url(database)` is valid until `close()`."""
+
+    def __init__(self, **settings: str) -> None:
+        self.port = free_port()
+        self._settings = {**SETTINGS, **settings, "port": str(self.port)}
+        self._account = _unprivileged_account()
+        self._folder = Path(tempfile.mkdtemp(prefix="changesource-pg-"))
+        self._process: subprocess.Popen[str] | None = None
+        self._log: list[str] = []
+        self._ready = threading.Event()
+        try:
+            self._start()
+        except BaseException:
+            self.close()
+            raise
+
+    def __enter__(self) -> PostgresServer:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def url(self, database: str = "postgres") -> str:
+        return f"postgresql://changesource@127.0.0.1:{self.port}/{database}"
+
+    def create_database(self, prefix: str = "db") -> str:
+        """Create an empty database and return its URL."""
+        name = f"{prefix}_{secrets.token_hex(4)}"
+        with psycopg.connect(self.url(), autocommit=True) as connection:
+            connection.execute(f'CREATE DATABASE "{name}"'.encode())
+        return self.url(name)
+
+    def close(self) -> None:
+        """Stop at once (nothing in it matters) and remove the data folder."""
+        if self._process is not None and self._process.poll() is None:
+            self._process.send_signal(signal.SIGQUIT)
+            try:
+                self._process.wait(20)
+            except subprocess.TimeoutExpired:
+                self._process.kill()
+                self._process.wait()
+        shutil.rmtree(self._folder, ignore_errors=True)
+
+    def _start(self) -> None:
+        data = self._folder / "data"
+        if self._account is not None:
+            os.chown(self._folder, self._account.pw_uid, self._account.pw_gid)
+        initdb = ["--auth=trust", "--username=changesource", "--encoding=UTF8", "--locale=C", "--no-sync"]
+        made = subprocess.run(
+            [postgres_bin() / "initdb", *initdb, "-D", data],
+            cwd=self._folder,
+            capture_output=True,
+            text=True,
+            check=False,
+            user=self._account and self._account.pw_uid,
+            group=self._account and self._account.pw_gid,
+        )
+        if made.returncode != 0:
+            raise MissingTool(f"initdb failed: {made.stdout}{made.stderr}")
+        options = [part for name, value in self._settings.items() for part in ("-c", f"{name}={value}")]
+        self._process = subprocess.Popen(
+            [postgres_bin() / "postgres", "-D", data, *options],
+            cwd=self._folder,
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.PIPE,
+            text=True,
+            user=self._account and self._account.pw_uid,
+            group=self._account and self._account.pw_gid,
+        )
+        threading.Thread(target=self._read_log, daemon=True).start()
+        if not self._ready.wait(READY_SECONDS) or self._process.poll() is not None:
+            raise MissingTool("Postgres did not start:\n" + "".join(self._log[-40:]))
+
+    def _read_log(self) -> None:
+        assert self._process is not None
+        assert self._process.stderr is not None
+        for line in self._process.stderr:
+            self._log.append(line)
+            if READY_LINE in line:
+                self._ready.set()
+        self._ready.set()
+
+
+def _unprivileged_account() -> pwd.struct_passwd | None:
+    """The account that runs the server when we are root; None when we are not."""
+    if os.geteuid() != 0:
+        return None
+    for name in ACCOUNTS:
+        try:
+            return pwd.getpwnam(name)
+        except KeyError:
+            continue
+    raise MissingTool(f"Postgres does not run as root, and there is no account named {' or '.join(ACCOUNTS)}")

