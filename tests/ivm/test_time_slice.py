@@ -1,5 +1,7 @@
 """Time slices, and a hydration that pauses by one."""
 
+from typing import Any
+
 from protocol.sync.ast_json import parse
 from reference_cache.ivm.change import YIELD
 from reference_cache.ivm.engine import Engine
@@ -28,7 +30,7 @@ def test_a_slice_stays_expired_until_it_is_restarted() -> None:
 
 
 def test_a_paused_hydration_goes_on_where_it_stopped() -> None:
-    rows = {
+    rows: dict[str, list[dict[str, Any]]] = {
         "issue": [{"id": f"i{n:03}", "owner": "u", "rank": n} for n in range(200)],
         "comment": [{"id": f"c{n}", "issue": f"i{n:03}", "text": ""} for n in range(0, 200, 2)],
     }

@@ -19,7 +19,7 @@ SIMPLE = {
 
 
 def hop(table: str, parent: str, child: str, **more: Any) -> dict[str, Any]:
-    related = {key: more.pop(key) for key in ("hidden", "system") if key in more}
+    related: dict[str, Any] = {key: more.pop(key) for key in ("hidden", "system") if key in more}
     return {
         **related,
         "correlation": {"parentField": [parent], "childField": [child]},
