@@ -171,7 +171,7 @@ def test_with_a_cost_model_the_plan_is_explained_too() -> None:
     tables = Tables(SCHEMA, DATA, "sqlite")
     engine = Engine(SCHEMA, tables.open_source, cost_model=tables.cost_model())
     explained = engine.explain(parse({"table": "issue", "where": exists(hop("comment", "id", "issue"))}))
-    assert "EXISTS comment" in str(explained)
+    assert "parent first" in str(explained)
     picture = explained.picture()
     assert picture is not None
     assert picture.startswith("flowchart")
