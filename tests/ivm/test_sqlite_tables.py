@@ -102,7 +102,7 @@ def test_what_sqlite_would_judge_differently_is_left_to_the_caller() -> None:
 
 
 def test_a_start_uses_null_aware_comparisons_only_where_nulls_can_be() -> None:
-    ordering = (("name", "desc"), ("id", "asc"))
+    ordering: Ordering = (("name", "desc"), ("id", "asc"))
     text, values = start_sql(Start((7, "x", None, None), inclusive=True), ordering, THING, reverse=False)
     assert text == '((("name" IS NULL OR "name" < ?)) OR ("name" IS ? AND "id" > ?) OR ("name" IS ? AND "id" = ?))'
     assert values == ("x", "x", 7, "x", 7)
