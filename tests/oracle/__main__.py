@@ -55,7 +55,8 @@ def main() -> int:
             if not done % 100:
                 print(f"{done} cases, {failed} failed, {time.monotonic() - begun:.0f} s", flush=True)
     print(
-        f"{done - failed} passed, {failed} failed in {time.monotonic() - begun:.0f} s; seeds {seed} to {trials[-1].seed}"
+        f"{done - failed} passed, {failed} failed in {time.monotonic() - begun:.0f} s; "
+        f"seeds {seed} to {trials[-1].seed}"
     )
     return 1 if failed else 0
 
