@@ -8,7 +8,7 @@ writes a change to the store and hands it to the connections in creation order, 
 the table with the change, one that has not sees the table without it. That is what makes a table joined with itself
 come out right: each connection moves from the old state to the new exactly once, at its turn. The store is written
 first, so connections already served read it as it is; for the others the change is undone on the fly (`_before`). A
-connection has been served iff its ordinal is not after `_serving`, so connections that a change cannot concern may be
+connection has been served iff its ordinal is not after `serving`, so connections that a change cannot concern may be
 left out of the walk.
 
 **Split edits.** Operators above may rely on an edit never changing the columns they join by. A connection names those
