@@ -15,7 +15,7 @@ from collections.abc import Callable, Generator, Iterator
 from reference_cache.ivm.change import YIELD, Add, Change, Child, Edit, Node, Pause, Remove, Stream
 from reference_cache.ivm.operator import Columns, Input, InputSchema, Key, Push, Request, Start, no_output
 from reference_cache.ivm.sorted_rows import SortedRows, SortKey
-from reference_cache.ivm.source import KeyExtractors, matches
+from reference_cache.ivm.store import KeyExtractors, matches
 from reference_cache.query.schema import Row
 
 RESERVE = 32
