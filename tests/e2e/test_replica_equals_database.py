@@ -1,6 +1,6 @@
 """The replica of the official zero-cache equals the database: every type at first sync, then every kind of live change.
 
-One endpoint and one cache serve the whole module; each test owns a table.
+One endpoint and one cache per runner serve the whole module; each test owns a table.
 """
 
 from __future__ import annotations
@@ -68,8 +68,10 @@ class Synced:
         wait_until_same(self.store, self.cache.replica)
 
 
-@pytest.fixture(scope="module")
-def synced(postgres: PostgresServer, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Synced]:
+@pytest.fixture(scope="module", params=["inline", "spark"])
+def synced(
+    request: pytest.FixtureRequest, postgres: PostgresServer, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[Synced]:
     folder = tmp_path_factory.mktemp("equal")
     store = SqliteStore(folder / "app.db", TYPES, NAMES, *DAILY)
     store.insert("types", VALUES)
@@ -77,7 +79,7 @@ def synced(postgres: PostgresServer, tmp_path_factory: pytest.TempPathFactory) -
     for name in "abcd":
         store.insert(f"daily_{name}", [(number, f"title {number}", number * 10) for number in range(1, 21)])
     with servings(folder) as make_endpoint, zero_caches(postgres, folder) as make_cache:
-        endpoint = make_endpoint(store).start()
+        endpoint = make_endpoint(store, runner=request.param).start()
         yield Synced(store, endpoint, make_cache(endpoint.stream_url).start())
 
 
