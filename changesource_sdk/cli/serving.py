@@ -33,7 +33,7 @@ async def run(config: ServeConfig, *, as_json: bool) -> int:
 
 async def _run_both(config: ServeConfig, adapter: str, as_json: bool) -> int:
     pipeline = _pipeline(config, adapter)
-    supervisor = Supervisor(command_line(pipeline, config.state), _environment(), grace=config.grace)
+    supervisor = Supervisor(command_line(pipeline, config.state), _environment(config), grace=config.grace)
     endpoint = Endpoint(config, Permissions.parse(config.permissions), supervisor.health.as_json)
     port = await endpoint.start()
     _announce(config, port, as_json)
@@ -74,9 +74,12 @@ def _pipeline(config: ServeConfig, adapter: str) -> PipelineSettings:
     return PipelineSettings(adapter, config.settings, runner, config.master, conf)
 
 
-def _environment() -> dict[str, str]:
-    """The child's environment: ours, and the same import path, so that an adapter of one's own is found there too."""
-    return {**os.environ, "PYTHONPATH": os.pathsep.join(path for path in sys.path if path)}
+def _environment(config: ServeConfig) -> dict[str, str]:
+    """The child's environment: ours, the level of its logs, and the same import path, so that one's own adapter is
+    found.
+    """
+    path = os.pathsep.join(path for path in sys.path if path)
+    return {**os.environ, "PYTHONPATH": path, "CHANGESOURCE_LOG_LEVEL": config.log_level}
 
 
 def _announce(config: ServeConfig, port: int, as_json: bool) -> None:

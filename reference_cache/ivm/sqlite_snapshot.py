@@ -55,7 +55,8 @@ class SqliteSnapshot:
 
     def has(self, key: Key) -> bool:
         """Whether there is a row with this primary key."""
-        return self.connection.execute(self._exists_sql, self.key_parameters(key) or ()).fetchone() is not None
+        parameters = self.key_parameters(key)
+        return parameters is not None and self.connection.execute(self._exists_sql, parameters).fetchone() is not None
 
 
 Lookup: TypeAlias = tuple[str, Parameters]
