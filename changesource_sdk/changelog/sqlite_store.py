@@ -20,11 +20,12 @@ class SqliteStore:
     """A `LogStore` that is a directory; every process that uses it is on the same host."""
 
     state_directory: Path
+    spool: Path | None = None
 
     @property
     def layout(self) -> StateDirectory:
         """The directories beside the log."""
-        return StateDirectory(self.state_directory)
+        return StateDirectory(self.state_directory, self.spool)
 
     @property
     def requests(self) -> FileRequests:
@@ -33,11 +34,11 @@ class SqliteStore:
 
     def open_reader(self) -> SqliteLogReader:
         """The reading side; the log need not exist yet."""
-        return SqliteLogReader(self.state_directory)
+        return SqliteLogReader(self.state_directory, self.spool)
 
     def open_writer(self, now_us: Callable[[], int]) -> SqliteLogWriter:
         """Take over the log."""
-        return open_writer(self.state_directory, now_us)
+        return open_writer(self.state_directory, now_us, self.spool)
 
     def open_subscribers(self) -> SqliteSubscribers:
         """What consumers acknowledged."""
