@@ -16,7 +16,6 @@ from time import time
 from changesource_sdk.changelog.open import open_store
 from changesource_sdk.cli.adapter_choice import load_class, resolve, try_settings
 from changesource_sdk.cli.output import ExitCode, print_json, stderr, stdout
-from changesource_sdk.cli.state_lock import state_lock
 from changesource_sdk.cli.supervisor import Supervisor
 from changesource_sdk.config import ServeConfig
 from changesource_sdk.endpoint.server import Endpoint
@@ -30,12 +29,12 @@ from protocol.handshake import PATHS
 async def run(config: ServeConfig, *, as_json: bool) -> int:
     """Serve until SIGTERM or SIGINT; the exit code. Raises `ChangesourceError` for what the user can mend."""
     logs.configure(form="json" if as_json else config.log_format, level=config.log_level)
-    open_store(config.state, config.log, config.log_schema, config.spool)
+    store = open_store(config.state, config.log, config.log_schema, config.spool)
     if config.role == "endpoint":
         return await _run_here(config, None, as_json)
     adapter = resolve(config.adapter)
     try_settings(load_class(adapter), config.settings)
-    with state_lock(config.state):
+    with store.claim():
         command = command_line(_pipeline(config, adapter), config.state)
         return await _run_here(config, Supervisor(command, _environment(), grace=config.grace), as_json)
 
