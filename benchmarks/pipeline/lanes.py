@@ -113,6 +113,7 @@ def main() -> int:
     for lane, mapping in LANES.items():
         with tempfile.TemporaryDirectory() as folder:
             figures[lane] = summary(measure(session, Path(folder), mapping, options.rows, options.interval))
+        print(f"{lane}: {figures[lane]}", file=sys.stderr)
     session.stop()
     print(json.dumps({"benchmark": "lanes", "environment": environment.describe(), "commit to log": figures}, indent=2))
     return 0

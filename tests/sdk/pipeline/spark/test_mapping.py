@@ -26,7 +26,7 @@ from tests.sdk.pipeline.test_mapped import rows
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-PATIENCE_S = 90.0
+PATIENCE_S = 150.0
 BORN = 1_700_000_000_250
 """2023-11-14 22:13:20.250 in UTC."""
 
