@@ -16,7 +16,8 @@ from protocol.sync.ast import And, Column, Condition, Literal, Ordering, Simple
 from reference_cache.ivm.change import Add, Edit, Remove, SourceChange
 from reference_cache.ivm.operator import Columns, Key, Request, Start
 from reference_cache.ivm.position import position_key
-from reference_cache.ivm.source import KeyExtractors, Source, SourceError, matches
+from reference_cache.ivm.source import Source
+from reference_cache.ivm.store import KeyExtractors, SourceError, matches
 from reference_cache.query.ordering import KeyOf, join_key, sort_key
 from reference_cache.query.predicate import Predicate, compile_predicate
 from reference_cache.query.schema import Row, TableSchema

@@ -12,9 +12,9 @@ from typing import Any, TypeAlias
 
 from protocol.sync.ast import Condition, Ordering
 from reference_cache.ivm.operator import AnyOf, Columns, Key, Request
-from reference_cache.ivm.source import KeyExtractors, SourceError
 from reference_cache.ivm.sqlite_codec import Parameters, decoder, json_text, key_parameters
 from reference_cache.ivm.sqlite_text import Sql, order_sql, quoted, split_filter, start_sql
+from reference_cache.ivm.store import KeyExtractors, SourceError
 from reference_cache.query.predicate import compile_predicate
 from reference_cache.query.schema import Row, TableSchema
 

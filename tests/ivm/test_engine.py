@@ -9,7 +9,7 @@ from protocol.sync.ast_json import AstError, parse
 from reference_cache.ivm.change import Pause, add, edit, remove
 from reference_cache.ivm.engine import Engine, EngineError
 from reference_cache.ivm.row_changes import RowChange
-from reference_cache.ivm.source import SourceError
+from reference_cache.ivm.store import SourceError
 from tests.ivm.pipelines import SCHEMA
 from tests.support.tables import SOURCE_KINDS, SourceKind, Tables
 

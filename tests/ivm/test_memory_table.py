@@ -8,7 +8,7 @@ from protocol.sync.ast import Column, Literal, Ordering, Simple
 from reference_cache.ivm.change import add, edit, remove
 from reference_cache.ivm.memory_table import LAG_ALLOWED, SCANS_BEFORE_INDEX, MemoryTable, pinned_values
 from reference_cache.ivm.operator import AnyOf, Request, Start
-from reference_cache.ivm.source import SourceError
+from reference_cache.ivm.store import SourceError
 from reference_cache.query.schema import Row
 from tests.ivm.pipelines import ISSUE
 

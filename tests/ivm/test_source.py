@@ -9,7 +9,8 @@ from protocol.sync.ast_json import parse_condition
 from reference_cache.ivm.change import YIELD, Change, add, edit, remove
 from reference_cache.ivm.operator import AnyOf, Request, Start, first
 from reference_cache.ivm.recorder import plain_change
-from reference_cache.ivm.source import Connection, Source, SourceError
+from reference_cache.ivm.source import Connection, Source
+from reference_cache.ivm.store import SourceError
 from reference_cache.query.schema import Row, schema, table
 from tests.ivm.pipelines import BY_ID, ISSUE, PART, SCHEMA, keys, rows_of
 from tests.support.tables import SOURCE_KINDS, SourceKind, Tables
