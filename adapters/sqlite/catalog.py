@@ -97,6 +97,7 @@ class Catalog:
     next_id: int = 1
     tables: tuple[TableDef, ...] = ()
     objects: Mapping[str, int] = field(default_factory=dict)
+    selection: str = ""
 
     def table(self, number: int) -> TableDef | None:
         """The table of that identity, if it still exists."""

@@ -7,6 +7,7 @@ another thread than the one that opened them, one thread at a time.
 from __future__ import annotations
 
 import sqlite3
+import time
 from collections.abc import Iterator
 from contextlib import closing, contextmanager
 from pathlib import Path
@@ -14,10 +15,11 @@ from pathlib import Path
 from changesource_sdk.errors import AdapterError
 
 BUSY_TIMEOUT_S = 10.0
+LOCK_PAUSE_S = 0.0005
 CACHE_KIB = 16 * 1024
 
 
-def open_database(path: str, *, immutable: bool = False, timeout: float | None = None) -> sqlite3.Connection:
+def open_database(path: str, *, immutable: bool = False) -> sqlite3.Connection:
     """A connection to an existing database; `immutable` promises that nobody writes to the file."""
     if not Path(path).is_file():
         raise AdapterError(
@@ -28,23 +30,40 @@ def open_database(path: str, *, immutable: bool = False, timeout: float | None =
         )
     uri = f"{Path(path).resolve().as_uri()}?{'mode=ro&immutable=1' if immutable else 'mode=rw'}"
     with naming_the_cause(path):
-        wait = BUSY_TIMEOUT_S if timeout is None else timeout
-        db = sqlite3.connect(uri, uri=True, isolation_level=None, check_same_thread=False, timeout=wait)
+        db = sqlite3.connect(uri, uri=True, isolation_level=None, check_same_thread=False, timeout=BUSY_TIMEOUT_S)
         db.execute(f"PRAGMA cache_size = -{CACHE_KIB}")
         db.execute("SELECT count(*) FROM sqlite_schema").fetchone()
     return db
 
 
 @contextmanager
-def write_transaction(db: sqlite3.Connection) -> Iterator[None]:
-    """All or nothing, and alone: the write lock is taken at once."""
-    db.execute("BEGIN IMMEDIATE")
+def write_transaction(db: sqlite3.Connection, patience: float | None = None) -> Iterator[None]:
+    """All or nothing, and alone: the write lock is taken at once, within `patience` seconds."""
+    _take_write_lock(db, BUSY_TIMEOUT_S if patience is None else patience)
     try:
         yield
     except BaseException:
         db.rollback()
         raise
     db.execute("COMMIT")
+
+
+def _take_write_lock(db: sqlite3.Connection, patience: float) -> None:
+    """Ask often: SQLite's own waiting sleeps ever longer, and a writer that hardly pauses would always come first."""
+    (usual,) = db.execute("PRAGMA busy_timeout").fetchone()
+    deadline = time.monotonic() + patience
+    db.execute("PRAGMA busy_timeout = 0")
+    try:
+        while True:
+            try:
+                db.execute("BEGIN IMMEDIATE")
+                return
+            except sqlite3.OperationalError:
+                if time.monotonic() > deadline:
+                    raise
+            time.sleep(LOCK_PAUSE_S)
+    finally:
+        db.execute(f"PRAGMA busy_timeout = {usual}")
 
 
 @contextmanager

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import signal
 import sys
 from collections.abc import Callable
 from pathlib import Path
@@ -15,6 +16,7 @@ from typing import Any
 
 from benchmarks import environment
 from benchmarks.endpoint import fan_out, latency, memory, throughput
+from benchmarks.endpoint.session import OPTIONS
 
 
 def main() -> int:
@@ -23,11 +25,13 @@ def main() -> int:
     parser.add_argument("--scale", type=float, default=1.0, help="fraction of the rows and transactions")
     parser.add_argument("--out", type=Path, help="file for the JSON; default standard output")
     asked = parser.parse_args()
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))  # so that contexts end what they started
     parts = _parts(asked.scale)
     unknown = set(asked.parts) - set(parts)
     if unknown:
         parser.error(f"unknown part {', '.join(sorted(unknown))}; there are {', '.join(parts)}")
     document: dict[str, Any] = {"benchmark": "endpoint", "scale": asked.scale, "environment": environment.describe()}
+    document["settings"] = " ".join(OPTIONS)
     for name in asked.parts or parts:
         print(f"measuring {name} …", file=sys.stderr, flush=True)
         document[name] = parts[name]()

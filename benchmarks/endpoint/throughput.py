@@ -26,11 +26,12 @@ TARGET = 10
 
 @dataclass(frozen=True, slots=True)
 class Border:
-    """A class of transactions and the watermarks between which it lies."""
+    """A class of transactions, the watermark of its last one, and changes per second at the null consumer."""
 
     part: Class
-    after: str
     last: str
+    live: float
+    retained: float
 
     @property
     def changes(self) -> int:
@@ -40,16 +41,15 @@ class Border:
 def measure(*, rows: int, plan: str) -> dict[str, Any]:
     with session(rows=rows, plan=plan) as served, PostgresServer() as postgres:
         version, initial = _null_initial_sync(served)
-        borders, live = _null_live(served, version, parse_plan(plan))
-        retained = [_null_retained(served, version, border) for border in borders]
-        cache = ZeroCache(served.url, postgres.create_database(), served.folder)
-        with cache:
+        borders = _null_transactions(served, version, parse_plan(plan))
+        with ZeroCache(served.url, postgres.create_database(), served.folder) as cache:
             official_initial, official = _official(served, cache, rows, borders)
     return {
-        "initialSync": _compared(initial, official_initial) | {"rows": rows},
+        "initialSync": {"rows": rows} | _compared(initial, official_initial),
         "transactions": [
-            _compared(ours, theirs) | {"size": border.part.size, "count": border.part.count, "liveNull": pushed}
-            for border, ours, theirs, pushed in zip(borders, retained, official, live, strict=True)
+            {"size": border.part.size, "count": border.part.count, "live": round(border.live)}
+            | _compared(border.retained, theirs)
+            for border, theirs in zip(borders, official, strict=True)
         ],
     }
 
@@ -66,28 +66,24 @@ def _null_initial_sync(served: Session) -> tuple[str, float]:
     return counted.watermark, counted.frames / (time.perf_counter() - begun)
 
 
-def _null_live(served: Session, version: str, classes: list[Class]) -> tuple[list[Border], list[int]]:
-    """Release one class after the other to a waiting consumer; changes per second of each."""
-    borders, rates = [], []
-    watermark = version
+def _null_transactions(served: Session, version: str, classes: list[Class]) -> list[Border]:
+    """Release one class after the other to a waiting consumer, then let another one catch up with it."""
+    borders: list[Border] = []
+    after = version
     for part, end in zip(classes, accumulate(part.count for part in classes), strict=True):
-        with RawConsumer(served.url, last_watermark=watermark, replica_version=version) as consumer:
+        changes = part.size * part.count
+        with RawConsumer(served.url, last_watermark=after, replica_version=version) as consumer:
             begun = time.perf_counter()
             served.release(end)
+            last = consumer.receive_commits(part.count).watermark
+            live = changes / (time.perf_counter() - begun)
+        begun = time.perf_counter()
+        with RawConsumer(served.url, last_watermark=after, replica_version=version) as consumer:
             consumer.receive_commits(part.count)
-            taken = time.perf_counter() - begun
-            border = Border(part, watermark, consumer.counted.watermark)
-        borders.append(border)
-        rates.append(round(border.changes / taken))
-        watermark = border.last
-    return borders, rates
-
-
-def _null_retained(served: Session, version: str, border: Border) -> float:
-    begun = time.perf_counter()
-    with RawConsumer(served.url, last_watermark=border.after, replica_version=version) as consumer:
-        consumer.receive_up_to(border.last)
-        return border.changes / (time.perf_counter() - begun)
+            retained = changes / (time.perf_counter() - begun)
+        borders.append(Border(part, last, live, retained))
+        after = last
+    return borders
 
 
 def _official(served: Session, cache: ZeroCache, rows: int, borders: list[Border]) -> tuple[float, list[float]]:

@@ -9,7 +9,7 @@ from pathlib import Path
 
 from changesource_sdk.errors import DiskFull, StateError
 
-_NO_ROOM = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
+NO_ROOM = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 
 
 def disk_full(path: Path) -> DiskFull:
@@ -28,7 +28,7 @@ def disk_errors(path: Path) -> Iterator[None]:
     try:
         yield
     except OSError as error:
-        if error.errno in _NO_ROOM:
+        if error.errno in NO_ROOM:
             raise disk_full(path) from error
         raise StateError(
             "state-io",

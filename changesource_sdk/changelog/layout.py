@@ -10,6 +10,7 @@ import os
 from dataclasses import dataclass
 from pathlib import Path
 
+from changesource_sdk.changelog.disk import NO_ROOM, disk_full
 from changesource_sdk.errors import ReadOnlyState
 
 
@@ -65,6 +66,8 @@ class StateDirectory:
                 probe.touch()
                 probe.unlink(missing_ok=True)
         except OSError as error:
+            if error.errno in NO_ROOM:
+                raise disk_full(self.root) from error
             raise ReadOnlyState(
                 "state-not-writable",
                 f"the state directory cannot be written: {error.strerror or error}",

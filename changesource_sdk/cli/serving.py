@@ -36,7 +36,7 @@ async def run(config: ServeConfig, *, as_json: bool) -> int:
     try_settings(load_class(adapter), config.settings)
     with store.claim():
         command = command_line(_pipeline(config, adapter), config.state)
-        return await _run_here(config, Supervisor(command, _environment(), grace=config.grace), as_json)
+        return await _run_here(config, Supervisor(command, _environment(config), grace=config.grace), as_json)
 
 
 async def _run_here(config: ServeConfig, supervisor: Supervisor | None, as_json: bool) -> int:
@@ -99,9 +99,12 @@ def _pipeline(config: ServeConfig, adapter: str) -> PipelineSettings:
     return PipelineSettings(adapter, config.settings, runner, config.master, conf, config.log, config.log_schema, spool)
 
 
-def _environment() -> dict[str, str]:
-    """The child's environment: ours, and the same import path, so that an adapter of one's own is found there too."""
-    return {**os.environ, "PYTHONPATH": os.pathsep.join(path for path in sys.path if path)}
+def _environment(config: ServeConfig) -> dict[str, str]:
+    """The child's environment: ours, the level of its logs, and the same import path, so that one's own adapter is
+    found.
+    """
+    path = os.pathsep.join(path for path in sys.path if path)
+    return {**os.environ, "PYTHONPATH": path, "CHANGESOURCE_LOG_LEVEL": config.log_level}
 
 
 def _announce_pipeline(config: ServeConfig, as_json: bool) -> None:

@@ -53,7 +53,7 @@ async def _print_stream(url: str, start: str, limit: int, as_json: bool) -> None
     if start == "now":
         start = await asyncio.to_thread(_head, url)
     seen = 0
-    async for text in _messages(url, None if start == "start" else start):
+    async for text in messages(url, None if start == "start" else start):
         message = json.loads(text)
         line = text if as_json else describe(message)
         sys.stdout.write(line + "\n")
@@ -74,7 +74,8 @@ def _head(url: str) -> str:
     return head if isinstance(head, str) and isinstance(log, dict) and log.get("snapshot") else "start"
 
 
-async def _messages(url: str, after: str | None) -> AsyncIterator[str]:
+async def messages(url: str, after: str | None) -> AsyncIterator[str]:
+    """The messages of a stream after a watermark, or from the snapshot on; the endpoint's refusals as our errors."""
     parts = urlsplit(url)
     query = [*parse_qsl(parts.query), ("shardID", "changesource_tail_0")]
     if after is not None:

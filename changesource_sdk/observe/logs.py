@@ -34,8 +34,16 @@ class TextFormatter(logging.Formatter):
     def format(self, record: logging.LogRecord) -> str:
         clock = time.strftime("%H:%M:%S", time.localtime(record.created))
         part = record.name.removeprefix(LOGGER_NAME + ".")
-        pairs = "".join(f" {key}={_word(value)}" for key, value in getattr(record, "fields", {}).items())
-        line = f"{clock} {record.levelname.lower():<7} {part}: {record.getMessage()}{pairs}"
+        line = f"{clock} {record.levelname.lower():<7} {part}: {record.getMessage()}{_pairs(record)}"
+        return f"{line}\n{self.formatException(record.exc_info)}" if record.exc_info else line
+
+
+class RelayFormatter(logging.Formatter):
+    """`LEVEL part event key=value …`, for the process that started this one and tells it in its own form."""
+
+    def format(self, record: logging.LogRecord) -> str:
+        part = record.name.removeprefix(LOGGER_NAME + ".")
+        line = f"{record.levelname} {part} {record.getMessage()}{_pairs(record)}"
         return f"{line}\n{self.formatException(record.exc_info)}" if record.exc_info else line
 
 
@@ -50,6 +58,10 @@ class JsonFormatter(logging.Formatter):
         return json.dumps(head | getattr(record, "fields", {}), default=str, ensure_ascii=False)
 
 
+def _pairs(record: logging.LogRecord) -> str:
+    return "".join(f" {key}={_word(value)}" for key, value in getattr(record, "fields", {}).items())
+
+
 def _word(value: object) -> str:
     text = f"{value:.3f}" if isinstance(value, float) else str(value)
     return json.dumps(text, ensure_ascii=False) if not text or any(c in text for c in ' "\n=') else text
@@ -58,7 +70,8 @@ def _word(value: object) -> str:
 def configure(*, form: str, level: str, stream: TextIO | None = None) -> None:
     """Send the package's events to one stream (standard error unless told); may be called again."""
     handler = logging.StreamHandler(stream or sys.stderr)
-    handler.setFormatter(JsonFormatter() if form == "json" else TextFormatter())
+    formatters = {"json": JsonFormatter, "relay": RelayFormatter}
+    handler.setFormatter(formatters.get(form, TextFormatter)())
     root = logging.getLogger(LOGGER_NAME)
     root.handlers[:] = [handler]
     root.setLevel(level.upper())
@@ -66,9 +79,8 @@ def configure(*, form: str, level: str, stream: TextIO | None = None) -> None:
 
 
 def configure_from_environment() -> None:
-    """The same in a process that a configured one started: it passes its choice on in two variables."""
-    form, level = (os.environ.get(f"CHANGESOURCE_LOG_{name}") for name in ("FORMAT", "LEVEL"))
-    configure(form=form or "text", level=level or "info")
+    """The same in a process that a configured one started, which passes its level on and relays the lines."""
+    configure(form="relay", level=os.environ.get("CHANGESOURCE_LOG_LEVEL") or "info")
 
 
 class Throttle:

@@ -7,6 +7,7 @@ means idle or stuck, and `state` and `error` tell which.
 
 from __future__ import annotations
 
+import contextlib
 import os
 import time
 from collections.abc import Callable
@@ -14,7 +15,7 @@ from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Literal
 
-from changesource_sdk.changelog.atomic_json import read_json, write_json
+from changesource_sdk.changelog.atomic_json import overwrite_json, read_json, write_json
 from changesource_sdk.changelog.layout import StateDirectory
 from changesource_sdk.errors import ChangesourceError
 from changesource_sdk.positions import Position
@@ -123,11 +124,14 @@ class Stage:
     def _write(self) -> None:
         self._written_at = self._clock()
         self.report = replace(self.report, updated_ms=self._written_at * 1000)
+        report = asdict(self.report)
         try:
-            write_json(self._path, asdict(self.report))
+            write_json(self._path, report)
         except OSError:
-            # A full disk must not hide behind the report about it: the append that follows raises the clear error.
-            return
+            # Most likely the disk is full, which is just what the report should tell. A report that cannot be written
+            # must not stop the stage itself.
+            with contextlib.suppress(OSError):
+                overwrite_json(self._path, report)
 
 
 def read_stages(state_directory: Path) -> dict[str, dict[str, object]]:

@@ -61,18 +61,21 @@ class Tail:
         try:
             with adapter_call("changes()"):
                 while not self._ended.is_set():
-                    self._read_available()
+                    moved = self._read_available()
                     self.is_healthy = True
-                    self._ended.wait(getattr(self._adapter, "poll_interval", POLL_INTERVAL_S))
+                    if not moved:
+                        self._ended.wait(getattr(self._adapter, "poll_interval", POLL_INTERVAL_S))
         except FeedClosed:
             return
         except BaseException as error:
             self.feed.fail(error)
 
-    def _read_available(self) -> None:
+    def _read_available(self) -> bool:
+        """Feed what the adapter gives now; whether anything was new, so that more may be waiting already."""
+        before = self._position
         for transaction in self._adapter.changes(self._position):
             if self._ended.is_set():
-                return
+                break
             if self._is_replay(transaction):
                 # Read it anyway: an adapter may produce the changes from the same stream as the transactions.
                 for _ in transaction.changes:
@@ -80,6 +83,7 @@ class Tail:
                 continue
             self.feed.put(self._encoder.encode(transaction))
             self._position = transaction.position
+        return self._position != before
 
     def _is_replay(self, transaction: Transaction) -> bool:
         position = transaction.position

@@ -31,11 +31,15 @@ Outcome = tuple[int, list[str]]
 
 @dataclass(frozen=True)
 class Setting:
-    """Where and how the cases run. `strict` compares row changes as ordered lists."""
+    """Where and how the cases run.
+
+    `strict` compares row changes as ordered lists; `paused` puts a pause at the beginning of every stream.
+    """
 
     source: SourceKind = "memory"
     flips: Flips = "given"
     strict: bool = False
+    paused: bool = False
 
 
 class Case:
@@ -44,7 +48,8 @@ class Case:
     def __init__(self, dataset: dict[str, Any], setting: Setting) -> None:
         self.schema = Schema.from_json(dataset["schema"])
         self.setting = setting
-        self.tables = Tables(self.schema, dataset["rows"], setting.source)
+        expired = (lambda: True) if setting.paused else None
+        self.tables = Tables(self.schema, dataset["rows"], setting.source, expired=expired)
         model: CostModel | None = self.tables.cost_model() if setting.flips == "planned" else None
         self.engine = Engine(
             self.schema,

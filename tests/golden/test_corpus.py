@@ -1,4 +1,7 @@
-"""The committed corpus: every file, on both sources, with flips as given, as planned, and everywhere."""
+"""The committed corpus: on every source, strictly; with flips planned and everywhere; with pauses.
+
+`run.py` runs every combination.
+"""
 
 import gzip
 import json
@@ -6,28 +9,34 @@ from pathlib import Path
 
 import pytest
 
-from tests.golden.engine_cases import Flips, Setting, run_multi, run_queries, run_scenarios
+from tests.golden.engine_cases import Setting, run_multi, run_queries, run_scenarios
 from tests.golden.run import main
 from tests.support.tables import SOURCE_KINDS, SourceKind
 
 CORPUS = Path(__file__).parent / "corpus"
 
-
-@pytest.mark.parametrize("source", SOURCE_KINDS)
-@pytest.mark.parametrize("flips", ["given", "planned", "all"])
-def test_queries_give_the_recorded_results(source: SourceKind, flips: Flips) -> None:
-    assert run_queries(CORPUS, Setting(source, flips)) == (320, [])
-
-
-@pytest.mark.parametrize("source", SOURCE_KINDS)
-@pytest.mark.parametrize("flips", ["given", "planned", "all"])
-def test_scenarios_stay_right_after_every_transaction(source: SourceKind, flips: Flips) -> None:
-    assert run_scenarios(CORPUS, Setting(source, flips)) == (160, [])
+SETTINGS = [
+    Setting("memory", strict=True),
+    Setting("sqlite", strict=True),
+    Setting("followed", strict=True),
+    Setting("sqlite", "planned"),
+    Setting("followed", "all"),
+    Setting("memory", "all", paused=True),
+]
 
 
-@pytest.mark.parametrize("source", SOURCE_KINDS)
-def test_row_changes_come_in_the_recorded_order(source: SourceKind) -> None:
-    assert run_scenarios(CORPUS, Setting(source, strict=True)) == (160, [])
+def name_of(setting: Setting) -> str:
+    return f"{setting.source}-{setting.flips}{'-paused' if setting.paused else ''}"
+
+
+@pytest.mark.parametrize("setting", SETTINGS, ids=name_of)
+def test_queries_give_the_recorded_results(setting: Setting) -> None:
+    assert run_queries(CORPUS, setting) == (320, [])
+
+
+@pytest.mark.parametrize("setting", SETTINGS, ids=name_of)
+def test_scenarios_give_the_recorded_changes_and_results(setting: Setting) -> None:
+    assert run_scenarios(CORPUS, setting) == (160, [])
 
 
 @pytest.mark.parametrize("source", SOURCE_KINDS)

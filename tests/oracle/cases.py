@@ -1,5 +1,6 @@
 """One case: a world, some queries, and the transactions pushed through them; as a value that can be saved.
 
+A query may come late (`from`: after so many transactions) and leave early (`until`, exclusive).
 A case is plain JSON, so a failure found at night is a file to replay in the morning: `tests/regressions/*.json`.
 """
 
@@ -23,11 +24,25 @@ def make_case(seed: int, *, queries: int, transactions: int) -> Json:
     """The case a seed stands for."""
     random = Random(seed)
     world = make_world(random)
-    asked = [make_query(random, world) for _ in range(queries)]
+    asked = [make_query(random, world) | _stay(random, transactions) for _ in range(queries)]
     tables = sorted(set().union(*(tables_of(query["ast"]) for query in asked)))
     rows = copy.deepcopy(world["rows"])
     steps = [make_transaction(random, world, rows, tables) for _ in range(transactions)]
     return {"seed": seed, **world, "queries": asked, "steps": steps}
+
+
+def _stay(random: Random, transactions: int) -> Json:
+    stay: Json = {}
+    if transactions and random.random() < 0.2:
+        stay["from"] = random.randint(1, transactions)
+    elif transactions and random.random() < 0.2:
+        stay["until"] = random.randint(1, transactions)
+    return stay
+
+
+def present(query: Json, transactions: int) -> bool:
+    """Whether a query is live after so many transactions."""
+    return bool(query.get("from", 0) <= transactions < query.get("until", transactions + 1))
 
 
 def tables_of(value: Any) -> set[str]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sqlite3
 from collections import Counter
+from random import Random
 from typing import Any, NamedTuple
 
 from protocol.sync.ast import Query
@@ -12,14 +13,16 @@ from reference_cache.ivm.change import YIELD, SourceChange, add, edit, remove
 from reference_cache.ivm.engine import Engine
 from reference_cache.ivm.followed_table import FollowedTable
 from reference_cache.ivm.memory_table import MemoryTable
-from reference_cache.ivm.routing import FEW_READERS
 from reference_cache.ivm.row_changes import RowChange
-from reference_cache.ivm.source import RowStore, Source
+from reference_cache.ivm.source import Source
+from reference_cache.ivm.store import RowStore
+from reference_cache.ivm.view import View
 from reference_cache.ivm.written_table import WrittenTable
 from reference_cache.query.cost_model import SqliteCostModel
 from reference_cache.query.format import Format
 from reference_cache.query.schema import Schema, TableSchema
 from tests.oracle import database
+from tests.oracle.cases import present
 from tests.oracle.changes import Rows
 from tests.oracle.check import Counts, row_key
 from tests.oracle.worlds import Json
@@ -29,16 +32,16 @@ class Variant(NamedTuple):
     """One way of running a case.
 
     `planned` lets the planner decide the flips that a query leaves open; `routed` makes sources look readers up even
-    if there are few.
+    if there are few, and put pauses into their streams.
     """
 
     source: str
     planned: bool
     routed: bool
 
-    def start(self, case: Json, rows: Rows) -> EngineRun:
-        """The engine, hydrated."""
-        return EngineRun(case, rows, self)
+    def start(self, case: Json, rows: Rows, done: int) -> EngineRun:
+        """The engine with the queries that are there after so many transactions, hydrated."""
+        return EngineRun(case, rows, self, done)
 
 
 VARIANTS = [
@@ -52,12 +55,13 @@ VARIANTS = [
 class EngineRun:
     """All queries of a case on one engine, each twice: as row changes, counted, and as a view."""
 
-    def __init__(self, case: Json, rows: Rows, variant: Variant) -> None:
+    def __init__(self, case: Json, rows: Rows, variant: Variant, done: int) -> None:
         self.planned = variant.planned
         self._case = case
         self._rows = rows
         self._source = variant.source
-        self._few_readers = 0 if variant.routed else FEW_READERS
+        self._routed = variant.routed
+        self._done = done
         self._schema = Schema.from_json(case["schema"])
         self._database = sqlite3.connect(":memory:", isolation_level=None)
         database.create(self._database, {**case, "rows": rows})
@@ -65,17 +69,30 @@ class EngineRun:
         model = SqliteCostModel(self._database) if variant.planned else None
         self._engine = Engine(self._schema, self._open_source, cost_model=model)
         self._counts: list[Counts] = [Counter() for _ in case["queries"]]
-        queries = [(parse(query["ast"]), Format.from_json(query["format"])) for query in case["queries"]]
-        self._views = [self._add(number, *query) for number, query in enumerate(queries)]
+        self._views: dict[int, View] = {}
+        for table in self._schema.tables:
+            self._engine.source(table)
+        self._come_and_go()
 
-    def _add(self, number: int, query: Query, format_: Format) -> Any:
+    def _come_and_go(self) -> None:
+        for number, query in enumerate(self._case["queries"]):
+            if number in self._views and not present(query, self._done):
+                self._engine.remove_query(str(number))
+                self._engine.release(self._views.pop(number))
+            elif number not in self._views and present(query, self._done):
+                self._views[number] = self._add(number, parse(query["ast"]), Format.from_json(query["format"]))
+
+    def _add(self, number: int, query: Query, format_: Format) -> View:
         for change in self._engine.add_query(str(number), query):
             if change is not YIELD:
                 self._count(change)
         return self._engine.materialize(query, format_)
 
     def _open_source(self, table: TableSchema) -> Source:
-        return Source(self._store(table), few_readers=self._few_readers)
+        if not self._routed:
+            return Source(self._store(table))
+        random = Random(table.name)
+        return Source(self._store(table), expired=lambda: random.random() < 0.3, few_readers=0)
 
     def _store(self, table: TableSchema) -> RowStore:
         if self._source == "memory":
@@ -100,6 +117,8 @@ class EngineRun:
                 database.write(self._database, self._case["schema"]["tables"][change["table"]], change)
             for store in self._followed:
                 store.advance()
+        self._done += 1
+        self._come_and_go()
 
     def tree(self, query: int) -> Any:
         return self._views[query].result

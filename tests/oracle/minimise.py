@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Callable, Iterator
+from operator import methodcaller
 from typing import Any
 
 from tests.oracle.cases import rows_of, tables_of
@@ -71,7 +72,7 @@ def _simpler_queries(case: Json, ast: list[Any], format_: list[Any]) -> Iterator
     query = _at(case, ast)
     for field in ("where", "start", "orderBy", "limit"):
         if field in query and not (field == "limit" and _at(case, format_)["singular"]):
-            yield _edited(case, ast, lambda node, field=field: node.pop(field))
+            yield _edited(case, ast, methodcaller("pop", field))
     for at, related in enumerate(query.get("related", ())):
         alias = related["subquery"]["alias"]
         inner = [*format_, "relationships", alias]
@@ -89,17 +90,17 @@ def _simpler_conditions(case: Json, path: list[Any]) -> Iterator[Json]:
     if "conditions" in condition:
         for at, member in enumerate(condition["conditions"]):
             yield _replaced(case, path, member)
-            yield _edited(case, [*path, "conditions"], lambda members, at=at: members.pop(at))
+            yield _edited(case, [*path, "conditions"], methodcaller("pop", at))
             yield from _simpler_conditions(case, [*path, "conditions", at])
     if "related" in condition:
         subquery = [*path, "related", "subquery"]
         if "where" in _at(case, subquery):
-            yield _edited(case, subquery, lambda node: node.pop("where"))
+            yield _edited(case, subquery, methodcaller("pop", "where"))
             yield from _simpler_conditions(case, [*subquery, "where"])
 
 
 def _without_relationship(case: Json, ast: list[Any], format_: list[Any], at: int, alias: str) -> Json:
-    smaller = _edited(case, [*ast, "related"], lambda related: related.pop(at))
+    smaller = _edited(case, [*ast, "related"], methodcaller("pop", at))
     _at(smaller, format_)["relationships"].pop(alias, None)
     return smaller
 
@@ -110,7 +111,7 @@ def _without_items(case: Json, path: list[Any], *, least: int = 0) -> Iterator[J
         yield _edited(case, path, lambda items: items.__delitem__(slice(count // 2)))
         yield _edited(case, path, lambda items: items.__delitem__(slice(count // 2, count)))
     for at in reversed(range(count if count > least else 0)):
-        yield _edited(case, path, lambda items, at=at: items.pop(at))
+        yield _edited(case, path, methodcaller("pop", at))
 
 
 def _edited(case: Json, path: list[Any], edit: Callable[[Any], Any]) -> Json:

@@ -89,14 +89,14 @@ class Naive:
             case {"type": "or", "conditions": members}:
                 return any(self._holds(member, row) for member in members)
             case {"type": "correlatedSubquery", "op": op, "related": related}:
-                return self._exists(row, related) == (op == "EXISTS")
+                return self._exists(row, related) is (op == "EXISTS")
             case {"type": "simple", "op": op, "left": left, "right": right}:
                 value = row[left["name"]] if left["type"] == "column" else left["value"]
                 return simple(op, value, right["value"])
         raise ValueError(f"not a condition: {condition!r}")
 
     def _exists(self, row: Row, related: Json) -> bool:
-        return related["subquery"].get("limit") != 0 and bool(self._children(row, related))
+        return bool(related["subquery"].get("limit") != 0 and self._children(row, related))
 
     def _ordering(self, query: Json) -> list[tuple[str, str]]:
         given = [(column, direction) for column, direction in query.get("orderBy") or ()]

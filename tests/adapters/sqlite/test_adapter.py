@@ -8,6 +8,9 @@ from pathlib import Path
 import pytest
 
 from adapters.sqlite import SqliteAdapter
+from adapters.sqlite.capture import install
+from adapters.sqlite.connection import naming_the_cause
+from adapters.sqlite.introspect import Selection
 from changesource_sdk.adapter import Acknowledging, Adapter, Closing, Insert, Transaction
 from changesource_sdk.errors import AdapterError, ChangesourceError, ConfigurationError
 
@@ -54,7 +57,9 @@ def test_acknowledged_keys_are_forgotten(db: sqlite3.Connection, path: str) -> N
     assert list(next(SqliteAdapter(path).changes(position)).changes) == [Insert("t", {"id": 4})]
 
 
-def test_a_busy_database_only_puts_forgetting_off(db: sqlite3.Connection, path: str) -> None:
+def test_a_busy_database_only_puts_forgetting_off(
+    db: sqlite3.Connection, path: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
     db.execute("CREATE TABLE t (id INTEGER PRIMARY KEY)")
     adapter = SqliteAdapter(path)
     stream = adapter.changes(adapter.snapshot().position)
@@ -63,7 +68,9 @@ def test_a_busy_database_only_puts_forgetting_off(db: sqlite3.Connection, path: 
     db.execute("BEGIN IMMEDIATE")
     adapter.acknowledge(position)
     db.execute("COMMIT")
+    adapter.acknowledge(position)
     assert db.execute("SELECT count(*) FROM _changesource_changes").fetchone() == (2,)
+    monkeypatch.setattr("adapters.sqlite.adapter.ACKNOWLEDGE_AFTER_S", 0)
     adapter.acknowledge(position)
     assert db.execute("SELECT count(*) FROM _changesource_changes").fetchone() == (1,)
 
@@ -88,6 +95,13 @@ def test_a_file_that_is_no_database_is_named(tmp_path: Path) -> None:
     with pytest.raises(AdapterError) as refused:
         SqliteAdapter(str(tmp_path / "text.db")).snapshot()
     assert refused.value.code == "not-a-database"
+
+
+def test_a_database_that_cannot_be_written_is_named(db: sqlite3.Connection, path: str) -> None:
+    db.execute("CREATE TABLE t (id INTEGER PRIMARY KEY)")
+    with pytest.raises(AdapterError) as refused, naming_the_cause(path):
+        install(sqlite3.connect(f"file:{path}?mode=ro", uri=True, isolation_level=None), Selection())
+    assert refused.value.code == "database-read-only"
 
 
 def test_a_writer_that_never_ends_is_named(db: sqlite3.Connection, path: str, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -8,7 +8,16 @@ import pytest
 from adapters.sqlite.capture import install, latest_version, prune, recorded_range, stored_version, uninstall
 from adapters.sqlite.catalog import Catalog
 from adapters.sqlite.introspect import Selection
-from changesource_sdk.adapter import AddColumn, AlterColumn, DropColumn, DropIndex, Insert, RenameTable
+from changesource_sdk.adapter import (
+    AddColumn,
+    AlterColumn,
+    CreateTable,
+    DropColumn,
+    DropIndex,
+    DropTable,
+    Insert,
+    RenameTable,
+)
 from tests.adapters.sqlite.following import Follower
 
 
@@ -72,6 +81,19 @@ def test_columns_and_tables_can_be_dropped_in_the_breath_that_drops_their_index(
     kinds = [type(change) for change in follower.batch()]
     assert kinds[:2] == [DropIndex, RenameTable]
     assert kinds[-1] is DropColumn
+
+
+def test_a_table_that_loses_its_key_leaves_the_sync_and_comes_back_with_one(db: sqlite3.Connection, path: str) -> None:
+    db.executescript(
+        "CREATE TABLE t (a TEXT NOT NULL, b TEXT); CREATE UNIQUE INDEX u ON t (a); INSERT INTO t VALUES (1, 2)"
+    )
+    follower = Follower(path)
+    db.execute("DROP INDEX u")
+    assert follower.batch() == [DropTable("t")]
+    db.execute("CREATE UNIQUE INDEX v ON t (a)")
+    create, row = follower.batch()
+    assert isinstance(create, CreateTable)
+    assert row == Insert("t", {"a": "1", "b": "2"})
 
 
 def test_a_renamed_column_is_told_from_a_dropped_and_an_added_one(db: sqlite3.Connection, path: str) -> None:

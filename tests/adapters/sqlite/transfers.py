@@ -6,10 +6,13 @@ last transaction leaves a row in `finished`.
 
 import random
 import sqlite3
+import subprocess
 import sys
+import threading
 
 ACCOUNTS = 50
 TOTAL = ACCOUNTS * 100
+SCHEMA_EVERY = 200
 
 
 def create(path: str, journal: str = "wal") -> None:
@@ -21,12 +24,14 @@ def create(path: str, journal: str = "wal") -> None:
     db.close()
 
 
-def transfer(path: str, count: int, seed: int) -> None:
+def transfer(path: str, seed: int, told_to_stop: threading.Event) -> None:
     db, rng = sqlite3.connect(path, isolation_level=None, timeout=60), random.Random(seed)
     db.execute("PRAGMA synchronous = OFF")
-    for number in range(count):
+    number = 0
+    while not told_to_stop.is_set():
+        number += 1
         db.execute("BEGIN IMMEDIATE")
-        if number % (count // 3 + 1) == 5:
+        if number % SCHEMA_EVERY == 5:
             db.execute(f"ALTER TABLE accounts ADD COLUMN note{number} TEXT DEFAULT 'none'")
         if number % 7 == 0:
             close_account(db, rng)
@@ -38,6 +43,25 @@ def transfer(path: str, count: int, seed: int) -> None:
         db.execute("COMMIT")
     db.execute("INSERT INTO finished VALUES (1)")
     db.close()
+
+
+class Writer:
+    """The process; `finish` makes it write its last row and end."""
+
+    def __init__(self, path: str, seed: int) -> None:
+        self.process = subprocess.Popen([sys.executable, __file__, path, str(seed)], stdin=subprocess.PIPE)
+
+    def finish(self) -> None:
+        assert self.process.poll() is None
+        self.process.communicate()
+        assert self.process.returncode == 0
+
+    def __enter__(self) -> "Writer":
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.process.kill()
+        self.process.wait()
 
 
 def account_numbers(db: sqlite3.Connection) -> list[int]:
@@ -52,5 +76,12 @@ def close_account(db: sqlite3.Connection, rng: random.Random) -> None:
     db.execute("INSERT INTO accounts (id, balance) SELECT max(id) + 1, ? FROM accounts", (balance,))
 
 
+def main(path: str, seed: int) -> None:
+    told_to_stop = threading.Event()
+    threading.Thread(target=transfer, args=(path, seed, told_to_stop)).start()
+    sys.stdin.read()
+    told_to_stop.set()
+
+
 if __name__ == "__main__":
-    transfer(sys.argv[1], int(sys.argv[2]), int(sys.argv[3]))
+    main(sys.argv[1], int(sys.argv[2]))

@@ -1,5 +1,6 @@
 """Stage files."""
 
+import os
 from pathlib import Path
 
 from changesource_sdk.changelog.layout import StateDirectory
@@ -72,3 +73,21 @@ def test_a_snapshot_counts_its_rows_from_zero(tmp_path: Path) -> None:
     stage.flush()
     report = read_stages(tmp_path)["pipeline"]
     assert (report["state"], report["rows"], report["done"], report["total"]) == ("snapshot", 2, 1, 4)
+
+
+def test_an_error_is_told_even_where_no_new_file_can_be_made(tmp_path: Path) -> None:
+    stage, _ = a_stage(tmp_path)
+    stage.update(state="tailing", watermark="0a" * 50)
+    (tmp_path / "stages" / f".pipeline.json.{os.getpid()}").mkdir()
+    stage.failed(AdapterError("disk-full", "no room", "log.sqlite", "free some"))
+    report = read_stages(tmp_path)["pipeline"]
+    assert report["state"] == "backing-off"
+    assert isinstance(report["error"], dict)
+    assert report["error"]["code"] == "disk-full"
+
+
+def test_a_report_that_cannot_be_written_at_all_does_not_stop_the_stage(tmp_path: Path) -> None:
+    stage = Stage(tmp_path / "nowhere", "pipeline")
+    stage.update(state="tailing")
+    assert stage.report.state == "tailing"
+    assert read_stages(tmp_path / "nowhere") == {}

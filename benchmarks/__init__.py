@@ -1,0 +1,1 @@
+"""Measurements, each with one command; see the folders."""
