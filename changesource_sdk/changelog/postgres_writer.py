@@ -20,6 +20,7 @@ from changesource_sdk.changelog.layout import StateDirectory, sync_directory
 from changesource_sdk.changelog.log import EMPTY, EncodedTransaction, LogState, SnapshotRecord
 from changesource_sdk.changelog.postgres_connection import Connection, LogAddress, connect, translated
 from changesource_sdk.changelog.postgres_log import SNAPSHOTS, STATE, snapshots_of, state_of
+from changesource_sdk.changelog.remote_spool import RemoteSpool
 from changesource_sdk.changelog.writer_rules import (
     fenced,
     highest_spooled,
@@ -45,8 +46,15 @@ transactions = 0"""
 class PostgresLogWriter:
     """A `LogWriter`. Invariant: the state row always describes the last row of `transactions`."""
 
-    def __init__(self, address: LogAddress, layout: StateDirectory, now_us: Callable[[], int]) -> None:
+    def __init__(
+        self,
+        address: LogAddress,
+        layout: StateDirectory,
+        now_us: Callable[[], int],
+        remote: RemoteSpool | None = None,
+    ) -> None:
         self._address = address
+        self._remote = remote
         self._layout = layout
         self._now_us = now_us
         self._connection = connect(address)
@@ -62,8 +70,9 @@ class PostgresLogWriter:
 
     def _take_epoch(self) -> int:
         take = "UPDATE state SET epoch = epoch + 1, highest = greatest(highest, %s) RETURNING epoch"
+        spooled = [highest_spooled(self._layout.spool), *(self._remote.watermarks() if self._remote else ())]
         with translated(self._address.where):
-            row = self._connection.execute(take, (highest_spooled(self._layout.spool),)).fetchone()
+            row = self._connection.execute(take, (max(spooled),)).fetchone()
         assert row is not None
         return int(row[0])
 
@@ -153,6 +162,8 @@ class PostgresLogWriter:
         text, generation = positions.to_text(position), self._state.generation + 1
         require_ahead(watermark, self._state.head)
         sync_directory(self._layout.spool)
+        if self._remote is not None:
+            self._remote.publish(directory)
         with self._transaction() as connection:
             for table in ("transactions", "segment_blocks", "snapshots"):
                 connection.execute(f"DELETE FROM {table}".encode())
@@ -179,7 +190,10 @@ class PostgresLogWriter:
 
     def _sweep(self) -> None:
         """Remove spool folders that no row names, and staged segments: what counts of those is in the log."""
-        sweep_spool(self._layout.spool, (snapshot.directory.name for snapshot in self.snapshots()))
+        named = [snapshot.directory.name for snapshot in self.snapshots()]
+        sweep_spool(self._layout.spool, named)
+        if self._remote is not None:
+            self._remote.sweep(named)
         for file in self._layout.segments.iterdir():
             file.unlink(missing_ok=True)
 

@@ -46,14 +46,16 @@ def start_pipeline(
     return process
 
 
+@pytest.mark.parametrize("scheme", ["", "file://"], ids=["shared directory", "URI"])
 async def test_an_endpoint_without_a_pipeline_serves_what_a_pipeline_elsewhere_writes(
+    scheme: str,
     start_serve: StartServe,
     postgres: PostgresServer,
     tmp_path: Path,
     data_file: Path,
     pipeline: list[subprocess.Popen[str]],
 ) -> None:
-    log = ("--log", postgres.create_database("log"), "--spool", str(tmp_path / "spool"))
+    log = ("--log", postgres.create_database("log"), "--spool", f"{scheme}{tmp_path / 'spool'}")
     endpoint: Served = start_serve("--role", "endpoint", *log)
     writer = start_pipeline(pipeline, tmp_path, data_file, *log)
     cache = FakeCache(endpoint.url)
@@ -84,6 +86,7 @@ async def test_roles_share_a_state_directory_of_one_host_too(
     [
         (("--log", "mysql://host/db"), 2, "bad-log-url"),
         (("--log", "postgresql://host/db", "--log-schema", "Bad Name"), 2, "bad-log-schema"),
+        (("--spool", "s3://bucket/spool"), 2, "bad-spool"),
         (("--role", "both"), 2, "bad-value"),
     ],
 )
