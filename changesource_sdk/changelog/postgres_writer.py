@@ -19,7 +19,7 @@ from changesource_sdk.changelog.blocks import BlockFile
 from changesource_sdk.changelog.layout import StateDirectory, sync_directory
 from changesource_sdk.changelog.log import EMPTY, EncodedTransaction, LogState, SnapshotRecord
 from changesource_sdk.changelog.postgres_connection import Connection, LogAddress, connect, translated
-from changesource_sdk.changelog.postgres_log import SNAPSHOTS, STATE, snapshots_of, state_of
+from changesource_sdk.changelog.postgres_log import SNAPSHOTS, STATE_COLUMNS, snapshots_of, state_of
 from changesource_sdk.changelog.remote_spool import RemoteSpool
 from changesource_sdk.changelog.writer_rules import (
     fenced,
@@ -32,6 +32,7 @@ from changesource_sdk.changelog.writer_rules import (
 from changesource_sdk.positions import Position
 from protocol import watermark as watermarks
 
+_TAKE_OVER = f"UPDATE state SET epoch = epoch + 1, highest = greatest(highest, %s) RETURNING {STATE_COLUMNS}"
 _INSERT = """INSERT INTO transactions (watermark, position, commit_time_ms, changes, size, frames, blocks)
 VALUES (%s, %s, %s, %s, %s, %b, %s)"""
 _KNOWN = """SELECT position, watermark FROM snapshots WHERE position = ANY(%s)
@@ -59,22 +60,19 @@ class PostgresLogWriter:
         self._now_us = now_us
         self._connection = connect(address)
         try:
-            self.epoch = self._take_epoch()
-            with translated(address.where):
-                self._state = state_of(self._connection.execute(STATE).fetchall())
+            self._state = self._take_over()
+            self.epoch = self._state.epoch
             self._head_major = watermarks.to_int(self._state.head)[0]
             self._sweep()
         except BaseException:
             self.close()
             raise
 
-    def _take_epoch(self) -> int:
-        take = "UPDATE state SET epoch = epoch + 1, highest = greatest(highest, %s) RETURNING epoch"
+    def _take_over(self) -> LogState:
+        """Become the newest writer; the state as of that moment."""
         spooled = [highest_spooled(self._layout.spool), *(self._remote.watermarks() if self._remote else ())]
         with translated(self._address.where):
-            row = self._connection.execute(take, (max(spooled),)).fetchone()
-        assert row is not None
-        return int(row[0])
+            return state_of(self._connection.execute(_TAKE_OVER, (max(spooled),)).fetchall())
 
     @contextmanager
     def _transaction(self) -> Iterator[Connection]:
