@@ -63,8 +63,9 @@ class ServeConfig:
     log_schema: str = field(
         default="changesource", metadata=about("schema of this change log, one of many in its database")
     )
-    spool: Path | None = field(
-        default=None, metadata=about("directory of the snapshots, shared by all hosts, if not in the state directory")
+    spool: str | None = field(
+        default=None,
+        metadata=about("directory or URI (s3://…) of the snapshots, for all hosts; else in the state directory"),
     )
     role: str = field(
         default="all",

@@ -19,7 +19,8 @@ from changesource_sdk.changelog.blocks import BlockFile
 from changesource_sdk.changelog.layout import StateDirectory, sync_directory
 from changesource_sdk.changelog.log import EMPTY, EncodedTransaction, LogState, SnapshotRecord
 from changesource_sdk.changelog.postgres_connection import Connection, LogAddress, connect, translated
-from changesource_sdk.changelog.postgres_log import SNAPSHOTS, STATE, snapshots_of, state_of
+from changesource_sdk.changelog.postgres_log import SNAPSHOTS, STATE_COLUMNS, snapshots_of, state_of
+from changesource_sdk.changelog.remote_spool import RemoteSpool
 from changesource_sdk.changelog.writer_rules import (
     fenced,
     highest_spooled,
@@ -31,6 +32,7 @@ from changesource_sdk.changelog.writer_rules import (
 from changesource_sdk.positions import Position
 from protocol import watermark as watermarks
 
+_TAKE_OVER = f"UPDATE state SET epoch = epoch + 1, highest = greatest(highest, %s) RETURNING {STATE_COLUMNS}"
 _INSERT = """INSERT INTO transactions (watermark, position, commit_time_ms, changes, size, frames, blocks)
 VALUES (%s, %s, %s, %s, %s, %b, %s)"""
 _KNOWN = """SELECT position, watermark FROM snapshots WHERE position = ANY(%s)
@@ -45,27 +47,32 @@ transactions = 0"""
 class PostgresLogWriter:
     """A `LogWriter`. Invariant: the state row always describes the last row of `transactions`."""
 
-    def __init__(self, address: LogAddress, layout: StateDirectory, now_us: Callable[[], int]) -> None:
+    def __init__(
+        self,
+        address: LogAddress,
+        layout: StateDirectory,
+        now_us: Callable[[], int],
+        remote: RemoteSpool | None = None,
+    ) -> None:
         self._address = address
+        self._remote = remote
         self._layout = layout
         self._now_us = now_us
         self._connection = connect(address)
         try:
-            self.epoch = self._take_epoch()
-            with translated(address.where):
-                self._state = state_of(self._connection.execute(STATE).fetchall())
+            self._state = self._take_over()
+            self.epoch = self._state.epoch
             self._head_major = watermarks.to_int(self._state.head)[0]
             self._sweep()
         except BaseException:
             self.close()
             raise
 
-    def _take_epoch(self) -> int:
-        take = "UPDATE state SET epoch = epoch + 1, highest = greatest(highest, %s) RETURNING epoch"
+    def _take_over(self) -> LogState:
+        """Become the newest writer; the state as of that moment."""
+        spooled = [highest_spooled(self._layout.spool), *(self._remote.watermarks() if self._remote else ())]
         with translated(self._address.where):
-            row = self._connection.execute(take, (highest_spooled(self._layout.spool),)).fetchone()
-        assert row is not None
-        return int(row[0])
+            return state_of(self._connection.execute(_TAKE_OVER, (max(spooled),)).fetchall())
 
     @contextmanager
     def _transaction(self) -> Iterator[Connection]:
@@ -153,6 +160,8 @@ class PostgresLogWriter:
         text, generation = positions.to_text(position), self._state.generation + 1
         require_ahead(watermark, self._state.head)
         sync_directory(self._layout.spool)
+        if self._remote is not None:
+            self._remote.publish(directory)
         with self._transaction() as connection:
             for table in ("transactions", "segment_blocks", "snapshots"):
                 connection.execute(f"DELETE FROM {table}".encode())
@@ -179,7 +188,10 @@ class PostgresLogWriter:
 
     def _sweep(self) -> None:
         """Remove spool folders that no row names, and staged segments: what counts of those is in the log."""
-        sweep_spool(self._layout.spool, (snapshot.directory.name for snapshot in self.snapshots()))
+        named = [snapshot.directory.name for snapshot in self.snapshots()]
+        sweep_spool(self._layout.spool, named)
+        if self._remote is not None:
+            self._remote.sweep(named)
         for file in self._layout.segments.iterdir():
             file.unlink(missing_ok=True)
 

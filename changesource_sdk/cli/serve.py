@@ -75,7 +75,7 @@ def serve(
     ] = None,
     log: Annotated[str | None, _flag("log")] = None,
     log_schema: Annotated[str | None, _flag("log_schema")] = None,
-    spool: Annotated[Path | None, _flag("spool")] = None,
+    spool: Annotated[str | None, _flag("spool")] = None,
     role: Annotated[str | None, _flag("role")] = None,
     api_key: Annotated[str | None, _flag("api_key")] = None,
     tls_cert: Annotated[Path | None, _flag("tls_cert")] = None,

@@ -95,8 +95,9 @@ async def _first_signal(pipeline: asyncio.Task[None] | None) -> signal.Signals |
 def _pipeline(config: ServeConfig, adapter: str) -> PipelineSettings:
     conf = {key: str(value) for key, value in config.conf.items()}
     runner: Runner = "inline" if config.runner == "inline" else "spark"
-    spool = str(config.spool.absolute()) if config.spool else None
-    return PipelineSettings(adapter, config.settings, runner, config.master, conf, config.log, config.log_schema, spool)
+    return PipelineSettings(
+        adapter, config.settings, runner, config.master, conf, config.log, config.log_schema, config.spool
+    )
 
 
 def _environment(config: ServeConfig) -> dict[str, str]:

@@ -79,7 +79,7 @@ def _watch_parent(stop: threading.Event) -> None:
 
 def _run(pipeline: PipelineSettings, state: Path, stop: threading.Event) -> None:
     make = adapter_factory(pipeline.adapter, pipeline.settings)
-    store = open_store(state, pipeline.log, pipeline.log_schema, Path(pipeline.spool) if pipeline.spool else None)
+    store = open_store(state, pipeline.log, pipeline.log_schema, pipeline.spool)
     try:
         if pipeline.runner == "inline":
             InlineRunner(make, store, stop=stop).run()

@@ -124,7 +124,7 @@ def test_two_writers_in_turn_never_mix(log: LogUnderTest) -> None:
 def test_logs_of_one_database_are_apart(postgres: PostgresServer, tmp_path: Path) -> None:
     names = [f"log_{secrets.token_hex(4)}" for _ in range(2)]
     made = [
-        LogUnderTest("postgres", open_store(tmp_path / name, postgres.url(), name, tmp_path / "spool"))
+        LogUnderTest("postgres", open_store(tmp_path / name, postgres.url(), name, str(tmp_path / "spool")))
         for name in names
     ]
     for log in made:
