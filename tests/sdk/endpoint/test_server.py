@@ -8,11 +8,13 @@ import pytest
 from websockets.exceptions import ConnectionClosed
 
 from changesource_sdk.adapter import Delete, Insert, Update
-from changesource_sdk.changelog.requests import pending_request
+from changesource_sdk.changelog.sqlite_store import SqliteStore
 from changesource_sdk.testing.fake_cache import ResetAsked
 from protocol.rules import check
 from tests.sdk.endpoint.conftest import Serve
 from tests.sdk.endpoint.written_state import WrittenState
+
+pytestmark = pytest.mark.parametrize("state", ["sqlite", "postgres"], indirect=True)
 
 
 async def test_initial_sync_then_live_changes_without_a_gap(state: WrittenState, serve: Serve) -> None:
@@ -92,7 +94,8 @@ async def test_large_transaction_streams_from_its_segment(
     async with cache.stream():
         await cache.transactions(3)
     assert len(cache.rows("issue")) == 2002
-    assert list(state.layout.segments.iterdir())
+    if isinstance(state.store, SqliteStore):
+        assert list(state.layout.segments.iterdir())
 
 
 async def test_consumer_that_fell_out_of_the_shared_tail_reads_the_log(state: WrittenState, serve: Serve) -> None:
@@ -120,7 +123,7 @@ async def test_unknown_replica_is_told_to_reset_and_the_next_snapshot_is_above_i
         second = state.snapshot([{"id": "9", "title": "anew"}])
         with pytest.raises(ResetAsked, match=first):
             await cache.until(lambda: False)
-    assert pending_request(state.directory) is None, "the new snapshot is above all this consumer saw"
+    assert state.store.requests.pending_snapshot() is None, "the new snapshot is above all this consumer saw"
     await cache.initial_sync()
     assert cache.replica_version == second
     assert set(cache.rows("issue")) == {"9"}
@@ -137,7 +140,7 @@ async def test_consumer_ahead_of_the_log_waits_for_a_higher_snapshot(state: Writ
     async with cache.stream():
         with pytest.raises(ResetAsked, match="newer than"):
             await cache.until(lambda: False)
-    request = pending_request(state.directory)
+    request = state.store.requests.pending_snapshot()
     assert request is not None
     assert request.above == seen
 
@@ -155,7 +158,7 @@ async def test_a_damaged_snapshot_is_never_completed_and_a_new_one_is_asked_for(
     assert caught.value.rcvd is not None
     assert caught.value.rcvd.code == 1013
     assert cache.commits == []
-    request = pending_request(state.directory)
+    request = state.store.requests.pending_snapshot()
     assert request is not None
     assert request.above == watermark
     async with cache.stream():
@@ -175,9 +178,8 @@ async def test_a_log_that_is_lost_while_serving_leads_to_one_reset_with_a_higher
         state.insert("1")
         await cache.transactions(1)
         state.close()
-        for file in state.directory.glob("log.sqlite*"):
-            file.unlink()
-        again = WrittenState(state.directory)
+        assert state.store.set_aside()
+        again = WrittenState(state.store)
         second = again.snapshot([{"id": "2", "title": "from the store"}])
         with pytest.raises(ResetAsked):
             await cache.until(lambda: False)
