@@ -33,8 +33,11 @@ from changesource_sdk.positions import Position
 from protocol import watermark as watermarks
 
 _TAKE_OVER = f"UPDATE state SET epoch = epoch + 1, highest = greatest(highest, %s) RETURNING {STATE_COLUMNS}"
-_INSERT = """INSERT INTO transactions (watermark, position, commit_time_ms, changes, size, frames, blocks)
-VALUES (%s, %s, %s, %s, %s, %b, %s)"""
+_COPY_ROWS = """COPY transactions (watermark, position, commit_time_ms, changes, size, frames, blocks)
+FROM STDIN (FORMAT BINARY)"""
+_ROW_TYPES = ("text", "text", "float8", "int8", "int8", "bytea", "int4")
+_COPY_BLOCKS = "COPY segment_blocks (watermark, number, block) FROM STDIN (FORMAT BINARY)"
+_BLOCK_TYPES = ("text", "int4", "bytea")
 _KNOWN = """SELECT position, watermark FROM snapshots WHERE position = ANY(%s)
 UNION ALL SELECT position, watermark FROM transactions
 WHERE md5(position) IN (SELECT md5(asked) FROM unnest(%s::text[]) AS asked)"""
@@ -129,9 +132,10 @@ class PostgresLogWriter:
 
     def _insert(self, connection: Connection, batch: Batch) -> None:
         blocks = {watermark: _copy_blocks(connection, watermark, file) for watermark, file in batch.segments}
-        rows = [(*row[:6], blocks.get(row[0])) for row in batch.rows]
-        with connection.cursor() as cursor:
-            cursor.executemany(_INSERT, rows)
+        with connection.cursor() as cursor, cursor.copy(_COPY_ROWS) as copy:
+            copy.set_types(_ROW_TYPES)
+            for row in batch.rows:
+                copy.write_row((*row[:6], blocks.get(row[0])))
 
     def _notify(self, connection: Connection) -> None:
         connection.execute("SELECT pg_notify(%s, '')", (self._address.channel,))
@@ -203,9 +207,8 @@ class PostgresLogWriter:
 def _copy_blocks(connection: Connection, watermark: str, file: BlockFile) -> int:
     """Store a staged segment block by block; the number of blocks."""
     count = 0
-    statement = "COPY segment_blocks (watermark, number, block) FROM STDIN (FORMAT BINARY)"
-    with connection.cursor() as cursor, cursor.copy(statement) as copy:
-        copy.set_types(["text", "int4", "bytea"])
+    with connection.cursor() as cursor, cursor.copy(_COPY_BLOCKS) as copy:
+        copy.set_types(_BLOCK_TYPES)
         for block in file.blocks():
             copy.write_row((watermark, count, block))
             count += 1
