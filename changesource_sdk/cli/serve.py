@@ -87,6 +87,7 @@ def serve(
         list[str] | None,
         typer.Option("--conf", metavar="KEY=VALUE", help="Spark setting; may be repeated.", show_default=False),
     ] = None,
+    mappings: Annotated[str | None, _flag("mappings")] = None,
     compression: Annotated[bool | None, _flag("compression", "--compression/--no-compression")] = None,
     log_format: Annotated[str | None, _flag("log_format")] = None,
     log_level: Annotated[str | None, _flag("log_level")] = None,

@@ -26,6 +26,8 @@ from changesource_sdk.observe.logs import configure_from_environment as configur
 from changesource_sdk.observe.stages import Stage
 from changesource_sdk.pipeline.adapter_factory import adapter_factory
 from changesource_sdk.pipeline.inline import InlineRunner
+from changesource_sdk.pipeline.mapped import mappings_of
+from changesource_sdk.pipeline.mapping_memory import renew_if_changed
 
 _FILE = "pipeline.json"
 Runner = Literal["inline", "spark"]
@@ -81,6 +83,7 @@ def _run(pipeline: PipelineSettings, state: Path, stop: threading.Event) -> None
     make = adapter_factory(pipeline.adapter, pipeline.settings)
     store = open_store(state, pipeline.log, pipeline.log_schema, pipeline.spool)
     try:
+        renew_if_changed(store, mappings_of(pipeline.adapter, pipeline.settings))
         if pipeline.runner == "inline":
             InlineRunner(make, store, stop=stop).run()
             return
