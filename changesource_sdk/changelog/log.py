@@ -109,6 +109,9 @@ class LogReader(Protocol):
     def read_after(self, watermark: str, max_bytes: int) -> list[Stored]:
         """Whole transactions above `watermark`, in order: at least one if there is one, then up to `max_bytes`."""
 
+    def knows(self, position: Position) -> bool:
+        """Whether a transaction with this position is in the log."""
+
     def snapshots(self) -> list[SnapshotRecord]:
         """The snapshots of the current generation, oldest first."""
 

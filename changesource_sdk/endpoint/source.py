@@ -1,34 +1,33 @@
 """What subscriptions read: the log, its shared tail, the snapshots in the spool, and the tables every app needs.
 
 The blocking half (SQLite, files) runs in threads; the event loop only awaits. Nothing here depends on the pipeline
-being alive: the retained log and snapshots are served without it, and what must come from it is asked for by a file.
+being alive: the retained log and snapshots are served without it, and what must come from it is asked for by a request.
 """
 
 from __future__ import annotations
 
 import asyncio
 from collections.abc import Iterator
-from pathlib import Path
 
 from changesource_sdk.changelog import snapshots
 from changesource_sdk.changelog.envelope import begin_frame, commit_frame
 from changesource_sdk.changelog.log import LogReader, SnapshotRecord, Stored
-from changesource_sdk.changelog.requests import pending_request, request_snapshot
+from changesource_sdk.changelog.store import Requests
 from changesource_sdk.endpoint.live_tail import LiveTail
 from changesource_sdk.endpoint.plan import Plan, Retained, decide
-from changesource_sdk.errors import SnapshotGone, StateError
+from changesource_sdk.errors import SnapshotGone
 from changesource_sdk.pipeline.consumer_schema import ConsumerSchema
 from changesource_sdk.system_tables import Permissions, system_frames
 from protocol.handshake import Handshake
 
 
 class Source:
-    """Read access to one state directory. Invariant: it never writes to the log or the spool."""
+    """Read access to one log. Invariant: it never writes to the log or the spool."""
 
-    def __init__(self, state_directory: Path, reader: LogReader, tail: LiveTail, permissions: Permissions) -> None:
+    def __init__(self, requests: Requests, reader: LogReader, tail: LiveTail, permissions: Permissions) -> None:
         self.tail = tail
         self.reader = reader
-        self._directory = state_directory
+        self._requests = requests
         self._permissions = permissions
 
     async def plan(self, handshake: Handshake) -> Plan:
@@ -36,7 +35,7 @@ class Source:
         return await asyncio.to_thread(self._plan, handshake)
 
     def _plan(self, handshake: Handshake) -> Plan:
-        request = pending_request(self._directory)
+        request = self._requests.pending_snapshot()
         return decide(handshake, self.retained(), request.above if request else None)
 
     def retained(self) -> Retained | None:
@@ -77,18 +76,7 @@ class Source:
 
     async def ask_for_snapshot(self, above: str, reason: str) -> None:
         """Ask the pipeline for a snapshot above a watermark that a consumer has seen."""
-        await asyncio.to_thread(self._ask, above, reason)
-
-    def _ask(self, above: str, reason: str) -> None:
-        try:
-            request_snapshot(self._directory, above, reason)
-        except OSError as error:
-            raise StateError(
-                "request-not-written",
-                f"cannot ask the pipeline for a new snapshot: {error.strerror or error}",
-                str(self._directory),
-                "make room there, or make it writable",
-            ) from error
+        await asyncio.to_thread(self._requests.ask_snapshot, above, reason)
 
     async def mend(self, watermark: str, damage: SnapshotGone) -> None:
         """Frames after `watermark` cannot be read back: if they should be there, have the pipeline start over.

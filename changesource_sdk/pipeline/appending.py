@@ -9,9 +9,8 @@ import threading
 from collections.abc import Callable
 
 from changesource_sdk.adapter import Acknowledging, Adapter
-from changesource_sdk.changelog.layout import StateDirectory
 from changesource_sdk.changelog.log import LogWriter
-from changesource_sdk.changelog.requests import pending_request, take_prune
+from changesource_sdk.changelog.store import LogStore
 from changesource_sdk.observe.stages import Stage
 from changesource_sdk.pipeline.snapshotting import adapter_call
 from changesource_sdk.pipeline.tail import Tail
@@ -23,7 +22,7 @@ LOOK_UP_S = 0.25
 def append_tail(
     adapter: Adapter,
     writer: LogWriter,
-    layout: StateDirectory,
+    store: LogStore,
     stage: Stage,
     stop: threading.Event,
     *,
@@ -31,17 +30,17 @@ def append_tail(
     spill_bytes: int = SPILL_BYTES,
 ) -> None:
     """Append what follows the log's head until told to stop or a snapshot is asked for."""
-    tail = Tail(adapter, writer.state(), layout, spill_bytes)
+    tail = Tail(adapter, writer.state(), store, spill_bytes)
     stage.update(state="tailing", watermark=writer.state().head, position=writer.state().position)
     try:
         tail.start()
-        while not stop.is_set() and pending_request(layout.root) is None:
+        while not stop.is_set() and store.requests.pending_snapshot() is None:
             if _append_waiting(adapter, writer, stage, tail):
                 progressed()
             elif tail.is_healthy:
                 stage.recovered()
             stage.beat()
-            if below := take_prune(layout.root):
+            if below := store.requests.take_prune():
                 writer.prune(below)
     finally:
         tail.end()

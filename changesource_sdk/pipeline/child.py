@@ -20,6 +20,7 @@ import orjson
 
 from changesource_sdk.changelog.atomic_json import read_json
 from changesource_sdk.changelog.layout import StateDirectory
+from changesource_sdk.changelog.sqlite_store import SqliteStore
 from changesource_sdk.errors import ChangesourceError, ConfigurationError
 from changesource_sdk.observe.logs import configure_from_environment as configure_logs
 from changesource_sdk.observe.stages import Stage
@@ -73,12 +74,13 @@ def _watch_parent(stop: threading.Event) -> None:
 
 def _run(pipeline: PipelineSettings, state: Path, stop: threading.Event) -> None:
     make = adapter_factory(pipeline.adapter, pipeline.settings)
+    store = SqliteStore(state)
     if pipeline.runner == "inline":
-        InlineRunner(make, state, stop=stop).run()
+        InlineRunner(make, store, stop=stop).run()
         return
     from changesource_sdk.pipeline.spark.driver import drive
 
-    drive(pipeline, state, stop)
+    drive(pipeline, store, stop)
 
 
 def main(arguments: list[str]) -> int:

@@ -2,43 +2,37 @@
 
 from pathlib import Path
 
-from changesource_sdk.changelog.requests import (
-    SnapshotRequest,
-    answer_request,
-    pending_request,
-    request_prune,
-    request_snapshot,
-    take_prune,
-)
+from changesource_sdk.changelog.requests import FileRequests
+from changesource_sdk.changelog.store import SnapshotRequest
 
 
 def test_the_highest_request_stands_until_a_snapshot_answers_it(tmp_path: Path) -> None:
-    assert pending_request(tmp_path) is None
-    request_snapshot(tmp_path, "0c", "first")
-    request_snapshot(tmp_path, "0b", "lower")
-    request_snapshot(tmp_path, "0d", "higher")
-    assert pending_request(tmp_path) == SnapshotRequest("0d", "higher")
-    answer_request(tmp_path, "0d")
-    assert pending_request(tmp_path) is not None
-    answer_request(tmp_path, "0e")
-    assert pending_request(tmp_path) is None
+    assert FileRequests(tmp_path).pending_snapshot() is None
+    FileRequests(tmp_path).ask_snapshot("0c", "first")
+    FileRequests(tmp_path).ask_snapshot("0b", "lower")
+    FileRequests(tmp_path).ask_snapshot("0d", "higher")
+    assert FileRequests(tmp_path).pending_snapshot() == SnapshotRequest("0d", "higher")
+    FileRequests(tmp_path).answer_snapshot("0d")
+    assert FileRequests(tmp_path).pending_snapshot() is not None
+    FileRequests(tmp_path).answer_snapshot("0e")
+    assert FileRequests(tmp_path).pending_snapshot() is None
 
 
 def test_a_watermark_that_is_none_asks_for_any_snapshot(tmp_path: Path) -> None:
-    request_snapshot(tmp_path, "NOT A WATERMARK", "malformed")
-    assert pending_request(tmp_path) == SnapshotRequest("00", "malformed")
+    FileRequests(tmp_path).ask_snapshot("NOT A WATERMARK", "malformed")
+    assert FileRequests(tmp_path).pending_snapshot() == SnapshotRequest("00", "malformed")
 
 
 def test_a_half_written_request_is_no_request(tmp_path: Path) -> None:
-    request_snapshot(tmp_path, "0c", "r")
+    FileRequests(tmp_path).ask_snapshot("0c", "r")
     (tmp_path / "requests" / "snapshot.json").write_text('{"above": "0c"')
-    assert pending_request(tmp_path) is None
+    assert FileRequests(tmp_path).pending_snapshot() is None
 
 
 def test_a_prune_request_is_taken_once(tmp_path: Path) -> None:
-    assert take_prune(tmp_path) is None
-    request_prune(tmp_path, "0c")
-    assert take_prune(tmp_path) == "0c"
-    assert take_prune(tmp_path) is None
-    request_prune(tmp_path, "nonsense!")
-    assert take_prune(tmp_path) is None
+    assert FileRequests(tmp_path).take_prune() is None
+    FileRequests(tmp_path).ask_prune("0c")
+    assert FileRequests(tmp_path).take_prune() == "0c"
+    assert FileRequests(tmp_path).take_prune() is None
+    FileRequests(tmp_path).ask_prune("nonsense!")
+    assert FileRequests(tmp_path).take_prune() is None
