@@ -22,6 +22,7 @@ from changesource_sdk.changelog.blocks import BlockFile
 from changesource_sdk.changelog.layout import StateDirectory, sync_directory
 from changesource_sdk.changelog.log import EMPTY, EncodedTransaction, LogState, SnapshotRecord
 from changesource_sdk.changelog.poke import PokeSender
+from changesource_sdk.changelog.snapshots import RESUMABLE
 from changesource_sdk.changelog.sqlite_file import connect_writer, corrupt, set_aside, translated
 from changesource_sdk.changelog.sqlite_log import read_snapshots, read_state
 from changesource_sdk.errors import CorruptLog, InvalidChange, StaleWriter
@@ -211,7 +212,7 @@ class SqliteLogWriter:
         """Remove spool folders and segments that no row names: of a former generation, or left by a kill."""
         named = {snapshot.directory.name for snapshot in self.snapshots()}
         for folder in self._layout.spool.iterdir():
-            if folder.name not in named:
+            if folder.name not in named and folder.suffix != RESUMABLE:
                 shutil.rmtree(folder, ignore_errors=True)
         query = "SELECT segment FROM transactions WHERE segment IS NOT NULL"
         segments = {name for (name,) in self._connection.execute(query)}
