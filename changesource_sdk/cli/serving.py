@@ -35,6 +35,7 @@ async def _run_both(config: ServeConfig, adapter: str, as_json: bool) -> int:
     pipeline = _pipeline(config, adapter)
     supervisor = Supervisor(command_line(pipeline, config.state), _environment(config), grace=config.grace)
     endpoint = Endpoint(config, Permissions.parse(config.permissions), supervisor.health.as_json)
+    supervisor.is_served = endpoint.is_ready
     port = await endpoint.start()
     _announce(config, port, as_json)
     display = Bar(stderr) if stderr.is_terminal and not as_json else Lines()

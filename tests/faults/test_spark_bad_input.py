@@ -64,13 +64,14 @@ def test_a_spark_that_cannot_start_is_refused_with_code_place_and_fix(
 
 
 def test_the_retained_log_is_served_while_java_is_missing(store: SqliteStore, tmp_path: Path) -> None:
-    """A pipeline that has run before is not given up; its endpoint lives on what the log holds."""
     with Serving("sqlite", {"path": str(store.path)}, tmp_path / "state") as before:
         before.start()
         before.stop()
     with _spark(store, tmp_path / "state", env={"JAVA_HOME": str(tmp_path / "nowhere")}) as endpoint:
         endpoint.launch()
-        until(endpoint.ready, "the endpoint")
+        until(lambda: endpoint.get("/statusz")[0] and endpoint.status()["pipeline"]["starts"] >= 2, "another try")
+        assert endpoint.stage()["error"]["code"] == "java-unusable"
+        assert "error[java-unusable]" in endpoint.process.tail()
         with RawConsumer(endpoint.stream_url) as consumer:
             assert consumer.receive_commits(1).frames > 2
 
