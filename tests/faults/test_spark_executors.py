@@ -61,7 +61,10 @@ def test_an_executor_killed_in_the_snapshot_and_in_the_stream_costs_nothing(tmp_
             kill(holder)
             _commit(tmp_path, 5002, 5003)
             assert _inserted(consumer, 2) == Counter([5002, 5003])
-        assert endpoint.task() != task
+            until(lambda: endpoint.task() not in (None, task), "another task", seconds=SPARK_SECONDS)
+            until(lambda: task not in endpoint.process.tree(), "the orphan to end", seconds=SPARK_SECONDS)
+            _commit(tmp_path, 5004)
+            assert _inserted(consumer, 1) == Counter([5004])
         assert endpoint.status()["log"]["generation"] == 1
         assert endpoint.status()["pipeline"]["starts"] == 1, "the driver lives through it"
         assert endpoint.stop() == 0
