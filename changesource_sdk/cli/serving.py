@@ -69,6 +69,8 @@ async def _started_endpoint(config: ServeConfig, supervisor: Supervisor | None, 
         return None
     health = supervisor.health.as_json if supervisor else None
     endpoint = Endpoint(config, Permissions.parse(config.permissions), health)
+    if supervisor is not None:
+        supervisor.is_served = endpoint.is_ready
     _announce(config, await endpoint.start(), as_json)
     return endpoint
 

@@ -63,7 +63,7 @@ class Endpoint:
         # The tail reads through a connection of its own, so that nobody's catching up is in its way.
         self._tail = LiveTail(self._store.open_reader(), config.tail_bytes, self.metrics)
         self._source = Source(self._store, self._reader, self._tail, permissions)
-        self._pages = Pages(self.metrics, config.api_key, self._is_ready, self.status)
+        self._pages = Pages(self.metrics, config.api_key, self.is_ready, self.status)
         self._pace = Pace(config.status_interval, config.ping_interval, config.dead_after)
         self._throttle = Throttle(LOG_INTERVAL)
         self._stopping = asyncio.Event()
@@ -154,7 +154,8 @@ class Endpoint:
         """Write the acks received so far to disk now."""
         await self._acks.flush()
 
-    def _is_ready(self) -> bool:
+    def is_ready(self) -> bool:
+        """Whether there is a snapshot to serve."""
         return self._tail.state.generation > 0 and not self._stopping.is_set()
 
     async def _process_request(self, connection: ServerConnection, request: Request) -> Response | None:

@@ -19,6 +19,7 @@ from changesource_sdk.pipeline.appending import append_tail
 from changesource_sdk.pipeline.recovery import Backoff, Recovery, Stopped, snapshot_due
 from changesource_sdk.pipeline.snapshotting import PartsWriter, take_snapshot, write_parts_here
 from changesource_sdk.pipeline.transactions import SPILL_BYTES
+from changesource_sdk.pipeline.unfinished import Unfinished
 
 
 class InlineRunner:
@@ -62,6 +63,8 @@ class InlineRunner:
         """A snapshot if one is due, then the tail, until the next is due."""
         above = snapshot_due(self._store, writer)
         if above is not None:
+            # This runner starts over; what another left unfinished is of no use.
+            Unfinished(self._store.layout).forget()
             snapshot_into_log(adapter, writer, self._store, self._stage, self.stop, above, self._clock)
             self._recovery.progressed()
         append_tail(
@@ -84,6 +87,7 @@ def snapshot_into_log(
     above: str,
     clock: Callable[[], float],
     write_parts: PartsWriter = write_parts_here,
+    unfinished: Unfinished | None = None,
 ) -> None:
     """Take a snapshot above a watermark, reporting progress, and answer whoever asked for it."""
 
@@ -102,6 +106,7 @@ def snapshot_into_log(
         rows_done=rows_done,
         part_done=lambda parts: stage.update(done=parts),
         write_parts=write_parts,
+        unfinished=unfinished,
     )
     store.requests.answer_snapshot(record.watermark)
     stage.update(watermark=record.watermark, position=record.position)

@@ -21,6 +21,7 @@ from changesource_sdk.pipeline.mapping import needs_spark
 from changesource_sdk.pipeline.recovery import Backoff, Recovery, snapshot_due
 from changesource_sdk.pipeline.spark import resident
 from changesource_sdk.pipeline.spark.snapshot import SparkParts
+from changesource_sdk.pipeline.unfinished import Unfinished
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -88,11 +89,15 @@ class SparkRunner:
         writer = self._store.open_writer(lambda: int(self._clock() * 1_000_000))
         try:
             above = snapshot_due(self._store, writer)
+            unfinished = Unfinished(self._store.layout, f"{self._adapter} {dict(self._settings)}")
             if above is None:
+                unfinished.forget()
                 return
             with opened(adapter_factory(self._adapter, self._settings)) as adapter:
                 parts = SparkParts(self._session)
-                snapshot_into_log(adapter, writer, self._store, self._stage, self.stop, above, self._clock, parts)
+                snapshot_into_log(
+                    adapter, writer, self._store, self._stage, self.stop, above, self._clock, parts, unfinished
+                )
             self._recovery.progressed()
         finally:
             writer.close()
