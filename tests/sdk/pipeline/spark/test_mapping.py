@@ -36,11 +36,12 @@ def person(number: int, **given: object) -> dict[str, object]:
 
 
 @contextmanager
-def mapped_people(session: SparkSession, folder: Path, mapping: dict[str, object]) -> Iterator[Watched]:
+def mapped_people(
+    session: SparkSession, folder: Path, mapping: dict[str, object], snapshot_after: int = 1
+) -> Iterator[Watched]:
     """A Spark runner over the people in `folder`, until the end of the block."""
-    path, settings = mapped_source(
-        "tests.sdk.pipeline.spark.people:PeopleAdapter", {"folder": str(folder)}, {"person": mapping}
-    )
+    own = {"folder": str(folder), "snapshot_after": snapshot_after}
+    path, settings = mapped_source("tests.sdk.pipeline.spark.people:PeopleAdapter", own, {"person": mapping})
     state = folder / "state"
     backoff = Backoff(first_s=0.05, last_s=0.2)
     runner = SparkRunner(session, path, settings, SqliteStore(state), backoff=backoff)

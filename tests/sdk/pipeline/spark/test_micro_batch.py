@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+import json
+import os
+import random
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from changesource_sdk.adapter import Row
 from tests.sdk.pipeline.spark.people import PeopleFile
 from tests.sdk.pipeline.spark.test_mapping import mapped_people, person
 from tests.sdk.pipeline.test_mapped import rows
@@ -48,6 +52,63 @@ def test_changes_pass_through_sql_in_order_and_once(spark: SparkSession, tmp_pat
         seen.until_position(7)
         seen.until(lambda: bool(seen.stage()["latency_ms"]), "the latency")
     assert seen.stage()["state"] == "stopped"
+
+
+def random_history(seed: int, transactions: int) -> list[list[tuple[str, Row, Row | None]]]:
+    """Transactions over a few people; some changes tell the row before, some its key only."""
+    chance = random.Random(seed)
+    people: dict[int, Row] = {}
+    history: list[list[tuple[str, Row, Row | None]]] = []
+    for _ in range(transactions):
+        changes: list[tuple[str, Row, Row | None]] = []
+        for _ in range(chance.randint(1, 3)):
+            number, former = chance.randint(1, 6), people.get(chance.randint(1, 6))
+            new = person(number, age=chance.choice([None, 5, 17, 18, 60]), name=chance.choice(["Ada", "Eve", None]))
+            if former is not None and chance.random() < 0.3:
+                changes.append(("delete", former if chance.random() < 0.5 else {"id": former["id"]}, None))
+                del people[former["id"]]  # type: ignore[arg-type]
+                continue
+            if number in people:
+                changes.append(("update", new, people[number] if chance.random() < 0.5 else None))
+            elif former is not None:
+                changes.append(("update", new, former if chance.random() < 0.5 else {"id": former["id"]}))
+                del people[former["id"]]  # type: ignore[arg-type]
+            else:
+                changes.append(("insert", new, None))
+            people[number] = new
+        history.append(changes)
+    return history
+
+
+def test_snapshot_and_tail_agree_on_a_random_history(spark: SparkSession, tmp_path: Path) -> None:
+    seed = int(os.environ.get("MAPPING_SEED", "7"))
+    history = random_history(seed, 60)
+    (tmp_path / "whole").mkdir()
+    for folder in (tmp_path, tmp_path / "whole"):
+        for changes in history:
+            PeopleFile(folder).commit(*changes)
+    with mapped_people(spark, tmp_path, ADULTS) as seen:
+        seen.until_position(len(history))
+        followed = final_rows(seen.snapshot_payloads() + seen.log_payloads())
+    with mapped_people(spark, tmp_path / "whole", ADULTS, snapshot_after=len(history)) as seen:
+        seen.until_generation(1)
+        assert followed == final_rows(seen.snapshot_payloads()), f"seed {seed}"
+    assert followed
+
+
+def final_rows(payloads: list[bytes]) -> dict[object, Row]:
+    """The rows of a consumer after all of these."""
+    held: dict[object, Row] = {}
+    for payload in payloads:
+        match json.loads(payload):
+            case ["data", {"tag": "insert", "new": row}]:
+                held[row["id"]] = row
+            case ["data", {"tag": "update", "new": row, "key": key}]:
+                assert held.pop((key or row)["id"]) is not None
+                held[row["id"]] = row
+            case ["data", {"tag": "delete", "key": key}]:
+                held.pop(key["id"], None)
+    return held
 
 
 def _acknowledged(folder: Path) -> int:

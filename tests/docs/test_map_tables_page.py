@@ -1,0 +1,45 @@
+"""What the page on mappings shows can be used as it is written."""
+
+from __future__ import annotations
+
+import re
+import tomllib
+from pathlib import Path
+
+import pytest
+
+from changesource_sdk.config import load
+from changesource_sdk.pipeline.mapping import load_mappings, needs_spark
+from changesource_sdk.pipeline.row_mapping import RowMapper
+from changesource_sdk.pipeline.table_mapping import map_tables
+from changesource_sdk.schema import Column, Table
+
+PAGE = (Path(__file__).parents[2] / "docs" / "how-to" / "map-tables.md").read_text()
+PERSON = Table("person", [Column("id", int), *(Column(n, str) for n in ("name", "email", "country", "deleted_at"))])
+ROW = {"id": 1, "name": "Ada Lovelace", "email": "a@x.org", "country": "GB", "deleted_at": None}
+
+
+@pytest.fixture
+def module(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The page's Python, importable under the name it uses."""
+    (tmp_path / "my_mappings.py").write_text("".join(re.findall(r"```python\n(.*?)```", PAGE, re.DOTALL)))
+    monkeypatch.syspath_prepend(str(tmp_path))
+
+
+def test_the_first_example_maps_a_row(module: None) -> None:
+    first, _ = re.findall(r"```toml\n(.*?)```", PAGE, re.DOTALL)
+    mappings = load_mappings(load(toml=first, environment={}, flags={}).config.mapping)
+    mapper = RowMapper(map_tables([PERSON], mappings)["person"])
+    (row,) = mapper.rows([ROW, {**ROW, "deleted_at": "now"}])
+    assert mapper.table.target.full_name == "contact"
+    assert set(row) == {"id", "full_name", "email", "country", "initials"}
+    assert row["initials"] == "AL"
+
+
+def test_the_python_example_is_a_mapping(module: None) -> None:
+    assert load_mappings({}, "my_mappings:MAPPINGS").keys() == {"person"}
+
+
+def test_the_sql_example_is_a_mapping() -> None:
+    _, sql = re.findall(r"```toml\n(.*?)```", PAGE, re.DOTALL)
+    assert needs_spark(load_mappings(tomllib.loads(sql)["mapping"])) == "mapping.person.filter"
