@@ -16,9 +16,10 @@ from changesource_sdk.errors import ReadOnlyState
 
 @dataclass(frozen=True, slots=True)
 class StateDirectory:
-    """The paths under `root`; nothing is created before `create`."""
+    """The paths under `root`, but for a spool that is shared with other hosts; nothing is created before `create`."""
 
     root: Path
+    shared_spool: Path | None = None
 
     @property
     def log(self) -> Path:
@@ -33,7 +34,7 @@ class StateDirectory:
     @property
     def spool(self) -> Path:
         """One folder per snapshot, named by its watermark."""
-        return self.root / "spool"
+        return self.shared_spool or self.root / "spool"
 
     @property
     def subscribers(self) -> Path:
@@ -60,9 +61,10 @@ class StateDirectory:
         try:
             for folder in (self.segments, self.spool, self.stages, self.pokes, self.requests):
                 folder.mkdir(parents=True, exist_ok=True)
-            probe = self.root / f".writable-{os.getpid()}"
-            probe.touch()
-            probe.unlink()
+            for folder in (self.root, self.spool):
+                probe = folder / f".writable-{os.getpid()}"
+                probe.touch()
+                probe.unlink(missing_ok=True)
         except OSError as error:
             if error.errno in NO_ROOM:
                 raise disk_full(self.root) from error

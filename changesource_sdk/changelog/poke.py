@@ -9,48 +9,30 @@ from __future__ import annotations
 
 import contextlib
 import os
-import select
 import socket
 from pathlib import Path
 
-from changesource_sdk.changelog.store import SAFETY_POLL_S
+from changesource_sdk.changelog.ear import SocketEar
 
 LOOPBACK = "127.0.0.1"
 
 
-class PokeReceiver:
+class PokeReceiver(SocketEar):
     """An `Ear` on the loopback interface."""
 
     def __init__(self, folder: Path) -> None:
-        self._socket = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
+        super().__init__(socket.socket(socket.AF_INET, socket.SOCK_DGRAM))
         self._socket.bind((LOOPBACK, 0))
-        self._socket.setblocking(False)
         self._file = folder / str(self._socket.getsockname()[1])
         folder.mkdir(parents=True, exist_ok=True)
         staged = self._file.with_name(f".{self._file.name}")
         staged.write_text(str(os.getpid()))
         staged.replace(self._file)
 
-    def fileno(self) -> int:
-        """What to wait on."""
-        return self._socket.fileno()
-
-    def drain(self) -> None:
-        """Forget all pokes received so far; call it before reading the log."""
-        with contextlib.suppress(BlockingIOError):
-            while True:
-                self._socket.recv(64)
-
-    def wait(self, timeout: float = SAFETY_POLL_S) -> bool:
-        """Block until poked or the time is over; whether a poke came."""
-        poked = bool(select.select([self._socket], [], [], timeout)[0])
-        self.drain()
-        return poked
-
     def close(self) -> None:
         """Stop listening."""
         self._file.unlink(missing_ok=True)
-        self._socket.close()
+        super().close()
 
 
 class PokeSender:

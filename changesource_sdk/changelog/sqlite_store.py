@@ -3,16 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from pathlib import Path
 
 from changesource_sdk.changelog.layout import StateDirectory
+from changesource_sdk.changelog.log import SnapshotRecord
 from changesource_sdk.changelog.poke import PokeReceiver
 from changesource_sdk.changelog.requests import FileRequests
+from changesource_sdk.changelog.snapshots import is_complete
 from changesource_sdk.changelog.sqlite_file import set_aside
 from changesource_sdk.changelog.sqlite_log import SqliteLogReader
 from changesource_sdk.changelog.sqlite_subscribers import SqliteSubscribers
 from changesource_sdk.changelog.sqlite_writer import SqliteLogWriter, open_writer
+from changesource_sdk.changelog.state_lock import state_lock
 
 
 @dataclass(frozen=True, slots=True)
@@ -20,24 +24,29 @@ class SqliteStore:
     """A `LogStore` that is a directory; every process that uses it is on the same host."""
 
     state_directory: Path
+    spool: Path | None = None
 
     @property
     def layout(self) -> StateDirectory:
         """The directories beside the log."""
-        return StateDirectory(self.state_directory)
+        return StateDirectory(self.state_directory, self.spool)
 
     @property
     def requests(self) -> FileRequests:
         """What endpoints ask of the pipeline."""
         return FileRequests(self.state_directory)
 
+    def claim(self) -> AbstractContextManager[None]:
+        """Be the one pipeline of this directory."""
+        return state_lock(self.state_directory)
+
     def open_reader(self) -> SqliteLogReader:
         """The reading side; the log need not exist yet."""
-        return SqliteLogReader(self.state_directory)
+        return SqliteLogReader(self.state_directory, self.spool)
 
     def open_writer(self, now_us: Callable[[], int]) -> SqliteLogWriter:
         """Take over the log."""
-        return open_writer(self.state_directory, now_us)
+        return open_writer(self.state_directory, now_us, self.spool)
 
     def open_subscribers(self) -> SqliteSubscribers:
         """What consumers acknowledged."""
@@ -46,6 +55,14 @@ class SqliteStore:
     def open_ear(self) -> PokeReceiver:
         """Be woken when the log moves."""
         return PokeReceiver(self.layout.pokes)
+
+    def holds(self, snapshot: SnapshotRecord) -> bool:
+        """Whether all files of a snapshot are there."""
+        return is_complete(snapshot.directory)
+
+    def fetch(self, snapshot: SnapshotRecord) -> Path:
+        """The folder of a snapshot."""
+        return snapshot.directory
 
     def set_aside(self) -> str | None:
         """Rename a damaged log; the new name."""

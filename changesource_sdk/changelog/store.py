@@ -9,11 +9,13 @@ pipeline (`Requests`), what consumers acknowledged (`Subscribers`) and the wake-
 from __future__ import annotations
 
 from collections.abc import Callable
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Protocol
 
 from changesource_sdk.changelog.layout import StateDirectory
-from changesource_sdk.changelog.log import LogReader, LogWriter
+from changesource_sdk.changelog.log import LogReader, LogWriter, SnapshotRecord
 from changesource_sdk.changelog.subscribers import Subscribers
 
 SAFETY_POLL_S = 1.0
@@ -74,6 +76,11 @@ class LogStore(Protocol):
     def requests(self) -> Requests:
         """What endpoints ask of the pipeline; shared by the threads of a process, let go by `close`."""
 
+    def claim(self) -> AbstractContextManager[None]:
+        """Be the one pipeline of this log while inside; `StateError` if there is another. Fencing keeps the log whole
+        without it: this only spares two pipelines from fencing each other off in turn, for ever.
+        """
+
     def open_reader(self) -> LogReader:
         """The reading side; the log need not exist yet."""
 
@@ -85,6 +92,12 @@ class LogStore(Protocol):
 
     def open_ear(self) -> Ear:
         """Be woken when the log moves."""
+
+    def holds(self, snapshot: SnapshotRecord) -> bool:
+        """Whether all files of a snapshot are there, each of its full size. Blocking."""
+
+    def fetch(self, snapshot: SnapshotRecord) -> Path:
+        """The folder of a snapshot on this host; brought here if it is elsewhere. Blocking."""
 
     def set_aside(self) -> str | None:
         """Put a damaged log out of the way; the name it is kept under, None if there is none to keep."""

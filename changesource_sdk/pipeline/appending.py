@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable
+from time import monotonic
 
 from changesource_sdk.adapter import Acknowledging, Adapter
 from changesource_sdk.changelog.log import LogWriter
@@ -34,14 +35,19 @@ def append_tail(
     stage.update(state="tailing", watermark=writer.state().head, position=writer.state().position)
     try:
         tail.start()
-        while not stop.is_set() and store.requests.pending_snapshot() is None:
+        look_at = 0.0
+        while not stop.is_set():
+            if monotonic() >= look_at:
+                if store.requests.pending_snapshot() is not None:
+                    return
+                if below := store.requests.take_prune():
+                    writer.prune(below)
+                look_at = monotonic() + LOOK_UP_S
             if _append_waiting(adapter, writer, stage, tail):
                 progressed()
             elif tail.is_healthy:
                 stage.recovered()
             stage.beat()
-            if below := store.requests.take_prune():
-                writer.prune(below)
     finally:
         tail.end()
 

@@ -1,7 +1,8 @@
 """The Spark runner: snapshots and the tail as Spark jobs, driven from one process.
 
 The driver takes snapshots when they are due (`snapshot`) and otherwise keeps one resident task following the source
-(`resident`). It holds no rows. It recovers like every runner: report, wait, go on after the last position in the log.
+(`resident`), or a streaming query if its mappings use Spark SQL (`micro_batch`). It recovers like every runner: report,
+wait, go on after the last position in the log.
 """
 
 from __future__ import annotations
@@ -9,12 +10,15 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Callable, Mapping
+from hashlib import sha256
 from typing import TYPE_CHECKING
 
 from changesource_sdk.changelog.store import LogStore
 from changesource_sdk.observe.stages import Stage
 from changesource_sdk.pipeline.adapter_factory import adapter_factory, opened
 from changesource_sdk.pipeline.inline import snapshot_into_log
+from changesource_sdk.pipeline.mapped import mappings_of
+from changesource_sdk.pipeline.mapping import fingerprint, needs_spark
 from changesource_sdk.pipeline.recovery import Backoff, Recovery, snapshot_due
 from changesource_sdk.pipeline.spark import resident
 from changesource_sdk.pipeline.spark.snapshot import SparkParts
@@ -39,6 +43,7 @@ class SparkRunner:
         clock: Callable[[], float] = time.time,
     ) -> None:
         self.stop = stop or threading.Event()
+        self._session = session
         self._context = session.sparkContext
         self._adapter = adapter
         self._settings = settings
@@ -58,21 +63,44 @@ class SparkRunner:
         self._snapshot_if_due()
         self._stage.flush()
         try:
-            resident.follow(self._context, self._adapter, self._settings, self._store, self.stop)
+            self._tail()
         finally:
             self._stage.take_over()
         return True
+
+    def _tail(self) -> None:
+        """Follow the source in the lane it needs."""
+        if needs_spark(mappings_of(self._adapter, self._settings)) is None:
+            resident.follow(self._context, self._adapter, self._settings, self._store, self.stop)
+            return
+        # Python data sources need pyarrow: only sources that use this lane should.
+        from changesource_sdk.pipeline.spark import micro_batch
+
+        micro_batch.follow(
+            self._session,
+            self._adapter,
+            self._settings,
+            self._store,
+            self._stage,
+            self.stop,
+            self._recovery.progressed,
+        )
+
+    def _source(self) -> str:
+        """What a snapshot depends on besides the store; hashed, since settings may hold secrets."""
+        mappings = fingerprint(mappings_of(self._adapter, self._settings))
+        return sha256(repr((self._adapter, sorted(self._settings.items()), mappings)).encode()).hexdigest()
 
     def _snapshot_if_due(self) -> None:
         writer = self._store.open_writer(lambda: int(self._clock() * 1_000_000))
         try:
             above = snapshot_due(self._store, writer)
-            unfinished = Unfinished(self._store.layout, f"{self._adapter} {dict(self._settings)}")
+            unfinished = Unfinished(self._store.layout, self._source())
             if above is None:
                 unfinished.forget()
                 return
             with opened(adapter_factory(self._adapter, self._settings)) as adapter:
-                parts = SparkParts(self._context)
+                parts = SparkParts(self._session)
                 snapshot_into_log(
                     adapter, writer, self._store, self._stage, self.stop, above, self._clock, parts, unfinished
                 )

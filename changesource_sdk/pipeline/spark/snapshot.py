@@ -16,18 +16,23 @@ import shutil
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from changesource_sdk.changelog.snapshots import PartInfo
 from changesource_sdk.errors import AdapterError, ChangesourceError
+from changesource_sdk.pipeline.mapped import MappedPartition
 from changesource_sdk.pipeline.snapshotting import PartTask, Progress, write_partition
-from changesource_sdk.pipeline.spark.job import SparkJob
+from changesource_sdk.pipeline.spark.job import SparkFailure, SparkJob
+from changesource_sdk.pipeline.spark.mapped_snapshot import by_table, sql_parts, uses_sql
+from changesource_sdk.pipeline.spark.mapping import explained
 from changesource_sdk.pipeline.spark.session import TASK_TRIES
 from changesource_sdk.pipeline.unfinished import note_part
 
 if TYPE_CHECKING:
-    from pyspark import SparkContext
+    from pyspark import RDD
+    from pyspark.sql import SparkSession
 
 JOB_GROUP = "changesource snapshot"
 _LOOK_UP_S = 0.25
@@ -38,8 +43,9 @@ _COUNTS = "rows-"
 class SparkParts:
     """A `PartsWriter` that spreads the parts over Spark tasks."""
 
-    def __init__(self, context: SparkContext) -> None:
-        self._context = context
+    def __init__(self, session: SparkSession) -> None:
+        self._session = session
+        self._context = session.sparkContext
 
     def __call__(
         self, directory: Path, tasks: Sequence[PartTask], rows_done: Progress, part_done: Progress
@@ -49,24 +55,45 @@ class SparkParts:
             return []
         _sweep(directory)
         context = self._context
-        pickled = [_pickled(task) for task in tasks]
-        folder = str(directory)
+        parts = self._parts(str(directory), tasks)
 
         def run() -> list[PartInfo | ChangesourceError]:
-            context.setJobGroup(JOB_GROUP, f"snapshot of {len(pickled)} partitions", interruptOnCancel=True)
-            return context.parallelize(pickled, len(pickled)).map(lambda task: run_task(folder, task)).collect()
+            context.setJobGroup(JOB_GROUP, f"snapshot of {len(tasks)} partitions", interruptOnCancel=True)
+            return parts.collect()
 
         progress = _Progress(directory, rows_done, part_done, parts=_count_parts(directory))
         with SparkJob(context, JOB_GROUP, run) as job:
             while not job.wait(_LOOK_UP_S):
                 progress.look()
-            results = job.result()
+            results = _results(job, tasks)
         progress.look()
         _sweep(directory)
         for result in results:
             if isinstance(result, ChangesourceError):
                 raise result
-        return [result for result in results if isinstance(result, PartInfo)]
+        found = [result for result in results if isinstance(result, PartInfo)]
+        return sorted(found, key=lambda part: part.file)
+
+    def _parts(self, folder: str, tasks: Sequence[PartTask]) -> RDD[PartInfo | ChangesourceError]:
+        """One Spark partition per task; those of tables with SQL are evaluated by Spark on the way."""
+        pickled = [_pickled(task) for task in tasks if not uses_sql(task)]
+        write = partial(run_task, folder)
+        groups = by_table([task for task in tasks if uses_sql(task)])
+        parts = [sql_parts(self._session, mapped, list(map(_pickled, group)), write) for mapped, group in groups]
+        if pickled:
+            plain = self._context.parallelize(pickled, len(pickled))
+            parts.append(plain.map(lambda task: write(pickle.loads(task))))
+        return parts[0] if len(parts) == 1 else self._context.union(parts)
+
+
+def _results(
+    job: SparkJob[list[PartInfo | ChangesourceError]], tasks: Sequence[PartTask]
+) -> list[PartInfo | ChangesourceError]:
+    try:
+        return job.result()
+    except SparkFailure as failure:
+        mapped = [task.partition.mapped for task in tasks if isinstance(task.partition, MappedPartition)]
+        raise explained(failure.__cause__ or failure, mapped) or failure from failure
 
 
 def _pickled(task: PartTask) -> bytes:
@@ -83,10 +110,9 @@ def _pickled(task: PartTask) -> bytes:
         ) from error
 
 
-def run_task(folder: str, pickled: bytes) -> PartInfo | ChangesourceError:
+def run_task(folder: str, task: PartTask) -> PartInfo | ChangesourceError:
     """What one Spark task does: write one part, whole or not at all."""
     directory = Path(folder)
-    task: PartTask = pickle.loads(pickled)
     # Also of its own beside a zombie's: an earlier driver may not know yet that it was replaced.
     own = directory / f"attempt-{task.number}-{secrets.token_hex(8)}"
     try:

@@ -119,11 +119,12 @@ def test_acknowledgement_comes_after_the_log_has_it(tmp_path: Path) -> None:
             super().acknowledge(position)
             seen_at_ack.append(log.state().position)
 
+    log = SqliteStore(tmp_path).open_reader()
     adapter = Checking(*(Transaction(n, [insert(n)]) for n in range(1, 50)))
     with running(lambda: adapter, tmp_path) as seen:
-        log = seen.log
         seen.until_position(49)
         seen.until(lambda: 49 in adapter.acknowledged)
+    log.close()
     assert seen_at_ack == adapter.acknowledged
 
 

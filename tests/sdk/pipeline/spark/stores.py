@@ -29,16 +29,16 @@ class Numbers:
     def rows(self) -> Iterable[Row]:
         for number in range(self.first, self.last):
             if number == self.first + 10:
-                _once(Path(self.folder) / f"kill-{self.first}", lambda: os.kill(os.getpid(), signal.SIGKILL))
-                _once(Path(self.folder) / f"raise-{self.first}", _raise)
+                once(Path(self.folder) / f"kill-{self.first}", lambda: os.kill(os.getpid(), signal.SIGKILL))
+                once(Path(self.folder) / f"raise-{self.first}", hang_up)
             yield {"id": number, "name": f"item {number}"}
 
 
-def _raise() -> None:
+def hang_up() -> None:
     raise ConnectionError("the store hung up")
 
 
-def _once(order: Path, act: object) -> None:
+def once(order: Path, act: object) -> None:
     """Carry out an order once: its file is gone before the act."""
     try:
         order.unlink()
@@ -68,7 +68,7 @@ class NumbersAdapter:
         lines = file.read_text().splitlines() if file.exists() else []
         for position, line in enumerate(lines[after:], start=after + 1):
             if line == "kill":
-                _once(Path(self.folder) / "kill", lambda: os.kill(os.getpid(), signal.SIGKILL))
+                once(Path(self.folder) / "kill", lambda: os.kill(os.getpid(), signal.SIGKILL))
                 line = str(10_000 + position)
             yield Transaction(position, [Insert("item", {"id": int(line), "name": "late"})])
 
@@ -160,7 +160,7 @@ class Raising(NumbersAdapter):
 
     def changes(self, after: Position) -> Iterator[Transaction]:
         if not (Path(self.folder) / "mended").exists():
-            _raise()
+            hang_up()
         return super().changes(after)
 
 
