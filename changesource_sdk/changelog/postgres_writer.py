@@ -35,6 +35,8 @@ from protocol import watermark as watermarks
 _TAKE_OVER = f"UPDATE state SET epoch = epoch + 1, highest = greatest(highest, %s) RETURNING {STATE_COLUMNS}"
 _INSERT = """INSERT INTO transactions (watermark, position, commit_time_ms, changes, size, frames, blocks)
 VALUES (%s, %s, %s, %s, %s, %b, %s)"""
+_COPY_BLOCKS = "COPY segment_blocks (watermark, number, block) FROM STDIN (FORMAT BINARY)"
+_BLOCK_TYPES = ("text", "int4", "bytea")
 _KNOWN = """SELECT position, watermark FROM snapshots WHERE position = ANY(%s)
 UNION ALL SELECT position, watermark FROM transactions
 WHERE md5(position) IN (SELECT md5(asked) FROM unnest(%s::text[]) AS asked)"""
@@ -117,29 +119,28 @@ class PostgresLogWriter:
             for transaction in transactions:
                 text = positions.to_text(transaction.position)
                 batch.add(transaction, text, known.get(text))
-            if batch.rows:
-                self._insert(connection, batch)
-                self._notify(connection)
-            after = self._advance(connection, batch)
+            after = self._store(connection, batch)
         self._state, self._head_major = after, batch.major
         for transaction in transactions:
             if isinstance(transaction.data, BlockFile):
                 transaction.data.path.unlink(missing_ok=True)
         return batch.watermarks
 
-    def _insert(self, connection: Connection, batch: Batch) -> None:
+    def _store(self, connection: Connection, batch: Batch) -> LogState:
+        """Rows, notification and the new state, in one round trip but for the blocks of large transactions."""
         blocks = {watermark: _copy_blocks(connection, watermark, file) for watermark, file in batch.segments}
-        rows = [(*row[:6], blocks.get(row[0])) for row in batch.rows]
-        with connection.cursor() as cursor:
-            cursor.executemany(_INSERT, rows)
+        if batch.last is None:
+            return self._state
+        with connection.pipeline(), connection.cursor() as cursor:
+            cursor.executemany(_INSERT, [(*row[:6], blocks.get(row[0])) for row in batch.rows])
+            self._notify(connection)
+            return self._advance(connection, batch, batch.last)
 
     def _notify(self, connection: Connection) -> None:
         connection.execute("SELECT pg_notify(%s, '')", (self._address.channel,))
 
-    def _advance(self, connection: Connection, batch: Batch) -> LogState:
-        before, last = self._state, batch.last
-        if last is None:
-            return before
+    def _advance(self, connection: Connection, batch: Batch, last: EncodedTransaction) -> LogState:
+        before = self._state
         values = (batch.head, batch.head, batch.rows[-1][1], batch.schema, len(batch.rows))
         connection.execute(_ADVANCE, values)
         schema = before.schema if batch.schema is None else batch.schema
@@ -203,9 +204,8 @@ class PostgresLogWriter:
 def _copy_blocks(connection: Connection, watermark: str, file: BlockFile) -> int:
     """Store a staged segment block by block; the number of blocks."""
     count = 0
-    statement = "COPY segment_blocks (watermark, number, block) FROM STDIN (FORMAT BINARY)"
-    with connection.cursor() as cursor, cursor.copy(statement) as copy:
-        copy.set_types(["text", "int4", "bytea"])
+    with connection.cursor() as cursor, cursor.copy(_COPY_BLOCKS) as copy:
+        copy.set_types(_BLOCK_TYPES)
         for block in file.blocks():
             copy.write_row((watermark, count, block))
             count += 1
