@@ -1,7 +1,7 @@
 """Kill loops over the Spark pipeline: task, executor, driver and endpoint die at random under a steady writer.
 
 In the end upstream = log = replica of the official zero-cache, every line once and in order, without one sync from
-scratch. Knobs: `FAULT_SEED` repeats a run, `FAULT_KILLS` sets how many processes die for each master.
+scratch. Knobs: `FAULT_SEED` repeats a run, `FAULT_KILLS` sets how many processes die for each master and log.
 """
 
 from __future__ import annotations
@@ -16,6 +16,7 @@ import pytest
 
 from tests.support.fix_zero_cache import MakeZeroCache
 from tests.support.ledger import Audit, Ledger
+from tests.support.postgres_server import PostgresServer
 from tests.support.raw_consumer import RawConsumer
 from tests.support.spark_serving import CLUSTER, LOCAL, SPARK_SECONDS, SparkServing, kill
 from tests.support.sqlite_store import SqliteStore, wait_until_same
@@ -107,14 +108,17 @@ def _assert_equal_everywhere(store: SqliteStore, ledger: Ledger, endpoint: Spark
     assert cache.exits == []
 
 
+@pytest.mark.parametrize("log", ["sqlite", "postgres"])
 @pytest.mark.parametrize("master", [LOCAL, CLUSTER])
 def test_whatever_is_killed_every_line_arrives_once_and_in_order(
-    master: str, tmp_path: Path, zero_cache: MakeZeroCache
+    master: str, log: str, tmp_path: Path, postgres: PostgresServer, zero_cache: MakeZeroCache
 ) -> None:
     print(f"FAULT_SEED={SEED} FAULT_KILLS={KILLS}")
     store = SqliteStore(tmp_path / "app.db")
     ledger = Ledger(store, SEED)
-    with SparkServing("sqlite", {"path": str(store.path)}, tmp_path / "state", master=master) as endpoint:
+    options = ("--log", postgres.create_database("log")) if log == "postgres" else ()
+    settings = {"path": str(store.path)}
+    with SparkServing("sqlite", settings, tmp_path / "state", master=master, options=options) as endpoint:
         endpoint.start(seconds=SPARK_SECONDS)
         cache = zero_cache(endpoint.stream_url).start()
         hand = Hand(endpoint, SEED)
@@ -122,6 +126,6 @@ def test_whatever_is_killed_every_line_arrives_once_and_in_order(
             for _ in range(KILLS):
                 hand.strike()
         _assert_equal_everywhere(store, ledger, endpoint, cache)
-        print(f"{master}: killed {dict(hand.kills)}, {ledger.lines} lines, {endpoint.status()['log']['transactions']}")
+        print(f"{master}, {log} log: {ledger.lines} lines arrived, killed {dict(hand.kills)}")
         assert hand.kills.total() == KILLS
         assert endpoint.stop() == 0

@@ -10,6 +10,7 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Callable, Mapping
+from hashlib import sha256
 from typing import TYPE_CHECKING
 
 from changesource_sdk.changelog.store import LogStore
@@ -17,7 +18,7 @@ from changesource_sdk.observe.stages import Stage
 from changesource_sdk.pipeline.adapter_factory import adapter_factory, opened
 from changesource_sdk.pipeline.inline import snapshot_into_log
 from changesource_sdk.pipeline.mapped import mappings_of
-from changesource_sdk.pipeline.mapping import needs_spark
+from changesource_sdk.pipeline.mapping import fingerprint, needs_spark
 from changesource_sdk.pipeline.recovery import Backoff, Recovery, snapshot_due
 from changesource_sdk.pipeline.spark import resident
 from changesource_sdk.pipeline.spark.snapshot import SparkParts
@@ -85,11 +86,16 @@ class SparkRunner:
             self._recovery.progressed,
         )
 
+    def _source(self) -> str:
+        """What a snapshot depends on besides the store; hashed, since settings may hold secrets."""
+        mappings = fingerprint(mappings_of(self._adapter, self._settings))
+        return sha256(repr((self._adapter, sorted(self._settings.items()), mappings)).encode()).hexdigest()
+
     def _snapshot_if_due(self) -> None:
         writer = self._store.open_writer(lambda: int(self._clock() * 1_000_000))
         try:
             above = snapshot_due(self._store, writer)
-            unfinished = Unfinished(self._store.layout, f"{self._adapter} {dict(self._settings)}")
+            unfinished = Unfinished(self._store.layout, self._source())
             if above is None:
                 unfinished.forget()
                 return

@@ -160,7 +160,7 @@ class Raising(NumbersAdapter):
 
     def changes(self, after: Position) -> Iterator[Transaction]:
         if not (Path(self.folder) / "mended").exists():
-            raise ConnectionError("the store hung up")
+            hang_up()
         return super().changes(after)
 
 
