@@ -36,6 +36,11 @@ class StateDirectory:
         return self.root / "spool"
 
     @property
+    def compaction(self) -> Path:
+        """Snapshots made from older ones, until the log's writer takes them into the spool."""
+        return self.root / "compaction"
+
+    @property
     def subscribers(self) -> Path:
         """What each consumer acknowledged; written by the endpoint only."""
         return self.root / "subscribers.sqlite"
@@ -58,7 +63,7 @@ class StateDirectory:
     def create(self) -> StateDirectory:
         """Make the folders and prove that they can be written."""
         try:
-            for folder in (self.segments, self.spool, self.stages, self.pokes, self.requests):
+            for folder in (self.segments, self.spool, self.compaction, self.stages, self.pokes, self.requests):
                 folder.mkdir(parents=True, exist_ok=True)
             probe = self.root / f".writable-{os.getpid()}"
             probe.touch()

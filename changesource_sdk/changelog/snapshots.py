@@ -9,8 +9,11 @@ a watermark's name is always complete.
 
 from __future__ import annotations
 
+import fcntl
+import os
 import shutil
 from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
@@ -119,19 +122,61 @@ def complete(directory: Path, manifest: Manifest) -> Path:
     return final
 
 
+def adopt(directory: Path, final: Path) -> None:
+    """Move a complete snapshot that was made elsewhere on the same disk to its place in the spool."""
+    with disk_errors(final):
+        shutil.rmtree(final, ignore_errors=True)
+        directory.rename(final)
+        sync_directory(final.parent)
+
+
+@contextmanager
+def reading(directory: Path) -> Iterator[None]:
+    """Keep `discard` from removing the snapshot meanwhile; the end of the process lets go, too."""
+    try:
+        descriptor = os.open(directory / MANIFEST, os.O_RDONLY)
+    except OSError as error:
+        raise _no_manifest(directory) from error
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_SH)
+        yield
+    finally:
+        os.close(descriptor)
+
+
+def discard(directory: Path) -> bool:
+    """Remove a snapshot that nobody needs any more, unless someone is reading it; whether it is gone."""
+    try:
+        descriptor = os.open(directory / MANIFEST, os.O_RDONLY)
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            shutil.rmtree(directory, ignore_errors=True)
+        finally:
+            os.close(descriptor)
+    except BlockingIOError:
+        return False
+    except FileNotFoundError:
+        shutil.rmtree(directory, ignore_errors=True)
+    return True
+
+
 def read_manifest(directory: Path) -> Manifest:
     """The manifest of a complete snapshot."""
     found = read_json(directory / MANIFEST)
     if found is None or found.pop("format", None) != FORMAT:
-        raise SnapshotGone(
-            "manifest-unreadable",
-            "the snapshot has no manifest that this release can read",
-            where=str(directory),
-            fix="ask for the newest snapshot again; if it persists, remove log.sqlite so that a new one is taken",
-        )
+        raise _no_manifest(directory)
     parts = found.pop("parts")
     assert isinstance(parts, list)
     return Manifest(parts=tuple(PartInfo(**part) for part in parts), **found)  # type: ignore[arg-type]
+
+
+def _no_manifest(directory: Path) -> SnapshotGone:
+    return SnapshotGone(
+        "manifest-unreadable",
+        "the snapshot has no manifest that this release can read",
+        where=str(directory),
+        fix="ask for the newest snapshot again; if it persists, remove log.sqlite so that a new one is taken",
+    )
 
 
 def is_complete(directory: Path) -> bool:

@@ -17,6 +17,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from changesource_sdk import positions
+from changesource_sdk.changelog import snapshots
 from changesource_sdk.changelog.batch import Batch
 from changesource_sdk.changelog.blocks import BlockFile
 from changesource_sdk.changelog.layout import StateDirectory, sync_directory
@@ -193,6 +194,20 @@ class SqliteLogWriter:
         self._poker.poke()
         return SnapshotRecord(watermark, generation, position, schema, directory, created_ms)
 
+    def add_snapshot(self, base: str, record: SnapshotRecord) -> bool:
+        """Register a compacted snapshot, and let go of the files of those before it."""
+        text, final = positions.to_text(record.position), self._layout.spool / record.watermark
+        with self._transaction() as connection:
+            known = [watermark for (watermark,) in connection.execute("SELECT watermark FROM snapshots")]
+            if base not in known or not max(known) < record.watermark <= self._state.head:
+                return False
+            snapshots.adopt(record.directory, final)
+            row = (record.watermark, self._state.generation, text, record.schema, final.name, record.created_ms)
+            connection.execute("INSERT INTO snapshots VALUES (?, ?, ?, ?, ?, ?)", row)
+        self._sweep_spool()
+        self._poker.poke()
+        return True
+
     def prune(self, below: str) -> int:
         """Forget transactions up to and including `below`, never beyond the head."""
         below = min(below, self._state.head)
@@ -205,14 +220,23 @@ class SqliteLogWriter:
         self._state = replace(self._state, oldest=below, transactions=self._state.transactions - len(gone))
         for segment in filter(None, gone):
             (self._layout.segments / segment).unlink(missing_ok=True)
+        self._sweep_spool()
         return len(gone)
 
-    def _sweep(self) -> None:
-        """Remove spool folders and segments that no row names: of a former generation, or left by a kill."""
-        named = {snapshot.directory.name for snapshot in self.snapshots()}
+    def _sweep_spool(self) -> None:
+        """Remove the folders of older snapshots, once nobody reads them, and those that no row names: of a former
+        generation, or left by a kill.
+        """
+        named = [snapshot.directory.name for snapshot in self.snapshots()]
         for folder in self._layout.spool.iterdir():
             if folder.name not in named:
                 shutil.rmtree(folder, ignore_errors=True)
+            elif folder.name != named[-1]:
+                snapshots.discard(folder)
+
+    def _sweep(self) -> None:
+        """Remove what no row names, in the spool and among the segments."""
+        self._sweep_spool()
         query = "SELECT segment FROM transactions WHERE segment IS NOT NULL"
         segments = {name for (name,) in self._connection.execute(query)}
         present = {file.name for file in self._layout.segments.iterdir()}

@@ -100,7 +100,7 @@ def snapshot_due(layout: StateDirectory, writer: LogWriter) -> str | None:
     """Above which watermark a snapshot must be taken now; None if none must."""
     known = writer.snapshots()
     answer_request(layout.root, max((snapshot.watermark for snapshot in known), default=EMPTY))
-    if not all(is_complete(snapshot.directory) for snapshot in known):
+    if not all(is_complete(snapshot.directory) for snapshot in known[-1:]):
         event(_log, logging.WARNING, "a new snapshot is taken", reason="files of the former are missing or cut")
         return EMPTY
     request = pending_request(layout.root)
