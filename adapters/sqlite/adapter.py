@@ -13,7 +13,7 @@ import contextlib
 import sqlite3
 import threading
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Generator, Sequence
 from contextlib import closing
 from typing import Any
 
@@ -77,7 +77,7 @@ class SqliteAdapter:
         with opened(self._path) as db:
             return take_snapshot(db, self._path, self._selection, self._scratch)
 
-    def changes(self, after: Position) -> Iterator[Transaction]:
+    def changes(self, after: Position) -> Generator[Transaction, None, None]:
         """What was committed after a position, as it comes, until the adapter is closed."""
         with closing(open_database(self._path)) as db:
             tail = Tail(db, self._path, self._selection, after)

@@ -14,7 +14,7 @@ import pytest
 
 from changesource_sdk.changelog import snapshots
 from changesource_sdk.changelog.sqlite_log import SqliteLogReader
-from changesource_sdk.pipeline.child import command_line
+from changesource_sdk.pipeline.child import PipelineSettings, command_line
 from protocol.framing import unframe
 from tests.adapters.sqlite import transfers
 
@@ -80,7 +80,7 @@ class Replica:
 
 
 def start_pipeline(path: str, state: Path) -> subprocess.Popen[bytes]:
-    command = command_line("adapters.sqlite:SqliteAdapter", {"path": path}, state)
+    command = command_line(PipelineSettings("adapters.sqlite:SqliteAdapter", {"path": path}), state)
     return subprocess.Popen(command, cwd=ROOT, stdin=subprocess.PIPE, stderr=subprocess.DEVNULL)
 
 

@@ -21,6 +21,7 @@ def test_the_seam_is_exact_under_a_concurrent_writer(path: str, journal: str, se
     first = early.changes(early.snapshot().position)
     with transfers.Writer(path, seed) as writer:
         next(first)  # the writer is at work
+        first.close()
         snapshot = adapter.snapshot()
         position, consumer = snapshot.position, Consumer.of(snapshot)
         batches = 0

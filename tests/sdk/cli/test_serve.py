@@ -8,16 +8,22 @@ import signal
 import socket
 import subprocess
 import sys
+from dataclasses import fields
 from pathlib import Path
 
 import pytest
+import typer
 from typer.testing import CliRunner
 
 from changesource_sdk.cli.app import app
+from changesource_sdk.cli.output import ExitCode
 from changesource_sdk.cli.statusz import fetch
+from changesource_sdk.config import ServeConfig
 from changesource_sdk.testing.fake_cache import FakeCache
 from protocol.rules import check
-from tests.sdk.cli.conftest import StartServe, environment
+from tests.sdk.cli.conftest import ROOT, StartServe, environment
+
+UNFLAGGED = ("adapter", "settings")
 
 
 async def test_a_store_is_served_and_stops_cleanly(start_serve: StartServe) -> None:
@@ -146,3 +152,20 @@ def test_help_shows_the_effective_value_and_its_origin() -> None:
 def test_version_is_told_to_people_and_machines() -> None:
     assert runner.invoke(app, ["--version"]).output.startswith("changesource ")
     assert json.loads(runner.invoke(app, ["--version", "--json"]).output)["paths"] == ["/changes/v0/stream"]
+
+
+def test_every_setting_is_an_option_and_every_option_has_its_text() -> None:
+    commands = typer.main.get_command(app).commands  # type: ignore[attr-defined]
+    for name, command in commands.items():
+        for parameter in command.params:
+            assert getattr(parameter, "help", None), f"{name} {parameter.name}"
+    offered = {parameter.name for parameter in commands["serve"].params}
+    assert {field.name for field in fields(ServeConfig)} - {"settings"} <= offered
+
+
+def test_the_guide_names_every_setting_and_exit_code() -> None:
+    guide = (ROOT / "docs" / "how-to" / "run-an-endpoint.md").read_text()
+    flags = ["--" + field.name.replace("_", "-") for field in fields(ServeConfig) if field.name not in UNFLAGGED]
+    missing = [flag for flag in flags if f"`{flag}`" not in guide]
+    missing += [str(int(code)) for code in ExitCode if f"| {int(code)} |" not in guide]
+    assert missing == []

@@ -49,6 +49,7 @@ async def test_status_tells_every_stage_and_stream(state: WrittenState, serve: S
     cache.acknowledges = False
     await cache.initial_sync()
     async with cache.stream():
+        assert isinstance(await cache.receive(), Status), "caught up"
         newest = state.insert("1")
         await cache.transactions(1)
         await running.endpoint.flush_acks()
@@ -70,6 +71,7 @@ async def test_metrics_count_what_was_sent(state: WrittenState, serve: Serve) ->
     cache = running.cache()
     await cache.initial_sync()
     async with cache.stream():
+        assert isinstance(await cache.receive(), Status), "caught up"
         state.commit(*(Insert("issue", {"id": str(n), "title": "b"}) for n in range(8)))
         await cache.transactions(1)
         _, body = await get(running, "/metrics")
