@@ -26,6 +26,7 @@ class Batch:
         self.watermarks: list[str] = []
         self.last: EncodedTransaction | None = None
         self.schema: str | None = None
+        self.segments: list[tuple[str, BlockFile]] = []  # of the rows whose data are not in the row
         self.unneeded: list[BlockFile] = []
         self._added: dict[str, str] = {}
 
@@ -41,6 +42,8 @@ class Batch:
     def _take(self, transaction: EncodedTransaction, position: str) -> str:
         watermark = self._next(transaction)
         self.rows.append(_row(transaction, watermark, position))
+        if isinstance(transaction.data, BlockFile):
+            self.segments.append((watermark, transaction.data))
         self._added[position] = watermark
         self.last = transaction
         if transaction.schema_after is not None:

@@ -16,9 +16,10 @@ from changesource_sdk.errors import ReadOnlyState
 
 @dataclass(frozen=True, slots=True)
 class StateDirectory:
-    """The paths under `root`; nothing is created before `create`."""
+    """The paths under `root`, but for a spool that is shared with other hosts; nothing is created before `create`."""
 
     root: Path
+    shared_spool: Path | None = None
 
     @property
     def log(self) -> Path:
@@ -33,12 +34,14 @@ class StateDirectory:
     @property
     def spool(self) -> Path:
         """One folder per snapshot, named by its watermark."""
-        return self.root / "spool"
+        return self.shared_spool or self.root / "spool"
 
     @property
     def compaction(self) -> Path:
-        """Snapshots made from older ones, until the log's writer takes them into the spool."""
-        return self.root / "compaction"
+        """Snapshots made from older ones, until the log's writer takes them over; on the spool's disk, so that taking
+        over is renaming. Made when first used.
+        """
+        return self.spool / ".compaction"
 
     @property
     def subscribers(self) -> Path:
@@ -63,11 +66,12 @@ class StateDirectory:
     def create(self) -> StateDirectory:
         """Make the folders and prove that they can be written."""
         try:
-            for folder in (self.segments, self.spool, self.compaction, self.stages, self.pokes, self.requests):
+            for folder in (self.segments, self.spool, self.stages, self.pokes, self.requests):
                 folder.mkdir(parents=True, exist_ok=True)
-            probe = self.root / f".writable-{os.getpid()}"
-            probe.touch()
-            probe.unlink()
+            for folder in (self.root, self.spool):
+                probe = folder / f".writable-{os.getpid()}"
+                probe.touch()
+                probe.unlink(missing_ok=True)
         except OSError as error:
             if error.errno in NO_ROOM:
                 raise disk_full(self.root) from error

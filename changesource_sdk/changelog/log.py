@@ -1,8 +1,8 @@
 """The change log: whole transactions in order, durable, watermarked, framed for sending.
 
 This is the seam between the pipeline, which appends, and endpoints, which read. A store of the log (SQLite on one
-host) implements `LogReader` and `LogWriter`. Readers and the writer may live in different processes; a poke
-(`changelog.poke`) tells readers that the head moved.
+host, Postgres for many) implements `LogReader` and `LogWriter`. Readers and the writer may live in different processes;
+a wake-up (`changelog.store.Ear`) tells readers that the head moved.
 
 Contract: what `append` returned is durable and is seen by every reader from then on; transactions appear whole, in
 watermark order, without gaps or doubles, whatever was killed when. A *generation* is one snapshot of the store and the
@@ -52,7 +52,7 @@ class Stored:
     size: int
     frames: bytes | None
     begin: bytes = b""
-    segment: BlockFile | None = None
+    segment: Segment | None = None
     commit: bytes = b""
 
     def chunks(self) -> Iterator[bytes]:
@@ -104,8 +104,19 @@ class Share:
     bytes: int
 
 
+class Segment(Protocol):
+    """The data frames of a transaction too large for memory."""
+
+    def blocks(self) -> Iterator[bytes]:
+        """Whole frames, one block at a time; `SnapshotGone` if they are no longer there."""
+
+
 class LogReader(Protocol):
     """The reading side; safe to call from several threads."""
+
+    @property
+    def answers_at_once(self) -> bool:
+        """Whether a small read is so quick and sure that an event loop may wait for it."""
 
     def state(self) -> LogState:
         """Everything about where the log stands, read at once."""
@@ -123,6 +134,9 @@ class LogReader(Protocol):
         """The transactions above `after` up to `through`, cut into shares of about so many bytes, without reading
         them.
         """
+
+    def knows(self, position: Position) -> bool:
+        """Whether a transaction with this position is in the log."""
 
     def snapshots(self) -> list[SnapshotRecord]:
         """The snapshots of the current generation, oldest first; only the newest is sure to have its files."""

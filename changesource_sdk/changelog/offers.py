@@ -44,12 +44,9 @@ def take_offer(layout: StateDirectory, writer: LogWriter) -> str | None:
 def withdraw(layout: StateDirectory) -> None:
     """Forget the offer and whatever else compaction left."""
     (layout.compaction / _FILE).unlink(missing_ok=True)
-    for folder in layout.compaction.iterdir():
-        shutil.rmtree(folder, ignore_errors=True)
+    shutil.rmtree(layout.compaction, ignore_errors=True)
 
 
 def _record(directory: Path) -> SnapshotRecord:
     manifest = read_manifest(directory)
-    return SnapshotRecord(
-        manifest.watermark, 0, manifest.position, manifest.schema, directory, manifest.created_ms
-    )
+    return SnapshotRecord(manifest.watermark, 0, manifest.position, manifest.schema, directory, manifest.created_ms)

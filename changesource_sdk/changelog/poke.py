@@ -9,43 +9,30 @@ from __future__ import annotations
 
 import contextlib
 import os
-import select
 import socket
 from pathlib import Path
 
+from changesource_sdk.changelog.ear import SocketEar
+
 LOOPBACK = "127.0.0.1"
-SAFETY_POLL_S = 1.0
 
 
-class PokeReceiver:
-    """A reader's ear. Its `socket` is readable when the log may have moved; `drain` makes it quiet again."""
+class PokeReceiver(SocketEar):
+    """An `Ear` on the loopback interface."""
 
     def __init__(self, folder: Path) -> None:
-        self.socket = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
-        self.socket.bind((LOOPBACK, 0))
-        self.socket.setblocking(False)
-        self._file = folder / str(self.socket.getsockname()[1])
+        super().__init__(socket.socket(socket.AF_INET, socket.SOCK_DGRAM))
+        self._socket.bind((LOOPBACK, 0))
+        self._file = folder / str(self._socket.getsockname()[1])
         folder.mkdir(parents=True, exist_ok=True)
         staged = self._file.with_name(f".{self._file.name}")
         staged.write_text(str(os.getpid()))
         staged.replace(self._file)
 
-    def drain(self) -> None:
-        """Forget all pokes received so far; call it before reading the log."""
-        with contextlib.suppress(BlockingIOError):
-            while True:
-                self.socket.recv(64)
-
-    def wait(self, timeout: float = SAFETY_POLL_S) -> bool:
-        """Block until poked or the time is over; whether a poke came."""
-        poked = bool(select.select([self.socket], [], [], timeout)[0])
-        self.drain()
-        return poked
-
     def close(self) -> None:
         """Stop listening."""
         self._file.unlink(missing_ok=True)
-        self.socket.close()
+        super().close()
 
 
 class PokeSender:

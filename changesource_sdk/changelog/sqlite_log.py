@@ -31,8 +31,10 @@ _SNAPSHOTS = "SELECT watermark, generation, position, schema, directory, created
 class SqliteLogReader:
     """A `LogReader` over one state directory. Each call is one short query under a lock, so threads may share it."""
 
-    def __init__(self, state_directory: Path) -> None:
-        self._layout = StateDirectory(state_directory)
+    answers_at_once = True
+
+    def __init__(self, state_directory: Path, spool: Path | None = None) -> None:
+        self._layout = StateDirectory(state_directory, spool)
         self._lock = threading.Lock()
         self._connection: sqlite3.Connection | None = None
         self._inode = -1

@@ -9,7 +9,6 @@ that names them is committed, and removed after the row is gone; leftovers of a 
 from __future__ import annotations
 
 import logging
-import shutil
 import sqlite3
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
@@ -25,7 +24,16 @@ from changesource_sdk.changelog.log import EMPTY, EncodedTransaction, LogState, 
 from changesource_sdk.changelog.poke import PokeSender
 from changesource_sdk.changelog.sqlite_file import connect_writer, corrupt, set_aside, translated
 from changesource_sdk.changelog.sqlite_log import read_snapshots, read_state
-from changesource_sdk.errors import CorruptLog, InvalidChange, StaleWriter
+from changesource_sdk.changelog.writer_rules import (
+    fenced,
+    follows,
+    highest_spooled,
+    next_generation,
+    replayed,
+    require_ahead,
+    sweep_spool,
+)
+from changesource_sdk.errors import CorruptLog
 from changesource_sdk.positions import Position
 from protocol import watermark as watermarks
 
@@ -35,9 +43,9 @@ _INSERT = """INSERT INTO transactions
 (watermark, position, commit_time_ms, changes, size, frames, segment, segment_crc32) VALUES (?, ?, ?, ?, ?, ?, ?, ?)"""
 
 
-def open_writer(state_directory: Path, now_us: Callable[[], int]) -> SqliteLogWriter:
+def open_writer(state_directory: Path, now_us: Callable[[], int], spool: Path | None = None) -> SqliteLogWriter:
     """Take over the log: a damaged one is set aside, older writers are fenced off, leftovers are swept."""
-    layout = StateDirectory(state_directory).create()
+    layout = StateDirectory(state_directory, spool).create()
     try:
         return SqliteLogWriter(layout, now_us)
     except CorruptLog as error:
@@ -64,13 +72,9 @@ class SqliteLogWriter:
             raise
 
     def _take_epoch(self) -> int:
-        """Become the newest writer; what the spool still names counts as used, even if the log that named it is
-        lost.
-        """
-        spooled = max((e.name for e in self._layout.spool.iterdir() if watermarks.is_valid(e.name)), default=EMPTY)
         take = "UPDATE state SET epoch = epoch + 1, highest = max(highest, ?) RETURNING epoch"
         with translated(self._layout.log):
-            return int(self._connection.execute(take, (spooled,)).fetchone()[0])
+            return int(self._connection.execute(take, (highest_spooled(self._layout.spool),)).fetchone()[0])
 
     @contextmanager
     def _transaction(self) -> Iterator[sqlite3.Connection]:
@@ -81,21 +85,13 @@ class SqliteLogWriter:
             try:
                 epoch = connection.execute("SELECT epoch FROM state").fetchone()[0]
                 if epoch != self.epoch:
-                    raise self._stale(epoch)
+                    raise fenced(self.epoch, epoch, str(self._layout.log))
                 yield connection
                 connection.execute("COMMIT")
             except BaseException:
                 if connection.in_transaction:
                     connection.execute("ROLLBACK")
                 raise
-
-    def _stale(self, epoch: int) -> StaleWriter:
-        return StaleWriter(
-            "writer-fenced",
-            f"this writer has epoch {self.epoch}, but a writer with epoch {epoch} took over",
-            where=str(self._layout.log),
-            fix="run one pipeline per state directory; this one stops",
-        )
 
     def state(self) -> LogState:
         """Where the log stands, as this writer left it."""
@@ -112,16 +108,14 @@ class SqliteLogWriter:
             return self._known_watermark(position, positions.to_text(position)) is not None
 
     def _known_watermark(self, position: Position, text: str) -> str | None:
-        last = self._state.position
-        if positions.is_ahead(position, last):
+        if positions.is_ahead(position, self._state.position):
             return None
         find = self._connection.execute
         if row := find("SELECT watermark FROM transactions WHERE position = ?", (text,)).fetchone():
             return str(row[0])
         if row := find("SELECT watermark FROM snapshots WHERE position = ?", (text,)).fetchone():
             return str(row[0])
-        replayed = self._state.generation > 0 and (position == last or positions.is_behind(position, last))
-        return self._state.oldest if replayed else None
+        return replayed(self._state, position)
 
     def append(self, transactions: Sequence[EncodedTransaction]) -> list[str]:
         """Make all durable, or none; poke the readers; the watermark of each."""
@@ -161,22 +155,14 @@ class SqliteLogWriter:
         """A watermark above `above` and all that this log ever named; `proposed` if that is."""
         with translated(self._layout.log):
             highest = str(self._connection.execute("SELECT highest FROM state").fetchone()[0])
-        floor = max(highest, above)
-        if proposed is not None:
-            return watermarks.validate(proposed) if proposed > floor else watermarks.succ(floor)
-        return watermarks.from_int(max(watermarks.to_int(floor)[0] + 1, self._now_us()))
+        return next_generation(highest, above, proposed, self._now_us())
 
     def start_generation(
         self, watermark: str, position: Position, schema: str, directory: Path, created_ms: float
     ) -> SnapshotRecord:
         """Register a complete snapshot and drop everything before it."""
         text, generation = positions.to_text(position), self._state.generation + 1
-        if watermark <= self._state.head:
-            raise InvalidChange(
-                "snapshot-not-ahead",
-                f"a snapshot at {watermark} cannot follow a log whose head is {self._state.head}",
-                fix="take the watermark from next_generation()",
-            )
+        require_ahead(watermark, self._state.head)
         sync_directory(self._layout.spool)
         with self._transaction() as connection:
             connection.execute("DELETE FROM transactions")
@@ -199,7 +185,7 @@ class SqliteLogWriter:
         text, final = positions.to_text(record.position), self._layout.spool / record.watermark
         with self._transaction() as connection:
             known = [watermark for (watermark,) in connection.execute("SELECT watermark FROM snapshots")]
-            if base not in known or not max(known) < record.watermark <= self._state.head:
+            if not follows(record.watermark, base, known, self._state.head):
                 return False
             snapshots.adopt(record.directory, final)
             row = (record.watermark, self._state.generation, text, record.schema, final.name, record.created_ms)
@@ -224,18 +210,10 @@ class SqliteLogWriter:
         return len(gone)
 
     def _sweep_spool(self) -> None:
-        """Remove the folders of older snapshots, once nobody reads them, and those that no row names: of a former
-        generation, or left by a kill.
-        """
-        named = [snapshot.directory.name for snapshot in self.snapshots()]
-        for folder in self._layout.spool.iterdir():
-            if folder.name not in named:
-                shutil.rmtree(folder, ignore_errors=True)
-            elif folder.name != named[-1]:
-                snapshots.discard(folder)
+        sweep_spool(self._layout.spool, [snapshot.directory.name for snapshot in self.snapshots()])
 
     def _sweep(self) -> None:
-        """Remove what no row names, in the spool and among the segments."""
+        """Remove spool folders and segments that no row names: of a former generation, or left by a kill."""
         self._sweep_spool()
         query = "SELECT segment FROM transactions WHERE segment IS NOT NULL"
         segments = {name for (name,) in self._connection.execute(query)}

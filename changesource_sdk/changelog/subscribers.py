@@ -1,30 +1,12 @@
-"""What each consumer acknowledged; kept by the endpoint, read by pruning and `inspect`.
+"""What each consumer acknowledged; kept by endpoints, read by pruning and `inspect`.
 
 A subscriber is one replica of one app and shard. Acknowledgements are cumulative: only a higher watermark counts.
-Losing the newest ones in a power cut is harmless, since they only delay pruning; so writes here are not synced one
-by one.
 """
 
 from __future__ import annotations
 
-import sqlite3
-import threading
 from dataclasses import dataclass
-from pathlib import Path
-
-from changesource_sdk.changelog.layout import StateDirectory
-from changesource_sdk.changelog.sqlite_file import translated
-
-_TABLE = """CREATE TABLE IF NOT EXISTS subscribers (
-  app_id TEXT NOT NULL,
-  shard INTEGER NOT NULL,
-  replica_version TEXT NOT NULL,
-  acknowledged TEXT NOT NULL,
-  seen_ms REAL NOT NULL,
-  PRIMARY KEY (app_id, shard, replica_version)
-) STRICT, WITHOUT ROWID"""
-_UPSERT = """INSERT INTO subscribers VALUES (?, ?, ?, ?, ?) ON CONFLICT DO UPDATE
-SET acknowledged = max(acknowledged, excluded.acknowledged), seen_ms = max(seen_ms, excluded.seen_ms)"""
+from typing import Protocol
 
 
 @dataclass(frozen=True, slots=True, order=True)
@@ -45,37 +27,17 @@ class Subscriber:
     seen_ms: float
 
 
-class Subscribers:
+class Subscribers(Protocol):
     """The table of subscribers; its watermarks never go back. Threads may share it."""
-
-    def __init__(self, state_directory: Path) -> None:
-        self._path = StateDirectory(state_directory).subscribers
-        self._lock = threading.Lock()
-        with translated(self._path):
-            self._connection = sqlite3.connect(self._path, isolation_level=None, check_same_thread=False)
-            self._connection.execute("PRAGMA journal_mode=WAL")
-            self._connection.execute("PRAGMA synchronous=NORMAL")
-            self._connection.execute(_TABLE)
 
     def acknowledge(self, key: SubscriberKey, watermark: str, now_ms: float) -> None:
         """The subscriber has everything up to and including `watermark`."""
-        with self._lock, translated(self._path):
-            row = (key.app_id, key.shard, key.replica_version, watermark, now_ms)
-            self._connection.execute(_UPSERT, row)
 
     def all(self) -> list[Subscriber]:
         """Every subscriber known, in key order."""
-        with self._lock, translated(self._path):
-            rows = self._connection.execute("SELECT * FROM subscribers").fetchall()
-        return [Subscriber(SubscriberKey(app, shard, version), ack, seen) for app, shard, version, ack, seen in rows]
 
     def forget(self, key: SubscriberKey) -> None:
         """The subscriber will not come back; nothing is kept for it."""
-        query = "DELETE FROM subscribers WHERE app_id = ? AND shard = ? AND replica_version = ?"
-        with self._lock, translated(self._path):
-            self._connection.execute(query, (key.app_id, key.shard, key.replica_version))
 
     def close(self) -> None:
-        """Release the file."""
-        with self._lock:
-            self._connection.close()
+        """Release the store."""

@@ -8,9 +8,8 @@ from typing import Annotated
 import typer
 from rich.table import Table
 
-from changesource_sdk.changelog.layout import StateDirectory
-from changesource_sdk.changelog.sqlite_log import SqliteLogReader
-from changesource_sdk.changelog.subscribers import Subscriber, Subscribers
+from changesource_sdk.changelog.sqlite_store import SqliteStore
+from changesource_sdk.changelog.subscribers import Subscriber
 from changesource_sdk.cli.output import print_json, reported, stdout
 from changesource_sdk.cli.statusz import fetch
 from changesource_sdk.endpoint.status import Document, describe
@@ -43,24 +42,25 @@ def fetch_or_explain(target: str) -> Document:
 
 def from_directory(directory: Path) -> Document:
     """The same document from the files alone; nothing is written, and no process needs to run."""
-    layout = StateDirectory(directory)
+    store = SqliteStore(directory)
+    layout = store.layout
     if not layout.log.exists() and not layout.stages.is_dir():
         raise StateError("no-state", "no change log is there", str(directory), "give the directory of serve's --state")
-    reader = SqliteLogReader(directory)
+    reader = store.open_reader()
     try:
-        return describe(directory, reader, _known(layout))
+        return describe(store, reader, _known(store))
     finally:
         reader.close()
 
 
-def _known(layout: StateDirectory) -> list[Subscriber]:
-    if not layout.subscribers.exists():
+def _known(store: SqliteStore) -> list[Subscriber]:
+    if not store.layout.subscribers.exists():
         return []
-    store = Subscribers(layout.root)
+    subscribers = store.open_subscribers()
     try:
-        return store.all()
+        return subscribers.all()
     finally:
-        store.close()
+        subscribers.close()
 
 
 def _print(document: Document) -> None:

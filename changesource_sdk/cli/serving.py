@@ -71,7 +71,7 @@ async def _first_signal(pipeline: asyncio.Task[None]) -> signal.Signals | None:
 def _pipeline(config: ServeConfig, adapter: str) -> PipelineSettings:
     conf = {key: str(value) for key, value in config.conf.items()}
     runner: Runner = "inline" if config.runner == "inline" else "spark"
-    return PipelineSettings(adapter, config.settings, runner, config.master, conf)
+    return PipelineSettings(adapter, config.settings, runner, config.master, conf, config.compact_after)
 
 
 def _environment(config: ServeConfig) -> dict[str, str]:

@@ -23,8 +23,8 @@ from dataclasses import replace
 from changesource_sdk.changelog.log import EMPTY, LogReader, LogState, Stored
 from changesource_sdk.observe.metrics import EndpointMetrics
 
-#: The first look is taken on the loop: the pages are in memory, a reader never waits for the writer, and a
-#: hop to a thread and back doubles the latency on a busy machine. What is left after it is read in a thread.
+#: The first look at a log of this host is taken on the loop: the pages are in memory, a reader never waits for the
+#: writer, and a hop to a thread and back doubles the latency on a busy machine. Everything else is read in a thread.
 NEWS_BYTES = 64 * 1024
 READ_BYTES = 4 * 1024 * 1024
 
@@ -59,7 +59,10 @@ class LiveTail:
     async def advance(self) -> None:
         """Take in what the log has gained, and wake whoever waits."""
         loop = asyncio.get_running_loop()
-        found, state = self._look(NEWS_BYTES)
+        if self._reader.answers_at_once:
+            found, state = self._look(NEWS_BYTES)
+        else:
+            found, state = await loop.run_in_executor(self._thread, self._look, READ_BYTES)
         while self._take_in(found, state):
             found, state = await loop.run_in_executor(self._thread, self._look, READ_BYTES)
 

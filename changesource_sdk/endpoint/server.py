@@ -17,10 +17,7 @@ from websockets.datastructures import Headers
 from websockets.frames import CloseCode
 from websockets.http11 import Request, Response
 
-from changesource_sdk.changelog.layout import StateDirectory
-from changesource_sdk.changelog.poke import PokeReceiver
-from changesource_sdk.changelog.sqlite_log import SqliteLogReader
-from changesource_sdk.changelog.subscribers import Subscribers
+from changesource_sdk.changelog.sqlite_store import SqliteStore
 from changesource_sdk.config import ServeConfig
 from changesource_sdk.endpoint.acks import AckStore
 from changesource_sdk.endpoint.auth import tls_context
@@ -31,7 +28,7 @@ from changesource_sdk.endpoint.pages import Page, Pages
 from changesource_sdk.endpoint.source import Source
 from changesource_sdk.endpoint.status import Document, describe, set_gauges
 from changesource_sdk.endpoint.subscription import Pace, Subscription
-from changesource_sdk.endpoint.upkeep import PokeEar, Pruner, persistently
+from changesource_sdk.endpoint.upkeep import LogEar, Pruner, persistently
 from changesource_sdk.endpoint.upstream import MAX_BYTES, Ending
 from changesource_sdk.errors import EndpointError
 from changesource_sdk.observe.logs import Throttle, event, logger
@@ -46,7 +43,7 @@ LOG_INTERVAL = 10.0
 
 
 class Endpoint:
-    """Serves one state directory. Invariant: between `start` and `stop` every open stream is in `streams`."""
+    """Serves one log. Invariant: between `start` and `stop` every open stream is in `streams`."""
 
     def __init__(
         self,
@@ -54,32 +51,32 @@ class Endpoint:
         permissions: Permissions,
         pipeline_health: Callable[[], Document] | None = None,
     ) -> None:
-        directory = StateDirectory(config.state).create()
+        self._store = SqliteStore(config.state)
+        self._store.layout.create()
         self.metrics = EndpointMetrics()
         self.streams: set[Subscription] = set()
         self._config = config
         self._pipeline_health = pipeline_health
-        self._reader = SqliteLogReader(config.state)
-        self._subscribers = Subscribers(config.state)
+        self._reader = self._store.open_reader()
+        self._subscribers = self._store.open_subscribers()
         self._acks = AckStore(self._subscribers)
         # The tail reads through a connection of its own, so that nobody's catching up is in its way.
-        self._tail = LiveTail(SqliteLogReader(config.state), config.tail_bytes, self.metrics)
-        self._source = Source(config.state, self._reader, self._tail, permissions)
-        self._pokes = directory.pokes
+        self._tail = LiveTail(self._store.open_reader(), config.tail_bytes, self.metrics)
+        self._source = Source(self._store.requests, self._reader, self._tail, permissions)
         self._pages = Pages(self.metrics, config.api_key, self._is_ready, self.status)
         self._pace = Pace(config.status_interval, config.ping_interval, config.dead_after)
         self._throttle = Throttle(LOG_INTERVAL)
         self._stopping = asyncio.Event()
         self._tasks: list[asyncio.Task[None]] = []
         self._server: Server | None = None
-        self._ear: PokeEar | None = None
+        self._ear: LogEar | None = None
 
     async def start(self) -> int:
         """Listen and serve; the port in use. Raises `EndpointError` if the address cannot be had."""
         self._server = await self._listen()
-        self._ear = PokeEar(PokeReceiver(self._pokes))
+        self._ear = LogEar(self._store.open_ear())
         pruner = Pruner(
-            self._config.state,
+            self._store.requests,
             self._reader,
             self._subscribers,
             self._config.prune_interval,
@@ -138,11 +135,12 @@ class Endpoint:
         self._tail.close()
         self._reader.close()
         self._subscribers.close()
+        self._store.close()
 
     async def status(self) -> Document:
         """The document of `/statusz`; the gauges follow it."""
         known = await asyncio.to_thread(self._subscribers.all)
-        document = await asyncio.to_thread(describe, self._config.state, self._reader, known, list(self.streams))
+        document = await asyncio.to_thread(describe, self._store, self._reader, known, list(self.streams))
         set_gauges(document, self.metrics)
         if self._pipeline_health is not None:
             document["pipeline"] = self._pipeline_health()

@@ -8,11 +8,10 @@ the cases apart: *stuck* lives without progress while there is work, *slow* prog
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from pathlib import Path
 from time import time
 
 from changesource_sdk.changelog.log import LogReader
-from changesource_sdk.changelog.requests import pending_request
+from changesource_sdk.changelog.store import LogStore
 from changesource_sdk.changelog.subscribers import Subscriber
 from changesource_sdk.endpoint.acks import subscriber_key
 from changesource_sdk.endpoint.subscription import Phase, Subscription
@@ -28,17 +27,17 @@ STUCK_AFTER = 30.0
 
 
 def describe(
-    state_directory: Path, reader: LogReader, known: Iterable[Subscriber], open_streams: Iterable[Subscription] = ()
+    store: LogStore, reader: LogReader, known: Iterable[Subscriber], open_streams: Iterable[Subscription] = ()
 ) -> Document:
     """The whole document. Blocking: it reads the log and the stage files."""
     now = time()
     log = _log(reader, now)
     head = str(log["head"])
-    request = pending_request(state_directory)
+    request = store.requests.pending_snapshot()
     return {
         "time": now,
-        "state": str(state_directory),
-        "stages": {name: _stage(report, now) for name, report in read_stages(state_directory).items()},
+        "state": str(store.layout.root),
+        "stages": {name: _stage(report, now) for name, report in read_stages(store.layout.root).items()},
         "log": log,
         "snapshotRequest": {"above": request.above, "reason": request.reason} if request else None,
         "subscribers": [_subscriber(item, head, now) for item in known],

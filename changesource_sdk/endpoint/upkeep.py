@@ -9,13 +9,11 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Awaitable, Callable
-from pathlib import Path
 from time import time
 
 from changesource_sdk.changelog.log import LogReader
-from changesource_sdk.changelog.poke import SAFETY_POLL_S, PokeReceiver
-from changesource_sdk.changelog.requests import request_prune
 from changesource_sdk.changelog.retention import prune_point
+from changesource_sdk.changelog.store import SAFETY_POLL_S, Ear, Requests
 from changesource_sdk.changelog.subscribers import Subscribers
 from changesource_sdk.errors import ChangesourceError
 from changesource_sdk.observe.logs import Throttle, event
@@ -36,20 +34,20 @@ async def persistently(name: str, task: Callable[[], Awaitable[None]], log: logg
             await asyncio.sleep(RETRY)
 
 
-class PokeEar:
-    """Pokes of the log's writer as something to await. Invariant: a poke during `wait`'s absence is not lost."""
+class LogEar:
+    """The log's wake-ups as something to await. Invariant: one that comes during `wait`'s absence is not lost."""
 
-    def __init__(self, receiver: PokeReceiver) -> None:
-        self._receiver = receiver
+    def __init__(self, ear: Ear) -> None:
+        self._ear = ear
         self._heard = asyncio.Event()
-        asyncio.get_running_loop().add_reader(receiver.socket, self._hear)
+        asyncio.get_running_loop().add_reader(ear.fileno(), self._hear)
 
     def _hear(self) -> None:
-        self._receiver.drain()
+        self._ear.drain()
         self._heard.set()
 
     async def wait(self) -> None:
-        """Return at the next poke, or after the safety interval."""
+        """Return at the next wake-up, or after the safety interval."""
         try:
             async with asyncio.timeout(SAFETY_POLL_S):
                 await self._heard.wait()
@@ -58,17 +56,17 @@ class PokeEar:
         self._heard.clear()
 
     def close(self) -> None:
-        asyncio.get_running_loop().remove_reader(self._receiver.socket)
-        self._receiver.close()
+        asyncio.get_running_loop().remove_reader(self._ear.fileno())
+        self._ear.close()
 
 
 class Pruner:
     """Asks the pipeline, which owns the log, to forget what every consumer has and the newest snapshot holds."""
 
     def __init__(
-        self, state_directory: Path, reader: LogReader, subscribers: Subscribers, interval: float, expiry: float
+        self, requests: Requests, reader: LogReader, subscribers: Subscribers, interval: float, expiry: float
     ) -> None:
-        self._directory = state_directory
+        self._requests = requests
         self._reader = reader
         self._subscribers = subscribers
         self._interval = interval
@@ -88,5 +86,5 @@ class Pruner:
         below = prune_point(known[-1].watermark, self._subscribers.all(), time() * 1000, self._expiry_ms)
         if below <= self._reader.oldest():
             return None
-        request_prune(self._directory, below)
+        self._requests.ask_prune(below)
         return below

@@ -5,17 +5,21 @@ Runners differ in where this happens, not in what happens: in their own process,
 
 from __future__ import annotations
 
+import logging
 import threading
 from collections.abc import Callable
 
 from changesource_sdk.adapter import Acknowledging, Adapter
-from changesource_sdk.changelog.layout import StateDirectory
 from changesource_sdk.changelog.log import LogWriter
-from changesource_sdk.changelog.requests import pending_request, take_prune
+from changesource_sdk.changelog.offers import take_offer
+from changesource_sdk.changelog.store import LogStore
+from changesource_sdk.observe.logs import event, logger
 from changesource_sdk.observe.stages import Stage
 from changesource_sdk.pipeline.snapshotting import adapter_call
 from changesource_sdk.pipeline.tail import Tail
 from changesource_sdk.pipeline.transactions import SPILL_BYTES
+
+_log = logger("runner")
 
 LOOK_UP_S = 0.25
 
@@ -23,7 +27,7 @@ LOOK_UP_S = 0.25
 def append_tail(
     adapter: Adapter,
     writer: LogWriter,
-    layout: StateDirectory,
+    store: LogStore,
     stage: Stage,
     stop: threading.Event,
     *,
@@ -31,18 +35,20 @@ def append_tail(
     spill_bytes: int = SPILL_BYTES,
 ) -> None:
     """Append what follows the log's head until told to stop or a snapshot is asked for."""
-    tail = Tail(adapter, writer.state(), layout, spill_bytes)
+    tail = Tail(adapter, writer.state(), store, spill_bytes)
     stage.update(state="tailing", watermark=writer.state().head, position=writer.state().position)
     try:
         tail.start()
-        while not stop.is_set() and pending_request(layout.root) is None:
+        while not stop.is_set() and store.requests.pending_snapshot() is None:
             if _append_waiting(adapter, writer, stage, tail):
                 progressed()
             elif tail.is_healthy:
                 stage.recovered()
             stage.beat()
-            if below := take_prune(layout.root):
+            if below := store.requests.take_prune():
                 writer.prune(below)
+            if watermark := take_offer(store.layout, writer):
+                event(_log, logging.INFO, "the log is compacted", snapshot=watermark)
     finally:
         tail.end()
 

@@ -20,10 +20,12 @@ import orjson
 
 from changesource_sdk.changelog.atomic_json import read_json
 from changesource_sdk.changelog.layout import StateDirectory
+from changesource_sdk.changelog.sqlite_store import SqliteStore
 from changesource_sdk.errors import ChangesourceError, ConfigurationError
 from changesource_sdk.observe.logs import configure_from_environment as configure_logs
 from changesource_sdk.observe.stages import Stage
 from changesource_sdk.pipeline.adapter_factory import adapter_factory
+from changesource_sdk.pipeline.compaction_policy import CompactionPolicy
 from changesource_sdk.pipeline.inline import InlineRunner
 
 _FILE = "pipeline.json"
@@ -39,6 +41,7 @@ class PipelineSettings:
     runner: Runner = "inline"
     master: str = "local[*]"
     conf: Mapping[str, str] = field(default_factory=dict)
+    compact_after: str = "never"
 
 
 def command_line(pipeline: PipelineSettings, state_directory: Path) -> list[str]:
@@ -73,12 +76,13 @@ def _watch_parent(stop: threading.Event) -> None:
 
 def _run(pipeline: PipelineSettings, state: Path, stop: threading.Event) -> None:
     make = adapter_factory(pipeline.adapter, pipeline.settings)
+    store = SqliteStore(state)
     if pipeline.runner == "inline":
-        InlineRunner(make, state, stop=stop).run()
+        InlineRunner(make, store, stop=stop, compaction=CompactionPolicy.parse(pipeline.compact_after)).run()
         return
     from changesource_sdk.pipeline.spark.driver import drive
 
-    drive(pipeline, state, stop)
+    drive(pipeline, store, stop)
 
 
 def main(arguments: list[str]) -> int:

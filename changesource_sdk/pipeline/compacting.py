@@ -1,8 +1,9 @@
 """One compaction from start to offer: what is read, by whom, and what comes out.
 
-The snapshot it starts from and the log up to the head of that moment never change while it works, and the upstream store
-is not asked at all. The work is done in a *lane* (this process, or Spark tasks): scanning the log, then sorting and
-folding. Parts of tables that no change touched are taken over as they are. The result is offered to the log's writer.
+The snapshot it starts from and the log up to the head of that moment do not change while it works, and the upstream
+store is not asked at all. The work is done in a *lane* (this process, or Spark tasks): scanning the log, then sorting
+and folding. Parts of tables that no change touched are taken over as they are. The result is offered to the log's
+writer.
 """
 
 from __future__ import annotations

@@ -16,7 +16,7 @@ from typing import BinaryIO
 from changesource_sdk.changelog.disk import disk_errors
 from changesource_sdk.changelog.snapshots import PartInfo
 from changesource_sdk.pipeline.compacting import Folding, LogShare
-from changesource_sdk.pipeline.compaction import Findings, Item, SortKey, Sorting, Tie, scan
+from changesource_sdk.pipeline.compaction import Findings, Item, Sorting, SortKey, Tie, scan
 
 _SPILL_ITEMS = 256
 

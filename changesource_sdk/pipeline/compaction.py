@@ -159,7 +159,7 @@ class Sorting:
 
 def _canonical(value: object) -> object:
     """Numbers that a replica takes for the same are spelled the same."""
-    return int(value) if isinstance(value, float) and value.is_integer() or isinstance(value, bool) else value
+    return int(value) if (isinstance(value, float) and value.is_integer()) or isinstance(value, bool) else value
 
 
 def _table_name(relation: Mapping[str, str]) -> str:
@@ -186,8 +186,8 @@ def fold(history: History, items: Iterable[Item]) -> Iterator[tuple[int, dict[st
         table = history.tables[number]
         assert table.table is not None
         names = table.table.column_names
-        rows = _fold_group(table, group) if table.table.key else _all_rows(table, group)
-        for row in rows:
+        fold_items = _fold_group if table.table.key else _all_rows
+        for row in fold_items(table, group):
             yield number, {name: row.get(name) for name in names}
 
 

@@ -53,6 +53,9 @@ class CompactionPolicy:
         return by_size or (self.transactions is not None and transactions >= self.transactions)
 
 
+NEVER = CompactionPolicy()
+
+
 def problem(text: str) -> str | None:
     """What is wrong with the text of a policy, if anything."""
     try:

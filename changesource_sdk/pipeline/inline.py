@@ -9,51 +9,54 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Callable
-from pathlib import Path
 
 from changesource_sdk.adapter import Adapter
-from changesource_sdk.changelog.layout import StateDirectory
 from changesource_sdk.changelog.log import LogWriter
-from changesource_sdk.changelog.requests import answer_request
-from changesource_sdk.changelog.sqlite_writer import open_writer
+from changesource_sdk.changelog.store import LogStore
 from changesource_sdk.observe.stages import Stage
 from changesource_sdk.pipeline.adapter_factory import opened
 from changesource_sdk.pipeline.appending import append_tail
+from changesource_sdk.pipeline.compacting_here import LocalLane
+from changesource_sdk.pipeline.compaction_policy import NEVER, CompactionPolicy
+from changesource_sdk.pipeline.compactor import Compactor
 from changesource_sdk.pipeline.recovery import Backoff, Recovery, Stopped, snapshot_due
 from changesource_sdk.pipeline.snapshotting import PartsWriter, take_snapshot, write_parts_here
 from changesource_sdk.pipeline.transactions import SPILL_BYTES
 
 
 class InlineRunner:
-    """Runs one adapter into one state directory until `stop` is set. One `run` at a time."""
+    """Runs one adapter into one log until `stop` is set. One `run` at a time."""
 
     def __init__(
         self,
         make_adapter: Callable[[], Adapter],
-        state_directory: Path,
+        store: LogStore,
         *,
         stop: threading.Event | None = None,
         backoff: Backoff | None = None,
         spill_bytes: int = SPILL_BYTES,
+        compaction: CompactionPolicy = NEVER,
         clock: Callable[[], float] = time.time,
     ) -> None:
         self.stop = stop or threading.Event()
         self._make_adapter = make_adapter
-        self._layout = StateDirectory(state_directory)
+        self._store = store
         self._spill_bytes = spill_bytes
         self._clock = clock
-        self._stage = Stage(state_directory, "pipeline", clock)
-        self._recovery = Recovery(self._layout, self._stage, self.stop, backoff or Backoff())
+        self._stage = Stage(store.layout.root, "pipeline", clock)
+        self._recovery = Recovery(self._store, self._stage, self.stop, backoff or Backoff())
+        self._compactor = Compactor(store.open_reader, store.layout, LocalLane(), compaction, self.stop, clock=clock)
 
     def run(self) -> None:
         """Run until told to stop. Raises only what trying again cannot mend: a state directory, a newer writer."""
-        self._layout.create()
+        self._store.layout.create()
         self._stage.flush()
-        self._recovery.run(self._step)
+        with self._compactor.running():
+            self._recovery.run(self._step)
         self._stage.update(state="stopped")
 
     def _step(self) -> bool:
-        writer = open_writer(self._layout.root, lambda: int(self._clock() * 1_000_000))
+        writer = self._store.open_writer(lambda: int(self._clock() * 1_000_000))
         try:
             with opened(self._make_adapter) as adapter:
                 self._follow(writer, adapter)
@@ -63,14 +66,14 @@ class InlineRunner:
 
     def _follow(self, writer: LogWriter, adapter: Adapter) -> None:
         """A snapshot if one is due, then the tail, until the next is due."""
-        above = snapshot_due(self._layout, writer)
+        above = snapshot_due(self._store, writer)
         if above is not None:
-            snapshot_into_log(adapter, writer, self._layout, self._stage, self.stop, above, self._clock)
+            snapshot_into_log(adapter, writer, self._store, self._stage, self.stop, above, self._clock)
             self._recovery.progressed()
         append_tail(
             adapter,
             writer,
-            self._layout,
+            self._store,
             self._stage,
             self.stop,
             progressed=self._recovery.progressed,
@@ -81,7 +84,7 @@ class InlineRunner:
 def snapshot_into_log(
     adapter: Adapter,
     writer: LogWriter,
-    layout: StateDirectory,
+    store: LogStore,
     stage: Stage,
     stop: threading.Event,
     above: str,
@@ -98,7 +101,7 @@ def snapshot_into_log(
     record = take_snapshot(
         adapter,
         writer,
-        layout,
+        store.layout,
         lambda: clock() * 1000,
         above=above,
         begin=stage.start_snapshot,
@@ -106,5 +109,5 @@ def snapshot_into_log(
         part_done=lambda parts: stage.update(done=parts),
         write_parts=write_parts,
     )
-    answer_request(layout.root, record.watermark)
+    store.requests.answer_snapshot(record.watermark)
     stage.update(watermark=record.watermark, position=record.position)

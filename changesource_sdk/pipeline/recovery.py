@@ -12,12 +12,9 @@ import threading
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from changesource_sdk.changelog.layout import StateDirectory
 from changesource_sdk.changelog.log import EMPTY, LogWriter
-from changesource_sdk.changelog.requests import answer_request, pending_request, request_snapshot
 from changesource_sdk.changelog.snapshots import is_complete
-from changesource_sdk.changelog.sqlite_file import set_aside
-from changesource_sdk.changelog.sqlite_log import SqliteLogReader
+from changesource_sdk.changelog.store import LogStore
 from changesource_sdk.errors import ChangesourceError, CorruptLog, StaleWriter
 from changesource_sdk.observe.logs import event, logger
 from changesource_sdk.observe.stages import Stage
@@ -49,8 +46,8 @@ class Recovery:
     debugging.
     """
 
-    def __init__(self, layout: StateDirectory, stage: Stage, stop: threading.Event, backoff: Backoff) -> None:
-        self._layout = layout
+    def __init__(self, store: LogStore, stage: Stage, stop: threading.Event, backoff: Backoff) -> None:
+        self._store = store
         self._stage = stage
         self._stop = stop
         self._backoff = backoff
@@ -78,9 +75,9 @@ class Recovery:
                 self._report_and_wait(error)
 
     def _ask_for_snapshot(self, reason: str) -> None:
-        reader = SqliteLogReader(self._layout.root)
+        reader = self._store.open_reader()
         try:
-            request_snapshot(self._layout.root, reader.head(), reason)
+            self._store.requests.ask_snapshot(reader.head(), reason)
         finally:
             reader.close()
 
@@ -90,20 +87,19 @@ class Recovery:
         event(_log, logging.INFO, "trying again", code=error.code, delay=delay, failures=self._failures)
         _log.debug("what failed", exc_info=error)
         self._stage.failed(error)
-        if isinstance(error, CorruptLog) and self._layout.log.exists():
-            kept = set_aside(self._layout.log)
-            event(_log, logging.ERROR, "the damaged log was set aside, a new snapshot is taken", file=kept.name)
+        if isinstance(error, CorruptLog) and (kept := self._store.set_aside()):
+            event(_log, logging.ERROR, "the damaged log was set aside, a new snapshot is taken", kept_as=kept)
         self._stop.wait(delay)
 
 
-def snapshot_due(layout: StateDirectory, writer: LogWriter) -> str | None:
+def snapshot_due(store: LogStore, writer: LogWriter) -> str | None:
     """Above which watermark a snapshot must be taken now; None if none must."""
     known = writer.snapshots()
-    answer_request(layout.root, max((snapshot.watermark for snapshot in known), default=EMPTY))
+    store.requests.answer_snapshot(max((snapshot.watermark for snapshot in known), default=EMPTY))
     if not all(is_complete(snapshot.directory) for snapshot in known[-1:]):
         event(_log, logging.WARNING, "a new snapshot is taken", reason="files of the former are missing or cut")
         return EMPTY
-    request = pending_request(layout.root)
+    request = store.requests.pending_snapshot()
     if request is not None:
         return request.above
     return EMPTY if writer.state().generation == 0 else None

@@ -40,11 +40,11 @@ def default_value(spec: ColumnSpec) -> object:
 def converted(value: object, old: str, new: str) -> object:
     """What a value of a column declared `old` is after the column was declared `new`."""
     # The type of the value is part of the question: 1, 1.0 and True are equal in Python but not in a text column.
-    return None if value is None else _converted(type(value), value, old, new)
+    return None if value is None else _converted(type(value).__name__, value, old, new)
 
 
 @lru_cache(_KEPT_VALUES)
-def _converted(kind: type, value: object, old: str, new: str) -> object:
+def _converted(kind: str, value: object, old: str, new: str) -> object:
     with _lock:
         connection = _columns(old, new)
         connection.execute("UPDATE t SET a = ?", (_bound(value),))

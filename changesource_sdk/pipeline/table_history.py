@@ -107,7 +107,9 @@ def _take(step: Step, row: dict[str, object]) -> None:
 class History:
     """All tables that were there at some moment. Names are those of the replica."""
 
-    def __init__(self, base: ConsumerSchema, events: Iterable[tuple[Order, wire.Change]], final: ConsumerSchema) -> None:
+    def __init__(
+        self, base: ConsumerSchema, events: Iterable[tuple[Order, wire.Change]], final: ConsumerSchema
+    ) -> None:
         self.tables: list[TableHistory] = []
         self._names: dict[str, list[tuple[Order, TableHistory | None]]] = {}
         for name, table in base.tables.items():

@@ -11,9 +11,8 @@ import threading
 from pathlib import Path
 
 from changesource_sdk.adapter import Adapter, Closing, Transaction
-from changesource_sdk.changelog.layout import StateDirectory
 from changesource_sdk.changelog.log import LogState
-from changesource_sdk.changelog.sqlite_log import SqliteLogReader
+from changesource_sdk.changelog.store import LogStore
 from changesource_sdk.observe.logs import event, logger
 from changesource_sdk.pipeline.consumer_schema import ConsumerSchema
 from changesource_sdk.pipeline.feed import FeedClosed, TransactionFeed
@@ -30,12 +29,12 @@ JOIN_S = 5.0
 class Tail:
     """One thread over one adapter. Invariant: what it feeds follows, without gap or double, what the log holds."""
 
-    def __init__(self, adapter: Adapter, state: LogState, layout: StateDirectory, spill_bytes: int) -> None:
+    def __init__(self, adapter: Adapter, state: LogState, store: LogStore, spill_bytes: int) -> None:
         self.feed = TransactionFeed()
         self._adapter = adapter
         self._position = state.position
-        self._layout = layout
-        self._known = SqliteLogReader(layout.root)
+        self._directory = store.layout.segments
+        self._known = store.open_reader()
         self._segments = 0
         self._epoch = state.epoch
         self._encoder = TransactionEncoder(ConsumerSchema.from_json(state.schema), self._new_segment, spill_bytes)
@@ -99,4 +98,4 @@ class Tail:
 
     def _new_segment(self) -> Path:
         self._segments += 1
-        return self._layout.segments / f"{self._epoch}-{self._segments}.frames"
+        return self._directory / f"{self._epoch}-{self._segments}.frames"

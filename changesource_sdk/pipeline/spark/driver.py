@@ -15,8 +15,10 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from changesource_sdk.changelog.store import LogStore
 from changesource_sdk.observe.logs import event, logger
 from changesource_sdk.observe.stages import Stage
+from changesource_sdk.pipeline.compaction_policy import CompactionPolicy
 from changesource_sdk.pipeline.spark.runner import SparkRunner
 from changesource_sdk.pipeline.spark.session import SparkSettings, start_session
 
@@ -27,8 +29,9 @@ _log = logger("spark")
 LOG_FILE = "spark.log"
 
 
-def drive(pipeline: PipelineSettings, state: Path, stop: threading.Event) -> None:
+def drive(pipeline: PipelineSettings, store: LogStore, stop: threading.Event) -> None:
     """Start Spark and run the pipeline on it until `stop` is set."""
+    state = store.layout.root
     Stage(state, "pipeline").flush()
     ended = threading.Event()
     threading.Thread(target=_leave_if_stopped_early, args=(stop, ended), daemon=True).start()
@@ -38,7 +41,8 @@ def drive(pipeline: PipelineSettings, state: Path, stop: threading.Event) -> Non
     try:
         ui = session.sparkContext.uiWebUrl or "(off)"
         event(_log, logging.INFO, "Spark runs the pipeline", version=session.version, ui=ui)
-        SparkRunner(session, pipeline.adapter, pipeline.settings, state, stop=stop).run()
+        compaction = CompactionPolicy.parse(pipeline.compact_after)
+        SparkRunner(session, pipeline.adapter, pipeline.settings, store, stop=stop, compaction=compaction).run()
     finally:
         session.stop()
 

@@ -12,11 +12,9 @@ import threading
 import time
 from collections.abc import Mapping
 from dataclasses import dataclass
-from pathlib import Path
 from typing import TYPE_CHECKING
 
-from changesource_sdk.changelog.layout import StateDirectory
-from changesource_sdk.changelog.sqlite_writer import open_writer
+from changesource_sdk.changelog.store import LogStore
 from changesource_sdk.errors import ChangesourceError
 from changesource_sdk.observe.logs import configure_from_environment as configure_logs
 from changesource_sdk.observe.stages import Stage
@@ -40,17 +38,17 @@ class ResidentTask:
 
     adapter: str
     settings: Mapping[str, object]
-    state_directory: str
+    store: LogStore
     leash: Address
 
 
 def follow(
-    context: SparkContext, adapter: str, settings: Mapping[str, object], state: Path, stop: threading.Event
+    context: SparkContext, adapter: str, settings: Mapping[str, object], store: LogStore, stop: threading.Event
 ) -> None:
     """Keep the source followed by a task until `stop` is set or a snapshot is due; raises what ended it otherwise."""
     host = str(context.getConf().get("spark.driver.host", "127.0.0.1"))
     with Leash(host) as leash:
-        task = ResidentTask(adapter, dict(settings), str(state), leash.address)
+        task = ResidentTask(adapter, dict(settings), store, leash.address)
 
         def run() -> list[ChangesourceError | None]:
             context.setJobGroup(JOB_GROUP, f"tail of {adapter}", interruptOnCancel=True)
@@ -72,18 +70,18 @@ def run_task(task: ResidentTask) -> ChangesourceError | None:
     configure_logs()
     stop = threading.Event()
     hold(task.leash, stop)
-    layout = StateDirectory(Path(task.state_directory))
-    stage = Stage(layout.root, "pipeline")
+    store = task.store
+    stage = Stage(store.layout.root, "pipeline")
     stage.take_over()
-    recovery = Recovery(layout, stage, stop, Backoff())
+    recovery = Recovery(store, stage, stop, Backoff())
 
     def step() -> bool:
-        writer = open_writer(layout.root, lambda: int(time.time() * 1_000_000))
+        writer = store.open_writer(lambda: int(time.time() * 1_000_000))
         try:
-            if snapshot_due(layout, writer) is not None:
+            if snapshot_due(store, writer) is not None:
                 return False
             with opened(adapter_factory(task.adapter, task.settings)) as adapter:
-                append_tail(adapter, writer, layout, stage, stop, progressed=recovery.progressed)
+                append_tail(adapter, writer, store, stage, stop, progressed=recovery.progressed)
         finally:
             writer.close()
         return True
@@ -92,4 +90,6 @@ def run_task(task: ResidentTask) -> ChangesourceError | None:
         recovery.run(step)
     except ChangesourceError as error:
         return error
+    finally:
+        store.close()
     return None

@@ -9,16 +9,17 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Callable, Mapping
-from pathlib import Path
 from typing import TYPE_CHECKING
 
-from changesource_sdk.changelog.layout import StateDirectory
-from changesource_sdk.changelog.sqlite_writer import open_writer
+from changesource_sdk.changelog.store import LogStore
 from changesource_sdk.observe.stages import Stage
 from changesource_sdk.pipeline.adapter_factory import adapter_factory, opened
+from changesource_sdk.pipeline.compaction_policy import NEVER, CompactionPolicy
+from changesource_sdk.pipeline.compactor import Compactor
 from changesource_sdk.pipeline.inline import snapshot_into_log
 from changesource_sdk.pipeline.recovery import Backoff, Recovery, snapshot_due
 from changesource_sdk.pipeline.spark import resident
+from changesource_sdk.pipeline.spark.compaction import SparkLane
 from changesource_sdk.pipeline.spark.snapshot import SparkParts
 
 if TYPE_CHECKING:
@@ -26,53 +27,57 @@ if TYPE_CHECKING:
 
 
 class SparkRunner:
-    """Runs one adapter into one state directory until `stop` is set. The session is the caller's."""
+    """Runs one adapter into one log until `stop` is set. The session is the caller's."""
 
     def __init__(
         self,
         session: SparkSession,
         adapter: str,
         settings: Mapping[str, object],
-        state_directory: Path,
+        store: LogStore,
         *,
         stop: threading.Event | None = None,
         backoff: Backoff | None = None,
+        compaction: CompactionPolicy = NEVER,
         clock: Callable[[], float] = time.time,
     ) -> None:
         self.stop = stop or threading.Event()
         self._context = session.sparkContext
         self._adapter = adapter
         self._settings = settings
-        self._layout = StateDirectory(state_directory)
+        self._store = store
         self._clock = clock
-        self._stage = Stage(state_directory, "pipeline", clock)
-        self._recovery = Recovery(self._layout, self._stage, self.stop, backoff or Backoff())
+        self._stage = Stage(store.layout.root, "pipeline", clock)
+        self._recovery = Recovery(self._store, self._stage, self.stop, backoff or Backoff())
+        lane = SparkLane(self._context, self.stop)
+        self._compactor = Compactor(store.open_reader, store.layout, lane, compaction, self.stop, clock=clock)
 
     def run(self) -> None:
         """Run until told to stop. Raises only what trying again cannot mend: a state directory, a newer writer."""
-        self._layout.create()
+        self._store.layout.create()
         self._stage.flush()
-        self._recovery.run(self._step)
+        with self._compactor.running():
+            self._recovery.run(self._step)
         self._stage.update(state="stopped")
 
     def _step(self) -> bool:
         self._snapshot_if_due()
         self._stage.flush()
         try:
-            resident.follow(self._context, self._adapter, self._settings, self._layout.root, self.stop)
+            resident.follow(self._context, self._adapter, self._settings, self._store, self.stop)
         finally:
             self._stage.take_over()
         return True
 
     def _snapshot_if_due(self) -> None:
-        writer = open_writer(self._layout.root, lambda: int(self._clock() * 1_000_000))
+        writer = self._store.open_writer(lambda: int(self._clock() * 1_000_000))
         try:
-            above = snapshot_due(self._layout, writer)
+            above = snapshot_due(self._store, writer)
             if above is None:
                 return
             with opened(adapter_factory(self._adapter, self._settings)) as adapter:
                 parts = SparkParts(self._context)
-                snapshot_into_log(adapter, writer, self._layout, self._stage, self.stop, above, self._clock, parts)
+                snapshot_into_log(adapter, writer, self._store, self._stage, self.stop, above, self._clock, parts)
             self._recovery.progressed()
         finally:
             writer.close()

@@ -1,21 +1,22 @@
 """A process that appends to a log until it is killed: the victim of the kill loop.
 
-Run as `python -m tests.sdk.changelog.appending_child STATE SEED`. It resumes after the last position, appends
-batches of random size, some transactions spilled, prunes and starts generations now and then, and prints each
-position once `append` returned.
+Run as `python -m tests.sdk.changelog.appending_child STORE SEED`, the store pickled and in hexadecimal digits. It
+resumes after the last position, appends batches of random size, some transactions spilled, prunes and starts
+generations now and then, and prints each position once `append` returned.
 """
 
 from __future__ import annotations
 
 import itertools
+import pickle
 import random
 import sys
 import time
 from pathlib import Path
 
 from changesource_sdk.changelog.blocks import BlockWriter
-from changesource_sdk.changelog.log import EncodedTransaction
-from changesource_sdk.changelog.sqlite_writer import SqliteLogWriter, open_writer
+from changesource_sdk.changelog.log import EncodedTransaction, LogWriter
+from changesource_sdk.changelog.store import LogStore
 from protocol.framing import frame
 from tests.sdk.changelog.log_fixtures import begin_generation
 
@@ -37,7 +38,7 @@ def encoded(position: int, segments: Path, epoch: int) -> EncodedTransaction:
         return EncodedTransaction(position, None, None, writer.finish(), len(frames))
 
 
-def step(writer: SqliteLogWriter, state: Path, chance: random.Random) -> None:
+def step(writer: LogWriter, state: Path, chance: random.Random) -> None:
     last = writer.state().position
     assert isinstance(last, int)
     if chance.random() < 0.02:
@@ -45,12 +46,15 @@ def step(writer: SqliteLogWriter, state: Path, chance: random.Random) -> None:
     if chance.random() < 0.05:
         writer.prune(writer.state().head)
     count = chance.randint(1, 20)
-    writer.append([encoded(last + n, state / "segments", writer.epoch) for n in range(count + 1) if last + n > 0])
+    writer.append(
+        [encoded(last + n, state / "segments", writer.state().epoch) for n in range(count + 1) if last + n > 0]
+    )
     print(last + count, flush=True)
 
 
-def main(state: Path, seed: int) -> None:
-    writer = open_writer(state, lambda: int(time.time() * 1e6))
+def main(store: LogStore, seed: int) -> None:
+    state = store.layout.root
+    writer = store.open_writer(lambda: int(time.time() * 1e6))
     if writer.state().generation == 0:
         begin_generation(writer, state)
     chance = random.Random(seed)
@@ -59,4 +63,4 @@ def main(state: Path, seed: int) -> None:
 
 
 if __name__ == "__main__":
-    main(Path(sys.argv[1]), int(sys.argv[2]))
+    main(pickle.loads(bytes.fromhex(sys.argv[1])), int(sys.argv[2]))

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from changesource_sdk.changelog.blocks import BlockFile
-from changesource_sdk.changelog.log import EncodedTransaction, LogReader
+from changesource_sdk.changelog.log import EncodedTransaction, LogReader, LogWriter
 from changesource_sdk.changelog.sqlite_writer import SqliteLogWriter, open_writer
 from changesource_sdk.positions import Position
 from protocol.framing import frame, unframe
@@ -23,7 +23,7 @@ def writer_with_generation(state: Path, position: Position = 0) -> SqliteLogWrit
     return writer
 
 
-def begin_generation(writer: SqliteLogWriter, state: Path, position: Position = 0, above: str = "00") -> str:
+def begin_generation(writer: LogWriter, state: Path, position: Position = 0, above: str = "00") -> str:
     watermark = writer.next_generation(above)
     directory = state / "spool" / watermark
     directory.mkdir(parents=True)

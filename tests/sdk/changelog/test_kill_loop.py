@@ -3,24 +3,25 @@
 from __future__ import annotations
 
 import os
+import pickle
 import random
 import subprocess
 import sys
-from pathlib import Path
 
 import pytest
 
-from changesource_sdk.changelog.sqlite_log import SqliteLogReader
+from changesource_sdk.changelog.store import LogStore
 from protocol.framing import unframe
 from tests.sdk.changelog.appending_child import body
+from tests.sdk.changelog.logs_under_test import LogUnderTest
 
 KILLS = int(os.environ.get("CHANGESOURCE_KILLS", "8"))
 SEED = int(os.environ.get("CHANGESOURCE_SEED", "20260101"))
 
 
-def run_and_kill(state: Path, seed: int, chance: random.Random) -> int:
+def run_and_kill(store: LogStore, seed: int, chance: random.Random) -> int:
     """Start the child, kill it after a random number of steps; the last position it knew to be durable."""
-    command = [sys.executable, "-m", "tests.sdk.changelog.appending_child", str(state), str(seed)]
+    command = [sys.executable, "-m", "tests.sdk.changelog.appending_child", pickle.dumps(store).hex(), str(seed)]
     child = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
     assert child.stdout is not None
     acknowledged = 0
@@ -35,9 +36,9 @@ def run_and_kill(state: Path, seed: int, chance: random.Random) -> int:
     return int(rest[-1]) if rest else acknowledged
 
 
-def check_whole(state: Path, acknowledged: int) -> None:
-    reader = SqliteLogReader(state)
-    log = reader.state()
+def check_whole(store: LogStore, acknowledged: int) -> None:
+    reader = store.open_reader()
+    state = reader.state()
     stored = reader.read_after("00", 1 << 30)
     positions = []
     for item in stored:
@@ -48,22 +49,22 @@ def check_whole(state: Path, acknowledged: int) -> None:
         assert data == [payload for frames in body(position) for payload in unframe(frames)]
         positions.append(position)
     marks = [item.watermark for item in stored]
-    assert isinstance(log.position, int)
-    assert log.position >= acknowledged
-    assert positions == list(range(log.position - len(positions) + 1, log.position + 1))
+    assert isinstance(state.position, int)
+    assert state.position >= acknowledged
+    assert positions == list(range(state.position - len(positions) + 1, state.position + 1))
     assert marks == sorted(set(marks))
-    assert log.head == (marks[-1] if marks else log.oldest)
+    assert state.head == (marks[-1] if marks else state.oldest)
     assert all(snapshot.directory.is_dir() for snapshot in reader.snapshots())
     reader.close()
 
 
 @pytest.mark.faults
-def test_a_log_killed_again_and_again_stays_a_whole_prefix(tmp_path: Path) -> None:
+def test_a_log_killed_again_and_again_stays_a_whole_prefix(log: LogUnderTest) -> None:
     print(f"CHANGESOURCE_SEED={SEED} CHANGESOURCE_KILLS={KILLS}")
     chance = random.Random(SEED)
     reached = 0
     for number in range(KILLS):
-        acknowledged = run_and_kill(tmp_path, SEED + number, chance)
-        check_whole(tmp_path, acknowledged)
+        acknowledged = run_and_kill(log.store, SEED + number, chance)
+        check_whole(log.store, acknowledged)
         assert acknowledged > reached
         reached = acknowledged

@@ -8,7 +8,6 @@ import pytest
 from websockets.exceptions import ConnectionClosed
 
 from changesource_sdk.adapter import Delete, Insert, Update
-from changesource_sdk.changelog.requests import pending_request
 from changesource_sdk.testing.fake_cache import ResetAsked
 from protocol.rules import check
 from tests.sdk.endpoint.conftest import Serve
@@ -120,7 +119,7 @@ async def test_unknown_replica_is_told_to_reset_and_the_next_snapshot_is_above_i
         second = state.snapshot([{"id": "9", "title": "anew"}])
         with pytest.raises(ResetAsked, match=first):
             await cache.until(lambda: False)
-    assert pending_request(state.directory) is None, "the new snapshot is above all this consumer saw"
+    assert state.store.requests.pending_snapshot() is None, "the new snapshot is above all this consumer saw"
     await cache.initial_sync()
     assert cache.replica_version == second
     assert set(cache.rows("issue")) == {"9"}
@@ -137,7 +136,7 @@ async def test_consumer_ahead_of_the_log_waits_for_a_higher_snapshot(state: Writ
     async with cache.stream():
         with pytest.raises(ResetAsked, match="newer than"):
             await cache.until(lambda: False)
-    request = pending_request(state.directory)
+    request = state.store.requests.pending_snapshot()
     assert request is not None
     assert request.above == seen
 
@@ -155,7 +154,7 @@ async def test_a_damaged_snapshot_is_never_completed_and_a_new_one_is_asked_for(
     assert caught.value.rcvd is not None
     assert caught.value.rcvd.code == 1013
     assert cache.commits == []
-    request = pending_request(state.directory)
+    request = state.store.requests.pending_snapshot()
     assert request is not None
     assert request.above == watermark
     async with cache.stream():

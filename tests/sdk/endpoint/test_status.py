@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import time
-from pathlib import Path
 
 import pytest
 
 from changesource_sdk.changelog.atomic_json import write_json
-from changesource_sdk.changelog.sqlite_log import SqliteLogReader
+from changesource_sdk.changelog.sqlite_store import SqliteStore
 from changesource_sdk.endpoint.status import describe, distance, set_gauges
 from changesource_sdk.observe.metrics import EndpointMetrics
 from tests.sdk.endpoint.written_state import WrittenState
@@ -16,11 +15,11 @@ from tests.sdk.endpoint.written_state import WrittenState
 ERROR = {"code": "down", "message": "store is down", "where": "", "fix": "start it"}
 
 
-def stage_verdict(directory: Path, reader: SqliteLogReader, **report: object) -> object:
-    write_json(
-        directory / "stages" / "pipeline.json", {"stage": "pipeline", "transactions": 3, "error": None, **report}
-    )
-    document = describe(directory, reader, [])
+def stage_verdict(store: SqliteStore, **report: object) -> object:
+    write_json(store.layout.stages / "pipeline.json", {"stage": "pipeline", "transactions": 3, "error": None, **report})
+    reader = store.open_reader()
+    document = describe(store, reader, [])
+    reader.close()
     metrics = EndpointMetrics()
     set_gauges(document, metrics)
     failing = metrics.registry.get_sample_value("changesource_stage_failing", {"stage": "pipeline"})
@@ -43,10 +42,8 @@ def test_a_stage_is_judged_by_its_signs_of_life_and_of_progress(
     state: WrittenState, state_name: str, alive_ago: int, moved_ago: int, error: object, verdict: str
 ) -> None:
     now_ms = time.time() * 1000
-    reader = SqliteLogReader(state.directory)
     report = {"state": state_name, "updated_ms": now_ms - alive_ago * 1000, "moved_ms": now_ms - moved_ago * 1000}
-    assert stage_verdict(state.directory, reader, **report, error=error) == verdict
-    reader.close()
+    assert stage_verdict(state.store, **report, error=error) == verdict
 
 
 def test_distance_counts_the_steps_of_the_log() -> None:

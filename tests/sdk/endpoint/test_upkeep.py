@@ -9,11 +9,9 @@ from collections.abc import Iterator
 
 import pytest
 
-from changesource_sdk.changelog.poke import PokeReceiver, PokeSender
-from changesource_sdk.changelog.requests import take_prune
-from changesource_sdk.changelog.sqlite_log import SqliteLogReader
+from changesource_sdk.changelog.poke import PokeSender
 from changesource_sdk.changelog.subscribers import SubscriberKey, Subscribers
-from changesource_sdk.endpoint.upkeep import PokeEar, Pruner, persistently
+from changesource_sdk.endpoint.upkeep import LogEar, Pruner, persistently
 from changesource_sdk.errors import DiskFull
 from changesource_sdk.observe.logs import Throttle
 from tests.sdk.endpoint.written_state import WrittenState
@@ -21,13 +19,13 @@ from tests.sdk.endpoint.written_state import WrittenState
 
 @pytest.fixture
 def subscribers(state: WrittenState) -> Iterator[Subscribers]:
-    store = Subscribers(state.directory)
+    store = state.store.open_subscribers()
     yield store
     store.close()
 
 
 def pruner(state: WrittenState, subscribers: Subscribers) -> Pruner:
-    return Pruner(state.directory, SqliteLogReader(state.directory), subscribers, interval=1.0, expiry=3600.0)
+    return Pruner(state.store.requests, state.store.open_reader(), subscribers, interval=1.0, expiry=3600.0)
 
 
 def test_nothing_to_prune_before_and_at_a_snapshot(state: WrittenState, subscribers: Subscribers) -> None:
@@ -35,7 +33,7 @@ def test_nothing_to_prune_before_and_at_a_snapshot(state: WrittenState, subscrib
     state.snapshot()
     state.insert("1")
     assert pruner(state, subscribers).prune() is None
-    assert take_prune(state.directory) is None
+    assert state.store.requests.take_prune() is None
 
 
 @pytest.mark.parametrize(("heard_ago_s", "holds"), [(0.0, True), (7200.0, False)])
@@ -52,7 +50,7 @@ def test_live_consumers_hold_the_log_back_and_absent_ones_do_not(
     subscribers.acknowledge(SubscriberKey("zero", 0, first), acknowledged, now_ms - heard_ago_s * 1000)
     expected = acknowledged if holds else newest
     assert pruner(state, subscribers).prune() == expected
-    assert take_prune(state.directory) == expected
+    assert state.store.requests.take_prune() == expected
 
 
 async def test_a_failing_task_is_told_once_and_tried_again(caplog: pytest.LogCaptureFixture) -> None:
@@ -72,7 +70,7 @@ async def test_a_failing_task_is_told_once_and_tried_again(caplog: pytest.LogCap
 
 
 async def test_a_poke_that_comes_while_nobody_waits_is_not_lost(state: WrittenState) -> None:
-    ear = PokeEar(PokeReceiver(state.layout.pokes))
+    ear = LogEar(state.store.open_ear())
     sender = PokeSender(state.layout.pokes)
     sender.poke()
     began = time.monotonic()

@@ -9,9 +9,8 @@ from pathlib import Path
 from changesource_sdk.adapter import Change, Insert, Row, Transaction
 from changesource_sdk.changelog import snapshots
 from changesource_sdk.changelog.layout import StateDirectory
-from changesource_sdk.changelog.requests import answer_request
 from changesource_sdk.changelog.snapshots import Manifest
-from changesource_sdk.changelog.sqlite_writer import SqliteLogWriter, open_writer
+from changesource_sdk.changelog.sqlite_store import SqliteStore
 from changesource_sdk.pipeline.consumer_schema import ConsumerSchema
 from changesource_sdk.pipeline.encode import TableEncoder
 from changesource_sdk.pipeline.schema_frames import snapshot_schema
@@ -27,7 +26,8 @@ class WrittenState:
     def __init__(self, directory: Path, spill_bytes: int = 1 << 23) -> None:
         self.directory = directory
         self.layout = StateDirectory(directory).create()
-        self.writer: SqliteLogWriter = open_writer(directory, lambda: time.time_ns() // 1000)
+        self.store = SqliteStore(directory)
+        self.writer = self.store.open_writer(lambda: time.time_ns() // 1000)
         self._spill_bytes = spill_bytes
         self._segments = 0
         self._position = 0
@@ -48,7 +48,7 @@ class WrittenState:
         now_ms = time.time() * 1000
         path = snapshots.complete(folder, Manifest(watermark, self._position, schema, now_ms, parts))
         self.writer.start_generation(watermark, self._position, schema, path, now_ms)
-        answer_request(self.directory, watermark)
+        self.store.requests.answer_snapshot(watermark)
         return watermark
 
     def commit(self, *changes: Change) -> str:

@@ -12,6 +12,7 @@ from changesource_sdk.adapter import Adapter
 from changesource_sdk.changelog import snapshots
 from changesource_sdk.changelog.poke import PokeReceiver
 from changesource_sdk.changelog.sqlite_log import SqliteLogReader
+from changesource_sdk.changelog.sqlite_store import SqliteStore
 from changesource_sdk.errors import CorruptLog
 from changesource_sdk.observe.stages import read_stages
 from changesource_sdk.pipeline.inline import InlineRunner
@@ -78,7 +79,7 @@ def running(
 ) -> Iterator[Watched]:
     """A runner until the end of the block."""
     backoff = Backoff(first_s=0.01, last_s=last_delay_s)
-    runner = InlineRunner(make_adapter, state, backoff=backoff, spill_bytes=spill_bytes)
+    runner = InlineRunner(make_adapter, SqliteStore(state), backoff=backoff, spill_bytes=spill_bytes)
     thread = threading.Thread(target=runner.run, name="runner")
     watched = Watched(state)
     thread.start()

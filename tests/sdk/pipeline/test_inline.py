@@ -25,8 +25,7 @@ from changesource_sdk.adapter import (
     Table,
     Transaction,
 )
-from changesource_sdk.changelog.requests import pending_request, request_prune, request_snapshot
-from changesource_sdk.changelog.sqlite_writer import open_writer
+from changesource_sdk.changelog.sqlite_store import SqliteStore
 from changesource_sdk.errors import StaleWriter
 from changesource_sdk.pipeline.inline import InlineRunner
 from changesource_sdk.pipeline.recovery import Backoff
@@ -120,11 +119,12 @@ def test_acknowledgement_comes_after_the_log_has_it(tmp_path: Path) -> None:
             super().acknowledge(position)
             seen_at_ack.append(log.state().position)
 
+    log = SqliteStore(tmp_path).open_reader()
     adapter = Checking(*(Transaction(n, [insert(n)]) for n in range(1, 50)))
     with running(lambda: adapter, tmp_path) as seen:
-        log = seen.log
         seen.until_position(49)
         seen.until(lambda: 49 in adapter.acknowledged)
+    log.close()
     assert seen_at_ack == adapter.acknowledged
 
 
@@ -184,22 +184,22 @@ def test_a_request_brings_a_new_generation_above_it(tmp_path: Path) -> None:
         seen.until_position(2)
         first = seen.log.head()
         above = "f" + "a" * 16
-        request_snapshot(tmp_path, above, "a consumer saw more")
+        SqliteStore(tmp_path).requests.ask_snapshot(above, "a consumer saw more")
         seen.until_generation(2)
         assert seen.log.head() > above > first
-        seen.until(lambda: pending_request(tmp_path) is None)
+        seen.until(lambda: SqliteStore(tmp_path).requests.pending_snapshot() is None)
         store.commit([insert(11)])
         seen.until_position(3)
         assert seen.log.state().generation == 2
 
 
 def test_a_request_that_is_already_met_is_withdrawn(tmp_path: Path) -> None:
-    request_snapshot(tmp_path, "01", "early")
+    SqliteStore(tmp_path).requests.ask_snapshot("01", "early")
     with running(lambda: MemoryAdapter(store=a_store()), tmp_path) as seen:
         seen.until_generation(1)
-        seen.until(lambda: pending_request(tmp_path) is None)
-        request_snapshot(tmp_path, "02", "met")
-        seen.until(lambda: pending_request(tmp_path) is None)
+        seen.until(lambda: SqliteStore(tmp_path).requests.pending_snapshot() is None)
+        SqliteStore(tmp_path).requests.ask_snapshot("02", "met")
+        seen.until(lambda: SqliteStore(tmp_path).requests.pending_snapshot() is None)
         assert seen.log.state().generation == 1
 
 
@@ -210,7 +210,7 @@ def test_a_prune_request_is_carried_out(tmp_path: Path) -> None:
         store.commit([insert(10)])
         seen.until_position(2)
         head = seen.log.head()
-        request_prune(tmp_path, head)
+        SqliteStore(tmp_path).requests.ask_prune(head)
         seen.until(lambda: seen.log.oldest() == head)
         assert seen.log.state().transactions == 0
 
@@ -274,9 +274,9 @@ def test_a_log_damaged_while_running_is_set_aside_once_a_reader_complains(tmp_pa
                 size = file.seek(0, os.SEEK_END)
                 file.seek(0)
                 file.write(b"garbage!" * (size // 8))
-        request_snapshot(tmp_path, first, "log-corrupt")
+        SqliteStore(tmp_path).requests.ask_snapshot(first, "log-corrupt")
         seen.until((tmp_path / "log.sqlite.corrupt-1").exists, "a log set aside")
-        seen.until(lambda: pending_request(tmp_path) is None)
+        seen.until(lambda: SqliteStore(tmp_path).requests.pending_snapshot() is None)
         store.commit([insert(10)])
         seen.until_position(2)
         assert seen.log.head() > first
@@ -334,13 +334,13 @@ def test_a_close_that_fails_does_not_stop_the_runner(tmp_path: Path) -> None:
 
     with running(lambda: Clumsy(Transaction(1, [insert(1)])), tmp_path) as seen:
         seen.until_position(1)
-        request_snapshot(tmp_path, seen.log.head(), "again")
+        SqliteStore(tmp_path).requests.ask_snapshot(seen.log.head(), "again")
         seen.until_generation(2)
 
 
 def test_a_runner_that_was_replaced_stops_with_a_clear_error(tmp_path: Path) -> None:
     store = a_store()
-    runner = InlineRunner(lambda: MemoryAdapter(store=store), tmp_path, backoff=Backoff(0.01, 0.01))
+    runner = InlineRunner(lambda: MemoryAdapter(store=store), SqliteStore(tmp_path), backoff=Backoff(0.01, 0.01))
     raised: list[BaseException] = []
 
     def run() -> None:
@@ -353,7 +353,7 @@ def test_a_runner_that_was_replaced_stops_with_a_clear_error(tmp_path: Path) -> 
     thread.start()
     seen = Watched(tmp_path)
     seen.until_generation(1)
-    newer = open_writer(tmp_path, lambda: 1)
+    newer = SqliteStore(tmp_path).open_writer(lambda: 1)
     store.commit([insert(10)])
     thread.join(PATIENCE_S)
     assert [type(error) for error in raised] == [StaleWriter]

@@ -12,8 +12,8 @@ import pytest
 
 from changesource_sdk.changelog import snapshots
 from changesource_sdk.changelog.log import LogState
-from changesource_sdk.changelog.requests import request_snapshot
 from changesource_sdk.changelog.sqlite_log import SqliteLogReader
+from changesource_sdk.changelog.sqlite_store import SqliteStore
 from changesource_sdk.pipeline.child import PipelineSettings, command_line
 from protocol.framing import unframe
 from tests.sdk.pipeline.counting_adapter import copies
@@ -77,6 +77,6 @@ def test_a_pipeline_killed_again_and_again_loses_and_doubles_nothing(tmp_path: P
         assert found.head >= last.head
         last = found
         if number == KILLS // 2:
-            request_snapshot(state, found.head, "a new generation in the middle")
+            SqliteStore(state).requests.ask_snapshot(found.head, "a new generation in the middle")
     seen.close()
     assert last.generation > 0

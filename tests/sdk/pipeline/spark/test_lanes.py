@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from changesource_sdk.changelog import snapshots
-from changesource_sdk.changelog.requests import request_snapshot
+from changesource_sdk.changelog.sqlite_store import SqliteStore
 from changesource_sdk.pipeline.recovery import Backoff
 from changesource_sdk.pipeline.spark.runner import SparkRunner
 from tests.sdk.pipeline.runner_fixtures import Watched
@@ -30,7 +30,11 @@ def running(session: SparkSession, adapter: str, folder: Path) -> Iterator[Watch
     """A Spark runner until the end of the block."""
     state = folder / "state"
     runner = SparkRunner(
-        session, f"{STORES}:{adapter}", {"folder": str(folder)}, state, backoff=Backoff(first_s=0.05, last_s=0.2)
+        session,
+        f"{STORES}:{adapter}",
+        {"folder": str(folder)},
+        SqliteStore(state),
+        backoff=Backoff(first_s=0.05, last_s=0.2),
     )
     thread = threading.Thread(target=runner.run, name="runner")
     watched = Watched(state, patience_s=PATIENCE_S)
@@ -96,7 +100,7 @@ def test_a_resident_task_that_dies_goes_on_where_the_log_ends(spark: SparkSessio
 def test_a_snapshot_asked_for_while_tailing_is_taken_by_the_driver(spark: SparkSession, tmp_path: Path) -> None:
     with running(spark, "NumbersAdapter", tmp_path) as seen:
         seen.until(lambda: seen.stage().get("state") == "tailing", "tailing")
-        request_snapshot(seen.state, seen.log.head(), "a consumer saw more")
+        SqliteStore(seen.state).requests.ask_snapshot(seen.log.head(), "a consumer saw more")
         seen.until_generation(2)
         commit(tmp_path, 5000)
         seen.until_position(1)

@@ -1,0 +1,40 @@
+"""Choosing the store of the log: the state directory itself, or a database named by its URL."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from changesource_sdk.changelog.layout import StateDirectory
+from changesource_sdk.changelog.sqlite_store import SqliteStore
+from changesource_sdk.changelog.store import LogStore
+from changesource_sdk.errors import ConfigurationError
+
+SCHEMES = ("postgresql://", "postgres://")
+
+
+def open_store(
+    state_directory: Path, log: str | None = None, schema: str = "changesource", spool: Path | None = None
+) -> LogStore:
+    """The store that `--log`, `--log-schema` and `--spool` describe. Nothing is opened yet."""
+    if not log:
+        return SqliteStore(state_directory, spool)
+    if not log.startswith(SCHEMES):
+        raise ConfigurationError(
+            "bad-log-url",
+            "a log can be kept in the state directory or in Postgres",
+            where="--log",
+            fix="leave it out, or write it as postgresql://user:password@host:5432/database",
+        )
+    try:
+        from changesource_sdk.changelog.postgres_connection import LogAddress
+        from changesource_sdk.changelog.postgres_store import PostgresStore
+    except ImportError as error:
+        raise ConfigurationError(
+            "psycopg-missing",
+            f"a log in Postgres needs psycopg: {error}",
+            where="--log",
+            fix="pip install 'zero-changesource[postgres]'",
+        ) from error
+    # A database holds many logs, and each sweeps its own spool: the schema keeps them apart there too.
+    shared = None if spool is None else spool / schema
+    return PostgresStore(LogAddress(log, schema), StateDirectory(state_directory, shared))

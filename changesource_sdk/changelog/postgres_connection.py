@@ -1,0 +1,244 @@
+"""Connections to a log kept in Postgres: its tables, its sessions, and what its failures mean.
+
+The tables live in a schema of their own, so one database holds the logs of many change sources. Whoever connects first
+makes them, under an advisory lock. Sessions never commit asynchronously, whatever the server's default, and give up on
+a dead peer within seconds on both ends, so that a writer cut off in mid-transaction does not keep its successor
+waiting. Everything Postgres can raise is turned into an error of ours here, and only here; no error shows a password.
+"""
+
+from __future__ import annotations
+
+import re
+import threading
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any
+
+import psycopg
+from psycopg.conninfo import conninfo_to_dict, make_conninfo
+
+from changesource_sdk.errors import ConfigurationError, CorruptLog, DiskFull, ReadOnlyState, StateError
+
+FORMAT = 1
+DEFAULT_SCHEMA = "changesource"
+Connection = psycopg.Connection[tuple[Any, ...]]
+
+_SCHEMA_NAME = re.compile(r"[a-z_][a-z0-9_]{0,39}")
+_CLIENT = {
+    "application_name": "changesource",
+    "connect_timeout": "10",
+    "keepalives_idle": "10",
+    "keepalives_interval": "5",
+    "keepalives_count": "3",
+    "tcp_user_timeout": "30000",
+}
+_SESSION = """SELECT set_config('search_path', %s, false),
+  set_config('idle_in_transaction_session_timeout', '30s', false), set_config('lock_timeout', '30s', false),
+  set_config('tcp_keepalives_idle', '10', false), set_config('tcp_keepalives_interval', '5', false),
+  set_config('tcp_keepalives_count', '3', false),
+  CASE WHEN current_setting('synchronous_commit') IN ('off', 'local')
+    THEN set_config('synchronous_commit', 'on', false) END"""
+_TABLES = """
+CREATE TABLE IF NOT EXISTS state (
+  id integer PRIMARY KEY CHECK (id = 1),
+  format integer NOT NULL,
+  generation bigint NOT NULL,
+  epoch bigint NOT NULL,
+  head text COLLATE "C" NOT NULL,
+  oldest text COLLATE "C" NOT NULL,
+  highest text COLLATE "C" NOT NULL,
+  position text NOT NULL,
+  schema text NOT NULL,
+  transactions bigint NOT NULL
+);
+CREATE TABLE IF NOT EXISTS snapshots (
+  watermark text COLLATE "C" PRIMARY KEY,
+  generation bigint NOT NULL,
+  position text NOT NULL,
+  schema text NOT NULL,
+  directory text NOT NULL,
+  created_ms double precision NOT NULL
+);
+CREATE TABLE IF NOT EXISTS transactions (
+  watermark text COLLATE "C" PRIMARY KEY,
+  position text NOT NULL,
+  commit_time_ms double precision,
+  changes bigint NOT NULL,
+  size bigint NOT NULL,
+  frames bytea,
+  blocks integer
+);
+CREATE UNIQUE INDEX IF NOT EXISTS transactions_position ON transactions (md5(position));
+ALTER TABLE transactions ALTER COLUMN frames SET STORAGE EXTERNAL;
+CREATE TABLE IF NOT EXISTS segment_blocks (
+  watermark text COLLATE "C" NOT NULL,
+  number integer NOT NULL,
+  block bytea NOT NULL,
+  PRIMARY KEY (watermark, number)
+);
+ALTER TABLE segment_blocks ALTER COLUMN block SET STORAGE EXTERNAL;
+CREATE TABLE IF NOT EXISTS subscribers (
+  app_id text COLLATE "C" NOT NULL,
+  shard bigint NOT NULL,
+  replica_version text COLLATE "C" NOT NULL,
+  acknowledged text COLLATE "C" NOT NULL,
+  seen_ms double precision NOT NULL,
+  PRIMARY KEY (app_id, shard, replica_version)
+);
+CREATE TABLE IF NOT EXISTS requests (
+  kind text PRIMARY KEY,
+  watermark text COLLATE "C" NOT NULL,
+  reason text NOT NULL
+);
+INSERT INTO state VALUES (1, 1, 0, 0, '00', '00', '00', 'null', '', 0) ON CONFLICT DO NOTHING;
+"""
+
+
+@dataclass(frozen=True, slots=True)
+class LogAddress:
+    """A database and the schema of one log in it. Invariant: both are well formed; whether they exist is open."""
+
+    url: str
+    schema: str = DEFAULT_SCHEMA
+
+    def __post_init__(self) -> None:
+        if not _SCHEMA_NAME.fullmatch(self.schema):
+            raise ConfigurationError(
+                "bad-log-schema",
+                f"{self.schema!r} cannot be the schema of a log",
+                where="--log-schema",
+                fix="use up to 40 lower-case letters, digits and underscores, not starting with a digit",
+            )
+        try:
+            conninfo_to_dict(self.url)
+        except psycopg.ProgrammingError as error:
+            raise ConfigurationError(
+                "bad-log-url",
+                f"the address of the log cannot be understood: {str(error).splitlines()[0]}",
+                where="--log",
+                fix="write it as postgresql://user:password@host:5432/database",
+            ) from None
+
+    @property
+    def where(self) -> str:
+        """The address for people, without secrets."""
+        parts = conninfo_to_dict(self.url)
+        host, port = parts.get("host") or "localhost", parts.get("port") or "5432"
+        return f"postgresql://{host}:{port}/{parts.get('dbname') or ''}, schema {self.schema}"
+
+    @property
+    def channel(self) -> str:
+        """The name under which readers are woken."""
+        return f"changesource_{self.schema}"
+
+
+@contextmanager
+def translated(where: str) -> Iterator[None]:
+    """Turn Postgres's failures inside the block into the errors a user can act on."""
+    try:
+        yield
+    except psycopg.Error as error:
+        raise _our_error(error, where) from error
+
+
+def _our_error(error: psycopg.Error, where: str) -> StateError:
+    said = (str(error).strip() or type(error).__name__).splitlines()[0]
+    match error.sqlstate:
+        case None | "57P01" | "57P02" | "57P03" | "53300" | "25P03":
+            return _unreachable(said, where)
+        case str(code) if code.startswith("08"):
+            return _unreachable(said, where)
+        case "53100" | "53200":
+            fix = "free space on the disk of the database server"
+            return DiskFull("disk-full", f"the database of the log has no room: {said}", where, fix)
+        case "XX001" | "XX002":
+            fix = "nothing to do: it is set aside and consumers are reset to a new snapshot; check the server's disk"
+            return CorruptLog("log-corrupt", f"the change log is damaged: {said}", where, fix)
+        case "42501" | "25006":
+            fix = "grant this role CREATE on the database, or ownership of the schema, on a server that takes writes"
+            return ReadOnlyState("log-not-writable", f"the change log cannot be written: {said}", where, fix)
+        case "28000" | "28P01" | "3D000":
+            return StateError("log-refused", f"the database refuses: {said}", where, "correct --log")
+    return StateError("log-failed", f"the change log failed: {said}", where, "see the log of the database server")
+
+
+def _unreachable(said: str, where: str) -> StateError:
+    return StateError(
+        "log-unreachable",
+        f"the database of the log cannot be reached: {said}",
+        where,
+        "start it or correct --log; it is tried again with a growing delay",
+    )
+
+
+def connect(address: LogAddress) -> Connection:
+    """A session on the log, its tables made if they are not there. Every statement commits by itself."""
+    with translated(address.where):
+        own = conninfo_to_dict(address.url)
+        defaults = {name: value for name, value in _CLIENT.items() if name not in own}
+        connection = psycopg.connect(make_conninfo(address.url, **defaults), autocommit=True)
+        try:
+            connection.execute(_SESSION, (address.schema,))
+            if connection.execute("SELECT to_regclass('state')").fetchone() == (None,):
+                _make_tables(connection, address.schema)
+            _check_format(connection, address)
+        except BaseException:
+            connection.close()
+            raise
+    return connection
+
+
+def _make_tables(connection: Connection, schema: str) -> None:
+    with connection.transaction():
+        connection.execute("SELECT pg_advisory_xact_lock(hashtext(%s))", (f"changesource:{schema}",))
+        connection.execute(f'CREATE SCHEMA IF NOT EXISTS "{schema}"'.encode())
+        connection.execute(_TABLES)
+
+
+def _check_format(connection: Connection, address: LogAddress) -> None:
+    found = connection.execute("SELECT format FROM state").fetchone()
+    if found != (FORMAT,):
+        raise StateError(
+            "log-format",
+            f"the change log has format {found and found[0]}, this release reads {FORMAT}",
+            where=address.where,
+            fix="use the release that wrote it, or another --log-schema",
+        )
+
+
+class Session:
+    """One connection for statements that may be repeated, opened when first used and again after it was lost.
+
+    Threads may share it; each statement is alone on it.
+    """
+
+    def __init__(self, address: LogAddress) -> None:
+        self.address = address
+        self._lock = threading.Lock()
+        self._connection: Connection | None = None
+
+    def rows(self, query: str, parameters: Sequence[object] = ()) -> list[tuple[Any, ...]]:
+        """Run one statement; the rows it gives, none if it is not a query."""
+        with self._lock, translated(self.address.where):
+            if self._connection is not None:
+                try:
+                    return _rows(self._connection, query, parameters)
+                except (psycopg.OperationalError, psycopg.InterfaceError):
+                    if not self._connection.closed:
+                        raise
+            self._connection = connect(self.address)
+            return _rows(self._connection, query, parameters)
+
+    def close(self) -> None:
+        """Let go of the connection; using the session again opens another."""
+        with self._lock:
+            if self._connection is not None:
+                self._connection.close()
+                self._connection = None
+
+
+def _rows(connection: Connection, query: str, parameters: Sequence[object]) -> list[tuple[Any, ...]]:
+    with connection.cursor(binary=True) as cursor:
+        cursor.execute(query.encode(), parameters)
+        return cursor.fetchall() if cursor.description is not None else []

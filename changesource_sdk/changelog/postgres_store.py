@@ -1,0 +1,67 @@
+"""The log of a cluster: tables in Postgres, snapshots in a spool that all hosts can read.
+
+Executors append, and any number of endpoints without state of their own follow, each on its own host. What is written
+once and read often, the snapshots, stays in files: the spool must be a directory shared by the pipeline and endpoints.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable
+
+from changesource_sdk.changelog.layout import StateDirectory
+from changesource_sdk.changelog.postgres_beside import PostgresRequests, PostgresSubscribers
+from changesource_sdk.changelog.postgres_connection import LogAddress, connect, translated
+from changesource_sdk.changelog.postgres_ear import PostgresEar
+from changesource_sdk.changelog.postgres_log import PostgresLogReader
+from changesource_sdk.changelog.postgres_writer import PostgresLogWriter
+from changesource_sdk.errors import CorruptLog
+
+_log = logging.getLogger("changesource.log")
+
+
+class PostgresStore:
+    """A `LogStore` in a database. Connections are opened by each process for itself and never pickled."""
+
+    def __init__(self, address: LogAddress, layout: StateDirectory) -> None:
+        self.address = address
+        self.layout = layout
+        self.requests = PostgresRequests(address)
+
+    def __reduce__(self) -> tuple[type[PostgresStore], tuple[LogAddress, StateDirectory]]:
+        return PostgresStore, (self.address, self.layout)
+
+    def open_reader(self) -> PostgresLogReader:
+        """The reading side."""
+        return PostgresLogReader(self.address, self.layout.spool)
+
+    def open_writer(self, now_us: Callable[[], int]) -> PostgresLogWriter:
+        """Take over the log."""
+        layout = self.layout.create()
+        try:
+            return PostgresLogWriter(self.address, layout, now_us)
+        except CorruptLog as error:
+            _log.error("%s; set aside as %s, a new snapshot is taken", error, self.set_aside())
+            return PostgresLogWriter(self.address, layout, now_us)
+
+    def open_subscribers(self) -> PostgresSubscribers:
+        """What consumers acknowledged."""
+        return PostgresSubscribers(self.address)
+
+    def open_ear(self) -> PostgresEar:
+        """Be woken when the log moves."""
+        return PostgresEar(self.address)
+
+    def set_aside(self) -> str | None:
+        """Rename the schema of a damaged log; the new name."""
+        schema = self.address.schema
+        with translated(self.address.where), connect(self.address) as connection:
+            query = "SELECT count(*) + 1 FROM pg_namespace WHERE starts_with(nspname, %s)"
+            row = connection.execute(query, (f"{schema}_corrupt_",)).fetchone()
+            kept = f"{schema}_corrupt_{row[0] if row else 1}"
+            connection.execute(f'ALTER SCHEMA "{schema}" RENAME TO "{kept}"'.encode())
+        return kept
+
+    def close(self) -> None:
+        """Let go of what this process opened through `requests`."""
+        self.requests.close()

@@ -1,0 +1,220 @@
+"""The writing side of a log kept in Postgres: idempotent, fenced, durable when it returns.
+
+One call of `append` is one transaction, however many source transactions it holds. It locks the state row and compares
+the epoch first, so a writer that was replaced while it slept cannot write, and two writers never interleave. The
+notification that wakes readers is part of the transaction. If the connection is lost, whatever was not committed never
+was; the next writer finds out from the state row what is there, and what is sent again is known by its position.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import replace
+from pathlib import Path
+
+from changesource_sdk import positions
+from changesource_sdk.changelog import snapshots
+from changesource_sdk.changelog.batch import Batch
+from changesource_sdk.changelog.blocks import BlockFile
+from changesource_sdk.changelog.layout import StateDirectory, sync_directory
+from changesource_sdk.changelog.log import EMPTY, EncodedTransaction, LogState, SnapshotRecord
+from changesource_sdk.changelog.postgres_connection import Connection, LogAddress, connect, translated
+from changesource_sdk.changelog.postgres_log import SNAPSHOTS, STATE, snapshots_of, state_of
+from changesource_sdk.changelog.writer_rules import (
+    fenced,
+    follows,
+    highest_spooled,
+    next_generation,
+    replayed,
+    require_ahead,
+    sweep_spool,
+)
+from changesource_sdk.positions import Position
+from protocol import watermark as watermarks
+
+_INSERT = """INSERT INTO transactions (watermark, position, commit_time_ms, changes, size, frames, blocks)
+VALUES (%s, %s, %s, %s, %s, %b, %s)"""
+_KNOWN = """SELECT position, watermark FROM snapshots WHERE position = ANY(%s)
+UNION ALL SELECT position, watermark FROM transactions
+WHERE md5(position) IN (SELECT md5(asked) FROM unnest(%s::text[]) AS asked)"""
+_ADVANCE = """UPDATE state SET head = %s, highest = %s, position = %s, schema = coalesce(%s, schema),
+transactions = transactions + %s"""
+_START = """UPDATE state SET generation = %s, head = %s, oldest = %s, highest = %s, position = %s, schema = %s,
+transactions = 0"""
+
+
+class PostgresLogWriter:
+    """A `LogWriter`. Invariant: the state row always describes the last row of `transactions`."""
+
+    def __init__(self, address: LogAddress, layout: StateDirectory, now_us: Callable[[], int]) -> None:
+        self._address = address
+        self._layout = layout
+        self._now_us = now_us
+        self._connection = connect(address)
+        try:
+            self.epoch = self._take_epoch()
+            with translated(address.where):
+                self._state = state_of(self._connection.execute(STATE).fetchall())
+            self._head_major = watermarks.to_int(self._state.head)[0]
+            self._sweep()
+        except BaseException:
+            self.close()
+            raise
+
+    def _take_epoch(self) -> int:
+        take = "UPDATE state SET epoch = epoch + 1, highest = greatest(highest, %s) RETURNING epoch"
+        with translated(self._address.where):
+            row = self._connection.execute(take, (highest_spooled(self._layout.spool),)).fetchone()
+        assert row is not None
+        return int(row[0])
+
+    @contextmanager
+    def _transaction(self) -> Iterator[Connection]:
+        """All or nothing, and only while this writer is the newest."""
+        with translated(self._address.where), self._connection.transaction():
+            row = self._connection.execute("SELECT epoch FROM state FOR UPDATE").fetchone()
+            assert row is not None
+            if row[0] != self.epoch:
+                raise fenced(self.epoch, row[0], self._address.where)
+            yield self._connection
+
+    def state(self) -> LogState:
+        """Where the log stands, as this writer left it."""
+        return self._state
+
+    def snapshots(self) -> list[SnapshotRecord]:
+        """The snapshots of the current generation."""
+        with translated(self._address.where):
+            return snapshots_of(self._connection.execute(SNAPSHOTS).fetchall(), self._layout.spool)
+
+    def knows(self, position: Position) -> bool:
+        """Whether this position was already appended in this generation."""
+        with translated(self._address.where):
+            return bool(self._known([position]))
+
+    def _known(self, asked: Sequence[Position]) -> dict[str, str]:
+        """The watermarks of those positions that the log holds, or once held."""
+        state = self._state
+        candidates = {positions.to_text(p): p for p in asked if not positions.is_ahead(p, state.position)}
+        if not candidates:
+            return {}
+        texts = list(candidates)
+        stored: dict[str, str] = dict(self._connection.execute(_KNOWN, (texts, texts)).fetchall())
+        forgotten = {text: replayed(state, p) for text, p in candidates.items() if text not in stored}
+        return stored | {text: mark for text, mark in forgotten.items() if mark is not None}
+
+    def append(self, transactions: Sequence[EncodedTransaction]) -> list[str]:
+        """Make all durable, or none; wake the readers; the watermark of each."""
+        with self._transaction() as connection:
+            known = self._known([transaction.position for transaction in transactions])
+            batch = Batch(self._state.head, self._head_major)
+            for transaction in transactions:
+                text = positions.to_text(transaction.position)
+                batch.add(transaction, text, known.get(text))
+            if batch.rows:
+                self._insert(connection, batch)
+                self._notify(connection)
+            after = self._advance(connection, batch)
+        self._state, self._head_major = after, batch.major
+        for transaction in transactions:
+            if isinstance(transaction.data, BlockFile):
+                transaction.data.path.unlink(missing_ok=True)
+        return batch.watermarks
+
+    def _insert(self, connection: Connection, batch: Batch) -> None:
+        blocks = {watermark: _copy_blocks(connection, watermark, file) for watermark, file in batch.segments}
+        rows = [(*row[:6], blocks.get(row[0])) for row in batch.rows]
+        with connection.cursor() as cursor:
+            cursor.executemany(_INSERT, rows)
+
+    def _notify(self, connection: Connection) -> None:
+        connection.execute("SELECT pg_notify(%s, '')", (self._address.channel,))
+
+    def _advance(self, connection: Connection, batch: Batch) -> LogState:
+        before, last = self._state, batch.last
+        if last is None:
+            return before
+        values = (batch.head, batch.head, batch.rows[-1][1], batch.schema, len(batch.rows))
+        connection.execute(_ADVANCE, values)
+        schema = before.schema if batch.schema is None else batch.schema
+        count = before.transactions + len(batch.rows)
+        return LogState(before.generation, self.epoch, batch.head, before.oldest, last.position, schema, count)
+
+    def next_generation(self, above: str = EMPTY, proposed: str | None = None) -> str:
+        """A watermark above `above` and all that this log ever named; `proposed` if that is."""
+        with translated(self._address.where):
+            row = self._connection.execute("SELECT highest FROM state").fetchone()
+        assert row is not None
+        return next_generation(row[0], above, proposed, self._now_us())
+
+    def start_generation(
+        self, watermark: str, position: Position, schema: str, directory: Path, created_ms: float
+    ) -> SnapshotRecord:
+        """Register a complete snapshot and drop everything before it."""
+        text, generation = positions.to_text(position), self._state.generation + 1
+        require_ahead(watermark, self._state.head)
+        sync_directory(self._layout.spool)
+        with self._transaction() as connection:
+            for table in ("transactions", "segment_blocks", "snapshots"):
+                connection.execute(f"DELETE FROM {table}".encode())
+            row = (watermark, generation, text, schema, directory.name, created_ms)
+            connection.execute("INSERT INTO snapshots VALUES (%s, %s, %s, %s, %s, %s)", row)
+            connection.execute(_START, (generation, watermark, watermark, watermark, text, schema))
+            self._notify(connection)
+        self._state = LogState(generation, self.epoch, watermark, watermark, position, schema, 0)
+        self._head_major = watermarks.to_int(watermark)[0]
+        self._sweep()
+        return SnapshotRecord(watermark, generation, position, schema, directory, created_ms)
+
+    def add_snapshot(self, base: str, record: SnapshotRecord) -> bool:
+        """Register a compacted snapshot, and let go of the files of those before it."""
+        text, final = positions.to_text(record.position), self._layout.spool / record.watermark
+        with self._transaction() as connection:
+            known = [watermark for (watermark,) in connection.execute("SELECT watermark FROM snapshots").fetchall()]
+            if not follows(record.watermark, base, known, self._state.head):
+                return False
+            snapshots.adopt(record.directory, final)
+            row = (record.watermark, self._state.generation, text, record.schema, final.name, record.created_ms)
+            connection.execute("INSERT INTO snapshots VALUES (%s, %s, %s, %s, %s, %s)", row)
+            self._notify(connection)
+        self._sweep_spool()
+        return True
+
+    def prune(self, below: str) -> int:
+        """Forget transactions up to and including `below`, never beyond the head."""
+        below = min(below, self._state.head)
+        if below <= self._state.oldest:
+            return 0
+        with self._transaction() as connection:
+            gone = connection.execute("DELETE FROM transactions WHERE watermark <= %s", (below,)).rowcount
+            connection.execute("DELETE FROM segment_blocks WHERE watermark <= %s", (below,))
+            connection.execute("UPDATE state SET oldest = %s, transactions = transactions - %s", (below, gone))
+        self._state = replace(self._state, oldest=below, transactions=self._state.transactions - gone)
+        self._sweep_spool()
+        return gone
+
+    def _sweep_spool(self) -> None:
+        sweep_spool(self._layout.spool, [snapshot.directory.name for snapshot in self.snapshots()])
+
+    def _sweep(self) -> None:
+        """Remove spool folders that no row names, and staged segments: what counts of those is in the log."""
+        self._sweep_spool()
+        for file in self._layout.segments.iterdir():
+            file.unlink(missing_ok=True)
+
+    def close(self) -> None:
+        """Release the connection; another writer may follow."""
+        self._connection.close()
+
+
+def _copy_blocks(connection: Connection, watermark: str, file: BlockFile) -> int:
+    """Store a staged segment block by block; the number of blocks."""
+    count = 0
+    statement = "COPY segment_blocks (watermark, number, block) FROM STDIN (FORMAT BINARY)"
+    with connection.cursor() as cursor, cursor.copy(statement) as copy:
+        copy.set_types(["text", "int4", "bytea"])
+        for block in file.blocks():
+            copy.write_row((watermark, count, block))
+            count += 1
+    return count

@@ -1,0 +1,56 @@
+"""The log of one host: SQLite and files in the state directory. The default store."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+from changesource_sdk.changelog.layout import StateDirectory
+from changesource_sdk.changelog.poke import PokeReceiver
+from changesource_sdk.changelog.requests import FileRequests
+from changesource_sdk.changelog.sqlite_file import set_aside
+from changesource_sdk.changelog.sqlite_log import SqliteLogReader
+from changesource_sdk.changelog.sqlite_subscribers import SqliteSubscribers
+from changesource_sdk.changelog.sqlite_writer import SqliteLogWriter, open_writer
+
+
+@dataclass(frozen=True, slots=True)
+class SqliteStore:
+    """A `LogStore` that is a directory; every process that uses it is on the same host."""
+
+    state_directory: Path
+    spool: Path | None = None
+
+    @property
+    def layout(self) -> StateDirectory:
+        """The directories beside the log."""
+        return StateDirectory(self.state_directory, self.spool)
+
+    @property
+    def requests(self) -> FileRequests:
+        """What endpoints ask of the pipeline."""
+        return FileRequests(self.state_directory)
+
+    def open_reader(self) -> SqliteLogReader:
+        """The reading side; the log need not exist yet."""
+        return SqliteLogReader(self.state_directory, self.spool)
+
+    def open_writer(self, now_us: Callable[[], int]) -> SqliteLogWriter:
+        """Take over the log."""
+        return open_writer(self.state_directory, now_us, self.spool)
+
+    def open_subscribers(self) -> SqliteSubscribers:
+        """What consumers acknowledged."""
+        return SqliteSubscribers(self.state_directory)
+
+    def open_ear(self) -> PokeReceiver:
+        """Be woken when the log moves."""
+        return PokeReceiver(self.layout.pokes)
+
+    def set_aside(self) -> str | None:
+        """Rename a damaged log; the new name."""
+        return set_aside(self.layout.log).name if self.layout.log.exists() else None
+
+    def close(self) -> None:
+        """Nothing is held."""
