@@ -151,7 +151,15 @@ class Lane(Protocol):
         """Sort all items into buckets and write the parts of each."""
 
 
-def compact(open_reader: OpenReader, layout: StateDirectory, lane: Lane, now_ms: Callable[[], float]) -> str | None:
+def compact(
+    open_reader: OpenReader,
+    layout: StateDirectory,
+    lane: Lane,
+    now_ms: Callable[[], float],
+    *,
+    share_bytes: int = SHARE_BYTES,
+    bucket_bytes: int = BUCKET_BYTES,
+) -> str | None:
     """Offer a snapshot at the log's head, made from the newest one; its watermark, None if nothing came after that."""
     reader = open_reader()
     try:
@@ -159,7 +167,7 @@ def compact(open_reader: OpenReader, layout: StateDirectory, lane: Lane, now_ms:
         if not known or known[-1].watermark >= state.head:
             return None
         base = known[-1]
-        shares = [LogShare(open_reader, s) for s in reader.shares(base.watermark, state.head, SHARE_BYTES)]
+        shares = [LogShare(open_reader, s) for s in reader.shares(base.watermark, state.head, share_bytes)]
     finally:
         reader.close()
     with snapshots.reading(base.directory):
@@ -168,7 +176,7 @@ def compact(open_reader: OpenReader, layout: StateDirectory, lane: Lane, now_ms:
         directory = snapshots.stage(layout.compaction, state.head)
         before, after = existing_schema(schema)
         parts = [snapshots.write_frames(directory, 0, before)]
-        parts += _row_parts(old, base.directory, directory, shares, schema, lane)
+        parts += _row_parts(old, base.directory, directory, shares, schema, lane, bucket_bytes)
         if after:
             parts.append(snapshots.write_frames(directory, 1, after))
     manifest = Manifest(state.head, state.position, state.schema, now_ms(), tuple(parts))
@@ -177,7 +185,13 @@ def compact(open_reader: OpenReader, layout: StateDirectory, lane: Lane, now_ms:
 
 
 def _row_parts(
-    old: Manifest, source: Path, directory: Path, shares: Sequence[LogShare], schema: ConsumerSchema, lane: Lane
+    old: Manifest,
+    source: Path,
+    directory: Path,
+    shares: Sequence[LogShare],
+    schema: ConsumerSchema,
+    lane: Lane,
+    bucket_bytes: int,
 ) -> list[PartInfo]:
     findings = lane.scan(shares)
     history = history_of(ConsumerSchema.from_json(old.schema), findings, schema)
@@ -187,7 +201,7 @@ def _row_parts(
     read = [part for part in old.parts if part.table and part not in kept]
     parts = [_take_over(source, part, directory, number) for number, part in enumerate(kept, start=2)]
     size = sum(part.bytes for part in read) + sum(share.share.bytes for share in shares)
-    buckets = min(MOST_BUCKETS, 1 + size // BUCKET_BYTES)
+    buckets = min(MOST_BUCKETS, 1 + size // bucket_bytes)
     folded = Folding(
         [SpoolPart(source, part) for part in read],
         shares,

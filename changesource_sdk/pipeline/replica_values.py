@@ -11,7 +11,7 @@ import sqlite3
 import threading
 from functools import lru_cache
 
-from protocol.data_types import SAFE_INTEGER
+from protocol.data_types import SAFE_INTEGER, value_kind
 from protocol.specs import ColumnSpec, sql_default
 
 _KEPT_VALUES = 16_384
@@ -34,7 +34,7 @@ def default_value(spec: ColumnSpec) -> object:
         connection.execute("INSERT INTO t (id) VALUES (1)")
         (value,) = connection.execute("SELECT c FROM t").fetchone()
         connection.close()
-    return value
+    return _sent(value, spec.data_type)
 
 
 def converted(value: object, old: str, new: str) -> object:
@@ -50,7 +50,7 @@ def _converted(kind: str, value: object, old: str, new: str) -> object:
         connection.execute("UPDATE t SET a = ?", (_bound(value),))
         connection.execute("UPDATE t SET b = a")
         (result,) = connection.execute("SELECT b FROM t").fetchone()
-    return result
+    return _sent(result, new)
 
 
 @lru_cache(64)
@@ -64,6 +64,11 @@ def _columns(old: str, new: str) -> sqlite3.Connection:
 def _bound(value: object) -> object:
     """As the consumer binds it: every number it can is a floating-point one."""
     return float(value) if isinstance(value, int) and abs(value) <= SAFE_INTEGER else value
+
+
+def _sent(value: object, data_type: str) -> object:
+    """As an adapter would send it: replicas store booleans as numbers."""
+    return bool(value) if value_kind(data_type) == "boolean" and value in (0, 1) else value
 
 
 def _quoted(name: str) -> str:
