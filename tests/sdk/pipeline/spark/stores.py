@@ -114,3 +114,18 @@ class Blocking(NumbersAdapter):
         (Path(self.folder) / "blocked").touch()
         threading.Event().wait()
         yield Transaction(1, [])
+
+
+@dataclass(frozen=True)
+class DeadlyLog:
+    """A log whose first reader in another process takes that process with it."""
+
+    state: Path
+    mark: Path
+    test_process: int
+
+    def open_reader(self) -> LogReader:
+        if os.getpid() != self.test_process and not self.mark.exists():
+            self.mark.touch()
+            os.kill(os.getpid(), signal.SIGKILL)
+        return SqliteStore(self.state).open_reader()
