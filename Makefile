@@ -45,6 +45,7 @@ docs: $(STAMP) ## the documentation as a site in site/
 	$(PY) -m pip install --quiet -c constraints.txt mkdocs-material
 	$(PY) -m mkdocs build --strict --quiet
 
-bench: setup ## the incremental engine beside the official one, when Node and its packages are there
+bench: setup ## the endpoint and the incremental engine beside the official ones
+	$(PY) -m benchmarks.endpoint
 	$(PY) -m benchmarks.ivm
 	$(PY) -m benchmarks.ivm.many_queries

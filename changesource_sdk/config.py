@@ -57,6 +57,22 @@ class ServeConfig:
     state: Path = field(
         default=Path("changesource-state"), metadata=about("directory of the change log and the snapshots")
     )
+    log: str | None = field(
+        default=None,
+        metadata=about("where the change log is kept: postgresql://…, else in the state directory", secret=True),
+    )
+    log_schema: str = field(
+        default="changesource", metadata=about("schema of this change log, one of many in its database")
+    )
+    spool: Path | None = field(
+        default=None, metadata=about("directory of the snapshots, shared by all hosts, if not in the state directory")
+    )
+    role: str = field(
+        default="all",
+        metadata=about(
+            "what runs here: the pipeline, the endpoint, or both (all)", check=_one_of("all", "endpoint", "pipeline")
+        ),
+    )
     api_key: str | None = field(default=None, metadata=about("key a consumer must present", secret=True))
     tls_cert: Path | None = field(default=None, metadata=about("PEM file with the server's certificate chain"))
     tls_key: Path | None = field(default=None, metadata=about("PEM file with the certificate's private key"))

@@ -16,6 +16,7 @@ from typing import Any
 
 from benchmarks import environment
 from benchmarks.endpoint import fan_out, latency, memory, throughput
+from benchmarks.endpoint.session import OPTIONS
 
 
 def main() -> int:
@@ -30,6 +31,7 @@ def main() -> int:
     if unknown:
         parser.error(f"unknown part {', '.join(sorted(unknown))}; there are {', '.join(parts)}")
     document: dict[str, Any] = {"benchmark": "endpoint", "scale": asked.scale, "environment": environment.describe()}
+    document["settings"] = " ".join(OPTIONS)
     for name in asked.parts or parts:
         print(f"measuring {name} …", file=sys.stderr, flush=True)
         document[name] = parts[name]()

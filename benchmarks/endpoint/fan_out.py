@@ -60,12 +60,11 @@ def _round(served: Session, consumers: int, end: int) -> dict[str, Any]:
 def _receive_all(group: list[RawConsumer], commits: int) -> None:
     with selectors.DefaultSelector() as selector:
         for consumer in group:
-            selector.register(consumer, selectors.EVENT_READ)
+            selector.register(consumer, selectors.EVENT_READ, consumer)
         waiting = set(group)
         while waiting:
             for key, _ in selector.select(60):
-                consumer = key.fileobj
-                assert isinstance(consumer, RawConsumer)
+                consumer = key.data
                 assert consumer.receive(), "the endpoint closed a stream"
                 if consumer.counted.commits >= commits:
                     waiting.discard(consumer)

@@ -12,6 +12,7 @@ from tests.support.serving import Serving
 from tests.support.waiting import until
 
 ADAPTER = "benchmarks.endpoint.workload:Workload"
+OPTIONS = ("--permissions", "allow-all", "--runner", "inline")
 
 
 class Session:
@@ -21,7 +22,7 @@ class Session:
         self.folder = folder
         self.gate = Gate(folder / "gate")
         settings = {"rows": str(rows), "plan": plan, "gate": str(self.gate.path), "pace": str(pace)}
-        self.endpoint = Serving(ADAPTER, settings, folder / "state", options=["--permissions", "allow-all"])
+        self.endpoint = Serving(ADAPTER, settings, folder / "state", options=OPTIONS)
 
     @property
     def url(self) -> str:

@@ -16,9 +16,10 @@ from pathlib import Path
 from typing import Any, Protocol
 
 from reference_cache.ivm.change import Edit, Remove, SourceChange
-from reference_cache.ivm.followed_table import FollowedTable
+from reference_cache.ivm.followed_table import FollowedTable, hold_snapshot, release_snapshot
 from reference_cache.ivm.memory_table import memory_source
 from reference_cache.ivm.source import Source
+from reference_cache.ivm.sqlite_snapshot import tune
 from reference_cache.ivm.written_table import WrittenTable
 from reference_cache.query.schema import Row, TableSchema
 
@@ -75,13 +76,12 @@ class WrittenStores:
         self._path = Path(self._folder.name) / "replica.db"
         shutil.copy(workload / "replica.db", self._path)
         self._database = self._connect()
-        self._database.execute("BEGIN")
+        hold_snapshot(self._database)
         self._stores: list[WrittenTable] = []
 
     def _connect(self) -> sqlite3.Connection:
         database = sqlite3.connect(self._path, isolation_level=None, cached_statements=512)
-        # What the official driver is built with; Python's SQLite has 2 MB.
-        database.execute("PRAGMA cache_size = -16000")
+        tune(database)
         return database
 
     def open_source(self, table: TableSchema) -> Source:
@@ -108,12 +108,12 @@ class FollowedStores(WrittenStores):
 
     def __init__(self, document: dict[str, Any], workload: Path) -> None:
         super().__init__(document, workload)
+        self._next = self._connect()
         self._replicator = self._connect()
         self._replicator.execute("PRAGMA synchronous = OFF")
         self._followed: list[FollowedTable] = []
 
     def open_source(self, table: TableSchema) -> Source:
-        self._database.execute(f'SELECT 1 FROM "{table.name}" LIMIT 1').fetchall()
         self._followed.append(FollowedTable(self._database, table))
         return Source(self._followed[-1])
 
@@ -132,12 +132,15 @@ class FollowedStores(WrittenStores):
         self._replicator.execute(f'INSERT INTO "{table.name}" VALUES ({marks})', row)
 
     def finish(self) -> None:
-        self._database.execute("COMMIT")
-        self._database.execute("BEGIN")
+        before, after = self._database, self._next
+        hold_snapshot(after)
         for followed in self._followed:
-            followed.advance()
+            followed.advance(after)
+        release_snapshot(before)
+        self._database, self._next = after, before
 
     def close(self) -> None:
+        self._next.close()
         self._replicator.close()
         super().close()
 

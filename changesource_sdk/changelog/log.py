@@ -173,8 +173,10 @@ class LogWriter(Protocol):
         into the spool. False, and nothing done, if `base` is no snapshot of the current generation.
         """
 
-    def prune(self, below: str) -> int:
-        """Forget transactions up to and including `below`; the number forgotten. `below` becomes the oldest."""
+    def prune(self, below: str, at_most: int | None = None) -> int:
+        """Forget transactions up to and including `below`, the oldest `at_most` of them; the number forgotten. The
+        last one forgotten, or `below` if none is left below it, becomes the oldest.
+        """
 
     def close(self) -> None:
         """Release the store."""

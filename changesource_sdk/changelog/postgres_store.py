@@ -7,15 +7,19 @@ once and read often, the snapshots, stays in files: the spool must be a director
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import closing, contextmanager
+
+import psycopg
 
 from changesource_sdk.changelog.layout import StateDirectory
 from changesource_sdk.changelog.postgres_beside import PostgresRequests, PostgresSubscribers
-from changesource_sdk.changelog.postgres_connection import LogAddress, connect, translated
+from changesource_sdk.changelog.postgres_connection import Connection, LogAddress, connect, translated
 from changesource_sdk.changelog.postgres_ear import PostgresEar
 from changesource_sdk.changelog.postgres_log import PostgresLogReader
 from changesource_sdk.changelog.postgres_writer import PostgresLogWriter
-from changesource_sdk.errors import CorruptLog
+from changesource_sdk.changelog.state_lock import state_lock
+from changesource_sdk.errors import CorruptLog, StateError
 
 _log = logging.getLogger("changesource.log")
 
@@ -30,6 +34,27 @@ class PostgresStore:
 
     def __reduce__(self) -> tuple[type[PostgresStore], tuple[LogAddress, StateDirectory]]:
         return PostgresStore, (self.address, self.layout)
+
+    @contextmanager
+    def claim(self) -> Iterator[None]:
+        """Be the one pipeline of this log, and of the state directory on this host."""
+        with state_lock(self.layout.root), closing(connect(self.address)) as connection:
+            self._lock_out_others(connection)
+            yield
+
+    def _lock_out_others(self, connection: Connection) -> None:
+        with translated(self.address.where):
+            # A former pipeline's session may take a moment to end.
+            connection.execute("SET lock_timeout = '5s'")
+            try:
+                connection.execute("SELECT pg_advisory_lock(hashtext(%s))", (f"pipeline:{self.address.schema}",))
+            except psycopg.errors.LockNotAvailable:
+                raise StateError(
+                    "log-in-use",
+                    "another pipeline writes this log",
+                    where=self.address.where,
+                    fix="stop it, run this one with --role endpoint, or give it a --log-schema of its own",
+                ) from None
 
     def open_reader(self) -> PostgresLogReader:
         """The reading side."""

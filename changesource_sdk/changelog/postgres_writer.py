@@ -43,6 +43,8 @@ transactions = transactions + %s"""
 _START = """UPDATE state SET generation = %s, head = %s, oldest = %s, highest = %s, position = %s, schema = %s,
 transactions = 0"""
 
+_NTH = "SELECT watermark FROM transactions WHERE watermark <= %s ORDER BY watermark LIMIT 1 OFFSET %s"
+
 
 class PostgresLogWriter:
     """A `LogWriter`. Invariant: the state row always describes the last row of `transactions`."""
@@ -181,12 +183,15 @@ class PostgresLogWriter:
         self._sweep_spool()
         return True
 
-    def prune(self, below: str) -> int:
+    def prune(self, below: str, at_most: int | None = None) -> int:
         """Forget transactions up to and including `below`, never beyond the head."""
         below = min(below, self._state.head)
         if below <= self._state.oldest:
             return 0
         with self._transaction() as connection:
+            if at_most is not None:
+                last = connection.execute(_NTH, (below, at_most - 1)).fetchone()
+                below = last[0] if last else below
             gone = connection.execute("DELETE FROM transactions WHERE watermark <= %s", (below,)).rowcount
             connection.execute("DELETE FROM segment_blocks WHERE watermark <= %s", (below,))
             connection.execute("UPDATE state SET oldest = %s, transactions = transactions - %s", (below, gone))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -13,6 +14,7 @@ from changesource_sdk.changelog.sqlite_file import set_aside
 from changesource_sdk.changelog.sqlite_log import SqliteLogReader
 from changesource_sdk.changelog.sqlite_subscribers import SqliteSubscribers
 from changesource_sdk.changelog.sqlite_writer import SqliteLogWriter, open_writer
+from changesource_sdk.changelog.state_lock import state_lock
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,6 +33,10 @@ class SqliteStore:
     def requests(self) -> FileRequests:
         """What endpoints ask of the pipeline."""
         return FileRequests(self.state_directory)
+
+    def claim(self) -> AbstractContextManager[None]:
+        """Be the one pipeline of this directory."""
+        return state_lock(self.state_directory)
 
     def open_reader(self) -> SqliteLogReader:
         """The reading side; the log need not exist yet."""

@@ -42,6 +42,8 @@ _log = logging.getLogger("changesource.log")
 _INSERT = """INSERT INTO transactions
 (watermark, position, commit_time_ms, changes, size, frames, segment, segment_crc32) VALUES (?, ?, ?, ?, ?, ?, ?, ?)"""
 
+_NTH = "SELECT watermark FROM transactions WHERE watermark <= ? ORDER BY watermark LIMIT 1 OFFSET ?"
+
 
 def open_writer(state_directory: Path, now_us: Callable[[], int], spool: Path | None = None) -> SqliteLogWriter:
     """Take over the log: a damaged one is set aside, older writers are fenced off, leftovers are swept."""
@@ -194,12 +196,15 @@ class SqliteLogWriter:
         self._poker.poke()
         return True
 
-    def prune(self, below: str) -> int:
+    def prune(self, below: str, at_most: int | None = None) -> int:
         """Forget transactions up to and including `below`, never beyond the head."""
         below = min(below, self._state.head)
         if below <= self._state.oldest:
             return 0
         with self._transaction() as connection:
+            if at_most is not None:
+                last = connection.execute(_NTH, (below, at_most - 1)).fetchone()
+                below = last[0] if last else below
             query = "DELETE FROM transactions WHERE watermark <= ? RETURNING segment"
             gone = [segment for (segment,) in connection.execute(query, (below,))]
             connection.execute("UPDATE state SET oldest = ?", (below,))

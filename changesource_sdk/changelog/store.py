@@ -9,6 +9,7 @@ pipeline (`Requests`), what consumers acknowledged (`Subscribers`) and the wake-
 from __future__ import annotations
 
 from collections.abc import Callable
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -73,6 +74,11 @@ class LogStore(Protocol):
     @property
     def requests(self) -> Requests:
         """What endpoints ask of the pipeline; shared by the threads of a process, let go by `close`."""
+
+    def claim(self) -> AbstractContextManager[None]:
+        """Be the one pipeline of this log while inside; `StateError` if there is another. Fencing keeps the log whole
+        without it: this only spares two pipelines from fencing each other off in turn, for ever.
+        """
 
     def open_reader(self) -> LogReader:
         """The reading side; the log need not exist yet."""

@@ -19,7 +19,7 @@ import typer
 
 from changesource_sdk import config as configuration
 from changesource_sdk.changelog.layout import StateDirectory
-from changesource_sdk.changelog.sqlite_log import SqliteLogReader
+from changesource_sdk.changelog.open import open_store
 from changesource_sdk.cli import serve
 from changesource_sdk.cli.adapter_choice import load_class, resolve, try_settings
 from changesource_sdk.cli.output import ExitCode, print_json, reported, stdout
@@ -120,7 +120,7 @@ def _state(config: ServeConfig) -> str:
 
 
 def _log(config: ServeConfig) -> str:
-    reader = SqliteLogReader(config.state)
+    reader = open_store(config.state, config.log, config.log_schema, config.spool).open_reader()
     try:
         state = reader.state()
     finally:

@@ -27,6 +27,7 @@ EPILOG = "\n\n".join(
         "changesource serve sqlite --set path=app.db",
         "changesource serve mystore:Adapter --set url=… --listen 0.0.0.0:4810 --state /var/lib/changesource",
         "changesource serve --config changesource.toml --show-config",
+        "changesource serve --role endpoint --log postgresql://user@host/db --spool /mnt/spool",
     )
 )
 
@@ -72,6 +73,10 @@ def serve(
         Path | None,
         typer.Option("--config", is_eager=True, envvar=CONFIG_VARIABLE, help="TOML file with any of these options."),
     ] = None,
+    log: Annotated[str | None, _flag("log")] = None,
+    log_schema: Annotated[str | None, _flag("log_schema")] = None,
+    spool: Annotated[Path | None, _flag("spool")] = None,
+    role: Annotated[str | None, _flag("role")] = None,
     api_key: Annotated[str | None, _flag("api_key")] = None,
     tls_cert: Annotated[Path | None, _flag("tls_cert")] = None,
     tls_key: Annotated[Path | None, _flag("tls_key")] = None,

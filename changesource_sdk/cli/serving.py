@@ -1,4 +1,8 @@
-"""Running an endpoint and its pipeline in the foreground, from the first line printed to a clean stop of both."""
+"""Running an endpoint, a pipeline or both in the foreground, from the first line printed to a clean stop.
+
+With a log that several hosts share, pipeline and endpoints are processes of their own (`--role`); one process for both
+is the default.
+"""
 
 from __future__ import annotations
 
@@ -9,9 +13,9 @@ import sys
 from contextlib import suppress
 from time import time
 
+from changesource_sdk.changelog.open import open_store
 from changesource_sdk.cli.adapter_choice import load_class, resolve, try_settings
 from changesource_sdk.cli.output import ExitCode, print_json, stderr, stdout
-from changesource_sdk.cli.state_lock import state_lock
 from changesource_sdk.cli.supervisor import Supervisor
 from changesource_sdk.config import ServeConfig
 from changesource_sdk.endpoint.server import Endpoint
@@ -25,35 +29,53 @@ from protocol.handshake import PATHS
 async def run(config: ServeConfig, *, as_json: bool) -> int:
     """Serve until SIGTERM or SIGINT; the exit code. Raises `ChangesourceError` for what the user can mend."""
     logs.configure(form="json" if as_json else config.log_format, level=config.log_level)
+    store = open_store(config.state, config.log, config.log_schema, config.spool)
+    if config.role == "endpoint":
+        return await _run_here(config, None, as_json)
     adapter = resolve(config.adapter)
     try_settings(load_class(adapter), config.settings)
-    with state_lock(config.state):
-        return await _run_both(config, adapter, as_json)
+    with store.claim():
+        command = command_line(_pipeline(config, adapter), config.state)
+        return await _run_here(config, Supervisor(command, _environment(config), grace=config.grace), as_json)
 
 
-async def _run_both(config: ServeConfig, adapter: str, as_json: bool) -> int:
-    pipeline = _pipeline(config, adapter)
-    supervisor = Supervisor(command_line(pipeline, config.state), _environment(config), grace=config.grace)
-    endpoint = Endpoint(config, Permissions.parse(config.permissions), supervisor.health.as_json)
-    port = await endpoint.start()
-    _announce(config, port, as_json)
-    display = Bar(stderr) if stderr.is_terminal and not as_json else Lines()
-    watch = asyncio.create_task(StageWatch(display, time() * 1000).run(config.state))
-    supervision = asyncio.create_task(supervisor.run())
+async def _run_here(config: ServeConfig, supervisor: Supervisor | None, as_json: bool) -> int:
+    """What the role asks for, until a signal or until the pipeline gives up; the exit code."""
+    endpoint = await _started_endpoint(config, supervisor, as_json)
+    supervision = asyncio.create_task(supervisor.run()) if supervisor else None
+    watch = asyncio.create_task(_watch(config, as_json)) if supervisor else None
     try:
         received = await _first_signal(supervision)
     finally:
-        supervisor.stop()
-        await asyncio.gather(endpoint.stop(), supervision)
-        watch.cancel()
-        with suppress(asyncio.CancelledError):
-            await watch
+        if supervisor is not None:
+            supervisor.stop()
+        ending = (endpoint.stop() if endpoint else None, supervision)
+        await asyncio.gather(*(end for end in ending if end is not None))
+        if watch is not None:
+            watch.cancel()
+            with suppress(asyncio.CancelledError):
+                await watch
     if received is None:
-        return supervisor.health.last_exit or ExitCode.FAILURE
+        return (supervisor.health.last_exit if supervisor else None) or ExitCode.FAILURE
     return ExitCode.INTERRUPTED if received == signal.SIGINT else ExitCode.OK
 
 
-async def _first_signal(pipeline: asyncio.Task[None]) -> signal.Signals | None:
+async def _started_endpoint(config: ServeConfig, supervisor: Supervisor | None, as_json: bool) -> Endpoint | None:
+    if config.role == "pipeline":
+        _announce_pipeline(config, as_json)
+        return None
+    health = supervisor.health.as_json if supervisor else None
+    endpoint = Endpoint(config, Permissions.parse(config.permissions), health)
+    _announce(config, await endpoint.start(), as_json)
+    return endpoint
+
+
+async def _watch(config: ServeConfig, as_json: bool) -> None:
+    display = Bar(stderr) if stderr.is_terminal and not as_json else Lines()
+    await StageWatch(display, time() * 1000).run(config.state)
+
+
+async def _first_signal(pipeline: asyncio.Task[None] | None) -> signal.Signals | None:
     """Wait for a signal to stop, or for the pipeline to give up."""
     loop = asyncio.get_running_loop()
     received: asyncio.Future[signal.Signals] = loop.create_future()
@@ -64,6 +86,8 @@ async def _first_signal(pipeline: asyncio.Task[None]) -> signal.Signals | None:
 
     for number in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(number, note, number)
+    if pipeline is None:
+        return await received
     await asyncio.wait((received, pipeline), return_when=asyncio.FIRST_COMPLETED)
     return received.result() if received.done() else None
 
@@ -71,7 +95,18 @@ async def _first_signal(pipeline: asyncio.Task[None]) -> signal.Signals | None:
 def _pipeline(config: ServeConfig, adapter: str) -> PipelineSettings:
     conf = {key: str(value) for key, value in config.conf.items()}
     runner: Runner = "inline" if config.runner == "inline" else "spark"
-    return PipelineSettings(adapter, config.settings, runner, config.master, conf, config.compact_after)
+    spool = str(config.spool.absolute()) if config.spool else None
+    return PipelineSettings(
+        adapter,
+        config.settings,
+        runner,
+        config.master,
+        conf,
+        config.log,
+        config.log_schema,
+        spool,
+        compact_after=config.compact_after,
+    )
 
 
 def _environment(config: ServeConfig) -> dict[str, str]:
@@ -80,6 +115,14 @@ def _environment(config: ServeConfig) -> dict[str, str]:
     """
     path = os.pathsep.join(path for path in sys.path if path)
     return {**os.environ, "PYTHONPATH": path, "CHANGESOURCE_LOG_LEVEL": config.log_level}
+
+
+def _announce_pipeline(config: ServeConfig, as_json: bool) -> None:
+    """Say that the pipeline runs without an endpoint here."""
+    if as_json:
+        print_json({"event": "running", "role": config.role, "pid": os.getpid()})
+    else:
+        stdout.print(f"running the pipeline of {config.adapter}, state in {config.state}", markup=False)
 
 
 def _announce(config: ServeConfig, port: int, as_json: bool) -> None:

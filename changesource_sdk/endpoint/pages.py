@@ -8,10 +8,12 @@ from __future__ import annotations
 
 import json
 from collections.abc import Awaitable, Callable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from urllib.parse import parse_qs
 
 from changesource_sdk.endpoint.auth import admits
+from changesource_sdk.errors import ChangesourceError
 from changesource_sdk.observe.metrics import CONTENT_TYPE, EndpointMetrics
 
 Document = dict[str, object]
@@ -66,9 +68,14 @@ class Pages:
         return Page(200, _TEXT, b"ready\n") if self._is_ready() else Page(503, _TEXT, b"no snapshot to serve yet\n")
 
     async def _metricsz(self) -> Page:
-        await self._status()
+        # What was counted here is worth reading even while the log is out of reach.
+        with suppress(ChangesourceError):
+            await self._status()
         return Page(200, CONTENT_TYPE, self._metrics.render())
 
     async def _statusz(self) -> Page:
-        document = await self._status()
+        try:
+            document = await self._status()
+        except ChangesourceError as error:
+            return Page(503, _JSON, json.dumps({"error": error.as_json()}).encode() + b"\n")
         return Page(200, _JSON, json.dumps(document, ensure_ascii=False, default=str).encode() + b"\n")

@@ -17,7 +17,7 @@ from websockets.datastructures import Headers
 from websockets.frames import CloseCode
 from websockets.http11 import Request, Response
 
-from changesource_sdk.changelog.sqlite_store import SqliteStore
+from changesource_sdk.changelog.open import open_store
 from changesource_sdk.config import ServeConfig
 from changesource_sdk.endpoint.acks import AckStore
 from changesource_sdk.endpoint.auth import tls_context
@@ -51,7 +51,7 @@ class Endpoint:
         permissions: Permissions,
         pipeline_health: Callable[[], Document] | None = None,
     ) -> None:
-        self._store = SqliteStore(config.state)
+        self._store = open_store(config.state, config.log, config.log_schema, config.spool)
         self._store.layout.create()
         self.metrics = EndpointMetrics()
         self.streams: set[Subscription] = set()

@@ -5,21 +5,18 @@ Runners differ in where this happens, not in what happens: in their own process,
 
 from __future__ import annotations
 
-import logging
 import threading
 from collections.abc import Callable
+from time import monotonic
 
 from changesource_sdk.adapter import Acknowledging, Adapter
 from changesource_sdk.changelog.log import LogWriter
-from changesource_sdk.changelog.offers import take_offer
 from changesource_sdk.changelog.store import LogStore
-from changesource_sdk.observe.logs import event, logger
 from changesource_sdk.observe.stages import Stage
 from changesource_sdk.pipeline.snapshotting import adapter_call
 from changesource_sdk.pipeline.tail import Tail
 from changesource_sdk.pipeline.transactions import SPILL_BYTES
-
-_log = logger("runner")
+from changesource_sdk.pipeline.upkeep import Upkeep
 
 LOOK_UP_S = 0.25
 
@@ -36,19 +33,22 @@ def append_tail(
 ) -> None:
     """Append what follows the log's head until told to stop or a snapshot is asked for."""
     tail = Tail(adapter, writer.state(), store, spill_bytes)
+    upkeep = Upkeep(store, writer)
     stage.update(state="tailing", watermark=writer.state().head, position=writer.state().position)
     try:
         tail.start()
-        while not stop.is_set() and store.requests.pending_snapshot() is None:
+        look_at = 0.0
+        while not stop.is_set():
+            if monotonic() >= look_at:
+                if store.requests.pending_snapshot() is not None:
+                    return
+                upkeep.look()
+                look_at = monotonic() + LOOK_UP_S
             if _append_waiting(adapter, writer, stage, tail):
                 progressed()
             elif tail.is_healthy:
                 stage.recovered()
             stage.beat()
-            if below := store.requests.take_prune():
-                writer.prune(below)
-            if watermark := take_offer(store.layout, writer):
-                event(_log, logging.INFO, "the log is compacted", snapshot=watermark)
     finally:
         tail.end()
 

@@ -20,7 +20,7 @@ import orjson
 
 from changesource_sdk.changelog.atomic_json import read_json
 from changesource_sdk.changelog.layout import StateDirectory
-from changesource_sdk.changelog.sqlite_store import SqliteStore
+from changesource_sdk.changelog.open import open_store
 from changesource_sdk.errors import ChangesourceError, ConfigurationError
 from changesource_sdk.observe.logs import configure_from_environment as configure_logs
 from changesource_sdk.observe.stages import Stage
@@ -34,13 +34,18 @@ Runner = Literal["inline", "spark"]
 
 @dataclass(frozen=True, slots=True)
 class PipelineSettings:
-    """What a pipeline process is to do. `adapter` is `module:Class`; `master` and `conf` are for the Spark runner."""
+    """What a pipeline process is to do. `adapter` is `module:Class`; `master` and `conf` are for the Spark runner;
+    `log`, `log_schema` and `spool` say where the log is (`changelog.open`).
+    """
 
     adapter: str
     settings: Mapping[str, object] = field(default_factory=dict)
     runner: Runner = "inline"
     master: str = "local[*]"
     conf: Mapping[str, str] = field(default_factory=dict)
+    log: str | None = None
+    log_schema: str = "changesource"
+    spool: str | None = None
     compact_after: str = "never"
 
 
@@ -76,13 +81,17 @@ def _watch_parent(stop: threading.Event) -> None:
 
 def _run(pipeline: PipelineSettings, state: Path, stop: threading.Event) -> None:
     make = adapter_factory(pipeline.adapter, pipeline.settings)
-    store = SqliteStore(state)
-    if pipeline.runner == "inline":
-        InlineRunner(make, store, stop=stop, compaction=CompactionPolicy.parse(pipeline.compact_after)).run()
-        return
-    from changesource_sdk.pipeline.spark.driver import drive
+    store = open_store(state, pipeline.log, pipeline.log_schema, Path(pipeline.spool) if pipeline.spool else None)
+    try:
+        if pipeline.runner == "inline":
+            compaction = CompactionPolicy.parse(pipeline.compact_after)
+            InlineRunner(make, store, stop=stop, compaction=compaction).run()
+            return
+        from changesource_sdk.pipeline.spark.driver import drive
 
-    drive(pipeline, store, stop)
+        drive(pipeline, store, stop)
+    finally:
+        store.close()
 
 
 def main(arguments: list[str]) -> int:

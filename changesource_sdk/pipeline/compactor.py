@@ -18,7 +18,6 @@ from changesource_sdk.changelog import offers
 from changesource_sdk.changelog.layout import StateDirectory
 from changesource_sdk.changelog.log import LogReader
 from changesource_sdk.changelog.snapshots import read_manifest
-from changesource_sdk.errors import ChangesourceError
 from changesource_sdk.observe.logs import event, logger
 from changesource_sdk.pipeline.compacting import Lane, OpenReader, compact
 from changesource_sdk.pipeline.compaction_policy import CompactionPolicy
@@ -102,7 +101,8 @@ class Compactor:
                 failures = 0
             except Stopped:
                 return
-            except (ChangesourceError, OSError) as error:
+            except Exception as error:
+                # Whatever it is (a full disk, damaged files), the log is served and grows without compaction.
                 failures += 1
                 event(_log, logging.WARNING, "compaction failed, trying again later", error=error, failures=failures)
 

@@ -12,26 +12,24 @@ All queries share one source per table. The engine does no I/O of its own and is
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, replace
 from typing import Any
 
 from protocol.sync.ast import Query
 from reference_cache.ivm.change import YIELD, Change, Pause, SourceChange
 from reference_cache.ivm.companion import CompanionWatch
-from reference_cache.ivm.meter import Meters
+from reference_cache.ivm.explanation import Explanation, explain
 from reference_cache.ivm.operator import EVERYTHING, Input, first
 from reference_cache.ivm.row_changes import RowChange, RowChanges
 from reference_cache.ivm.source import Source
 from reference_cache.ivm.union import UnionFanIn
 from reference_cache.ivm.view import View
+from reference_cache.query import planner
 from reference_cache.query.build import Host, build
 from reference_cache.query.check import check
 from reference_cache.query.cost import CostModel
 from reference_cache.query.format import Format
 from reference_cache.query.ordering import complete_query
-from reference_cache.query.planner import plan
 from reference_cache.query.scalar import Companion, resolve_scalars
 from reference_cache.query.schema import Schema, TableSchema
 
@@ -42,19 +40,6 @@ class EngineError(ValueError):
     """A call that names an unknown table or query, or a query that is already there."""
 
     code = "bad-engine-use"
-
-
-@dataclass(frozen=True, slots=True)
-class Explanation:
-    """How a query runs: as planned, what each operator did during one hydration, and the rows synced by table."""
-
-    query: Query
-    meters: Meters
-    rows_synced: Counter[str]
-
-    def __str__(self) -> str:
-        synced = ", ".join(f"{count} of {table}" for table, count in sorted(self.rows_synced.items()))
-        return f"{self.meters}\nrows synced: {synced or 'none'}"
 
 
 class LiveQuery:
@@ -135,7 +120,7 @@ class Engine:
         """The query as it will be built: checked against the schema, orderings complete, flips planned."""
         check(query, self.schema)
         query = complete_query(query, self.schema)
-        return query if self._cost_model is None else plan(query, self._cost_model)
+        return query if self._cost_model is None else planner.plan(query, self._cost_model)
 
     def add_query(self, query_id: str, query: Query) -> Iterator[RowChange | Pause]:
         """Start a query; its rows as adds. Read the iterator to its end before pushing changes."""
@@ -198,15 +183,7 @@ class Engine:
 
     def explain(self, query: Query) -> Explanation:
         """Run a query once, watching every operator."""
-        prepared = self.prepare(query)
-        meters = Meters()
-        input = build(prepared, replace(self._host, wrap=meters.wrap))
-        rows = RowChanges("", input.schema)
-        synced: list[RowChange] = []
-        try:
-            for node in input.fetch(EVERYTHING):
-                if node is not YIELD:
-                    rows.expand_node(node, "add", synced)
-        finally:
-            input.destroy()
-        return Explanation(prepared, meters, Counter(change.table for change in synced))
+        check(query, self.schema)
+        query = complete_query(query, self.schema)
+        planned = None if self._cost_model is None else planner.explain(query, self._cost_model)
+        return explain(query if planned is None else planned.query, self._host, planned)

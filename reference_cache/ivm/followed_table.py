@@ -1,15 +1,18 @@
 """Rows in a SQLite table that someone else writes: the replica, kept by a replicator.
 
-The replicator has committed a transaction; the engine still reads the snapshot before it, on a connection that holds a
-read transaction open. Each change of the transaction is pushed in turn and laid over the snapshot in memory. When all
-are pushed, the owner of the connection lets it move to the new snapshot and calls `advance`, which
-drops what is laid over: the snapshot has it now. Nothing is written, and nothing is checked either: the
-changes come from the log of a table that has accepted them.
+The replicator has committed some transactions; the engine still reads the snapshot before them, on a connection that
+holds a read transaction open. Each change is pushed in turn and laid over the snapshot in memory. When all are pushed,
+the engine moves to a snapshot that has exactly these changes, and `advance` drops what is laid over. Nothing is
+written, and nothing is checked either: the changes come from the log of a table that has accepted them.
 
-    database.execute("BEGIN")                                  # the snapshot before
-    for change in transaction: engine.push(change.table, ...)
-    database.execute("COMMIT"); database.execute("BEGIN")      # the snapshot after
-    for store in stores: store.advance()
+A replicator does not wait, so the next snapshot is taken first, on a second connection, and says itself how far the
+log is to be read; the two connections take turns.
+
+    hold_snapshot(after)                                       # `before` is held since the last time
+    for change in log_between(before, after): engine.push(change.table, ...)
+    for store in stores: store.advance(after)
+    release_snapshot(before)
+    before, after = after, before
 """
 
 from __future__ import annotations
@@ -66,8 +69,10 @@ class FollowedTable:
         self.touched[key] = None
         self.above.drop(key)
 
-    def advance(self) -> None:
-        """The snapshot has moved past everything pushed so far."""
+    def advance(self, connection: sqlite3.Connection | None = None) -> None:
+        """The snapshot, from now on that of `connection` if one is given, has everything pushed so far."""
+        if connection is not None:
+            self.below.connection = connection
         self.touched.clear()
         self.above.clear()
 
@@ -106,6 +111,17 @@ class FollowedReader:
         if row is None or (self._predicate is not None and not self._predicate(row)):
             return iter(())
         return iter((row,))
+
+
+def hold_snapshot(connection: sqlite3.Connection) -> None:
+    """Read what is committed now, and nothing later, until released. (A BEGIN alone holds nothing before a read.)"""
+    connection.execute("BEGIN")
+    connection.execute("SELECT 1 FROM sqlite_master LIMIT 1").fetchone()
+
+
+def release_snapshot(connection: sqlite3.Connection) -> None:
+    """Let go of the snapshot."""
+    connection.execute("COMMIT")
 
 
 def followed_source(connection: sqlite3.Connection, table: TableSchema) -> Source:

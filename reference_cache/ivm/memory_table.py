@@ -8,73 +8,100 @@ later writes almost nothing.
 
 from __future__ import annotations
 
+from bisect import bisect_left, bisect_right, insort
+from collections import Counter
 from collections.abc import Iterable, Iterator
 
 from protocol.sync.ast import And, Column, Condition, Literal, Ordering, Simple
 from reference_cache.ivm.change import Add, Edit, Remove, SourceChange
 from reference_cache.ivm.operator import Columns, Key, Request, Start
 from reference_cache.ivm.position import position_key
-from reference_cache.ivm.sorted_rows import SortedRows
-from reference_cache.ivm.source import KeyExtractors, Source, SourceError, matches
+from reference_cache.ivm.source import Source
+from reference_cache.ivm.store import KeyExtractors, SourceError, matches
 from reference_cache.query.ordering import KeyOf, join_key, sort_key
 from reference_cache.query.predicate import Predicate, compile_predicate
 from reference_cache.query.schema import Row, TableSchema
 
+WHOLE: Key = ()
+"""The group of an index that does not group."""
+
 LAG_ALLOWED = 1_000
 LAG_ALLOWED_SHARE = 8
+SCANS_BEFORE_INDEX = 2
 FEW_ROWS = 8
 """Up to this many rows are searched and sorted on the spot."""
 
 
 class Index:
-    """Rows grouped by key, each group sorted. Invariant: after `catch_up` it holds exactly the table's rows."""
+    """Rows grouped by key, each group sorted. Invariant: up to `lag` it holds exactly the table's rows.
+
+    Groups are gathered at once and sorted one by one, when they are first read; `_unsorted` names those that were not.
+    """
 
     def __init__(self, group_of: KeyOf | None, order_key: KeyOf, rows: Iterable[Row]) -> None:
         self._group_of = group_of
         self._order_key = order_key
-        self._groups: dict[Key, SortedRows] = {}
+        self._groups: dict[Key, list[Row]] = {}
         self.lag: list[tuple[Row | None, Row | None]] = []
-        self._fill(rows)
+        if group_of is None:
+            self._groups[WHOLE] = list(rows)
+        else:
+            self._gather(group_of, rows)
+        self._unsorted: set[Key] = {key for key, group in self._groups.items() if len(group) > 1}
 
-    def _fill(self, rows: Iterable[Row]) -> None:
-        for row in sorted(rows, key=self._order_key):
-            group = self._group(row)
-            if group is not None:
-                group.keys.append(self._order_key(row))
-                group.rows.append(row)
+    def _gather(self, group_of: KeyOf, rows: Iterable[Row]) -> None:
+        groups = self._groups
+        for row in rows:
+            key = group_of(row)
+            if key in groups:
+                groups[key].append(row)
+            else:
+                groups[key] = [row]
+        groups.pop(None, None)
 
-    def _group(self, row: Row) -> SortedRows | None:
-        key = () if self._group_of is None else self._group_of(row)
-        if key is None:
-            return None
-        group = self._groups.get(key)
-        if group is None:
-            group = self._groups[key] = SortedRows()
-        return group
-
-    def group(self, key: Key) -> SortedRows | None:
-        """The rows with this key, up to date."""
+    def group(self, key: Key) -> list[Row] | None:
+        """The rows with this key in order, up to date."""
         if self.lag:
             self._catch_up()
-        return self._groups.get(key)
+        return self._sorted_group(key)
+
+    def _sorted_group(self, key: Key) -> list[Row] | None:
+        group = self._groups.get(key)
+        if group is not None and key in self._unsorted:
+            self._unsorted.discard(key)
+            group.sort(key=self._order_key)
+        return group
 
     def _catch_up(self) -> None:
         for old, new in self.lag:
             if old is not None:
                 self._discard(old)
             if new is not None:
-                group = self._group(new)
-                if group is not None:
-                    group.insert(self._order_key(new), new)
+                self._insert(new)
         self.lag.clear()
 
-    def _discard(self, row: Row) -> None:
-        group = self._group(row)
-        if group is None:
+    def _key_of(self, row: Row) -> Key:
+        return WHOLE if self._group_of is None else self._group_of(row)
+
+    def _insert(self, row: Row) -> None:
+        key = self._key_of(row)
+        if key is None:
             return
-        group.pop(group.find(self._order_key(row)))
-        if not group.rows:
-            del self._groups[() if self._group_of is None else self._group_of(row)]
+        group = self._sorted_group(key)
+        if group is None:
+            self._groups[key] = [row]
+        else:
+            insort(group, row, key=self._order_key)
+
+    def _discard(self, row: Row) -> None:
+        key = self._key_of(row)
+        if key is None:
+            return
+        group = self._sorted_group(key)
+        assert group is not None
+        del group[bisect_left(group, self._order_key(row), key=self._order_key)]
+        if not group:
+            del self._groups[key]
 
 
 class MemoryTable:
@@ -86,8 +113,11 @@ class MemoryTable:
         self._key = self.keys[table.primary_key]
         self._rows: dict[Key, Row] = {}
         self._indexes: dict[tuple[Columns, Ordering], Index] = {}
+        self._pinned_reads: Counter[tuple[Columns, Ordering]] = Counter()
         for row in rows:
             self._insert(row)
+        self._primary_order: Ordering = tuple((column, "asc") for column in table.primary_key)
+        self.index((), self._primary_order).group(WHOLE)
 
     def __len__(self) -> int:
         return len(self._rows)
@@ -156,6 +186,11 @@ class MemoryTable:
             raise SourceError(f"table {self.table.name!r} has no row with key {key!r}; it cannot be changed")
         return found
 
+    def is_worth_an_index(self, columns: Columns, ordering: Ordering) -> bool:
+        """Whether reads with these columns pinned by a filter come often enough; counts this one."""
+        self._pinned_reads[columns, ordering] += 1
+        return self._pinned_reads[columns, ordering] > SCANS_BEFORE_INDEX
+
     def index(self, columns: Columns, ordering: Ordering) -> Index:
         """The index for constrained columns and an ordering, made if it is not there."""
         index = self._indexes.get((columns, ordering))
@@ -190,13 +225,13 @@ class MemoryReader:
         columns, key = request.columns, request.key
         if columns == self._table.table.primary_key:
             return self._by_primary_key(request)
-        if not columns and self._pinned_columns:
+        if not columns and self._pinned_columns and self._table.is_worth_an_index(self._pinned_columns, self._ordering):
             columns, key = self._pinned_columns, self._pinned_key
         if columns and key is None:
             return ()
         if len(self._table) <= FEW_ROWS:
             return self._few(request)
-        group = self._table.index(columns, self._ordering).group(key if columns else ())
+        group = self._table.index(columns, self._ordering).group(key if columns else WHOLE)
         return () if group is None else self._from_start(group, request.start, request.reverse)
 
     def _few(self, request: Request) -> Iterable[Row]:
@@ -204,11 +239,13 @@ class MemoryReader:
         found.sort(key=self._order_key, reverse=request.reverse)
         return found
 
-    def _from_start(self, group: SortedRows, start: Start | None, reverse: bool) -> Iterable[Row]:
+    def _from_start(self, group: list[Row], start: Start | None, reverse: bool) -> Iterable[Row]:
         if start is None:
-            return reversed(group.rows) if reverse else group.rows
-        read = group.before if reverse else group.after
-        return read(self._position_key(start.row), inclusive=start.inclusive)
+            return reversed(group) if reverse else group
+        # Backwards an inclusive start is the end of the part wanted, forwards its beginning.
+        bisect = bisect_right if start.inclusive is reverse else bisect_left
+        place = bisect(group, self._position_key(start.row), key=self._order_key)
+        return reversed(group[:place]) if reverse else group[place:]
 
     def _by_primary_key(self, request: Request) -> Iterable[Row]:
         row = self._table.get(request.key)
@@ -232,7 +269,7 @@ class MemoryReader:
             row = self._table.get(key)
             return () if row is None else (row,)
         group = self._table.index(columns, self._ordering).group(key)
-        return () if group is None else group.rows
+        return () if group is None else group
 
     def _satisfies(self, row: Row, request: Request) -> bool:
         return matches(row, request, self._table.keys, self._order_key, self._position_key)

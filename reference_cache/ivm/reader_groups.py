@@ -6,11 +6,12 @@ may name too many readers, never too few:
 * **pinned**: the reader's filter fixes columns by `=`, `IS` or `IN`.  A row with other values fails the filter.
 * **watched**: the reader feeds a limit that is kept per join key (Take, Cap).  A key nobody has asked for has no state
   there, and changes under it are ignored; the operator tells every key it begins to keep.
-* **joined**: the reader is the child side of a join and keeps no state.  A row matters if some parent row with its key
-  is held by the parent's group: one look into the parent table serves the whole group.
+* **linked**: the reader needs a row of another level and keeps no state: the child side of a join needs a parent, the
+  parent side of a flipped EXISTS needs a child.  A row matters if some row there with its key is held by the other
+  level's group: one look into the other table serves the whole group.
 
-Watched and joined readers are told apart by their pins too.  Groups are a tree along the nesting of queries, so the
-question ends at the root level even if a table is joined with itself.
+Watched and linked readers are told apart by their pins too.  Links follow the nesting of queries and never lead back,
+so the question ends even if a table is joined with itself.
 """
 
 from __future__ import annotations
@@ -82,16 +83,16 @@ def _fixed(condition: Condition | None, table: TableSchema) -> Iterator[tuple[st
 class Member:
     """A reader's entry in a group.
 
-    `parent` is the entry of the level above, for readers below a join. `keys` are the join keys watched, growing.
+    `other` is the entry of the level it needs, if it is linked. `keys` are the join keys watched, growing.
     """
 
-    __slots__ = ("keys", "ordinal", "parent", "pins", "reader")
+    __slots__ = ("keys", "ordinal", "other", "pins", "reader")
 
-    def __init__(self, reader: Any, ordinal: int, pins: Pins, parent: Member | None) -> None:
+    def __init__(self, reader: Any, ordinal: int, pins: Pins, other: Member | None) -> None:
         self.reader = reader
         self.ordinal = ordinal
         self.pins = pins
-        self.parent = parent
+        self.other = other
         self.keys: list[Key] = []
 
 
@@ -218,43 +219,46 @@ class WatchedGroup:
         return self._members.at((self._pin_of(row), self._key_of(row)))
 
 
-class JoinedGroup:
-    """Readers by their pins and by the parent rows they hang on."""
+class LinkedGroup:
+    """Readers by their pins and by the rows of another level that they need.
+
+    `columns` are this table's side of the link; `others` is the other level's group, `other_rows` its table.
+    """
 
     selective = True
 
     def __init__(
-        self, table: TableSchema, columns: Columns, child_columns: Columns, parents: Group, parent_rows: Lookup
+        self, table: TableSchema, pinned: Columns, columns: Columns, others: Group, other_rows: Lookup
     ) -> None:
-        self._pin_of = _key_of(columns, table)
-        self._key_of = join_key(child_columns, table)
-        self._parents = parents
-        self._parent_rows = parent_rows
+        self._pin_of = _key_of(pinned, table)
+        self._key_of = join_key(columns, table)
+        self._others = others
+        self._other_rows = other_rows
         self._members = _Table()
 
     def enter(self, member: Member) -> None:
         for pin in member.pins.keys:
-            self._members.add((_parent_of(member), pin), member)
+            self._members.add((_other_of(member), pin), member)
 
     def leave(self, member: Member) -> None:
         for pin in member.pins.keys:
-            self._members.discard((_parent_of(member), pin), member)
+            self._members.discard((_other_of(member), pin), member)
 
     def watch(self, member: Member, key: Key) -> None:
-        """Parents tell enough."""
+        """The other level tells enough."""
 
     def holders(self, row: Row) -> Iterable[Member]:
         key, pin = self._key_of(row), self._pin_of(row)
         if key is None:
             return
-        for parent_row in self._parent_rows(key):
-            for parent in self._parents.holders(parent_row):
-                yield from self._members.at((parent.ordinal, pin))
+        for other_row in self._other_rows(key):
+            for other in self._others.holders(other_row):
+                yield from self._members.at((other.ordinal, pin))
 
 
-def _parent_of(member: Member) -> int:
-    assert member.parent is not None, "only readers below a join are entered here"
-    return member.parent.ordinal
+def _other_of(member: Member) -> int:
+    assert member.other is not None, "only readers that need another level are entered here"
+    return member.other.ordinal
 
 
 def _key_of(columns: Columns, table: TableSchema) -> KeyOf:

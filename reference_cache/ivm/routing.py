@@ -5,21 +5,21 @@ that tells most about it (see `reader_groups`) and answers with the few that a c
 Up to `FEW_READERS` connections the answer is simply all of them, and no index is ever filled.
 
 Leaving a connection out is safe because nothing would have come of the visit: its filter would have dropped the change,
-or no limit above it keeps state for the row's key, or the join above it would have found no parent.
+or no limit above it keeps state for the row's key, or the join above it would have found no partner for the row.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
-from typing import Generic, Protocol, TypeVar
+from typing import Any, Generic, Protocol, TypeVar
 
 from protocol.sync.ast import Condition
 from reference_cache.ivm.reader_groups import (
     Columns,
     Group,
-    JoinedGroup,
     Key,
+    LinkedGroup,
     Lookup,
     Member,
     PinnedGroup,
@@ -62,31 +62,27 @@ class Clock:
 class Place:
     """Where a reader stands in the routes of its table; lasts as long as the reader.
 
-    `clocks` are those of the tables where watching can change who is found through this place.
+    `tables` are those looked into to find the reader; `clocks` those of the tables where watching changes the answer.
     """
 
-    __slots__ = ("_clock", "clocks", "group", "member", "name", "rows_with")
+    __slots__ = ("clocks", "group", "member", "name", "routes", "tables")
 
-    def __init__(
-        self,
-        name: object,
-        group: Group,
-        member: Member,
-        rows_with: Callable[[Columns], Lookup],
-        clock: Clock,
-        clocks: frozenset[Clock],
-    ) -> None:
+    def __init__(self, routes: Routes[Any], name: object, group: Group, member: Member) -> None:
+        self.routes = routes
         self.name = name
         self.group = group
         self.member = member
-        self.rows_with = rows_with
-        self.clocks = clocks
-        self._clock = clock
+        self.tables = frozenset((routes.table.name,))
+        self.clocks = frozenset((routes.clock,)) if isinstance(group, WatchedGroup) else frozenset()
 
     def watch(self, key: Key) -> None:
         """The limit that ends the reader's level begins to keep state for a join key, for good."""
         self.group.watch(self.member, key)
-        self._clock.ticks += 1
+        self.routes.clock.ticks += 1
+
+    def need(self, child: Place, columns: Columns, child_columns: Columns) -> None:
+        """Every row of the reader's level must have a row of the child level, joined by these columns."""
+        self.routes.narrow(self, child, columns, child_columns)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -110,10 +106,10 @@ class Routes(Generic[R]):
     """
 
     def __init__(self, table: TableSchema, rows_with: Callable[[Columns], Lookup], few: int = FEW_READERS) -> None:
-        self._table = table
-        self._rows_with = rows_with
+        self.table = table
+        self.rows_with = rows_with
+        self.clock = Clock()
         self._few = few
-        self._clock = Clock()
         self._clocks: frozenset[Clock] = frozenset()
         self._readers: dict[int, R] = {}
         self._places: dict[int, Place] = {}
@@ -121,19 +117,64 @@ class Routes(Generic[R]):
 
     def enter(self, reader: R, under: Under | None = None) -> Place:
         """Find a reader's place; ordinals must come in ascending order."""
-        pins = pins_of(reader.condition, self._table)
-        name, group = self._group(pins, under)
-        member = Member(reader, reader.ordinal, pins, under.parent.member if under else None)
-        group.enter(member)
-        clocks = self._clocks_of(group, under)
-        self._clocks |= clocks
-        place = Place(name, group, member, self._rows_with, self._clock, clocks)
-        self._groups.setdefault(name, (group, set()))[1].add(reader.ordinal)
+        pins = pins_of(reader.condition, self.table)
+        if under is not None and under.limited:
+            place = self._watched(reader, pins, under.child_columns)
+        elif under is not None and under.parent.group.selective:
+            place = self._linked(reader, pins, under.child_columns, under.parent, under.parent_columns)
+        else:
+            group = self._known(name := ("pinned", pins.columns)) or PinnedGroup(self.table, pins.columns)
+            place = Place(self, name, group, Member(reader, reader.ordinal, pins, None))
         self._readers[reader.ordinal] = reader
-        self._places[reader.ordinal] = place
+        self._take_place(place)
         if len(self._readers) > self._few:
             self._begin()
         return place
+
+    def narrow(self, place: Place, child: Place, columns: Columns, child_columns: Columns) -> None:
+        """Find a reader through the child rows its level needs, if nothing better is known of it.
+
+        Not if the answer would look into this very table: during a change to it, the child side still sees it before.
+        """
+        if place.group.selective or not child.group.selective or self.table.name in child.tables:
+            return
+        self._give_up_place(place)
+        found = self._linked(place.member.reader, place.member.pins, columns, child, child_columns)
+        place.name, place.group, place.member = found.name, found.group, found.member
+        place.tables, place.clocks = found.tables, found.clocks
+        self._take_place(place)
+
+    def _watched(self, reader: R, pins: Pins, columns: Columns) -> Place:
+        name = ("watched", pins.columns, columns)
+        group = self._known(name) or WatchedGroup(self.table, pins.columns, columns)
+        return Place(self, name, group, Member(reader, reader.ordinal, pins, None))
+
+    def _linked(self, reader: R, pins: Pins, columns: Columns, other: Place, other_columns: Columns) -> Place:
+        name = ("linked", pins.columns, columns, other_columns, id(other.group))
+        group = self._known(name) or LinkedGroup(
+            self.table, pins.columns, columns, other.group, other.routes.rows_with(other_columns)
+        )
+        place = Place(self, name, group, Member(reader, reader.ordinal, pins, other.member))
+        place.tables |= other.tables
+        place.clocks |= other.clocks
+        return place
+
+    def _known(self, name: object) -> Group | None:
+        known = self._groups.get(name)
+        return known[0] if known else None
+
+    def _take_place(self, place: Place) -> None:
+        place.group.enter(place.member)
+        self._groups.setdefault(place.name, (place.group, set()))[1].add(place.member.ordinal)
+        self._places[place.member.ordinal] = place
+        self._clocks |= place.clocks
+
+    def _give_up_place(self, place: Place) -> None:
+        place.group.leave(place.member)
+        ordinals = self._groups[place.name][1]
+        ordinals.discard(place.member.ordinal)
+        if not ordinals:
+            del self._groups[place.name]
 
     def _begin(self) -> None:
         """Fill the indexes while readers are being added, not while the first change waits."""
@@ -141,22 +182,13 @@ class Routes(Generic[R]):
             if isinstance(group, WatchedGroup):
                 group.begin()
 
-    def _clocks_of(self, group: Group, under: Under | None) -> frozenset[Clock]:
-        if isinstance(group, JoinedGroup) and under is not None:
-            return under.parent.clocks
-        return frozenset((self._clock,)) if isinstance(group, WatchedGroup) else frozenset()
-
     def leave(self, reader: R) -> bool:
         """Forget a reader; says whether it was known."""
         place = self._places.pop(reader.ordinal, None)
         if place is None:
             return False
         del self._readers[reader.ordinal]
-        place.group.leave(place.member)
-        ordinals = self._groups[place.name][1]
-        ordinals.discard(reader.ordinal)
-        if not ordinals:
-            del self._groups[place.name]
+        self._give_up_place(place)
         return True
 
     def readers(self) -> list[R]:
@@ -199,22 +231,3 @@ class Routes(Generic[R]):
                 for member in group.holders(old_row):
                     found[member.ordinal] = member.reader
         return found
-
-    def _group(self, pins: Pins, under: Under | None) -> tuple[object, Group]:
-        """The group for such a reader, made if it is the first; its name tells it from every other."""
-        if under is not None and under.limited:
-            name: tuple[object, ...] = ("watched", pins.columns, under.child_columns)
-            known = self._groups.get(name)
-            return name, known[0] if known else WatchedGroup(self._table, pins.columns, under.child_columns)
-        if under is not None and under.parent.group.selective:
-            parents = under.parent.group
-            name = ("joined", pins.columns, under.child_columns, under.parent_columns, id(parents))
-            known = self._groups.get(name)
-            return name, known[0] if known else self._joined(pins, under, parents)
-        name = ("pinned", pins.columns)
-        known = self._groups.get(name)
-        return name, known[0] if known else PinnedGroup(self._table, pins.columns)
-
-    def _joined(self, pins: Pins, under: Under, parents: Group) -> JoinedGroup:
-        parent_rows = under.parent.rows_with(under.parent_columns)
-        return JoinedGroup(self._table, pins.columns, under.child_columns, parents, parent_rows)

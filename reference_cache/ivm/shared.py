@@ -23,7 +23,7 @@ from protocol.sync.normal_form import normalize
 from reference_cache.ivm.change import Pause, SourceChange
 from reference_cache.ivm.engine import Engine, EngineError
 from reference_cache.ivm.row_changes import RowChange
-from reference_cache.ivm.source import KeyExtractors
+from reference_cache.ivm.store import KeyExtractors
 from reference_cache.query.ordering import KeyOf, complete_query
 from reference_cache.query.schema import Row
 

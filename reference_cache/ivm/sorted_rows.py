@@ -1,8 +1,8 @@
-"""Rows in order, with their sort keys beside them: the small building block of indexes and windows."""
+"""Rows in order, with their sort keys beside them: what a limit keeps of its input."""
 
 from __future__ import annotations
 
-from bisect import bisect_left, bisect_right
+from bisect import bisect_left
 from typing import Any, TypeAlias
 
 from reference_cache.query.schema import Row
@@ -34,13 +34,3 @@ class SortedRows:
         """Take the row at a place out."""
         del self.keys[place]
         return self.rows.pop(place)
-
-    def after(self, start: SortKey, *, inclusive: bool) -> list[Row]:
-        """The rows from a position on, ascending."""
-        return self.rows[(bisect_left if inclusive else bisect_right)(self.keys, start) :]
-
-    def before(self, start: SortKey, *, inclusive: bool) -> list[Row]:
-        """The rows from a position back, descending."""
-        found = self.rows[: (bisect_right if inclusive else bisect_left)(self.keys, start)]
-        found.reverse()
-        return found

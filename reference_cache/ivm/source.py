@@ -8,7 +8,7 @@ writes a change to the store and hands it to the connections in creation order, 
 the table with the change, one that has not sees the table without it. That is what makes a table joined with itself
 come out right: each connection moves from the old state to the new exactly once, at its turn. The store is written
 first, so connections already served read it as it is; for the others the change is undone on the fly (`_before`). A
-connection has been served iff its ordinal is not after `_serving`, so connections that a change cannot concern may be
+connection has been served iff its ordinal is not after `serving`, so connections that a change cannot concern may be
 left out of the walk.
 
 **Split edits.** Operators above may rely on an edit never changing the columns they join by. A connection names those
@@ -21,66 +21,21 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
 from itertools import chain
-from typing import Protocol
 
 from protocol.sync.ast import Condition, Ordering
 from reference_cache.ivm.change import YIELD, Add, Change, Edit, Node, Remove, SourceChange, Stream
 from reference_cache.ivm.operator import Columns, InputSchema, Key, Push, Request, no_output
 from reference_cache.ivm.reader_groups import Lookup
 from reference_cache.ivm.routing import FEW_READERS, Place, Routes, Under
-from reference_cache.query.ordering import KeyOf, is_total, join_key
+from reference_cache.ivm.store import KeyExtractors, RowStore, SourceError, matches
+from reference_cache.query.ordering import KeyOf, is_total
 from reference_cache.query.predicate import Predicate, compile_predicate, weaken
-from reference_cache.query.schema import Row, TableSchema
+from reference_cache.query.schema import Row
 
 ROWS_BETWEEN_CLOCK_READINGS = 64
 
 Expired = Callable[[], bool]
 """Whether the time slice is used up; stays true until the consumer of the stream has paused."""
-
-
-class SourceError(ValueError):
-    """A change or a connection that contradicts the table."""
-
-    code = "bad-source-use"
-
-
-class Reader(Protocol):
-    """One way of reading a store: an ordering (or none) and a filter, compiled once."""
-
-    def rows(self, request: Request) -> Iterator[Row]:
-        """The stored rows that satisfy filter and request, in order; without an ordering, in any order."""
-        ...
-
-
-class RowStore(Protocol):
-    """Where the rows of one table live."""
-
-    @property
-    def table(self) -> TableSchema: ...
-
-    def reader(self, ordering: Ordering | None, condition: Condition | None) -> Reader:
-        """A reader with this ordering and this subquery-free filter."""
-        ...
-
-    def apply(self, change: SourceChange) -> None:
-        """Write a change; raises `SourceError` if the row to add exists or the row to change does not."""
-        ...
-
-
-class KeyExtractors:
-    """Join-key functions of one table, compiled on first use."""
-
-    __slots__ = ("_by_columns", "_table")
-
-    def __init__(self, table: TableSchema) -> None:
-        self._table = table
-        self._by_columns: dict[Columns, KeyOf] = {}
-
-    def __getitem__(self, columns: Columns) -> KeyOf:
-        found = self._by_columns.get(columns)
-        if found is None:
-            found = self._by_columns[columns] = join_key(columns, self._table)
-        return found
 
 
 class Connection:
@@ -166,21 +121,6 @@ def _paced(rows: Iterator[Row], expired: Expired) -> Stream:
         if not count % ROWS_BETWEEN_CLOCK_READINGS and expired():
             yield YIELD
         yield Node(row)
-
-
-def matches(row: Row, request: Request, keys: KeyExtractors, order_key: KeyOf, position_key: KeyOf) -> bool:
-    """Whether a row satisfies a request."""
-    if request.columns and (request.key is None or keys[request.columns](row) != request.key):
-        return False
-    if any(keys[any_of.columns](row) not in any_of.keys for any_of in request.any_of):
-        return False
-    start = request.start
-    if start is None:
-        return True
-    here, bound = order_key(row), position_key(start.row)
-    if here == bound:
-        return start.inclusive
-    return bool(here < bound if request.reverse else bound < here)
 
 
 def filter_change(change: SourceChange, predicate: Predicate) -> SourceChange | None:

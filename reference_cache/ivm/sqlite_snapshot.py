@@ -12,9 +12,9 @@ from typing import Any, TypeAlias
 
 from protocol.sync.ast import Condition, Ordering
 from reference_cache.ivm.operator import AnyOf, Columns, Key, Request
-from reference_cache.ivm.source import KeyExtractors, SourceError
 from reference_cache.ivm.sqlite_codec import Parameters, decoder, json_text, key_parameters
 from reference_cache.ivm.sqlite_text import Sql, order_sql, quoted, split_filter, start_sql
+from reference_cache.ivm.store import KeyExtractors, SourceError
 from reference_cache.query.predicate import compile_predicate
 from reference_cache.query.schema import Row, TableSchema
 
@@ -34,7 +34,8 @@ class SqliteSnapshot:
     def __init__(self, connection: sqlite3.Connection, table: TableSchema) -> None:
         self.table = table
         self.connection = connection
-        self.key = KeyExtractors(table)[table.primary_key]
+        self.keys = KeyExtractors(table)
+        self.key = self.keys[table.primary_key]
         self.decode = decoder(table)
         self.key_parameters = key_parameters(table, table.primary_key)
         self.columns_sql = ", ".join(quoted(column) for column in table.columns)
@@ -73,15 +74,32 @@ class SqliteReader:
         self._filter, rest = split_filter(condition, table)
         self._rest = None if rest is None else compile_predicate(rest, table)
         self._lookups: dict[Columns, Lookup] = {}
+        self._json = frozenset(name for name, column in table.columns.items() if column.type == "json")
 
     def rows(self, request: Request) -> Iterator[Row]:
         columns = request.columns
         if columns and request.key is None:
             return iter(())
+        if self._json and self._asks_for_json(request):
+            return self._compared_here(request)
         plain = request.start is None and not request.any_of and not request.reverse
         if plain and columns == self._snapshot.table.primary_key:
             return self._by_primary_key(request.key)
         return self._lookup(columns, request.key) if plain and columns else self._scan(request)
+
+    def _asks_for_json(self, request: Request) -> bool:
+        asked = [request.columns, *(any_of.columns for any_of in request.any_of)]
+        return any(not self._json.isdisjoint(columns) for columns in asked)
+
+    def _compared_here(self, request: Request) -> Iterator[Row]:
+        """Stored json is text, which says nothing about equal values: compare the values that were read."""
+        keys, json = self._snapshot.keys, self._json
+        wanted = [(request.columns, {request.key})] if not json.isdisjoint(request.columns) else []
+        wanted += [(each.columns, set(each.keys)) for each in request.any_of if not json.isdisjoint(each.columns)]
+        columns, key = ((), None) if not json.isdisjoint(request.columns) else (request.columns, request.key)
+        any_of = tuple(each for each in request.any_of if json.isdisjoint(each.columns))
+        rows = self.rows(Request(columns, key, any_of, request.start, request.reverse))
+        return (row for row in rows if all(keys[names](row) in found for names, found in wanted))
 
     def _by_primary_key(self, key: Key) -> Iterator[Row]:
         row = self._snapshot.get(key)

@@ -15,10 +15,13 @@ from collections.abc import Callable, Generator, Iterator
 from reference_cache.ivm.change import YIELD, Add, Change, Child, Edit, Node, Pause, Remove, Stream
 from reference_cache.ivm.operator import Columns, Input, InputSchema, Key, Push, Request, Start, no_output
 from reference_cache.ivm.sorted_rows import SortedRows, SortKey
-from reference_cache.ivm.source import KeyExtractors, matches
+from reference_cache.ivm.store import KeyExtractors, matches
 from reference_cache.query.schema import Row
 
 RESERVE = 32
+SEARCHED = 16
+"""Windows up to this size are searched row by row; in larger ones the input finds the rows."""
+
 WHOLE: Key = ()
 """The partition key of an input that is not partitioned."""
 
@@ -118,6 +121,9 @@ class Take:
                 yield from nodes
                 return
             window = self._windows[key]
+        if request.columns != self._partition and len(window.rows.rows) > SEARCHED:
+            yield from self._across_partitions(request)
+            return
         node_of = self._input.node
         for row in self._selected(window, request):
             yield node_of(row)
@@ -153,6 +159,7 @@ class Take:
         return (row for row in rows if matches(row, request, self._keys, self._order_key, self.schema.position_key))
 
     def _across_partitions(self, request: Request) -> Stream:
+        """The input's rows that are in some window."""
         for node in self._input.fetch(request):
             if node is YIELD:
                 yield node

@@ -15,9 +15,10 @@ from protocol.sync.ast import Condition, Ordering
 from reference_cache.ivm.change import Add, Edit, SourceChange
 from reference_cache.ivm.followed_table import FollowedReader, FollowedTable
 from reference_cache.ivm.operator import Key, Request
-from reference_cache.ivm.source import Source, SourceError
+from reference_cache.ivm.source import Source
 from reference_cache.ivm.sqlite_codec import encoder
 from reference_cache.ivm.sqlite_text import quoted
+from reference_cache.ivm.store import SourceError
 from reference_cache.query.schema import Row, TableSchema
 
 KEPT_BACK = 512

@@ -75,6 +75,7 @@ class _Level:
         self._capped = below_exists and len(self._unflipped) == len(conditions)
         self._source = host.source_of(query.table)
         self._check(conditions)
+        self._required = _conjuncts(self._query.where)
 
     @property
     def _table(self) -> TableSchema:
@@ -126,10 +127,10 @@ class _Level:
             return self._wrap(Cap(input, limit, self._partition, self._place.watch), f"cap {limit}")
         return self._wrap(Take(input, limit, self._partition, self._place.watch), f"take {limit}")
 
-    def _child(self, related: CorrelatedSubquery, query: Query, *, below_exists: bool) -> Input:
+    def _child(self, related: CorrelatedSubquery, query: Query, *, below_exists: bool) -> _Level:
         columns = related.correlation
         under = Under(self._place, columns.parent_field, columns.child_field, limited=query.limit is not None)
-        return _Level(self._host, query, under=under, below_exists=below_exists).build()
+        return _Level(self._host, query, under=under, below_exists=below_exists)
 
     def _exists_join(self, input: Input, condition: Exists) -> Input:
         related = condition.related
@@ -137,7 +138,7 @@ class _Level:
         return self._join(input, related, replace(related.subquery, limit=limit), below_exists=True)
 
     def _join(self, input: Input, related: CorrelatedSubquery, query: Query, *, below_exists: bool) -> Input:
-        child = self._child(related, query, below_exists=below_exists)
+        child = self._child(related, query, below_exists=below_exists).build()
         join = Join(
             input,
             child,
@@ -179,12 +180,14 @@ class _Level:
         child = self._child(related, replace(related.subquery, limit=None), below_exists=False)
         join = FlippedJoin(
             input,
-            child,
+            child.build(),
             related.correlation,
             related.alias,
             hidden=bool(related.hidden),
             system=related.system or "client",
         )
+        if condition in self._required:
+            self._place.need(child._place, related.correlation.parent_field, related.correlation.child_field)
         return self._wrap(join, f"flipped join {related.alias}")
 
     def _stage(self, condition: Condition) -> Stage:
@@ -206,6 +209,13 @@ class _Level:
         columns = condition.related.correlation.parent_field
         key_of = shared_key(join_key(columns, self._table), columns, self._table.primary_key)
         return ExistsStage(condition.related.alias, negated=negated, key_of=key_of)
+
+
+def _conjuncts(where: Condition | None) -> list[Condition]:
+    """The conditions that must all hold: the members of a top AND, or the only one."""
+    if isinstance(where, And):
+        return [each for member in where.conditions for each in _conjuncts(member)]
+    return [] if where is None else [where]
 
 
 def _is_flipped(condition: Exists) -> bool:

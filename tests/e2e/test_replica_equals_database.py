@@ -1,6 +1,6 @@
 """The replica of the official zero-cache equals the database: every type at first sync, then every kind of live change.
 
-One endpoint and one cache serve the whole module; each test owns a table.
+One endpoint and one cache per runner serve the whole module; each test owns a table.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from dataclasses import dataclass
 import pytest
 
 from tests.support.fix_serving import servings
-from tests.support.fix_zero_cache import zero_caches
+from tests.support.fix_zero_cache import MakeZeroClient, zero_caches
 from tests.support.postgres_server import PostgresServer
 from tests.support.serving import Serving
 from tests.support.sqlite_store import SqliteStore, difference, wait_until_same
@@ -48,6 +48,10 @@ VALUES: list[tuple[object, ...]] = [
     (7, 4, 2**53 + 1, 123456789.123456789, "x" * 100_000, "1", True, "true", 2, None, None, None),
 ]
 DAILY = [f"CREATE TABLE daily_{name} (id INTEGER PRIMARY KEY, title TEXT, amount INTEGER)" for name in "abcd"]
+SEEN_TABLE = "CREATE TABLE seen (id TEXT PRIMARY KEY NOT NULL, n INTEGER, x REAL, done BOOLEAN, doc JSON, at DATETIME)"
+SEEN = {
+    "seen": {"id": "string", "n": "number", "x": "number", "done": "boolean", "doc": "json", "at": "string"},
+}
 NAMES = """
     CREATE TABLE "Mixed Case" ("Key" TEXT NOT NULL, "größe" INTEGER NOT NULL, "select" TEXT,
     PRIMARY KEY ("Key", "größe")) WITHOUT ROWID
@@ -68,16 +72,18 @@ class Synced:
         wait_until_same(self.store, self.cache.replica)
 
 
-@pytest.fixture(scope="module")
-def synced(postgres: PostgresServer, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Synced]:
+@pytest.fixture(scope="module", params=["inline", "spark"])
+def synced(
+    request: pytest.FixtureRequest, postgres: PostgresServer, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[Synced]:
     folder = tmp_path_factory.mktemp("equal")
-    store = SqliteStore(folder / "app.db", TYPES, NAMES, *DAILY)
+    store = SqliteStore(folder / "app.db", TYPES, NAMES, SEEN_TABLE, *DAILY)
     store.insert("types", VALUES)
     store.insert("Mixed Case", [("a", 1, "first"), ("a", 2, None), ("ß", -1, "last")])
     for name in "abcd":
         store.insert(f"daily_{name}", [(number, f"title {number}", number * 10) for number in range(1, 21)])
     with servings(folder) as make_endpoint, zero_caches(postgres, folder) as make_cache:
-        endpoint = make_endpoint(store).start()
+        endpoint = make_endpoint(store, runner=request.param).start()
         yield Synced(store, endpoint, make_cache(endpoint.stream_url).start())
 
 
@@ -165,6 +171,19 @@ def test_a_schema_change_between_two_writes_stays_in_order(synced: Synced) -> No
     synced.store.run("INSERT INTO ordered VALUES (2, 'after', 'b')")
     synced.store.run("ALTER TABLE ordered RENAME COLUMN a TO c")
     synced.run("INSERT INTO ordered VALUES (3, 'last', NULL)")
+
+
+def test_the_official_client_sees_each_type_as_its_own(synced: Synced, zero_client: MakeZeroClient) -> None:
+    synced.run(
+        """INSERT INTO seen VALUES ('é', 9007199254740991, 0.1, TRUE, '{"a":[1,null]}', '2026-01-31 12:00')""",
+        "INSERT INTO seen (id) VALUES ('null')",
+    )
+    client = zero_client(synced.cache, SEEN)
+    full = {"id": "é", "n": 2**53 - 1, "x": 0.1, "done": True, "doc": {"a": [1, None]}, "at": "2026-01-31 12:00"}
+    nulls = dict.fromkeys(full) | {"id": "null"}
+    client.wait_for_rows("seen", [nulls, full])
+    synced.run("UPDATE seen SET done = FALSE, doc = '[]' WHERE id = 'é'", "DELETE FROM seen WHERE id = 'null'")
+    client.wait_for_rows("seen", [full | {"done": False, "doc": []}])
 
 
 def test_nothing_was_restarted_on_the_way(synced: Synced) -> None:

@@ -15,11 +15,11 @@ if __package__ in (None, ""):
 
 from tests.golden import planner_cases, primitive_cases
 from tests.golden.corpus_files import corpus_file
-from tests.golden.engine_cases import Outcome, Setting, run_multi, run_queries, run_scenarios
-from tests.support.tables import SOURCE_KINDS
+from tests.golden.engine_cases import Flips, Outcome, Setting, run_multi, run_queries, run_scenarios
+from tests.support.tables import SOURCE_KINDS, SourceKind
 
 FAILURES_SHOWN = 10
-FLIPS = ("given", "planned", "all")
+FLIPS: tuple[Flips, ...] = ("given", "planned", "all")
 
 ENGINE_FILES: dict[str, Callable[[Path, Setting], Outcome]] = {
     "queries.jsonl": run_queries,
@@ -54,9 +54,9 @@ def parse_arguments(arguments: list[str]) -> argparse.Namespace:
 
 def main(arguments: list[str]) -> int:
     asked = parse_arguments(arguments)
-    several = {"both": ("memory", "sqlite"), "every": SOURCE_KINDS}
+    several: dict[str, tuple[SourceKind, ...]] = {"both": ("memory", "sqlite"), "every": SOURCE_KINDS}
     sources = several.get(asked.source, (asked.source,))
-    flips = FLIPS if asked.flips == "every" else (asked.flips,)
+    flips: tuple[Flips, ...] = FLIPS if asked.flips == "every" else (asked.flips,)
     settings = [Setting(source, flip, asked.strict) for source in sources for flip in flips]
     total_passed = total_failed = 0
     for title, (passed, failures) in outcomes(asked.corpus, settings):

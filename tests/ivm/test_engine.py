@@ -9,7 +9,7 @@ from protocol.sync.ast_json import AstError, parse
 from reference_cache.ivm.change import Pause, add, edit, remove
 from reference_cache.ivm.engine import Engine, EngineError
 from reference_cache.ivm.row_changes import RowChange
-from reference_cache.ivm.source import SourceError
+from reference_cache.ivm.store import SourceError
 from tests.ivm.pipelines import SCHEMA
 from tests.support.tables import SOURCE_KINDS, SourceKind, Tables
 
@@ -164,3 +164,14 @@ def test_an_explanation_counts_what_each_operator_did(engine: Engine) -> None:
     assert explained.rows_synced == {"issue": 1, "comment": 2}
     assert "rows synced: 2 of comment, 1 of issue" in str(explained)
     assert list(engine.source("issue").connections) == []
+    assert explained.picture() is None
+
+
+def test_with_a_cost_model_the_plan_is_explained_too() -> None:
+    tables = Tables(SCHEMA, DATA, "sqlite")
+    engine = Engine(SCHEMA, tables.open_source, cost_model=tables.cost_model())
+    explained = engine.explain(parse({"table": "issue", "where": exists(hop("comment", "id", "issue"))}))
+    assert "parent first" in str(explained)
+    picture = explained.picture()
+    assert picture is not None
+    assert picture.startswith("flowchart")

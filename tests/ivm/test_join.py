@@ -14,7 +14,6 @@ from tests.support.tables import SOURCE_KINDS, SourceKind
 
 I1, I2, I3 = ("i1", "u1", 1), ("i2", "u1", 2), ("i3", None, 3)
 C1, C2, C3, C4 = ("c1", "i1", "x"), ("c2", "i1", "y"), ("c3", "i2", "z"), ("c4", None, "w")
-RANK_DOWN = (("rank", "desc"), ("id", "asc"))
 
 
 @pytest.fixture(params=SOURCE_KINDS)

@@ -181,3 +181,31 @@ def test_watching_on_a_table_between_is_noticed_too() -> None:
     assert next(walk).ordinal == 1
     level.watch(1)
     assert [reader.ordinal for reader in walk] == [2]
+
+
+def test_a_level_that_needs_children_is_found_through_them() -> None:
+    issues = Place(ISSUE)
+    comments = Place(COMMENT, [(9, 1, "ann"), (8, 2, "bob")])
+    for author in ("ann", "bob"):
+        level = issues.read()
+        child = comments.read(equals("author", author), Under(level, ("id",), ("issue",), limited=False))
+        level.need(child, ("id",), ("issue",))
+    assert issues.ordinals((1, "x", True)) == [1]
+    assert issues.ordinals((2, "x", True)) == [2]
+    assert issues.ordinals((3, "x", True)) == []
+
+
+def test_a_level_that_needs_children_of_its_own_table_is_always_visited() -> None:
+    comments = Place(COMMENT)
+    level = comments.read()
+    child = comments.read(equals("author", "ann"), Under(level, ("id",), ("issue",), limited=False))
+    level.need(child, ("id",), ("issue",))
+    assert comments.ordinals((5, 1, "bob")) == [1]
+
+
+def test_a_level_found_by_its_own_pins_stays_where_it_is() -> None:
+    issues, comments = Place(ISSUE), Place(COMMENT)
+    level = issues.read(equals("owner", "ann"))
+    child = comments.read(equals("author", "ann"), Under(level, ("id",), ("issue",), limited=False))
+    level.need(child, ("id",), ("issue",))
+    assert issues.ordinals((1, "ann", True)) == [1]

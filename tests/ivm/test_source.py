@@ -4,18 +4,19 @@ from typing import Any
 
 import pytest
 
-from protocol.sync.ast import And, Column, Exists, Literal, Or, Simple
+from protocol.sync.ast import And, Column, Exists, Literal, Or, Ordering, Simple
 from protocol.sync.ast_json import parse_condition
 from reference_cache.ivm.change import YIELD, Change, add, edit, remove
 from reference_cache.ivm.operator import AnyOf, Request, Start, first
 from reference_cache.ivm.recorder import plain_change
-from reference_cache.ivm.source import Connection, Source, SourceError
-from reference_cache.query.schema import Row
+from reference_cache.ivm.source import Connection, Source
+from reference_cache.ivm.store import SourceError
+from reference_cache.query.schema import Row, schema, table
 from tests.ivm.pipelines import BY_ID, ISSUE, PART, SCHEMA, keys, rows_of
 from tests.support.tables import SOURCE_KINDS, SourceKind, Tables
 
-RANKED = (("rank", "asc"), ("id", "asc"))
-RANKED_DOWN = (("rank", "desc"), ("id", "asc"))
+RANKED: Ordering = (("rank", "asc"), ("id", "asc"))
+RANKED_DOWN: Ordering = (("rank", "desc"), ("id", "asc"))
 ROWS: list[Row] = [("a", "u1", 3), ("b", "u2", None), ("c", "u1", 1), ("d", None, 3), ("e", "u2", 2)]
 MANY: list[Row] = [(f"k{number:03}", f"u{number % 7}", number % 10) for number in range(200)]
 
@@ -161,6 +162,19 @@ def test_the_marker_comes_when_the_time_slice_is_used_up(kind: SourceKind) -> No
     assert stream[0] is YIELD
     assert stream.count(YIELD) > 2
     assert len(stream) - stream.count(YIELD) == len(MANY)
+
+
+def test_json_columns_join_by_scalar_values(kind: SourceKind) -> None:
+    stored = table("note", {"id": "string", "data": "json?", "tag": "string"})
+    rows = [("a", "x", "t"), ("b", {"q": 1}, "t"), ("c", True, "t"), ("d", 1, "t"), ("e", None, "t"), ("f", "x", "u")]
+    notes = schema([stored], {})
+    connection = Tables(notes, {"note": rows_of(stored, rows)}, kind).open_source(stored).connect(BY_ID)
+    assert keys(connection, Request(("data",), "x")) == ["a", "f"]
+    assert keys(connection, Request(("data",), 1)) == ["d"]
+    assert keys(connection, Request(("data",), ("boolean", True))) == ["c"]
+    assert keys(connection, Request(("data", "tag"), ("x", "u"))) == ["f"]
+    some = (AnyOf(("data",), ["x", 1]), AnyOf(("tag",), ["t"]))
+    assert keys(connection, Request(any_of=some, reverse=True)) == ["d", "a"]
 
 
 # Filters

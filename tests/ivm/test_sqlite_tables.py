@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from protocol.sync.ast import Column, Literal, Simple
+from protocol.sync.ast import Column, Literal, Ordering, Simple
 from reference_cache.ivm.change import add, edit, remove
 from reference_cache.ivm.followed_table import FollowedTable, followed_source
 from reference_cache.ivm.operator import Request, Start, first, nodes
@@ -19,7 +19,7 @@ from reference_cache.query.schema import Row, table
 from tests.support.tables import create_table
 
 THING = table("thing", {"id": "number", "name": "string?", "on": "boolean?", "data": "json?"}, unique=[["name"]])
-BY_ID = (("id", "asc"),)
+BY_ID: Ordering = (("id", "asc"),)
 ROWS: list[Row] = [(1, "one", True, {"a": [1, None]}), (2, None, None, None), (3, "three", False, "text")]
 
 
@@ -102,7 +102,7 @@ def test_what_sqlite_would_judge_differently_is_left_to_the_caller() -> None:
 
 
 def test_a_start_uses_null_aware_comparisons_only_where_nulls_can_be() -> None:
-    ordering = (("name", "desc"), ("id", "asc"))
+    ordering: Ordering = (("name", "desc"), ("id", "asc"))
     text, values = start_sql(Start((7, "x", None, None), inclusive=True), ordering, THING, reverse=False)
     assert text == '((("name" IS NULL OR "name" < ?)) OR ("name" IS ? AND "id" > ?) OR ("name" IS ? AND "id" = ?))'
     assert values == ("x", "x", 7, "x", 7)

@@ -5,15 +5,16 @@ from typing import Any
 
 import pytest
 
+from protocol.sync.ast import Ordering
 from reference_cache.ivm.change import SourceChange, add, edit, remove
 from reference_cache.ivm.operator import Input, Request, Start
 from reference_cache.ivm.recorder import Message, Recorder
-from reference_cache.ivm.take import RESERVE, Take
+from reference_cache.ivm.take import RESERVE, SEARCHED, Take
 from reference_cache.query.schema import Row
 from tests.ivm.pipelines import World, keys
 from tests.support.tables import SOURCE_KINDS, SourceKind
 
-BY_RANK = (("rank", "asc"), ("id", "asc"))
+BY_RANK: Ordering = (("rank", "asc"), ("id", "asc"))
 BY_OWNER = ("owner",)
 
 
@@ -86,6 +87,15 @@ def test_requests_select_from_the_window(kind: SourceKind) -> None:
     assert keys(window, Request(start=Start(("r10", None, 10), inclusive=False))) == ["r20", "r30"]
     assert keys(window, Request(("id",), "r20")) == ["r20"]
     assert keys(window, Request(("id",), "r40")) == []
+
+
+def test_rows_of_a_large_window_are_found_through_the_input(kind: SourceKind) -> None:
+    world, window = taken(kind, SEARCHED + 1, *range(SEARCHED + 2))
+    assert keys(window, Request(("id",), "r3")) == ["r3"]
+    assert keys(window, Request(("id",), f"r{SEARCHED + 1}")) == []
+    assert keys(window, Request(("owner",), "u")) == [f"r{rank}" for rank in range(SEARCHED + 1)]
+    world.push("issue", remove(("r3", "u", 3)))
+    assert keys(window, Request(("id",), f"r{SEARCHED + 1}")) == [f"r{SEARCHED + 1}"]
 
 
 # Pushing; a window of two over 10, 20, 30, 40 unless said otherwise

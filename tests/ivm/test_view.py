@@ -49,7 +49,7 @@ LABELS = related(
 ISSUES = {"table": "issue", "related": [LABELS]}
 TREE = Format(relationships={"labels": Format(relationships={"group": Format(singular=True)})})
 
-DATA = {
+DATA: dict[str, list[dict[str, Any]]] = {
     "issue": [{"id": "i1", "title": "one"}, {"id": "i2", "title": "two"}],
     "tagging": [{"issue": "i1", "label": "l1"}, {"issue": "i1", "label": "l2"}, {"issue": "i2", "label": "l1"}],
     "label": [{"id": "l1", "name": "b", "group": "g"}, {"id": "l2", "name": "a", "group": None}],
@@ -111,7 +111,7 @@ def test_a_row_reached_along_two_paths_stays_until_both_are_gone() -> None:
         ],
         {},
     )
-    rows = {
+    rows: dict[str, list[dict[str, Any]]] = {
         "a": [{"id": "a1"}],
         "j": [{"n": 1, "a": "a1", "b": "l1"}, {"n": 2, "a": "a1", "b": "l1"}],
         "label": [{"id": "l1", "name": "x", "group": "l2"}, {"id": "l2", "name": "y", "group": None}],

@@ -14,7 +14,8 @@ from reference_cache.ivm.engine import Engine
 from reference_cache.ivm.followed_table import FollowedTable
 from reference_cache.ivm.memory_table import MemoryTable
 from reference_cache.ivm.row_changes import RowChange
-from reference_cache.ivm.source import RowStore, Source
+from reference_cache.ivm.source import Source
+from reference_cache.ivm.store import RowStore
 from reference_cache.ivm.view import View
 from reference_cache.ivm.written_table import WrittenTable
 from reference_cache.query.cost_model import SqliteCostModel

@@ -1,4 +1,8 @@
-"""Fixtures of our side: `serving` makes endpoints as users run them, `store` makes the databases behind them."""
+"""Fixtures of our side: `serving` makes endpoints as users run them, `store` makes the databases behind them.
+
+The pipeline runs on the `inline` runner unless a test asks for `spark`: what these tests are about lies behind
+the log, and a JVM per restart would only make them slow. Tests about the whole path run on both.
+"""
 
 from __future__ import annotations
 
@@ -21,10 +25,15 @@ def servings(folder: Path) -> Iterator[MakeServing]:
     with ExitStack() as stack:
 
         def make(
-            store: SqliteStore, *, state: Path | None = None, port: int | None = None, api_key: str | None = None
+            store: SqliteStore,
+            *,
+            runner: str = "inline",
+            state: Path | None = None,
+            port: int | None = None,
+            api_key: str | None = None,
         ) -> Serving:
             settings = {"path": str(store.path)}
-            options = ("--permissions", "allow-all")
+            options = ("--permissions", "allow-all", "--runner", runner)
             made = Serving("sqlite", settings, state or folder / "state", port=port, api_key=api_key, options=options)
             stack.callback(_show, made)
             return stack.enter_context(made)

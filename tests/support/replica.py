@@ -144,6 +144,10 @@ class Replica:
         except AssertionError:
             raise AssertionError(f"{sql}: expected {expected!r}, the replica has {last[0]!r}") from None
 
+    def wait_until(self, sql: str, *, seconds: float = 30) -> None:
+        """Wait until a query gives one true value."""
+        until(lambda: (self.try_query(sql) or [(0,)])[0][0], sql, seconds=seconds)
+
     def wait_for_watermark(self, watermark: str, *, seconds: float = 30) -> None:
         """Wait until everything up to and including this watermark is applied."""
 

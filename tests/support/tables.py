@@ -6,9 +6,10 @@ from typing import Any, Literal
 
 from reference_cache.ivm.followed_table import FollowedTable
 from reference_cache.ivm.memory_table import MemoryTable
-from reference_cache.ivm.source import Expired, RowStore, Source
+from reference_cache.ivm.source import Expired, Source
 from reference_cache.ivm.sqlite_codec import encoder
 from reference_cache.ivm.sqlite_text import quoted
+from reference_cache.ivm.store import RowStore
 from reference_cache.ivm.written_table import WrittenTable
 from reference_cache.query.cost import CostModel
 from reference_cache.query.cost_model import SqliteCostModel

@@ -12,19 +12,28 @@ from typing import Any
 
 import pytest
 
+from changesource_sdk.changelog.postgres_store import PostgresStore
+from changesource_sdk.changelog.sqlite_store import SqliteStore
+from changesource_sdk.changelog.store import LogStore
 from changesource_sdk.config import ServeConfig
 from changesource_sdk.endpoint.server import Endpoint
 from changesource_sdk.observe.logs import LOGGER_NAME
 from changesource_sdk.system_tables import Permissions
 from changesource_sdk.testing.fake_cache import FakeCache
+from tests.sdk.changelog.logs_under_test import postgres_store
 from tests.sdk.endpoint.written_state import WrittenState
 
 
 @pytest.fixture
-def state(tmp_path: Path) -> Iterator[WrittenState]:
-    written = WrittenState(tmp_path / "state")
+def state(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[WrittenState]:
+    """A state directory with its log inside, or in Postgres where a test asks for that."""
+    store: LogStore = SqliteStore(tmp_path / "state")
+    if getattr(request, "param", "sqlite") == "postgres":
+        store = postgres_store(request.getfixturevalue("postgres").url(), tmp_path / "state")
+    written = WrittenState(store)
     yield written
     written.close()
+    store.close()
 
 
 class Running:
@@ -78,12 +87,19 @@ async def events() -> AsyncIterator[Events]:
 Serve = Callable[..., Awaitable[Running]]
 
 
+def _log(store: LogStore) -> dict[str, Any]:
+    """The options that lead an endpoint to this log."""
+    if isinstance(store, PostgresStore):
+        return {"log": store.address.url, "log_schema": store.address.schema}
+    return {}
+
+
 @pytest.fixture
 async def serve(state: WrittenState) -> AsyncIterator[Serve]:
     async with AsyncExitStack() as stack:
 
         async def start(permissions: str = "null", **options: Any) -> Running:
-            config = replace(ServeConfig(listen="127.0.0.1:0", state=state.directory), **options)
+            config = replace(ServeConfig(listen="127.0.0.1:0", state=state.directory), **_log(state.store), **options)
             endpoint = Endpoint(config, Permissions.parse(permissions))
             port = await endpoint.start()
             stack.push_async_callback(endpoint.stop)

@@ -8,9 +8,8 @@ from pathlib import Path
 
 from changesource_sdk.adapter import Change, Insert, Row, Transaction
 from changesource_sdk.changelog import snapshots
-from changesource_sdk.changelog.layout import StateDirectory
 from changesource_sdk.changelog.snapshots import Manifest
-from changesource_sdk.changelog.sqlite_store import SqliteStore
+from changesource_sdk.changelog.store import LogStore
 from changesource_sdk.pipeline.consumer_schema import ConsumerSchema
 from changesource_sdk.pipeline.encode import TableEncoder
 from changesource_sdk.pipeline.schema_frames import snapshot_schema
@@ -23,10 +22,10 @@ ISSUES = Table("issue", (Column("id", "text", optional=False), Column("title", "
 class WrittenState:
     """One table, `issue`; every transaction gets the next position."""
 
-    def __init__(self, directory: Path, spill_bytes: int = 1 << 23) -> None:
-        self.directory = directory
-        self.layout = StateDirectory(directory).create()
-        self.store = SqliteStore(directory)
+    def __init__(self, store: LogStore, spill_bytes: int = 1 << 23) -> None:
+        self.store = store
+        self.layout = store.layout.create()
+        self.directory = self.layout.root
         self.writer = self.store.open_writer(lambda: time.time_ns() // 1000)
         self._spill_bytes = spill_bytes
         self._segments = 0

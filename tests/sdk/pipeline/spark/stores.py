@@ -10,6 +10,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from changesource_sdk.adapter import Insert, Position, Row, Snapshot, Table, Transaction
+from changesource_sdk.changelog.log import LogReader
+from changesource_sdk.changelog.sqlite_store import SqliteStore
 from changesource_sdk.schema import Column
 
 ITEM = Table("item", [Column("id", int), Column("name", str)])

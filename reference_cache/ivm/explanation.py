@@ -1,0 +1,49 @@
+"""How a query runs: the plan, what every operator did during one hydration, and the rows it syncs."""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import dataclass, replace
+
+from protocol.sync.ast import Query
+from reference_cache.ivm.change import YIELD
+from reference_cache.ivm.meter import Meters
+from reference_cache.ivm.operator import EVERYTHING
+from reference_cache.ivm.row_changes import RowChange, RowChanges
+from reference_cache.query.build import Host, build
+from reference_cache.query.plan_report import as_mermaid, as_text
+from reference_cache.query.planner import Plan
+
+
+@dataclass(frozen=True, slots=True)
+class Explanation:
+    """One hydration, observed. `rows_synced` counts references by table; `plan` is None without a cost model."""
+
+    query: Query
+    plan: Plan | None
+    meters: Meters
+    rows_synced: Counter[str]
+
+    def __str__(self) -> str:
+        synced = ", ".join(f"{count} of {table}" for table, count in sorted(self.rows_synced.items()))
+        parts = [] if self.plan is None else [as_text(self.plan)]
+        return "\n".join([*parts, str(self.meters), f"rows synced: {synced or 'none'}"])
+
+    def picture(self) -> str | None:
+        """The plan as a Mermaid flow chart; None without a cost model."""
+        return None if self.plan is None else as_mermaid(self.plan)
+
+
+def explain(query: Query, host: Host, plan: Plan | None = None) -> Explanation:
+    """Run a prepared query once on the host's sources, watching every operator, and let go of it."""
+    meters = Meters()
+    input = build(query, replace(host, wrap=meters.wrap))
+    rows = RowChanges("", input.schema)
+    synced: list[RowChange] = []
+    try:
+        for node in input.fetch(EVERYTHING):
+            if node is not YIELD:
+                rows.expand_node(node, "add", synced)
+    finally:
+        input.destroy()
+    return Explanation(query, plan, meters, Counter(change.table for change in synced))

@@ -1,0 +1,1 @@
+"""Row changes of the official engine on random worlds, recorded, and compared with ours."""
