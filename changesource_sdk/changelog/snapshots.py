@@ -16,8 +16,8 @@ from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 from pathlib import Path
+from typing import TypeVar
 
-from changesource_sdk.adapter import Row
 from changesource_sdk.changelog.atomic_json import read_json, write_json
 from changesource_sdk.changelog.blocks import BlockFile, BlockWriter
 from changesource_sdk.changelog.disk import disk_errors
@@ -28,7 +28,8 @@ from changesource_sdk.positions import Position
 FORMAT = 1
 MANIFEST = "manifest.json"
 
-RowsEncoder = Callable[[Iterable[Row]], Iterator[tuple[int, bytes]]]
+T = TypeVar("T")
+RowsEncoder = Callable[[Iterable[T]], Iterator[tuple[int, bytes]]]
 """Rows to insert frames, as (number of rows, frames) batches; `TableEncoder.inserts` is one."""
 
 
@@ -73,8 +74,8 @@ def write_part(
     directory: Path,
     number: int,
     table: str,
-    rows: Iterable[Row],
-    encoder: RowsEncoder,
+    rows: Iterable[T],
+    encoder: RowsEncoder[T],
     progress: Callable[[int], None] = lambda rows: None,
 ) -> PartInfo:
     """Encode rows into one durable part; `progress` hears how many were added each time. Running it again replaces

@@ -17,9 +17,6 @@ from operator import itemgetter
 from pathlib import Path
 from typing import Protocol
 
-import orjson
-
-from changesource_sdk.adapter import Row
 from changesource_sdk.changelog import snapshots
 from changesource_sdk.changelog.blocks import BlockFile
 from changesource_sdk.changelog.disk import disk_errors
@@ -240,13 +237,13 @@ def _take_over(source: Path, part: PartInfo, directory: Path, number: int) -> Pa
     return PartInfo(name, part.table, part.rows, part.bytes, part.crc32)
 
 
-def wire_inserts(table: Table) -> snapshots.RowsEncoder:
-    """Encodes rows that are as they travel already."""
+def wire_inserts(table: Table) -> Callable[[Iterable[bytes]], Iterator[tuple[int, bytes]]]:
+    """Encodes rows that are JSON already, as (number of rows, frames) batches."""
     head = b'["data",{"tag":"insert","relation":%s,"new":' % TableEncoder(table).relation
 
-    def inserts(rows: Iterable[Row]) -> Iterator[tuple[int, bytes]]:
+    def inserts(rows: Iterable[bytes]) -> Iterator[tuple[int, bytes]]:
         remaining = iter(rows)
         while batch := list(islice(remaining, _BATCH_ROWS)):
-            yield len(batch), b"".join(frame(b"%s%s}]" % (head, orjson.dumps(row))) for row in batch)
+            yield len(batch), b"".join([frame(b"%s%s}]" % (head, row)) for row in batch])
 
     return inserts

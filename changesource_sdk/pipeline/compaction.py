@@ -43,6 +43,7 @@ Item: TypeAlias = tuple[SortKey, tuple[int, bytes, bytes, bytes]]
 Tie: TypeAlias = tuple[int, bytes, bytes]
 """A table and two keys of it that one row had: they are folded together."""
 
+_NEW = b',"new":'
 _ROW_TAGS = ("insert", "update", "delete")
 _SCHEMA_TAGS = ("create-table", "drop-table", "rename-table", "add-column", "update-column", "drop-column", "truncate")
 
@@ -93,25 +94,25 @@ class Sorting:
     def rows(self, payloads: Iterable[bytes]) -> Iterator[Item]:
         """Items of a snapshot's rows."""
         for payload in payloads:
-            yield from self._items(START, orjson.loads(payload)[1])
+            yield from self._items(START, orjson.loads(payload)[1], payload)
 
     def changes(self, changes: Iterable[Change]) -> Iterator[Item]:
         """Items of a log's changes."""
         for order, payload in changes:
             change = orjson.loads(payload)[1]
             if change["tag"] in _ROW_TAGS:
-                yield from self._items(order, change)
+                yield from self._items(order, change, payload)
 
     def ties(self, changes: Iterable[Change]) -> Iterator[Tie]:
         """The keys that moves with missing columns tie together."""
         for order, payload in changes:
             change = orjson.loads(payload)[1]
             if change["tag"] == "update" and change["key"] is not None:
-                for (number, _, _, _), (verb, key, _, former) in self._items(order, change):
+                for (number, _, _, _), (verb, key, _, former) in self._items(order, change, payload):
                     if verb == Verb.MOVE:
                         yield number, former, key
 
-    def _items(self, order: Order, change: dict[str, Any]) -> Iterator[Item]:
+    def _items(self, order: Order, change: dict[str, Any], payload: bytes) -> Iterator[Item]:
         relation = change["relation"]
         table = self._history.at(_table_name(relation), order)
         if table is None or not table.survives(order):
@@ -122,7 +123,7 @@ class Sorting:
             key = self._key(table, columns, change["key"], order)
             yield self._item(table, order, Verb.REMOVE, key)
         elif tag == "insert":
-            row = orjson.dumps(change["new"])
+            row = _inserted_row(payload)
             key = self._key(table, columns, change["new"], order) if columns else blake2b(row, digest_size=16).digest()
             yield self._item(table, order, Verb.PUT, key, row)
         else:
@@ -157,6 +158,11 @@ class Sorting:
         return orjson.dumps([_canonical(values[name]) for name in table.table.key])
 
 
+def _inserted_row(payload: bytes) -> bytes:
+    """The text of the row itself, which ends the message: what is before it holds no such member unquoted."""
+    return payload[payload.index(_NEW) + len(_NEW) : -2]
+
+
 def _canonical(value: object) -> object:
     """Numbers that a replica takes for the same are spelled the same."""
     return int(value) if (isinstance(value, float) and value.is_integer()) or isinstance(value, bool) else value
@@ -180,25 +186,32 @@ def groups_of(ties: Iterable[Tie]) -> dict[tuple[int, bytes], bytes]:
     return {(number, key): find(number, key) for number, key in list(leader)}
 
 
-def fold(history: History, items: Iterable[Item]) -> Iterator[tuple[int, dict[str, object]]]:
-    """The rows left after all items, with the number of their table; items come sorted and whole groups at a time."""
+def fold(history: History, items: Iterable[Item]) -> Iterator[tuple[int, bytes]]:
+    """The rows left after all items, as JSON, with the number of their table; items come sorted, in whole groups."""
     for (number, _), group in groupby(items, key=lambda item: item[0][:2]):
         table = history.tables[number]
         assert table.table is not None
         names = table.table.column_names
-        fold_items = _fold_group if table.table.key else _all_rows
-        for row in fold_items(table, group):
-            yield number, {name: row.get(name) for name in names}
+        last = _fold_group if table.table.key else _all_rows
+        for order, row in last(table, group):
+            if isinstance(row, bytes) and not table.steps:
+                yield number, row
+            else:
+                current = table.advance(_parsed(row), order)
+                yield number, orjson.dumps({name: current.get(name) for name in names})
 
 
-def _all_rows(table: TableHistory, items: Iterable[Item]) -> Iterator[dict[str, object]]:
+_Held: TypeAlias = tuple[Order, bytes | dict[str, object]]
+"""A row as it was at a moment: whole and unread, or put together."""
+
+
+def _all_rows(table: TableHistory, items: Iterable[Item]) -> Iterable[_Held]:
     """Rows of a table without key are never replaced."""
-    for (_, _, watermark, number), (_, _, row, _) in items:
-        yield table.advance(orjson.loads(row), (watermark, number))
+    return (((watermark, number), row) for (_, _, watermark, number), (_, _, row, _) in items)
 
 
-def _fold_group(table: TableHistory, items: Iterable[Item]) -> Iterator[dict[str, object]]:
-    rows: dict[bytes, tuple[Order, bytes | dict[str, object]]] = {}
+def _fold_group(table: TableHistory, items: Iterable[Item]) -> Iterable[_Held]:
+    rows: dict[bytes, _Held] = {}
     for (_, _, watermark, number), (verb, key, row, former) in items:
         order = watermark, number
         if verb == Verb.PUT:
@@ -209,8 +222,7 @@ def _fold_group(table: TableHistory, items: Iterable[Item]) -> Iterator[dict[str
             before = rows.pop(former if verb == Verb.MOVE else key, None)
             known = {} if before is None else table.advance(_parsed(before[1]), before[0], order)
             rows[key] = order, {**known, **orjson.loads(row)}
-    for order, last in rows.values():
-        yield table.advance(_parsed(last), order)
+    return rows.values()
 
 
 def _parsed(row: bytes | dict[str, object]) -> dict[str, object]:
