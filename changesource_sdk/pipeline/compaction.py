@@ -191,14 +191,13 @@ def fold(history: History, items: Iterable[Item]) -> Iterator[tuple[int, bytes]]
     for (number, _), group in groupby(items, key=lambda item: item[0][:2]):
         table = history.tables[number]
         assert table.table is not None
-        names = table.table.column_names
         last = _fold_group if table.table.key else _all_rows
         for order, row in last(table, group):
             if isinstance(row, bytes) and not table.steps:
                 yield number, row
             else:
                 current = table.advance(_parsed(row), order)
-                yield number, orjson.dumps({name: current.get(name) for name in names})
+                yield number, orjson.dumps({column.name: current.get(column.name) for column in table.table.columns})
 
 
 _Held: TypeAlias = tuple[Order, bytes | dict[str, object]]
