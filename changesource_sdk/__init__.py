@@ -25,6 +25,7 @@ from changesource_sdk.adapter import (
     Update,
 )
 from changesource_sdk.errors import AdapterError, ChangesourceError, ConfigurationError
+from changesource_sdk.pipeline.mapping import Function, MappedColumn, Mask, Sql, TableMapping
 from changesource_sdk.schema import Column, Index, JsonText, Table
 
 __all__ = [
@@ -44,16 +45,21 @@ __all__ = [
     "DropColumn",
     "DropIndex",
     "DropTable",
+    "Function",
     "Index",
     "Insert",
     "JsonText",
+    "MappedColumn",
+    "Mask",
     "Partition",
     "Position",
     "RenameTable",
     "Row",
     "RowsPartition",
     "Snapshot",
+    "Sql",
     "Table",
+    "TableMapping",
     "Transaction",
     "Truncate",
     "Update",

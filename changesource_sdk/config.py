@@ -64,8 +64,9 @@ class ServeConfig:
     log_schema: str = field(
         default="changesource", metadata=about("schema of this change log, one of many in its database")
     )
-    spool: Path | None = field(
-        default=None, metadata=about("directory of the snapshots, shared by all hosts, if not in the state directory")
+    spool: str | None = field(
+        default=None,
+        metadata=about("directory or URI (s3://…) of the snapshots, for all hosts; else in the state directory"),
     )
     role: str = field(
         default="all",
@@ -89,6 +90,10 @@ class ServeConfig:
     conf: Mapping[str, object] = field(
         default_factory=dict, metadata=about("Spark settings, as given by --conf key=value")
     )
+    mapping: Mapping[str, object] = field(
+        default_factory=dict, metadata=about("how tables appear to consumers, one TOML table each: [mapping.issue]")
+    )
+    mappings: str = field(default="", metadata=about("the same declared in Python: module:NAME of a dict"))
     compression: bool = field(default=False, metadata=about("offer permessage-deflate (costs CPU on both sides)"))
     log_format: str = field(
         default="text", metadata=about("text for people, json for machines", check=_one_of("text", "json"))
@@ -166,7 +171,7 @@ class Effective:
 
 _FIELDS = {f.name: f for f in fields(ServeConfig)}
 #: Fields that hold key=value pairs, with the name of their table in the TOML file and of their flag.
-TABLES: Mapping[str, str] = {"settings": "set", "conf": "conf"}
+TABLES: Mapping[str, str] = {"settings": "set", "conf": "conf", "mapping": "mapping"}
 _SECRET_WORDS = ("password", "secret", "token", "key", "credential", "dsn", "url")
 
 

@@ -65,6 +65,10 @@ class Class:
     size: int
     count: int
 
+    @property
+    def changes(self) -> int:
+        return self.size * self.count
+
 
 def parse_plan(text: str) -> list[Class]:
     """`1x5000,10x1000`: 5000 transactions of one row, then 1000 of ten."""

@@ -21,7 +21,8 @@ from changesource_sdk.positions import Position
 SMALLEST_TRANSACTION = 64
 """Bytes below which no stored transaction is: an empty `begin` and `commit` take more."""
 
-STATE = "SELECT generation, epoch, head, oldest, position, schema, transactions FROM state"
+STATE_COLUMNS = "generation, epoch, head, oldest, position, schema, transactions"
+STATE = f"SELECT {STATE_COLUMNS} FROM state"
 SNAPSHOTS = "SELECT watermark, generation, position, schema, directory, created_ms FROM snapshots ORDER BY watermark"
 # The sizes are added up before any frames are fetched; the limit bounds that sum's work.
 _READ = """SELECT watermark, commit_time_ms, changes, size, frames, blocks FROM (

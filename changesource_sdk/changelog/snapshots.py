@@ -27,6 +27,8 @@ from changesource_sdk.positions import Position
 
 FORMAT = 1
 MANIFEST = "manifest.json"
+RESUMABLE = ".resumable"
+"""How the folder of a snapshot ends that whoever comes next may go on with; writers leave it alone."""
 
 T = TypeVar("T")
 RowsEncoder = Callable[[Iterable[T]], Iterator[tuple[int, bytes]]]
@@ -102,9 +104,9 @@ def _part_info(file: BlockFile, table: str, rows: int) -> PartInfo:
     return PartInfo(file.path.name, table, rows, file.size, file.crc32)
 
 
-def stage(spool: Path, watermark: str) -> Path:
+def stage(spool: Path, watermark: str, *, resumable: bool = False) -> Path:
     """A fresh folder to write the parts of a snapshot into; an earlier attempt's is discarded."""
-    directory = spool / f"{watermark}.partial"
+    directory = spool / f"{watermark}{RESUMABLE if resumable else '.partial'}"
     shutil.rmtree(directory, ignore_errors=True)
     with disk_errors(directory):
         directory.mkdir(parents=True)

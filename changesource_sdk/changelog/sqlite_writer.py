@@ -66,7 +66,7 @@ class SqliteLogWriter:
         self._poker = PokeSender(layout.pokes)
         try:
             self.epoch = self._take_epoch()
-            self._state = read_state(self._connection)
+            self._state = replace(read_state(self._connection), epoch=self.epoch)
             self._head_major = watermarks.to_int(self._state.head)[0]
             self._sweep()
         except BaseException:

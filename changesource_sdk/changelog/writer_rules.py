@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shutil
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -61,11 +60,9 @@ def follows(watermark: str, base: str, known: Sequence[str], head: str) -> bool:
 
 
 def sweep_spool(spool: Path, named: Sequence[str]) -> None:
-    """Remove snapshots that the log does not name: of a former generation, or left by a kill. Of those it names, oldest
-    first, all but the newest go once nobody reads them. Nothing else is ours.
+    """Remove snapshots that the log does not name, of a former generation or left by a kill, and of those it names,
+    oldest first, all but the newest; each once nobody reads it. Nothing else is ours.
     """
     for folder in spool.iterdir():
-        if folder.name in named[:-1]:
+        if folder.name not in named[-1:] and watermarks.is_valid(folder.name.removesuffix(_PARTIAL)):
             snapshots.discard(folder)
-        elif folder.name not in named and watermarks.is_valid(folder.name.removesuffix(_PARTIAL)):
-            shutil.rmtree(folder, ignore_errors=True)

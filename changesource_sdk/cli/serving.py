@@ -22,6 +22,8 @@ from changesource_sdk.endpoint.server import Endpoint
 from changesource_sdk.observe import logs
 from changesource_sdk.observe.progress import Bar, Lines, StageWatch
 from changesource_sdk.pipeline.child import PipelineSettings, Runner, command_line
+from changesource_sdk.pipeline.mapped import mapped_source
+from changesource_sdk.pipeline.mapping import load_mappings, needs_spark, wrong
 from changesource_sdk.system_tables import Permissions
 from protocol.handshake import PATHS
 
@@ -34,6 +36,7 @@ async def run(config: ServeConfig, *, as_json: bool) -> int:
         return await _run_here(config, None, as_json)
     adapter = resolve(config.adapter)
     try_settings(load_class(adapter), config.settings)
+    _check_mappings(config)
     with store.claim():
         command = command_line(_pipeline(config, adapter), config.state)
         return await _run_here(config, Supervisor(command, _environment(config), grace=config.grace), as_json)
@@ -66,6 +69,8 @@ async def _started_endpoint(config: ServeConfig, supervisor: Supervisor | None, 
         return None
     health = supervisor.health.as_json if supervisor else None
     endpoint = Endpoint(config, Permissions.parse(config.permissions), health)
+    if supervisor is not None:
+        supervisor.is_served = endpoint.is_ready
     _announce(config, await endpoint.start(), as_json)
     return endpoint
 
@@ -95,18 +100,16 @@ async def _first_signal(pipeline: asyncio.Task[None] | None) -> signal.Signals |
 def _pipeline(config: ServeConfig, adapter: str) -> PipelineSettings:
     conf = {key: str(value) for key, value in config.conf.items()}
     runner: Runner = "inline" if config.runner == "inline" else "spark"
-    spool = str(config.spool.absolute()) if config.spool else None
-    return PipelineSettings(
-        adapter,
-        config.settings,
-        runner,
-        config.master,
-        conf,
-        config.log,
-        config.log_schema,
-        spool,
-        compact_after=config.compact_after,
-    )
+    path, settings = mapped_source(adapter, config.settings, config.mapping, config.mappings)
+    log = (config.log, config.log_schema, config.spool)
+    return PipelineSettings(path, settings, runner, config.master, conf, *log, config.compact_after)
+
+
+def _check_mappings(config: ServeConfig) -> None:
+    """Refuse what is wrong in itself; what the store must confirm is found out when it is read."""
+    key = needs_spark(load_mappings(config.mapping, config.mappings))
+    if key is not None and config.runner == "inline":
+        raise wrong(key, "Spark SQL needs the Spark runner", "use --runner spark, or a Python function")
 
 
 def _environment(config: ServeConfig) -> dict[str, str]:

@@ -13,7 +13,7 @@ from contextlib import contextmanager
 from changesource_sdk.changelog import snapshots
 from changesource_sdk.changelog.envelope import begin_frame, commit_frame
 from changesource_sdk.changelog.log import LogReader, SnapshotRecord, Stored
-from changesource_sdk.changelog.store import Requests
+from changesource_sdk.changelog.store import LogStore
 from changesource_sdk.endpoint.live_tail import LiveTail
 from changesource_sdk.endpoint.plan import Plan, Retained, decide
 from changesource_sdk.errors import SnapshotGone
@@ -27,10 +27,10 @@ REPLACED = "snapshot-replaced"
 class Source:
     """Read access to one log. Invariant: it never writes to the log or the spool."""
 
-    def __init__(self, requests: Requests, reader: LogReader, tail: LiveTail, permissions: Permissions) -> None:
+    def __init__(self, store: LogStore, reader: LogReader, tail: LiveTail, permissions: Permissions) -> None:
         self.tail = tail
         self.reader = reader
-        self._requests = requests
+        self._store = store
         self._permissions = permissions
 
     async def plan(self, handshake: Handshake) -> Plan:
@@ -38,7 +38,7 @@ class Source:
         return await asyncio.to_thread(self._plan, handshake)
 
     def _plan(self, handshake: Handshake) -> Plan:
-        request = self._requests.pending_snapshot()
+        request = self._store.requests.pending_snapshot()
         return decide(handshake, self.retained(), request.above if request else None)
 
     def retained(self) -> Retained | None:
@@ -59,6 +59,7 @@ class Source:
     def open_snapshot(self, handshake: Handshake, watermark: str) -> tuple[int, Iterator[bytes]]:
         """One initial sync: its rows, and its frames in pieces that end at frame boundaries. Blocking, both."""
         record = self._record(watermark)
+        self._store.fetch(record)
         with self._reading(record):
             manifest = snapshots.read_manifest(record.directory)
         return manifest.rows, self._chunks(handshake, record, manifest)
@@ -90,7 +91,7 @@ class Source:
 
     async def ask_for_snapshot(self, above: str, reason: str) -> None:
         """Ask the pipeline for a snapshot above a watermark that a consumer has seen."""
-        await asyncio.to_thread(self._requests.ask_snapshot, above, reason)
+        await asyncio.to_thread(self._store.requests.ask_snapshot, above, reason)
 
     async def mend(self, watermark: str, damage: SnapshotGone) -> None:
         """Frames after `watermark` cannot be read back: if they should be there, have the pipeline start over.

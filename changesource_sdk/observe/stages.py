@@ -27,7 +27,10 @@ BEAT_S = 5.0
 
 @dataclass(frozen=True, slots=True)
 class StageReport:
-    """One stage at one moment. `done` of `total` are units of work (partitions), `rows` what passed so far."""
+    """One stage at one moment. `done` of `total` are units of work (partitions), `rows` what passed so far.
+
+    `lane` and `latency_ms` are told by lanes that batch: the median time from reading a change to its being durable.
+    """
 
     stage: str
     state: Activity = "starting"
@@ -39,6 +42,8 @@ class StageReport:
     done: int = 0
     total: int = 0
     restarts: int = 0
+    lane: str = ""
+    latency_ms: float | None = None
     error: dict[str, str] | None = None
     updated_ms: float = 0.0
     moved_ms: float = 0.0
@@ -75,6 +80,8 @@ class Stage:
         rows: int = 0,
         done: int = 0,
         total: int | None = None,
+        lane: str | None = None,
+        latency_ms: float | None = None,
     ) -> None:
         """Add to the counts (`transactions`, `changes`, `rows`, `done`) and replace the rest where given."""
         before = self.report
@@ -89,6 +96,8 @@ class Stage:
             rows=before.rows + rows,
             done=before.done + done,
             total=before.total if total is None else total,
+            lane=before.lane if lane is None else lane,
+            latency_ms=before.latency_ms if latency_ms is None else latency_ms,
             moved_ms=self._clock() * 1000 if moved else before.moved_ms,
         )
         urgent = state is not None and state != before.state

@@ -27,6 +27,8 @@ from changesource_sdk.observe.stages import Stage
 from changesource_sdk.pipeline.adapter_factory import adapter_factory
 from changesource_sdk.pipeline.compaction_policy import CompactionPolicy
 from changesource_sdk.pipeline.inline import InlineRunner
+from changesource_sdk.pipeline.mapped import mappings_of
+from changesource_sdk.pipeline.mapping_memory import renew_if_changed
 
 _FILE = "pipeline.json"
 Runner = Literal["inline", "spark"]
@@ -81,8 +83,9 @@ def _watch_parent(stop: threading.Event) -> None:
 
 def _run(pipeline: PipelineSettings, state: Path, stop: threading.Event) -> None:
     make = adapter_factory(pipeline.adapter, pipeline.settings)
-    store = open_store(state, pipeline.log, pipeline.log_schema, Path(pipeline.spool) if pipeline.spool else None)
+    store = open_store(state, pipeline.log, pipeline.log_schema, pipeline.spool)
     try:
+        renew_if_changed(store, mappings_of(pipeline.adapter, pipeline.settings))
         if pipeline.runner == "inline":
             compaction = CompactionPolicy.parse(pipeline.compact_after)
             InlineRunner(make, store, stop=stop, compaction=compaction).run()

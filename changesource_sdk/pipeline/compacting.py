@@ -20,10 +20,10 @@ from typing import Protocol
 from changesource_sdk.changelog import snapshots
 from changesource_sdk.changelog.blocks import BlockFile
 from changesource_sdk.changelog.disk import disk_errors
-from changesource_sdk.changelog.layout import StateDirectory
 from changesource_sdk.changelog.log import LogReader, Share
 from changesource_sdk.changelog.offers import offer
 from changesource_sdk.changelog.snapshots import Manifest, PartInfo
+from changesource_sdk.changelog.store import LogStore
 from changesource_sdk.errors import SnapshotGone, StateError
 from changesource_sdk.pipeline.compaction import (
     Change,
@@ -149,8 +149,7 @@ class Lane(Protocol):
 
 
 def compact(
-    open_reader: OpenReader,
-    layout: StateDirectory,
+    store: LogStore,
     lane: Lane,
     now_ms: Callable[[], float],
     *,
@@ -158,26 +157,29 @@ def compact(
     bucket_bytes: int = BUCKET_BYTES,
 ) -> str | None:
     """Offer a snapshot at the log's head, made from the newest one; its watermark, None if nothing came after that."""
-    reader = open_reader()
+    reader = store.open_reader()
     try:
         state, known = reader.state(), reader.snapshots()
         if not known or known[-1].watermark >= state.head:
             return None
         base = known[-1]
-        shares = [LogShare(open_reader, s) for s in reader.shares(base.watermark, state.head, share_bytes)]
+        shares = [LogShare(store.open_reader, s) for s in reader.shares(base.watermark, state.head, share_bytes)]
     finally:
         reader.close()
+    store.fetch(base)
     with snapshots.reading(base.directory):
         old = snapshots.read_manifest(base.directory)
         schema = ConsumerSchema.from_json(state.schema)
-        directory = snapshots.stage(layout.compaction, state.head)
+        directory = snapshots.stage(store.layout.compaction, state.head)
         before, after = existing_schema(schema)
         parts = [snapshots.write_frames(directory, 0, before)]
         parts += _row_parts(old, base.directory, directory, shares, schema, lane, bucket_bytes)
         if after:
             parts.append(snapshots.write_frames(directory, 1, after))
     manifest = Manifest(state.head, state.position, state.schema, now_ms(), tuple(parts))
-    offer(layout, base.watermark, snapshots.complete(directory, manifest))
+    final = snapshots.complete(directory, manifest)
+    store.publish(final)
+    offer(store.layout, base.watermark, final)
     return state.head
 
 

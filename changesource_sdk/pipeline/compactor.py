@@ -15,11 +15,11 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 
 from changesource_sdk.changelog import offers
-from changesource_sdk.changelog.layout import StateDirectory
 from changesource_sdk.changelog.log import LogReader
 from changesource_sdk.changelog.snapshots import read_manifest
+from changesource_sdk.changelog.store import LogStore
 from changesource_sdk.observe.logs import event, logger
-from changesource_sdk.pipeline.compacting import Lane, OpenReader, compact
+from changesource_sdk.pipeline.compacting import Lane, compact
 from changesource_sdk.pipeline.compaction_policy import CompactionPolicy
 from changesource_sdk.pipeline.recovery import Backoff, Stopped
 
@@ -39,7 +39,7 @@ class Growth:
     bytes: int = 0
     snapshot_bytes: int = 0
 
-    def look(self, reader: LogReader) -> None:
+    def look(self, store: LogStore, reader: LogReader) -> None:
         """Take in what came since."""
         known, head = reader.snapshots(), reader.head()
         if not known:
@@ -47,7 +47,7 @@ class Growth:
         if known[-1].watermark != self.base:
             self.base = self.counted = known[-1].watermark
             self.transactions = self.bytes = 0
-            self.snapshot_bytes = read_manifest(known[-1].directory).bytes
+            self.snapshot_bytes = read_manifest(store.fetch(known[-1])).bytes
         for share in reader.shares(self.counted, head, 1 << 62):
             self.transactions += share.transactions
             self.bytes += share.bytes
@@ -59,8 +59,7 @@ class Compactor:
 
     def __init__(
         self,
-        open_reader: OpenReader,
-        layout: StateDirectory,
+        store: LogStore,
         lane: Lane,
         policy: CompactionPolicy,
         stop: threading.Event,
@@ -69,8 +68,7 @@ class Compactor:
         backoff: Backoff | None = None,
         clock: Callable[[], float] = time.time,
     ) -> None:
-        self._open_reader = open_reader
-        self._layout = layout
+        self._store = store
         self._lane = lane
         self._policy = policy
         self._stop = stop
@@ -108,24 +106,24 @@ class Compactor:
 
     def look(self) -> str | None:
         """Compact if it is due; the watermark of the snapshot on offer."""
-        if offers.is_pending(self._layout) or not self._is_due():
+        if offers.is_pending(self._store.layout) or not self._is_due():
             return None
         started = time.monotonic()
         event(_log, logging.INFO, "compacting", transactions=self._growth.transactions, bytes=self._growth.bytes)
         try:
-            watermark = compact(self._open_reader, self._layout, self._lane, lambda: self._clock() * 1000)
+            watermark = compact(self._store, self._lane, lambda: self._clock() * 1000)
         except BaseException:
             with contextlib.suppress(OSError):
-                offers.withdraw(self._layout)
+                offers.withdraw(self._store.layout)
             raise
         seconds = round(time.monotonic() - started, 3)
         event(_log, logging.INFO, "a compacted snapshot is ready", watermark=watermark, seconds=seconds)
         return watermark
 
     def _is_due(self) -> bool:
-        reader = self._open_reader()
+        reader = self._store.open_reader()
         try:
-            self._growth.look(reader)
+            self._growth.look(self._store, reader)
         finally:
             reader.close()
         growth = self._growth

@@ -22,6 +22,7 @@ from changesource_sdk.pipeline.compactor import Compactor
 from changesource_sdk.pipeline.recovery import Backoff, Recovery, Stopped, snapshot_due
 from changesource_sdk.pipeline.snapshotting import PartsWriter, take_snapshot, write_parts_here
 from changesource_sdk.pipeline.transactions import SPILL_BYTES
+from changesource_sdk.pipeline.unfinished import Unfinished
 
 
 class InlineRunner:
@@ -45,7 +46,7 @@ class InlineRunner:
         self._clock = clock
         self._stage = Stage(store.layout.root, "pipeline", clock)
         self._recovery = Recovery(self._store, self._stage, self.stop, backoff or Backoff())
-        self._compactor = Compactor(store.open_reader, store.layout, LocalLane(), compaction, self.stop, clock=clock)
+        self._compactor = Compactor(store, LocalLane(), compaction, self.stop, clock=clock)
 
     def run(self) -> None:
         """Run until told to stop. Raises only what trying again cannot mend: a state directory, a newer writer."""
@@ -68,6 +69,8 @@ class InlineRunner:
         """A snapshot if one is due, then the tail, until the next is due."""
         above = snapshot_due(self._store, writer)
         if above is not None:
+            # This runner starts over; what another left unfinished is of no use.
+            Unfinished(self._store.layout).forget()
             snapshot_into_log(adapter, writer, self._store, self._stage, self.stop, above, self._clock)
             self._recovery.progressed()
         append_tail(
@@ -90,6 +93,7 @@ def snapshot_into_log(
     above: str,
     clock: Callable[[], float],
     write_parts: PartsWriter = write_parts_here,
+    unfinished: Unfinished | None = None,
 ) -> None:
     """Take a snapshot above a watermark, reporting progress, and answer whoever asked for it."""
 
@@ -108,6 +112,7 @@ def snapshot_into_log(
         rows_done=rows_done,
         part_done=lambda parts: stage.update(done=parts),
         write_parts=write_parts,
+        unfinished=unfinished,
     )
     store.requests.answer_snapshot(record.watermark)
     stage.update(watermark=record.watermark, position=record.position)

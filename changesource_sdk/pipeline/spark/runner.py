@@ -1,7 +1,8 @@
 """The Spark runner: snapshots and the tail as Spark jobs, driven from one process.
 
 The driver takes snapshots when they are due (`snapshot`) and otherwise keeps one resident task following the source
-(`resident`). It holds no rows. It recovers like every runner: report, wait, go on after the last position in the log.
+(`resident`), or a streaming query if its mappings use Spark SQL (`micro_batch`). It recovers like every runner: report,
+wait, go on after the last position in the log.
 """
 
 from __future__ import annotations
@@ -17,10 +18,13 @@ from changesource_sdk.pipeline.adapter_factory import adapter_factory, opened
 from changesource_sdk.pipeline.compaction_policy import NEVER, CompactionPolicy
 from changesource_sdk.pipeline.compactor import Compactor
 from changesource_sdk.pipeline.inline import snapshot_into_log
+from changesource_sdk.pipeline.mapped import mappings_of
+from changesource_sdk.pipeline.mapping import needs_spark
 from changesource_sdk.pipeline.recovery import Backoff, Recovery, snapshot_due
 from changesource_sdk.pipeline.spark import resident
 from changesource_sdk.pipeline.spark.compaction import SparkLane
 from changesource_sdk.pipeline.spark.snapshot import SparkParts
+from changesource_sdk.pipeline.unfinished import Unfinished
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -42,6 +46,7 @@ class SparkRunner:
         clock: Callable[[], float] = time.time,
     ) -> None:
         self.stop = stop or threading.Event()
+        self._session = session
         self._context = session.sparkContext
         self._adapter = adapter
         self._settings = settings
@@ -50,7 +55,7 @@ class SparkRunner:
         self._stage = Stage(store.layout.root, "pipeline", clock)
         self._recovery = Recovery(self._store, self._stage, self.stop, backoff or Backoff())
         lane = SparkLane(self._context, self.stop)
-        self._compactor = Compactor(store.open_reader, store.layout, lane, compaction, self.stop, clock=clock)
+        self._compactor = Compactor(store, lane, compaction, self.stop, clock=clock)
 
     def run(self) -> None:
         """Run until told to stop. Raises only what trying again cannot mend: a state directory, a newer writer."""
@@ -64,20 +69,42 @@ class SparkRunner:
         self._snapshot_if_due()
         self._stage.flush()
         try:
-            resident.follow(self._context, self._adapter, self._settings, self._store, self.stop)
+            self._tail()
         finally:
             self._stage.take_over()
         return True
+
+    def _tail(self) -> None:
+        """Follow the source in the lane it needs."""
+        if needs_spark(mappings_of(self._adapter, self._settings)) is None:
+            resident.follow(self._context, self._adapter, self._settings, self._store, self.stop)
+            return
+        # Python data sources need pyarrow: only sources that use this lane should.
+        from changesource_sdk.pipeline.spark import micro_batch
+
+        micro_batch.follow(
+            self._session,
+            self._adapter,
+            self._settings,
+            self._store,
+            self._stage,
+            self.stop,
+            self._recovery.progressed,
+        )
 
     def _snapshot_if_due(self) -> None:
         writer = self._store.open_writer(lambda: int(self._clock() * 1_000_000))
         try:
             above = snapshot_due(self._store, writer)
+            unfinished = Unfinished(self._store.layout, f"{self._adapter} {dict(self._settings)}")
             if above is None:
+                unfinished.forget()
                 return
             with opened(adapter_factory(self._adapter, self._settings)) as adapter:
-                parts = SparkParts(self._context)
-                snapshot_into_log(adapter, writer, self._store, self._stage, self.stop, above, self._clock, parts)
+                parts = SparkParts(self._session)
+                snapshot_into_log(
+                    adapter, writer, self._store, self._stage, self.stop, above, self._clock, parts, unfinished
+                )
             self._recovery.progressed()
         finally:
             writer.close()

@@ -31,6 +31,7 @@ _DEFAULTS = {
     "spark.speculation": "false",
     "spark.task.maxFailures": str(TASK_TRIES),
     "spark.sql.execution.arrow.pyspark.enabled": "true",
+    "spark.sql.session.timeZone": "UTC",
     "spark.ui.showConsoleProgress": "false",
 }
 
@@ -56,7 +57,16 @@ def start_session(settings: SparkSettings) -> SparkSession:
     builder = SparkSession.builder.appName(settings.app_name).master(resolve_master(settings.master))
     for key, value in (_DEFAULTS | _local_conf(settings.master) | dict(settings.conf)).items():
         builder = builder.config(key, value)
-    return builder.getOrCreate()
+    session = builder.getOrCreate()
+    _mute_sql_errors()
+    return session
+
+
+def _mute_sql_errors() -> None:
+    """PySpark prints a page for every failed expression; what it says reaches the user as a proper error."""
+    from pyspark.logger import PySparkLogger
+
+    PySparkLogger.getLogger("SQLQueryContextLogger").disabled = True
 
 
 def _require_pyspark() -> None:

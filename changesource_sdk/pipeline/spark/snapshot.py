@@ -11,21 +11,28 @@ trying (a value that fits no column) comes back as a value and ends the snapshot
 from __future__ import annotations
 
 import pickle
+import secrets
 import shutil
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from changesource_sdk.changelog.snapshots import PartInfo
 from changesource_sdk.errors import AdapterError, ChangesourceError
+from changesource_sdk.pipeline.mapped import MappedPartition
 from changesource_sdk.pipeline.snapshotting import PartTask, Progress, write_partition
-from changesource_sdk.pipeline.spark.job import SparkJob
+from changesource_sdk.pipeline.spark.job import SparkFailure, SparkJob
+from changesource_sdk.pipeline.spark.mapped_snapshot import by_table, sql_parts, uses_sql
+from changesource_sdk.pipeline.spark.mapping import explained
 from changesource_sdk.pipeline.spark.session import TASK_TRIES
+from changesource_sdk.pipeline.unfinished import note_part
 
 if TYPE_CHECKING:
-    from pyspark import SparkContext
+    from pyspark import RDD
+    from pyspark.sql import SparkSession
 
 JOB_GROUP = "changesource snapshot"
 _LOOK_UP_S = 0.25
@@ -36,8 +43,9 @@ _COUNTS = "rows-"
 class SparkParts:
     """A `PartsWriter` that spreads the parts over Spark tasks."""
 
-    def __init__(self, context: SparkContext) -> None:
-        self._context = context
+    def __init__(self, session: SparkSession) -> None:
+        self._session = session
+        self._context = session.sparkContext
 
     def __call__(
         self, directory: Path, tasks: Sequence[PartTask], rows_done: Progress, part_done: Progress
@@ -45,25 +53,47 @@ class SparkParts:
         """All parts, in the order of the tasks; raises the first error that a task gave back."""
         if not tasks:
             return []
+        _sweep(directory)
         context = self._context
-        pickled = [_pickled(task) for task in tasks]
-        folder = str(directory)
+        parts = self._parts(str(directory), tasks)
 
         def run() -> list[PartInfo | ChangesourceError]:
-            context.setJobGroup(JOB_GROUP, f"snapshot of {len(pickled)} partitions", interruptOnCancel=True)
-            return context.parallelize(pickled, len(pickled)).map(lambda task: run_task(folder, task)).collect()
+            context.setJobGroup(JOB_GROUP, f"snapshot of {len(tasks)} partitions", interruptOnCancel=True)
+            return parts.collect()
 
-        progress = _Progress(directory, rows_done, part_done)
+        progress = _Progress(directory, rows_done, part_done, parts=_count_parts(directory))
         with SparkJob(context, JOB_GROUP, run) as job:
             while not job.wait(_LOOK_UP_S):
                 progress.look()
-            results = job.result()
+            results = _results(job, tasks)
         progress.look()
         _sweep(directory)
         for result in results:
             if isinstance(result, ChangesourceError):
                 raise result
-        return [result for result in results if isinstance(result, PartInfo)]
+        found = [result for result in results if isinstance(result, PartInfo)]
+        return sorted(found, key=lambda part: part.file)
+
+    def _parts(self, folder: str, tasks: Sequence[PartTask]) -> RDD[PartInfo | ChangesourceError]:
+        """One Spark partition per task; those of tables with SQL are evaluated by Spark on the way."""
+        pickled = [_pickled(task) for task in tasks if not uses_sql(task)]
+        write = partial(run_task, folder)
+        groups = by_table([task for task in tasks if uses_sql(task)])
+        parts = [sql_parts(self._session, mapped, list(map(_pickled, group)), write) for mapped, group in groups]
+        if pickled:
+            plain = self._context.parallelize(pickled, len(pickled))
+            parts.append(plain.map(lambda task: write(pickle.loads(task))))
+        return parts[0] if len(parts) == 1 else self._context.union(parts)
+
+
+def _results(
+    job: SparkJob[list[PartInfo | ChangesourceError]], tasks: Sequence[PartTask]
+) -> list[PartInfo | ChangesourceError]:
+    try:
+        return job.result()
+    except SparkFailure as failure:
+        mapped = [task.partition.mapped for task in tasks if isinstance(task.partition, MappedPartition)]
+        raise explained(failure.__cause__ or failure, mapped) or failure from failure
 
 
 def _pickled(task: PartTask) -> bytes:
@@ -80,20 +110,20 @@ def _pickled(task: PartTask) -> bytes:
         ) from error
 
 
-def run_task(folder: str, pickled: bytes) -> PartInfo | ChangesourceError:
+def run_task(folder: str, task: PartTask) -> PartInfo | ChangesourceError:
     """What one Spark task does: write one part, whole or not at all."""
-    attempt, is_last = _attempt()
     directory = Path(folder)
-    task: PartTask = pickle.loads(pickled)
-    own = directory / f"attempt-{task.number}-{attempt}"
+    # Also of its own beside a zombie's: an earlier driver may not know yet that it was replaced.
+    own = directory / f"attempt-{task.number}-{secrets.token_hex(8)}"
     try:
         own.mkdir(parents=True, exist_ok=True)
         count = _RowCount(directory / f"{_COUNTS}{task.number}")
         part = write_partition(own, task, count.add)
         count.write()
         (own / part.file).rename(directory / part.file)
+        note_part(directory, part)
     except AdapterError as error:
-        if error.code == "adapter-failed" and not is_last:
+        if error.code == "adapter-failed" and not _is_last_attempt():
             raise
         return error
     except ChangesourceError as error:
@@ -111,14 +141,12 @@ def _sweep(directory: Path) -> None:
         count.unlink()
 
 
-def _attempt() -> tuple[str, bool]:
-    """The name of this attempt, and whether Spark will give up after it."""
+def _is_last_attempt() -> bool:
+    """Whether Spark will give up after this attempt."""
     from pyspark import TaskContext
 
     context = TaskContext.get()
-    if context is None:
-        return "0", True
-    return str(context.taskAttemptId()), context.attemptNumber() >= TASK_TRIES - 1
+    return context is None or context.attemptNumber() >= TASK_TRIES - 1
 
 
 class _RowCount:
@@ -146,16 +174,19 @@ class _Progress:
     directory: Path
     rows_done: Progress
     part_done: Progress
+    parts: int
     rows: int = 0
-    parts: int = 0
 
     def look(self) -> None:
         rows = sum(_number(path) for path in self.directory.glob(f"{_COUNTS}*"))
-        # The schema part is there before the first task.
-        parts = max(0, len(list(self.directory.glob("part-*.frames"))) - 1)
+        parts = _count_parts(self.directory)
         self.part_done(parts - self.parts)
         self.rows_done(max(0, rows - self.rows))
         self.rows, self.parts = max(rows, self.rows), parts
+
+
+def _count_parts(directory: Path) -> int:
+    return len(list(directory.glob("part-*.frames")))
 
 
 def _number(path: Path) -> int:

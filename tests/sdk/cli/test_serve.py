@@ -154,6 +154,25 @@ def test_version_is_told_to_people_and_machines() -> None:
     assert json.loads(runner.invoke(app, ["--version", "--json"]).output)["paths"] == ["/changes/v0/stream"]
 
 
+@pytest.mark.parametrize(
+    ("toml", "key"),
+    [
+        ('[mapping.issue]\nfilter = { function = "nowhere:f" }', "mapping.issue.filter"),
+        ('[mapping.issue]\nfilter = { sql = "id > 1" }', "mapping.issue.filter"),
+        ('mappings = "nowhere:MAPPINGS"', "mappings"),
+    ],
+)
+def test_a_mapping_that_cannot_work_is_refused_before_anything_starts(
+    tmp_path: Path, data_file: Path, toml: str, key: str
+) -> None:
+    (tmp_path / "cs.toml").write_text(f'adapter = "memory"\nrunner = "inline"\n{toml}\n[set]\nfile = "{data_file}"\n')
+    result = run("serve", "--config", "cs.toml", "--listen", "127.0.0.1:0", cwd=tmp_path)
+    assert result.returncode == 2
+    assert "error[bad-mapping]" in result.stderr
+    assert key in result.stderr
+    assert not (tmp_path / "changesource-state" / "log.sqlite").exists()
+
+
 def test_every_setting_is_an_option_and_every_option_has_its_text() -> None:
     commands = typer.main.get_command(app).commands  # type: ignore[attr-defined]
     for name, command in commands.items():

@@ -11,7 +11,7 @@ from changesource_sdk.changelog.log import LogWriter, SnapshotRecord
 from changesource_sdk.changelog.offers import take_offer
 from changesource_sdk.changelog.sqlite_store import SqliteStore
 from changesource_sdk.changelog.store import LogStore
-from changesource_sdk.pipeline.compacting import Lane, OpenReader, compact
+from changesource_sdk.pipeline.compacting import Lane, compact
 from changesource_sdk.pipeline.compacting_here import LocalLane
 from changesource_sdk.pipeline.consumer_schema import ConsumerSchema
 from changesource_sdk.pipeline.snapshotting import take_snapshot
@@ -51,12 +51,11 @@ class CompactedLog:
         lane: Lane | None = None,
         share_bytes: int = 500,
         bucket_bytes: int = 1000,
-        open_reader: OpenReader | None = None,
+        store: LogStore | None = None,
     ) -> str | None:
         """Compact and register; small shares and buckets, so that there are several."""
         compact(
-            open_reader or self.store.open_reader,
-            self.layout,
+            store or self.store,
             lane or LocalLane(),
             lambda: 2.0,
             share_bytes=share_bytes,

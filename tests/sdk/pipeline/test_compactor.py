@@ -88,7 +88,7 @@ def test_nothing_is_compacted_before_it_is_due(tmp_path: Path) -> None:
 
 
 def compactor_of(log: CompactedLog, policy: CompactionPolicy) -> Compactor:
-    return Compactor(log.store.open_reader, log.layout, LocalLane(), policy, threading.Event())
+    return Compactor(log.store, LocalLane(), policy, threading.Event())
 
 
 def test_a_log_that_starts_over_meanwhile_gives_no_snapshot(tmp_path: Path) -> None:

@@ -91,8 +91,8 @@ def test_a_task_that_is_killed_runs_again_and_leaves_no_double(spark: SparkSessi
     log = CompactedLog(tmp_path / "state", Numbers())
     log.follow()
     mark = tmp_path / "killed"
-    deadly = DeadlyLog(tmp_path / "state", mark, os.getpid())
-    log.compact(lane(spark), share_bytes=5000, bucket_bytes=40_000, open_reader=deadly.open_reader)
+    deadly = DeadlyLog(tmp_path / "state", mark=mark, test_process=os.getpid())
+    log.compact(lane(spark), share_bytes=5000, bucket_bytes=40_000, store=deadly)
     assert mark.exists()
     assert log.replica_from(log.newest()).contents()["row"] == expected()
     log.close()

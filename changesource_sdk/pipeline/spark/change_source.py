@@ -1,0 +1,233 @@
+"""A streaming data source over an adapter's `changes()`: the reading half of the micro-batch lane.
+
+Spark runs it in one Python process beside the driver, which holds the adapter and its connection. Offsets are the
+store's positions and lie between transactions, so a transaction is never split. A stream starts after the position it
+is given, the log's last: Spark's own checkpoint is never used to resume.
+
+Each change is one row (pickled), each whole row that it tells another, with the columns that SQL looks at in Spark's
+types. A failure of the store travels as a row too, so that it arrives as what it is.
+"""
+
+from __future__ import annotations
+
+import pickle
+import threading
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from pyspark.sql.datasource import DataSource, SimpleDataSourceStreamReader
+
+from changesource_sdk.adapter import Acknowledging, Adapter, Delete, Insert, Position, Transaction, Update
+from changesource_sdk.errors import AdapterError, ChangesourceError
+from changesource_sdk.pipeline.adapter_factory import adapter_factory
+from changesource_sdk.pipeline.change_images import Image, images
+from changesource_sdk.pipeline.mapped import MappedAdapter
+from changesource_sdk.pipeline.row_mapping import RowMapper
+from changesource_sdk.pipeline.snapshotting import adapter_call
+from changesource_sdk.pipeline.spark.mapping import SqlInputs, Values
+from changesource_sdk.pipeline.table_mapping import MappedTable
+from changesource_sdk.pipeline.tail import POLL_INTERVAL_S
+from changesource_sdk.positions import from_text, to_text
+from changesource_sdk.schema import canonical_name
+
+if TYPE_CHECKING:
+    from pyspark.sql.types import StructType
+
+FORMAT = "changesource"
+TRANSACTION, CHANGE, IMAGE, TABLE, PAYLOAD = (
+    f"_changesource_{name}" for name in ("transaction", "change", "image", "table", "payload")
+)
+IDS = (TRANSACTION, CHANGE, IMAGE)
+IMAGES: Mapping[Image, int] = {"before": 1, "after": 2}
+HEAD, FAILURE, NO_TABLE = -1, -2, -1
+WAIT_S = 0.2
+MOST_ROWS = 20_000
+"""Transactions are read ahead up to this many rows; a larger one comes alone."""
+
+Offset = dict[str, object]
+
+
+@dataclass(frozen=True, slots=True)
+class StreamSource:
+    """What the reading process needs to know; travels in a file that only its owner can read."""
+
+    adapter: str
+    settings: Mapping[str, object]
+    after: Position
+    tables: Sequence[MappedTable]
+
+
+@dataclass(frozen=True, slots=True)
+class TransactionHead:
+    """A transaction without its changes, and when it was read from the store."""
+
+    position: Position
+    commit_time_ms: float | None
+    watermark: str | None
+    read_at: float
+
+
+def stream_schema(tables: Sequence[MappedTable]) -> StructType:
+    """The columns of the stream: those that say what a row is, then the columns of every table with SQL."""
+    from pyspark.sql.types import BinaryType, LongType, StructField, StructType
+
+    fields = [StructField(name, LongType()) for name in (*IDS, TABLE)]
+    fields.append(StructField(PAYLOAD, BinaryType()))
+    for number, table in enumerate(tables):
+        found = SqlInputs(table.source).schema().fields
+        fields += [StructField(cell(number, index), field.dataType) for index, field in enumerate(found)]
+    return StructType(fields)
+
+
+def cell(table: int, column: int) -> str:
+    """The name in the stream of a table's column."""
+    return f"_{table}_{column}"
+
+
+class StreamRows:
+    """Transactions to rows of the stream."""
+
+    def __init__(self, tables: Sequence[MappedTable]) -> None:
+        self._blank: list[Values] = [(None,) * len(table.source.columns) for table in tables]
+        self._tables = {
+            table.source.full_name: (number, RowMapper(table), SqlInputs(table.source))
+            for number, table in enumerate(tables)
+        }
+
+    def of(self, number: int, transaction: Transaction) -> Iterator[Values]:
+        """The head of a transaction, then its changes with their images."""
+        position, time_ms, watermark = transaction.position, transaction.commit_time_ms, transaction.watermark
+        yield self._plain(number, HEAD, TransactionHead(position, time_ms, watermark, time.time()))
+        for index, change in enumerate(transaction.changes):
+            yield self._plain(number, index, change)
+            if isinstance(change, Insert | Update | Delete):
+                yield from self._images(number, index, change)
+
+    def failure(self, error: ChangesourceError) -> Values:
+        """The row that tells an error."""
+        return self._plain(0, FAILURE, error)
+
+    def _plain(self, number: int, index: int, payload: object) -> Values:
+        return (number, index, 0, NO_TABLE, pickle.dumps(payload), *self._cells(NO_TABLE, ()))
+
+    def _images(self, number: int, index: int, change: Insert | Update | Delete) -> Iterator[Values]:
+        found = self._tables.get(canonical_name(change.table))
+        if found is None:
+            return
+        table, mapper, inputs = found
+        for image, row in images(mapper, change).items():
+            yield (number, index, IMAGES[image], table, None, *self._cells(table, inputs.values(row)))
+
+    def _cells(self, table: int, values: Values) -> Iterator[object]:
+        for number, blank in enumerate(self._blank):
+            yield from values if number == table else blank
+
+
+class ChangesDataSource(DataSource):
+    """What Spark asks for a reader; the option `source` names the file of a pickled `StreamSource`."""
+
+    @classmethod
+    def name(cls) -> str:
+        """The format to read."""
+        return FORMAT
+
+    def simpleStreamReader(self, schema: StructType) -> SimpleDataSourceStreamReader:  # noqa: N802
+        """The reader, in the process where it will run."""
+        source: StreamSource = pickle.loads(Path(self.options["source"]).read_bytes())
+        return ChangesReader(source)
+
+
+class ChangesReader(SimpleDataSourceStreamReader):
+    """Spark's view of the store. It is pickled before it reads, so all that lives is in `ReadAhead`."""
+
+    def __init__(self, source: StreamSource) -> None:
+        self._source = source
+        self._ahead: ReadAhead | None = None
+
+    def __reduce__(self) -> tuple[type[ChangesReader], tuple[StreamSource]]:
+        return ChangesReader, (self._source,)
+
+    def initialOffset(self) -> Offset:  # noqa: N802
+        """Where the log ends."""
+        return {"position": to_text(self._source.after), "failed": False}
+
+    def read(self, start: Offset) -> tuple[Iterator[Values], Offset]:
+        """All transactions at hand, waiting a moment for one; an error after all that came before it."""
+        if self._ahead is None:
+            self._ahead = ReadAhead(self._source)
+        rows, position, failed = self._ahead.take()
+        if failed and start["failed"]:
+            return iter(()), start
+        end = {"position": start["position"] if position is None else position, "failed": failed}
+        # Spark copies the iterator, which only a list's can bear.
+        return iter(rows), end
+
+    def commit(self, end: Offset) -> None:
+        """The log holds everything up to here: the store may forget it."""
+        if self._ahead is not None and not end["failed"]:
+            self._ahead.acknowledge(from_text(str(end["position"])))
+
+
+class ReadAhead:
+    """A thread that reads the store. Invariant: what was read before an error is taken before the error."""
+
+    def __init__(self, source: StreamSource) -> None:
+        self._changed = threading.Condition()
+        self._waiting: list[tuple[str, list[Values]]] = []
+        self._failure: ChangesourceError | None = None
+        self._number = 0
+        self._after = source.after
+        self._rows = StreamRows(source.tables)
+        made = adapter_factory(source.adapter, source.settings)()
+        self._adapter: Adapter = made.inner if isinstance(made, MappedAdapter) else made
+        threading.Thread(target=self._run, name="changesource-read", daemon=True).start()
+
+    def take(self) -> tuple[list[Values], str | None, bool]:
+        """The rows at hand, the position they end at, and whether they tell a failure; waits a moment for some."""
+        with self._changed:
+            self._changed.wait_for(lambda: self._waiting or self._failure, WAIT_S)
+            taken, self._waiting = self._waiting, []
+            self._changed.notify_all()
+            if taken:
+                return [row for _, rows in taken for row in rows], taken[-1][0], False
+            return ([], None, False) if self._failure is None else ([self._rows.failure(self._failure)], None, True)
+
+    def acknowledge(self, position: Position) -> None:
+        """Passed on, if the adapter wants to know."""
+        if isinstance(self._adapter, Acknowledging):
+            self._adapter.acknowledge(position)
+
+    def _run(self) -> None:
+        try:
+            with adapter_call("changes()"):
+                self._follow()
+        except ChangesourceError as error:
+            self._fail(error)
+        except BaseException as error:
+            self._fail(AdapterError("adapter-failed", repr(error), "changes()", "see the adapter"))
+
+    def _follow(self) -> None:
+        position, pause = self._after, threading.Event()
+        while True:
+            before = position
+            for transaction in self._adapter.changes(position):
+                self._put(transaction)
+                position = transaction.position
+            if position == before:
+                pause.wait(getattr(self._adapter, "poll_interval", POLL_INTERVAL_S))
+
+    def _put(self, transaction: Transaction) -> None:
+        self._number += 1
+        rows = list(self._rows.of(self._number, transaction))
+        with self._changed:
+            self._changed.wait_for(lambda: sum(len(rows) for _, rows in self._waiting) < MOST_ROWS)
+            self._waiting.append((to_text(transaction.position), rows))
+            self._changed.notify_all()
+
+    def _fail(self, error: ChangesourceError) -> None:
+        with self._changed:
+            self._failure = error
+            self._changed.notify_all()

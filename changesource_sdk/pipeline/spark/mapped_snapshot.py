@@ -1,0 +1,99 @@
+"""Snapshot parts of tables whose mapping uses Spark SQL.
+
+A Spark task reads a partition, Spark evaluates the expressions on its rows as they pass, and the same task writes the
+part: nothing is shuffled, so a partition is still a part. Each row travels pickled beside the inputs of its
+expressions, so that what SQL does not touch is not changed by passing through Spark.
+"""
+
+from __future__ import annotations
+
+import pickle
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
+
+from changesource_sdk.adapter import Row
+from changesource_sdk.changelog.snapshots import PartInfo
+from changesource_sdk.errors import ChangesourceError
+from changesource_sdk.pipeline.mapped import MappedPartition
+from changesource_sdk.pipeline.row_mapping import RowMapper
+from changesource_sdk.pipeline.snapshotting import PartTask, adapter_call
+from changesource_sdk.pipeline.spark.mapping import ROW, SlotReader, SqlInputs, Values, check_sql
+from changesource_sdk.pipeline.table_mapping import MappedTable
+
+if TYPE_CHECKING:
+    from pyspark import RDD
+    from pyspark.sql import SparkSession
+
+WritePart = Callable[[PartTask], PartInfo | ChangesourceError]
+
+
+def uses_sql(task: PartTask) -> bool:
+    """Whether Spark must evaluate something for the rows of this task."""
+    return isinstance(task.partition, MappedPartition) and bool(task.partition.mapped.mapping.sql)
+
+
+def by_table(tasks: Sequence[PartTask]) -> list[tuple[MappedTable, list[PartTask]]]:
+    """The tasks of each table."""
+    groups: dict[str, tuple[MappedTable, list[PartTask]]] = {}
+    for task in tasks:
+        assert isinstance(task.partition, MappedPartition)
+        groups.setdefault(task.table.full_name, (task.partition.mapped, []))[1].append(task)
+    return list(groups.values())
+
+
+@dataclass(frozen=True, slots=True)
+class EvaluatedPartition:
+    """Rows that Spark hands over with the results of their expressions; they can be read once."""
+
+    mapped: MappedTable
+    reader: SlotReader
+    evaluated: Iterable[Sequence[object]]
+
+    @property
+    def table(self) -> str:
+        """The table's name for consumers."""
+        return self.mapped.target.full_name
+
+    def rows(self) -> Iterable[Row]:
+        """The rows that pass, mapped."""
+        return RowMapper(self.mapped).rows(map(self._with_slots, self.evaluated))
+
+    def _with_slots(self, evaluated: Sequence[object]) -> Row:
+        pickled, *results = evaluated
+        assert isinstance(pickled, bytes | bytearray)
+        row = pickle.loads(pickled)
+        if isinstance(row, ChangesourceError):
+            raise row
+        return {**row, **self.reader.read(results)}
+
+
+def sql_parts(
+    session: SparkSession, mapped: MappedTable, tasks: Sequence[bytes], write_part: WritePart
+) -> RDD[PartInfo | ChangesourceError]:
+    """The parts of one table's tasks (pickled), once something asks for them."""
+    from pyspark.sql.types import BinaryType, StructField, StructType
+
+    columns, reader = check_sql(session, mapped)
+    inputs = SqlInputs(mapped.source)
+    schema = StructType([StructField(ROW, BinaryType()), *inputs.schema().fields])
+    rows = session.sparkContext.parallelize(tasks, len(tasks)).flatMap(lambda task: read_rows(task, inputs))
+    evaluated = session.createDataFrame(rows, schema, verifySchema=False).select(ROW, *columns)
+
+    def write(number: int, found: Iterable[Sequence[object]]) -> Iterator[PartInfo | ChangesourceError]:
+        task: PartTask = pickle.loads(tasks[number])
+        yield write_part(replace(task, partition=EvaluatedPartition(mapped, reader, found)))
+
+    return evaluated.rdd.mapPartitionsWithIndex(write)
+
+
+def read_rows(pickled: bytes, inputs: SqlInputs) -> Iterator[Values]:
+    """What a task reads: each row, pickled, and what its expressions look at. An error takes the place of a row."""
+    task: PartTask = pickle.loads(pickled)
+    assert isinstance(task.partition, MappedPartition)
+    try:
+        with adapter_call(f"rows of {inputs.table.full_name}, partition {task.number}"):
+            for row in task.partition.source.rows():
+                yield pickle.dumps(row), *inputs.values(row)
+    except ChangesourceError as error:
+        yield pickle.dumps(error), *inputs.values({})

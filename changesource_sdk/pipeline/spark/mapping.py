@@ -1,0 +1,209 @@
+"""Spark SQL in mappings: what the expressions see, how their results come back, and errors that name the key.
+
+Expressions see the store's columns in Spark's types, made from the same converters that make what travels, so a value
+looks the same whether it was read in a snapshot or in a change. Results go into the rows' slots (`row_mapping`); all
+else about a mapping is done there, not in Spark. An expression looks at one row: aggregates, windows, generators and
+random numbers are refused, because a snapshot and a change would disagree.
+
+| column | in SQL |
+|---|---|
+| integer, boolean, date, timestamp | bigint, boolean, date, timestamp (the session's zone is UTC) |
+| float, numeric, time | double (a time in milliseconds) |
+| text, enum, uuid, json, arrays, others | string (json and arrays as JSON text) |
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import UTC, date, datetime, timedelta
+from typing import TYPE_CHECKING
+
+from changesource_sdk.adapter import Row
+from changesource_sdk.errors import ChangesourceError, InvalidChange
+from changesource_sdk.pipeline.mapping import wrong
+from changesource_sdk.pipeline.normalize import Converter, Unsuitable, converter
+from changesource_sdk.pipeline.row_mapping import sql_slot
+from changesource_sdk.pipeline.table_mapping import MappedTable
+from changesource_sdk.schema import Column, JsonText, Table
+
+if TYPE_CHECKING:
+    from pyspark.sql import Column as SparkColumn
+    from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql.types import DataType, StructType
+
+ROW = "_changesource_row"
+"""The column that carries a row, pickled, beside the inputs of its expressions."""
+
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+Values = tuple[object, ...]
+Restore = Callable[[object], object]
+
+
+class SqlInputs:
+    """Turns rows of a table into what Spark gets; picklable."""
+
+    def __init__(self, table: Table) -> None:
+        self.table = table
+        self._columns = [(column, converter(column)) for column in table.columns]
+
+    def __reduce__(self) -> tuple[type[SqlInputs], tuple[Table]]:
+        return SqlInputs, (self.table,)
+
+    def values(self, row: Row) -> Values:
+        """One value per column, None where the row has none."""
+        return tuple(self._value(column, convert, row.get(column.name)) for column, convert in self._columns)
+
+    def _value(self, column: Column, convert: Converter, value: object) -> object:
+        if value is None:
+            return None
+        try:
+            return _spark_value(column, convert(value))
+        except (Unsuitable, OverflowError) as error:
+            reason, fix = error.args if isinstance(error, Unsuitable) else (str(error), "correct the value")
+            where = f"table {self.table.full_name}, column {column.name} ({column.data_type})"
+            raise InvalidChange("value-does-not-fit", str(reason), where, str(fix)) from error
+
+    def schema(self) -> StructType:
+        """The columns in Spark's types."""
+        from pyspark.sql.types import StructField, StructType
+
+        return StructType([StructField(column.name, _spark_type(column)) for column in self.table.columns])
+
+
+def _temporal(column: Column) -> str:
+    """`timestamp`, `date` or nothing."""
+    name = column.data_type.lower()
+    if column.kind != "number":
+        return ""
+    return "timestamp" if name.startswith("timestamp") else "date" if name.startswith("date") else ""
+
+
+def _spark_type(column: Column) -> DataType:
+    from pyspark.sql import types
+
+    if column.is_array:
+        return types.StringType()
+    match _temporal(column) or column.kind:
+        case "timestamp":
+            return types.TimestampType()
+        case "date":
+            return types.DateType()
+        case "integer":
+            return types.LongType()
+        case "number":
+            return types.DoubleType()
+        case "boolean":
+            return types.BooleanType()
+    return types.StringType()
+
+
+def _spark_value(column: Column, wire: object) -> object:
+    """A value as Spark takes it, from the value that travels."""
+    kind = _temporal(column) or column.kind
+    if kind in ("timestamp", "date") and isinstance(wire, int | float):
+        moment = _EPOCH + timedelta(milliseconds=wire)
+        return moment if kind == "timestamp" else date(moment.year, moment.month, moment.day)
+    if kind == "number" and isinstance(wire, int | float):
+        return float(wire)
+    return wire if kind in ("integer", "boolean") or isinstance(wire, str) else str(wire)
+
+
+@dataclass(frozen=True, slots=True)
+class SlotReader:
+    """Reads the results of a table's expressions back into the slots of its rows; picklable."""
+
+    slots: tuple[tuple[str, str], ...]
+
+    def read(self, results: Sequence[object]) -> dict[str, object]:
+        """The slots, from the results in the order of the expressions."""
+        pairs = zip(self.slots, results, strict=True)
+        return {slot: _RESTORE[kind](value) for (slot, kind), value in pairs}
+
+
+def check_sql(session: SparkSession, table: MappedTable) -> tuple[list[SparkColumn], SlotReader]:
+    """The expressions of a table as columns to select, and the reader of their results.
+
+    Spark analyses them here: the first that it refuses is an error with its key.
+    """
+    empty = session.createDataFrame([], SqlInputs(table.source).schema())
+    checked = [(sql_slot(key), *_checked(empty, table, key, sql)) for key, sql in table.mapping.sql.items()]
+    columns = [column.alias(f"_{number}") for number, (_, column, _) in enumerate(checked)]
+    return columns, SlotReader(tuple((slot, kind) for slot, _, kind in checked))
+
+
+def _checked(empty: DataFrame, table: MappedTable, key: str, sql: str) -> tuple[SparkColumn, str]:
+    from pyspark.errors import PySparkException
+    from pyspark.sql import functions
+    from pyspark.sql.types import BooleanType
+
+    where = _place(table, key)
+    fix = "correct the SQL; it may use the columns " + ", ".join(table.source.column_names)
+    try:
+        expression = functions.expr(sql)
+        # A condition admits nothing that looks beyond one row or makes several of it.
+        empty.where(expression.isNull())
+        result = empty.select(expression)
+    except PySparkException as error:
+        raise wrong(where, gist(str(error)), fix) from error
+    if not result._jdf.queryExecution().analyzed().deterministic():
+        raise wrong(where, "the expression gives another result each time", "use only columns and constants")
+    kind = result.schema[0].dataType
+    if key == "filter" and not isinstance(kind, BooleanType):
+        raise wrong(where, f"a filter must be true or false, this is {kind.simpleString()}", "compare with something")
+    return _transportable(expression, kind)
+
+
+def _place(table: MappedTable, key: str) -> str:
+    column = key.removeprefix("columns.")
+    named = f", column {column}" if column != key else ""
+    return f"{table.key}.{key}, table {table.source.full_name}{named}"
+
+
+def _transportable(expression: SparkColumn, kind: DataType) -> tuple[SparkColumn, str]:
+    """The expression in a form that Python reads without loss, and the name of how to read it."""
+    from pyspark.sql import functions, types
+
+    if isinstance(kind, types.TimestampType):
+        return functions.unix_micros(expression), "microseconds"
+    if isinstance(kind, types.ArrayType | types.MapType | types.StructType):
+        return functions.to_json(expression), "json"
+    return expression, "plain"
+
+
+def _milliseconds(value: object) -> object:
+    if not isinstance(value, int):
+        return value
+    return value // 1000 if value % 1000 == 0 else value / 1000
+
+
+def _json(value: object) -> object:
+    return None if value is None else JsonText(value)
+
+
+_RESTORE: Mapping[str, Restore] = {"plain": lambda value: value, "microseconds": _milliseconds, "json": _json}
+
+
+def explained(error: BaseException, tables: Iterable[MappedTable]) -> ChangesourceError | None:
+    """The error of an expression that failed on a value, naming its key; None if Spark failed for another reason."""
+    text = str(error)
+    if "SQLSTATE" not in text:
+        return None
+    places = {_place(table, key): sql for table in tables for key, sql in table.mapping.sql.items()}
+    if not places:
+        return None
+    # Spark quotes the expression that failed.
+    named = [place for place, sql in places.items() if sql in text] or list(places)
+    return InvalidChange(
+        "mapping-failed",
+        gist(text),
+        where="; ".join(named),
+        fix="make the SQL work for every row, for example with try_cast, try_divide or coalesce",
+    )
+
+
+def gist(text: str) -> str:
+    """The sentence of a Spark error, which otherwise fills screens: from its condition's name to its SQLSTATE."""
+    found = re.search(r"\[[A-Z_.]+\].*?SQLSTATE: \w+", text, re.DOTALL)
+    return " ".join((found.group() if found else text).split())[:500]
