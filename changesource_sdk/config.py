@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from changesource_sdk.errors import ConfigurationError
+from changesource_sdk.pipeline.compaction_policy import problem
 
 ENVIRONMENT_PREFIX = "CHANGESOURCE_"
 SETTING_PREFIX = ENVIRONMENT_PREFIX + "SET_"
@@ -120,6 +121,12 @@ class ServeConfig:
     )
     subscriber_expiry: float = field(
         default=7 * 86400.0, metadata=about("seconds an absent consumer still holds the log back", check=_positive)
+    )
+    compact_after: str = field(
+        default="256MB",
+        metadata=about(
+            "log after the newest snapshot that makes a new one due: 256MB, 100000tx, both, or never", check=problem
+        ),
     )
 
     @property

@@ -12,8 +12,9 @@ from pathlib import Path
 
 from changesource_sdk import positions
 from changesource_sdk.changelog.envelope import begin_frame, commit_frame
-from changesource_sdk.changelog.log import LogState, SnapshotRecord, Stored
+from changesource_sdk.changelog.log import LogState, Share, SnapshotRecord, Stored
 from changesource_sdk.changelog.postgres_connection import LogAddress, Session
+from changesource_sdk.changelog.shares import cut
 from changesource_sdk.errors import SnapshotGone
 from changesource_sdk.positions import Position
 
@@ -71,6 +72,11 @@ class PostgresLogReader:
         text = positions.to_text(position)
         query = "SELECT 1 FROM transactions WHERE md5(position) = md5(%s::text) AND position = %s"
         return bool(self._session.rows(query, (text, text)))
+
+    def shares(self, after: str, through: str, share_bytes: int) -> list[Share]:
+        """The transactions above `after` up to `through`, cut into shares of about so many bytes."""
+        query = "SELECT watermark, size FROM transactions WHERE watermark > %s AND watermark <= %s ORDER BY watermark"
+        return cut(after, self._session.rows(query, (after, through)), share_bytes)
 
     def snapshots(self) -> list[SnapshotRecord]:
         """The snapshots of the current generation."""

@@ -97,9 +97,14 @@ class PostgresStore:
         with self._fetching:
             if not is_complete(snapshot.directory):
                 spool = self.layout.create().spool
-                sweep_spool(spool, (entry.name for entry in spool.iterdir() if entry.name >= snapshot.watermark))
+                sweep_spool(spool, [snapshot.watermark])
                 self.remote.fetch(snapshot.watermark, spool)
         return snapshot.directory
+
+    def publish(self, directory: Path) -> None:
+        """Make a finished snapshot ready to be named by the log."""
+        if self.remote is not None:
+            self.remote.publish(directory)
 
     def set_aside(self) -> str | None:
         """Rename the schema of a damaged log; the new name."""

@@ -14,6 +14,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from changesource_sdk import positions
+from changesource_sdk.changelog import snapshots
 from changesource_sdk.changelog.batch import Batch
 from changesource_sdk.changelog.blocks import BlockFile
 from changesource_sdk.changelog.layout import StateDirectory, sync_directory
@@ -23,6 +24,7 @@ from changesource_sdk.changelog.postgres_log import SNAPSHOTS, STATE_COLUMNS, sn
 from changesource_sdk.changelog.remote_spool import RemoteSpool
 from changesource_sdk.changelog.writer_rules import (
     fenced,
+    follows,
     highest_spooled,
     next_generation,
     replayed,
@@ -44,6 +46,8 @@ _ADVANCE = """UPDATE state SET head = %s, highest = %s, position = %s, schema = 
 transactions = transactions + %s"""
 _START = """UPDATE state SET generation = %s, head = %s, oldest = %s, highest = %s, position = %s, schema = %s,
 transactions = 0"""
+
+_NTH = "SELECT watermark FROM transactions WHERE watermark <= %s ORDER BY watermark LIMIT 1 OFFSET %s"
 
 
 class PostgresLogWriter:
@@ -175,24 +179,51 @@ class PostgresLogWriter:
         self._sweep()
         return SnapshotRecord(watermark, generation, position, schema, directory, created_ms)
 
-    def prune(self, below: str) -> int:
+    def add_snapshot(self, base: str, record: SnapshotRecord) -> bool:
+        """Register a compacted snapshot, and let go of the files of those before it."""
+        text, final = positions.to_text(record.position), self._layout.spool / record.watermark
+        with self._transaction() as connection:
+            known = [watermark for (watermark,) in connection.execute("SELECT watermark FROM snapshots").fetchall()]
+            if not follows(record.watermark, base, known, self._state.head) or not self._is_published(record):
+                return False
+            snapshots.adopt(record.directory, final)
+            row = (record.watermark, self._state.generation, text, record.schema, final.name, record.created_ms)
+            connection.execute("INSERT INTO snapshots VALUES (%s, %s, %s, %s, %s, %s)", row)
+            self._notify(connection)
+        self._sweep_spool()
+        self._sweep_remote()
+        return True
+
+    def _is_published(self, record: SnapshotRecord) -> bool:
+        return self._remote is None or self._remote.holds(record.watermark)
+
+    def prune(self, below: str, at_most: int | None = None) -> int:
         """Forget transactions up to and including `below`, never beyond the head."""
         below = min(below, self._state.head)
         if below <= self._state.oldest:
             return 0
         with self._transaction() as connection:
+            if at_most is not None:
+                last = connection.execute(_NTH, (below, at_most - 1)).fetchone()
+                below = last[0] if last else below
             gone = connection.execute("DELETE FROM transactions WHERE watermark <= %s", (below,)).rowcount
             connection.execute("DELETE FROM segment_blocks WHERE watermark <= %s", (below,))
             connection.execute("UPDATE state SET oldest = %s, transactions = transactions - %s", (below, gone))
         self._state = replace(self._state, oldest=below, transactions=self._state.transactions - gone)
+        self._sweep_spool()
         return gone
+
+    def _sweep_spool(self) -> None:
+        sweep_spool(self._layout.spool, [snapshot.directory.name for snapshot in self.snapshots()])
+
+    def _sweep_remote(self) -> None:
+        if self._remote is not None:
+            self._remote.sweep([snapshot.directory.name for snapshot in self.snapshots()][-1:])
 
     def _sweep(self) -> None:
         """Remove spool folders that no row names, and staged segments: what counts of those is in the log."""
-        named = [snapshot.directory.name for snapshot in self.snapshots()]
-        sweep_spool(self._layout.spool, named)
-        if self._remote is not None:
-            self._remote.sweep(named)
+        self._sweep_spool()
+        self._sweep_remote()
         for file in self._layout.segments.iterdir():
             file.unlink(missing_ok=True)
 

@@ -64,6 +64,9 @@ class SqliteStore:
         """The folder of a snapshot."""
         return snapshot.directory
 
+    def publish(self, directory: Path) -> None:
+        """Files are where they are served."""
+
     def set_aside(self) -> str | None:
         """Rename a damaged log; the new name."""
         return set_aside(self.layout.log).name if self.layout.log.exists() else None

@@ -99,6 +99,9 @@ class LogStore(Protocol):
     def fetch(self, snapshot: SnapshotRecord) -> Path:
         """The folder of a snapshot on this host; brought here if it is elsewhere. Blocking."""
 
+    def publish(self, directory: Path) -> None:
+        """Copy a finished snapshot, in a folder named by its watermark, to where endpoints fetch it from. Blocking."""
+
     def set_aside(self) -> str | None:
         """Put a damaged log out of the way; the name it is kept under, None if there is none to keep."""
 

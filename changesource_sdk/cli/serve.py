@@ -98,6 +98,7 @@ def serve(
     grace: Annotated[float | None, _flag("grace")] = None,
     prune_interval: Annotated[float | None, _flag("prune_interval")] = None,
     subscriber_expiry: Annotated[float | None, _flag("subscriber_expiry")] = None,
+    compact_after: Annotated[str | None, _flag("compact_after")] = None,
     show_config: Annotated[
         bool, typer.Option("--show-config", help="Print every value with its origin, and stop.")
     ] = False,

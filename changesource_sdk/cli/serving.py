@@ -101,7 +101,8 @@ def _pipeline(config: ServeConfig, adapter: str) -> PipelineSettings:
     conf = {key: str(value) for key, value in config.conf.items()}
     runner: Runner = "inline" if config.runner == "inline" else "spark"
     path, settings = mapped_source(adapter, config.settings, config.mapping, config.mappings)
-    return PipelineSettings(path, settings, runner, config.master, conf, config.log, config.log_schema, config.spool)
+    log = (config.log, config.log_schema, config.spool)
+    return PipelineSettings(path, settings, runner, config.master, conf, *log, config.compact_after)
 
 
 def _check_mappings(config: ServeConfig) -> None:

@@ -16,6 +16,9 @@ from changesource_sdk.changelog.store import LogStore
 from changesource_sdk.observe.stages import Stage
 from changesource_sdk.pipeline.adapter_factory import opened
 from changesource_sdk.pipeline.appending import append_tail
+from changesource_sdk.pipeline.compacting_here import LocalLane
+from changesource_sdk.pipeline.compaction_policy import NEVER, CompactionPolicy
+from changesource_sdk.pipeline.compactor import Compactor
 from changesource_sdk.pipeline.recovery import Backoff, Recovery, Stopped, snapshot_due
 from changesource_sdk.pipeline.snapshotting import PartsWriter, take_snapshot, write_parts_here
 from changesource_sdk.pipeline.transactions import SPILL_BYTES
@@ -33,6 +36,7 @@ class InlineRunner:
         stop: threading.Event | None = None,
         backoff: Backoff | None = None,
         spill_bytes: int = SPILL_BYTES,
+        compaction: CompactionPolicy = NEVER,
         clock: Callable[[], float] = time.time,
     ) -> None:
         self.stop = stop or threading.Event()
@@ -42,12 +46,14 @@ class InlineRunner:
         self._clock = clock
         self._stage = Stage(store.layout.root, "pipeline", clock)
         self._recovery = Recovery(self._store, self._stage, self.stop, backoff or Backoff())
+        self._compactor = Compactor(store, LocalLane(), compaction, self.stop, clock=clock)
 
     def run(self) -> None:
         """Run until told to stop. Raises only what trying again cannot mend: a state directory, a newer writer."""
         self._store.layout.create()
         self._stage.flush()
-        self._recovery.run(self._step)
+        with self._compactor.running():
+            self._recovery.run(self._step)
         self._stage.update(state="stopped")
 
     def _step(self) -> bool:

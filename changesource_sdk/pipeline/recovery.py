@@ -95,7 +95,7 @@ def snapshot_due(store: LogStore, writer: LogWriter) -> str | None:
     """Above which watermark a snapshot must be taken now; None if none must."""
     known = writer.snapshots()
     store.requests.answer_snapshot(max((snapshot.watermark for snapshot in known), default=EMPTY))
-    if not all(map(store.holds, known)):
+    if not all(map(store.holds, known[-1:])):
         event(_log, logging.WARNING, "a new snapshot is taken", reason="files of the former are missing or cut")
         return EMPTY
     request = store.requests.pending_snapshot()

@@ -16,11 +16,14 @@ from typing import TYPE_CHECKING
 from changesource_sdk.changelog.store import LogStore
 from changesource_sdk.observe.stages import Stage
 from changesource_sdk.pipeline.adapter_factory import adapter_factory, opened
+from changesource_sdk.pipeline.compaction_policy import NEVER, CompactionPolicy
+from changesource_sdk.pipeline.compactor import Compactor
 from changesource_sdk.pipeline.inline import snapshot_into_log
 from changesource_sdk.pipeline.mapped import mappings_of
 from changesource_sdk.pipeline.mapping import fingerprint, needs_spark
 from changesource_sdk.pipeline.recovery import Backoff, Recovery, snapshot_due
 from changesource_sdk.pipeline.spark import resident
+from changesource_sdk.pipeline.spark.compaction import SparkLane
 from changesource_sdk.pipeline.spark.snapshot import SparkParts
 from changesource_sdk.pipeline.unfinished import Unfinished
 
@@ -40,6 +43,7 @@ class SparkRunner:
         *,
         stop: threading.Event | None = None,
         backoff: Backoff | None = None,
+        compaction: CompactionPolicy = NEVER,
         clock: Callable[[], float] = time.time,
     ) -> None:
         self.stop = stop or threading.Event()
@@ -51,12 +55,15 @@ class SparkRunner:
         self._clock = clock
         self._stage = Stage(store.layout.root, "pipeline", clock)
         self._recovery = Recovery(self._store, self._stage, self.stop, backoff or Backoff())
+        lane = SparkLane(self._context, self.stop)
+        self._compactor = Compactor(store, lane, compaction, self.stop, clock=clock)
 
     def run(self) -> None:
         """Run until told to stop. Raises only what trying again cannot mend: a state directory, a newer writer."""
         self._store.layout.create()
         self._stage.flush()
-        self._recovery.run(self._step)
+        with self._compactor.running():
+            self._recovery.run(self._step)
         self._stage.update(state="stopped")
 
     def _step(self) -> bool:

@@ -10,13 +10,14 @@ import pytest
 from changesource_sdk.changelog import snapshots
 from changesource_sdk.changelog.layout import StateDirectory
 from changesource_sdk.changelog.log import LogWriter
+from changesource_sdk.changelog.offers import offer, take_offer
 from changesource_sdk.changelog.postgres_connection import LogAddress
 from changesource_sdk.changelog.postgres_store import PostgresStore
 from changesource_sdk.changelog.remote_spool import RemoteSpool
 from changesource_sdk.changelog.snapshots import Manifest, complete, stage, write_frames
 from changesource_sdk.errors import ConfigurationError, SnapshotGone
 from protocol.framing import frame
-from tests.sdk.changelog.log_fixtures import START_US
+from tests.sdk.changelog.log_fixtures import START_US, transaction
 from tests.sdk.changelog.logs_under_test import postgres_store
 from tests.support.postgres_server import PostgresServer
 
@@ -104,3 +105,22 @@ def _start(store: PostgresStore, writer: LogWriter) -> str:
     watermark = writer.next_generation()
     writer.start_generation(watermark, 3, "{}", finished(store.layout.spool, watermark), 5.0)
     return watermark
+
+
+def test_a_compacted_snapshot_is_named_only_if_it_was_published(
+    postgres: PostgresServer, remote: RemoteSpool, tmp_path: Path
+) -> None:
+    address = postgres_store(postgres.url(), tmp_path).address
+    store = PostgresStore(address, StateDirectory(tmp_path / "here"), remote)
+    writer = store.open_writer(lambda: START_US)
+    first = _start(store, writer)
+    (head,) = writer.append([transaction(4)])
+    for publishes, expected in ((False, None), (True, head)):
+        directory = finished(store.layout.compaction, head)
+        if publishes:
+            store.publish(directory)
+        offer(store.layout, first, directory)
+        assert take_offer(store.layout, writer) == expected
+    assert remote.watermarks() == [head]
+    writer.close()
+    store.close()

@@ -12,6 +12,8 @@ from functools import partial
 from pathlib import Path
 
 from changesource_sdk.adapter import Insert, Position, Row, Snapshot, Table, Transaction
+from changesource_sdk.changelog.sqlite_log import SqliteLogReader
+from changesource_sdk.changelog.sqlite_store import SqliteStore
 from changesource_sdk.schema import Column
 
 ITEM = Table("item", [Column("id", int), Column("name", str)])
@@ -116,6 +118,20 @@ class Blocking(NumbersAdapter):
         (Path(self.folder) / "blocked").touch()
         threading.Event().wait()
         yield Transaction(1, [])
+
+
+@dataclass(frozen=True)
+class DeadlyLog(SqliteStore):
+    """A log whose first reader in another process takes that process with it."""
+
+    mark: Path = Path()
+    test_process: int = 0
+
+    def open_reader(self) -> SqliteLogReader:
+        if os.getpid() != self.test_process and not self.mark.exists():
+            self.mark.touch()
+            os.kill(os.getpid(), signal.SIGKILL)
+        return SqliteLogReader(self.state_directory)
 
 
 @dataclass(frozen=True, slots=True)
