@@ -24,6 +24,7 @@ def describe() -> dict[str, object]:
             "cores": os.cpu_count(),
             "memoryGB": round(os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") / 2**30, 1),
         },
+        "nice": os.nice(0),
         "load": [round(value, 2) for value in os.getloadavg()],
         "python": sys.version.split()[0],
         "packages": {name: _version(name) for name in PACKAGES},

@@ -196,6 +196,10 @@ class Snapshot:
 
     `tables` overrides `Adapter.tables()` where the schema must be read with the data. `close` is called when all rows
     were read or reading failed. `watermark` belongs to stores that also give `Transaction.watermark`.
+
+    `can_resume` is for a snapshot that outlives the process that took it: asked later, in another process, it tells
+    whether every partition can still be read with the same result. Partitions, `close` and `can_resume` itself must
+    then be picklable. Without it an interrupted snapshot starts over.
     """
 
     position: Position
@@ -203,6 +207,7 @@ class Snapshot:
     tables: Sequence[Table] | None = None
     close: Callable[[], None] | None = None
     watermark: str | None = None
+    can_resume: Callable[[], bool] | None = None
 
 
 class Adapter(Protocol):

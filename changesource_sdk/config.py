@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from changesource_sdk.errors import ConfigurationError
+from changesource_sdk.pipeline.compaction_policy import problem
 
 ENVIRONMENT_PREFIX = "CHANGESOURCE_"
 SETTING_PREFIX = ENVIRONMENT_PREFIX + "SET_"
@@ -63,8 +64,9 @@ class ServeConfig:
     log_schema: str = field(
         default="changesource", metadata=about("schema of this change log, one of many in its database")
     )
-    spool: Path | None = field(
-        default=None, metadata=about("directory of the snapshots, shared by all hosts, if not in the state directory")
+    spool: str | None = field(
+        default=None,
+        metadata=about("directory or URI (s3://…) of the snapshots, for all hosts; else in the state directory"),
     )
     role: str = field(
         default="all",
@@ -119,6 +121,12 @@ class ServeConfig:
     )
     subscriber_expiry: float = field(
         default=7 * 86400.0, metadata=about("seconds an absent consumer still holds the log back", check=_positive)
+    )
+    compact_after: str = field(
+        default="256MB",
+        metadata=about(
+            "log after the newest snapshot that makes a new one due: 256MB, 100000tx, both, or never", check=problem
+        ),
     )
 
     @property

@@ -2,8 +2,8 @@
 
 The copy is made through SQLite's backup interface inside one read transaction, in which the position is read too;
 so the seam to the changes that follow is exact. Partitions are ranges of the copy. They hold a path and two bounds,
-travel to other processes, and can be read again. In WAL mode writers are not held up; with a rollback journal they
-wait for the copy.
+travel to other processes, and can be read again, also after the process that made the copy has died. In WAL mode
+writers are not held up; with a rollback journal they wait for the copy.
 """
 
 from __future__ import annotations
@@ -72,7 +72,7 @@ def take_snapshot(db: sqlite3.Connection, path: str, selection: Selection, scrat
         raise
     tables = tuple(table.declared() for table in version.catalog.tables)
     remove = partial(shutil.rmtree, directory, ignore_errors=True)
-    return Snapshot(place.position(), partitions, tables=tables, close=remove)
+    return Snapshot(place.position(), partitions, tables=tables, close=remove, can_resume=Path(copy).exists)
 
 
 def _copy(db: sqlite3.Connection, selection: Selection, target: str) -> tuple[Place, SchemaVersion]:

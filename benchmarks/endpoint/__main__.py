@@ -35,12 +35,15 @@ def main() -> int:
     for name in asked.parts or parts:
         print(f"measuring {name} …", file=sys.stderr, flush=True)
         document[name] = parts[name]()
-    text = json.dumps(document, indent=2) + "\n"
+        if asked.out is not None:  # after each part: a run of many minutes may be cut short
+            asked.out.write_text(_text(document))
     if asked.out is None:
-        print(text, end="")
-    else:
-        asked.out.write_text(text)
+        print(_text(document), end="")
     return 0 if _all_met(document) else 1
+
+
+def _text(document: dict[str, Any]) -> str:
+    return json.dumps(document, indent=2) + "\n"
 
 
 def _parts(scale: float) -> dict[str, Callable[[], dict[str, Any]]]:

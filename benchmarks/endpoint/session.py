@@ -9,7 +9,6 @@ from tempfile import TemporaryDirectory
 
 from benchmarks.endpoint.workload import Gate
 from tests.support.serving import Serving
-from tests.support.waiting import until
 
 ADAPTER = "benchmarks.endpoint.workload:Workload"
 OPTIONS = ("--permissions", "allow-all", "--runner", "inline")
@@ -38,11 +37,6 @@ class Session:
     def release(self, number: int) -> None:
         """Let the store commit all transactions up to this one."""
         self.gate.release(number)
-
-    def wait_for_position(self, number: int) -> str:
-        """Wait until that transaction is in the log; its watermark."""
-        until(lambda: self.position() >= number, f"transaction {number} in the log", seconds=600)
-        return self.head()
 
 
 @contextmanager

@@ -1,16 +1,16 @@
 """(a) Endpoint → null consumer, beside the rate at which the official zero-cache ingests the same data.
 
-Initial sync: frames of the snapshot per second. Transactions of each size: frames of the retained log per
-second, as a consumer that was away gets them, and of the live stream, where the pipeline that produces them is
-part of the time. zero-cache is timed from the first message of the initial sync to its end, and then from
-acknowledgement to acknowledgement at the class borders.
+Initial sync: rows per second from the first message to the last. Transactions, size by size: `null` is a consumer that
+was away and catches up from the log, `live` one that waits while the store commits them, so that the whole pipeline is
+part of the time. zero-cache is frozen meanwhile, so that each is measured on a machine of its own; then it goes on, and
+is timed until it has acknowledged the last one.
 """
 
 from __future__ import annotations
 
+import signal
 import time
-from dataclasses import dataclass
-from itertools import accumulate, pairwise
+from itertools import accumulate
 from typing import Any
 
 from benchmarks.endpoint.session import Session, session
@@ -20,38 +20,17 @@ from tests.support.raw_consumer import RawConsumer
 from tests.support.waiting import until
 from tests.support.zero_cache import ZeroCache
 
-BEGUN, FINISHED, CONNECTED = "initial sync of shard", "finished initial-sync", "&lastWatermark="
+BEGUN, FINISHED = "initial sync of shard", "finished initial-sync"
 TARGET = 10
-
-
-@dataclass(frozen=True, slots=True)
-class Border:
-    """A class of transactions, the watermark of its last one, and changes per second at the null consumer."""
-
-    part: Class
-    last: str
-    live: float
-    retained: float
-
-    @property
-    def changes(self) -> int:
-        return self.part.size * self.part.count
 
 
 def measure(*, rows: int, plan: str) -> dict[str, Any]:
     with session(rows=rows, plan=plan) as served, PostgresServer() as postgres:
-        version, initial = _null_initial_sync(served)
-        borders = _null_transactions(served, version, parse_plan(plan))
+        version, initial = _null_initial_sync(served, rows)
         with ZeroCache(served.url, postgres.create_database(), served.folder) as cache:
-            official_initial, official = _official(served, cache, rows, borders)
-    return {
-        "initialSync": {"rows": rows} | _compared(initial, official_initial),
-        "transactions": [
-            {"size": border.part.size, "count": border.part.count, "live": round(border.live)}
-            | _compared(border.retained, theirs)
-            for border, theirs in zip(borders, official, strict=True)
-        ],
-    }
+            official = _official_initial_sync(cache, rows)
+            transactions = _transactions(served, cache, version, parse_plan(plan))
+    return {"initialSync": {"rows": rows} | _compared(initial, official), "transactions": transactions}
 
 
 def _compared(null: float, official: float) -> dict[str, Any]:
@@ -59,46 +38,55 @@ def _compared(null: float, official: float) -> dict[str, Any]:
     return {"null": round(null), "official": round(official), "times": round(times, 1), "met": times >= TARGET}
 
 
-def _null_initial_sync(served: Session) -> tuple[str, float]:
+def _null_initial_sync(served: Session, rows: int) -> tuple[str, float]:
     begun = time.perf_counter()
     with RawConsumer(served.url) as consumer:
-        counted = consumer.receive_commits(1)
-    return counted.watermark, counted.frames / (time.perf_counter() - begun)
+        watermark = consumer.receive_commits(1).watermark
+    return watermark, rows / (time.perf_counter() - begun)
 
 
-def _null_transactions(served: Session, version: str, classes: list[Class]) -> list[Border]:
-    """Release one class after the other to a waiting consumer, then let another one catch up with it."""
-    borders: list[Border] = []
-    after = version
-    for part, end in zip(classes, accumulate(part.count for part in classes), strict=True):
-        changes = part.size * part.count
-        with RawConsumer(served.url, last_watermark=after, replica_version=version) as consumer:
-            begun = time.perf_counter()
-            served.release(end)
-            last = consumer.receive_commits(part.count).watermark
-            live = changes / (time.perf_counter() - begun)
-        begun = time.perf_counter()
-        with RawConsumer(served.url, last_watermark=after, replica_version=version) as consumer:
-            consumer.receive_commits(part.count)
-            retained = changes / (time.perf_counter() - begun)
-        borders.append(Border(part, last, live, retained))
-        after = last
-    return borders
-
-
-def _official(served: Session, cache: ZeroCache, rows: int, borders: list[Border]) -> tuple[float, list[float]]:
+def _official_initial_sync(cache: ZeroCache, rows: int) -> float:
     process = cache.launch()
     begun = process.time_of(process.wait_for_line(BEGUN, seconds=120))
     finished = process.time_of(process.wait_for_line(FINISHED, seconds=600))
-    moments = [process.time_of(process.wait_for_line(CONNECTED, seconds=120))]
-    moments += [_wait_for_ack(served, border.last) for border in borders]
-    rates = [border.changes / (end - start) for border, (start, end) in zip(borders, pairwise(moments), strict=True)]
-    return rows / (finished - begun), rates
+    cache.wait_until_ready()
+    return rows / (finished - begun)
 
 
-def _wait_for_ack(served: Session, watermark: str) -> float:
+def _transactions(served: Session, cache: ZeroCache, version: str, plan: list[Class]) -> list[dict[str, Any]]:
+    results = []
+    after = version
+    for part, end in zip(plan, accumulate(part.count for part in plan), strict=True):
+        cache.process.send_to_tree(signal.SIGSTOP)
+        last, live = _null_live(served, version, after, part, end)
+        null = _null_retained(served, version, after, part)
+        begun = time.perf_counter()
+        cache.process.send_to_tree(signal.SIGCONT)
+        _wait_for_acknowledgement(served, last)
+        official = part.changes / (time.perf_counter() - begun)
+        results.append({"size": part.size, "count": part.count, "live": round(live)} | _compared(null, official))
+        after = last
+    return results
+
+
+def _null_live(served: Session, version: str, after: str, part: Class, end: int) -> tuple[str, float]:
+    """Let the store commit a class of transactions; the last watermark, and changes per second at the consumer."""
+    with RawConsumer(served.url, last_watermark=after, replica_version=version) as consumer:
+        begun = time.perf_counter()
+        served.release(end)
+        last = consumer.receive_commits(part.count).watermark
+        return last, part.changes / (time.perf_counter() - begun)
+
+
+def _null_retained(served: Session, version: str, after: str, part: Class) -> float:
+    begun = time.perf_counter()
+    with RawConsumer(served.url, last_watermark=after, replica_version=version) as consumer:
+        consumer.receive_commits(part.count)
+        return part.changes / (time.perf_counter() - begun)
+
+
+def _wait_for_acknowledgement(served: Session, watermark: str) -> None:
     def acknowledged() -> bool:
         return any(str(item["acknowledged"] or "") >= watermark for item in served.endpoint.status()["streams"])
 
     until(acknowledged, f"acknowledgement of {watermark}", seconds=600)
-    return time.monotonic()

@@ -16,7 +16,7 @@ from pathlib import Path
 from changesource_sdk.adapter import Column, Insert, Position, Row, Snapshot, Table, Transaction
 
 PARTITION_ROWS = 50_000
-GATE_POLL_SECONDS = 0.0005
+GATE_POLL_SECONDS = 0.005
 ISSUE = Table(
     "issue",
     [
@@ -65,6 +65,10 @@ class Class:
     size: int
     count: int
 
+    @property
+    def changes(self) -> int:
+        return self.size * self.count
+
 
 def parse_plan(text: str) -> list[Class]:
     """`1x5000,10x1000`: 5000 transactions of one row, then 1000 of ten."""
@@ -110,17 +114,18 @@ class Workload:
 
     def changes(self, after: Position) -> Iterator[Transaction]:
         assert isinstance(after, int)
-        released = self._gate.released()
-        first = self._rows
-        number = 0
+        for number in range(after + 1, self._gate.released() + 1):
+            yield self._transaction(number, *self._keys(number))
+
+    def _keys(self, number: int) -> tuple[int, int]:
+        """The first key of a transaction, and how many it inserts."""
+        first, before = self._rows, 0
         for part in self._plan:
-            for _ in range(part.count):
-                number += 1
-                if number > released:
-                    return
-                if number > after:
-                    yield self._transaction(number, first, part.size)
-                first += part.size
+            if number <= before + part.count:
+                return first + (number - before - 1) * part.size, part.size
+            first += part.changes
+            before += part.count
+        raise ValueError(f"the plan has {before} transactions, number {number} was released")
 
     def _transaction(self, number: int, first: int, size: int) -> Transaction:
         if self._pace:

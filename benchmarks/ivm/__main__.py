@@ -26,6 +26,7 @@ from benchmarks.ivm.workload import Size, pipelines, write
 Record = dict[str, Any]
 
 OFFICIAL_SOURCES = ("sqlite", "memory")
+HEADER = ("source", "pipeline", "hydration s", "official", "ratio", "changes/s", "official", "ratio", "same rows")
 
 
 def main() -> None:
@@ -38,12 +39,14 @@ def main() -> None:
         workload = Path(folder)
         write(workload, size)
         records: list[Record] = []
+        print(_line(HEADER))
         for source, pipeline in product(options.sources, options.pipelines):
             # One beside the other, so that a machine that becomes busy is busy for both.
-            records += _best(ours.measure(workload, source, [pipeline], options.repeat, options.transaction))
+            both = _best(ours.measure(workload, source, [pipeline], options.repeat, options.transaction))
             if node is not None and source in OFFICIAL_SOURCES:
-                records += _best(node.measure(workload, source, [pipeline], options.repeat))
-    print(_table(records))
+                both += _best(node.measure(workload, source, [pipeline], options.repeat))
+            print(_line(_cells(source, pipeline, *both)), flush=True)
+            records += both
     report = {
         "environment": _environment(),
         "settings": asdict(size) | {"repeat": options.repeat, "transaction": options.transaction},
@@ -79,21 +82,17 @@ def _best(records: list[Record]) -> list[Record]:
     return list(best.values())
 
 
-def _table(records: list[Record]) -> str:
+def _cells(source: str, pipeline: str, mine: Record, theirs: Record | None = None) -> list[str]:
     """Ours beside theirs; ratios by the wall clock and, in brackets, by processor time."""
-    header = ("source", "pipeline", "hydration s", "official", "ratio", "changes/s", "official", "ratio", "same rows")
-    lines = [_line(header)]
-    by_name: dict[tuple[str, str], list[Record]] = {}
-    for record in records:
-        by_name.setdefault((record["source"], record["pipeline"]), []).append(record)
-    for names, (mine, *others) in by_name.items():
-        cells = [*names, f"{mine['hydrationSeconds']:.3f}", "", "", f"{mine['changesPerSecond']:,.0f}", "", "", ""]
-        for theirs in others:
-            cells[3:5] = f"{theirs['hydrationSeconds']:.3f}", _ratio(mine, theirs, "hydration{}Seconds")
-            cells[6:8] = f"{theirs['changesPerSecond']:,.0f}", _ratio(mine, theirs, "changesPer{}Second")
-            cells[8] = "yes" if _fingerprint(mine) == _fingerprint(theirs) else "NO"
-        lines.append(_line(cells))
-    return "\n".join(lines)
+    hydration, changes = f"{mine['hydrationSeconds']:.3f}", f"{mine['changesPerSecond']:,.0f}"
+    if theirs is None:
+        return [source, pipeline, hydration, "", "", changes, "", "", ""]
+    same = "yes" if _fingerprint(mine) == _fingerprint(theirs) else "NO"
+    official_hydration, official_changes = f"{theirs['hydrationSeconds']:.3f}", f"{theirs['changesPerSecond']:,.0f}"
+    hydration_ratio = _ratio(mine, theirs, "hydration{}Seconds")
+    changes_ratio = _ratio(mine, theirs, "changesPer{}Second")
+    numbers = [hydration, official_hydration, hydration_ratio, changes, official_changes, changes_ratio]
+    return [source, pipeline, *numbers, same]
 
 
 def _line(cells: Sequence[str]) -> str:

@@ -1,8 +1,8 @@
 """Runs `official.mjs` under Node, if Node and the packages can be found.
 
-Looked for in this order: the `--node-modules` option, `CHANGESOURCE_NODE_MODULES`, `node_modules` upwards from the
-working folder.  The folder must hold `@rocicorp/zero`; Node is the folder's own `node` package if it has one, else the
-first `node` on the path.
+Looked for in this order: the `--node-modules` option, what `make setup` installed (`.tools`, or `TEST_TOOLS`),
+`node_modules` upwards from the working folder.  The folder must hold `@rocicorp/zero`; Node is the folder's own `node`
+package if it has one, else the first `node` on the path.
 """
 
 from __future__ import annotations
@@ -15,6 +15,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+REPOSITORY = Path(__file__).resolve().parents[2]
 SCRIPT = Path(__file__).with_name("official.mjs")
 
 
@@ -44,6 +45,6 @@ def find_node(packages: Path | None) -> Node | None:
 
 
 def _candidates() -> list[Path]:
-    named = os.environ.get("CHANGESOURCE_NODE_MODULES")
+    tools = Path(os.environ.get("TEST_TOOLS") or REPOSITORY / ".tools")
     here = Path.cwd()
-    return ([Path(named)] if named else []) + [folder / "node_modules" for folder in (here, *here.parents)]
+    return [tools / "npm" / "node_modules", *(folder / "node_modules" for folder in (here, *here.parents))]

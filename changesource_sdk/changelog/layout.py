@@ -37,6 +37,13 @@ class StateDirectory:
         return self.shared_spool or self.root / "spool"
 
     @property
+    def compaction(self) -> Path:
+        """Snapshots made from older ones, until the log's writer takes them over; on the spool's disk, so that taking
+        over is renaming. Made when first used.
+        """
+        return self.spool / ".compaction"
+
+    @property
     def subscribers(self) -> Path:
         """What each consumer acknowledged; written by the endpoint only."""
         return self.root / "subscribers.sqlite"

@@ -94,6 +94,16 @@ class LogState:
     transactions: int = 0
 
 
+@dataclass(frozen=True, slots=True)
+class Share:
+    """The transactions above `after` up to and including `through`: how many, and the bytes of their frames."""
+
+    after: str
+    through: str
+    transactions: int
+    bytes: int
+
+
 class Segment(Protocol):
     """The data frames of a transaction too large for memory."""
 
@@ -120,11 +130,16 @@ class LogReader(Protocol):
     def read_after(self, watermark: str, max_bytes: int) -> list[Stored]:
         """Whole transactions above `watermark`, in order: at least one if there is one, then up to `max_bytes`."""
 
+    def shares(self, after: str, through: str, share_bytes: int) -> list[Share]:
+        """The transactions above `after` up to `through`, cut into shares of about so many bytes, without reading
+        them.
+        """
+
     def knows(self, position: Position) -> bool:
         """Whether a transaction with this position is in the log."""
 
     def snapshots(self) -> list[SnapshotRecord]:
-        """The snapshots of the current generation, oldest first."""
+        """The snapshots of the current generation, oldest first; only the newest is sure to have its files."""
 
     def close(self) -> None:
         """Release the store."""
@@ -153,8 +168,15 @@ class LogWriter(Protocol):
     ) -> SnapshotRecord:
         """Register a complete snapshot as a new generation and drop the transactions before it."""
 
-    def prune(self, below: str) -> int:
-        """Forget transactions up to and including `below`; the number forgotten. `below` becomes the oldest."""
+    def add_snapshot(self, base: str, record: SnapshotRecord) -> bool:
+        """Register a snapshot made of snapshot `base` and the transactions up to its watermark; its folder is moved
+        into the spool. False, and nothing done, if `base` is no snapshot of the current generation.
+        """
+
+    def prune(self, below: str, at_most: int | None = None) -> int:
+        """Forget transactions up to and including `below`, the oldest `at_most` of them; the number forgotten. The
+        last one forgotten, or `below` if none is left below it, becomes the oldest.
+        """
 
     def close(self) -> None:
         """Release the store."""

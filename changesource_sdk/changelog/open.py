@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from changesource_sdk.changelog.layout import StateDirectory
+from changesource_sdk.changelog.remote_spool import RemoteSpool
 from changesource_sdk.changelog.sqlite_store import SqliteStore
 from changesource_sdk.changelog.store import LogStore
 from changesource_sdk.errors import ConfigurationError
@@ -13,11 +14,11 @@ SCHEMES = ("postgresql://", "postgres://")
 
 
 def open_store(
-    state_directory: Path, log: str | None = None, schema: str = "changesource", spool: Path | None = None
+    state_directory: Path, log: str | None = None, schema: str = "changesource", spool: str | None = None
 ) -> LogStore:
     """The store that `--log`, `--log-schema` and `--spool` describe. Nothing is opened yet."""
     if not log:
-        return SqliteStore(state_directory, spool)
+        return SqliteStore(state_directory, _local_spool(spool))
     if not log.startswith(SCHEMES):
         raise ConfigurationError(
             "bad-log-url",
@@ -35,6 +36,19 @@ def open_store(
             where="--log",
             fix="pip install 'zero-changesource[postgres]'",
         ) from error
+    address = LogAddress(log, schema)
     # A database holds many logs, and each sweeps its own spool: the schema keeps them apart there too.
-    shared = None if spool is None else spool / schema
-    return PostgresStore(LogAddress(log, schema), StateDirectory(state_directory, shared))
+    if spool and "://" in spool:
+        return PostgresStore(address, StateDirectory(state_directory), RemoteSpool(f"{spool.rstrip('/')}/{schema}"))
+    return PostgresStore(address, StateDirectory(state_directory, Path(spool) / schema if spool else None))
+
+
+def _local_spool(spool: str | None) -> Path | None:
+    if spool and "://" in spool:
+        raise ConfigurationError(
+            "bad-spool",
+            "a spool with a URI is for a log that other hosts read",
+            where="--spool",
+            fix="give a directory, or keep the log in Postgres with --log",
+        )
+    return Path(spool) if spool else None

@@ -145,7 +145,9 @@ def translated(where: str) -> Iterator[None]:
 def _our_error(error: psycopg.Error, where: str) -> StateError:
     said = (str(error).strip() or type(error).__name__).splitlines()[0]
     match error.sqlstate:
-        case None | "57P01" | "57P02" | "57P03" | "53300" | "25P03":
+        case None if isinstance(error, psycopg.OperationalError | psycopg.InterfaceError):
+            return _unreachable(said, where)
+        case "57P01" | "57P02" | "57P03" | "53300" | "25P03":
             return _unreachable(said, where)
         case str(code) if code.startswith("08"):
             return _unreachable(said, where)

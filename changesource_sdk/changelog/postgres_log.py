@@ -12,15 +12,17 @@ from pathlib import Path
 
 from changesource_sdk import positions
 from changesource_sdk.changelog.envelope import begin_frame, commit_frame
-from changesource_sdk.changelog.log import LogState, SnapshotRecord, Stored
+from changesource_sdk.changelog.log import LogState, Share, SnapshotRecord, Stored
 from changesource_sdk.changelog.postgres_connection import LogAddress, Session
+from changesource_sdk.changelog.shares import cut
 from changesource_sdk.errors import SnapshotGone
 from changesource_sdk.positions import Position
 
 SMALLEST_TRANSACTION = 64
 """Bytes below which no stored transaction is: an empty `begin` and `commit` take more."""
 
-STATE = "SELECT generation, epoch, head, oldest, position, schema, transactions FROM state"
+STATE_COLUMNS = "generation, epoch, head, oldest, position, schema, transactions"
+STATE = f"SELECT {STATE_COLUMNS} FROM state"
 SNAPSHOTS = "SELECT watermark, generation, position, schema, directory, created_ms FROM snapshots ORDER BY watermark"
 # The sizes are added up before any frames are fetched; the limit bounds that sum's work.
 _READ = """SELECT watermark, commit_time_ms, changes, size, frames, blocks FROM (
@@ -70,6 +72,11 @@ class PostgresLogReader:
         text = positions.to_text(position)
         query = "SELECT 1 FROM transactions WHERE md5(position) = md5(%s::text) AND position = %s"
         return bool(self._session.rows(query, (text, text)))
+
+    def shares(self, after: str, through: str, share_bytes: int) -> list[Share]:
+        """The transactions above `after` up to `through`, cut into shares of about so many bytes."""
+        query = "SELECT watermark, size FROM transactions WHERE watermark > %s AND watermark <= %s ORDER BY watermark"
+        return cut(after, self._session.rows(query, (after, through)), share_bytes)
 
     def snapshots(self) -> list[SnapshotRecord]:
         """The snapshots of the current generation."""

@@ -1,24 +1,31 @@
 """The log of a cluster: tables in Postgres, snapshots in a spool that all hosts can read.
 
 Executors append, and any number of endpoints without state of their own follow, each on its own host. What is written
-once and read often, the snapshots, stays in files: the spool must be a directory shared by the pipeline and endpoints.
+once and read often, the snapshots, stays in files: in a directory shared by the pipeline and the endpoints, or under a
+URI from which endpoints fetch them (`remote_spool`).
 """
 
 from __future__ import annotations
 
 import logging
+import threading
 from collections.abc import Callable, Iterator
 from contextlib import closing, contextmanager
+from pathlib import Path
 
 import psycopg
 
 from changesource_sdk.changelog.layout import StateDirectory
+from changesource_sdk.changelog.log import SnapshotRecord
 from changesource_sdk.changelog.postgres_beside import PostgresRequests, PostgresSubscribers
 from changesource_sdk.changelog.postgres_connection import Connection, LogAddress, connect, translated
 from changesource_sdk.changelog.postgres_ear import PostgresEar
 from changesource_sdk.changelog.postgres_log import PostgresLogReader
 from changesource_sdk.changelog.postgres_writer import PostgresLogWriter
+from changesource_sdk.changelog.remote_spool import RemoteSpool
+from changesource_sdk.changelog.snapshots import is_complete
 from changesource_sdk.changelog.state_lock import state_lock
+from changesource_sdk.changelog.writer_rules import sweep_spool
 from changesource_sdk.errors import CorruptLog, StateError
 
 _log = logging.getLogger("changesource.log")
@@ -27,13 +34,15 @@ _log = logging.getLogger("changesource.log")
 class PostgresStore:
     """A `LogStore` in a database. Connections are opened by each process for itself and never pickled."""
 
-    def __init__(self, address: LogAddress, layout: StateDirectory) -> None:
+    def __init__(self, address: LogAddress, layout: StateDirectory, remote: RemoteSpool | None = None) -> None:
         self.address = address
         self.layout = layout
+        self.remote = remote
+        self._fetching = threading.Lock()
         self.requests = PostgresRequests(address)
 
-    def __reduce__(self) -> tuple[type[PostgresStore], tuple[LogAddress, StateDirectory]]:
-        return PostgresStore, (self.address, self.layout)
+    def __reduce__(self) -> tuple[type[PostgresStore], tuple[LogAddress, StateDirectory, RemoteSpool | None]]:
+        return PostgresStore, (self.address, self.layout, self.remote)
 
     @contextmanager
     def claim(self) -> Iterator[None]:
@@ -64,10 +73,10 @@ class PostgresStore:
         """Take over the log."""
         layout = self.layout.create()
         try:
-            return PostgresLogWriter(self.address, layout, now_us)
+            return PostgresLogWriter(self.address, layout, now_us, self.remote)
         except CorruptLog as error:
             _log.error("%s; set aside as %s, a new snapshot is taken", error, self.set_aside())
-            return PostgresLogWriter(self.address, layout, now_us)
+            return PostgresLogWriter(self.address, layout, now_us, self.remote)
 
     def open_subscribers(self) -> PostgresSubscribers:
         """What consumers acknowledged."""
@@ -76,6 +85,26 @@ class PostgresStore:
     def open_ear(self) -> PostgresEar:
         """Be woken when the log moves."""
         return PostgresEar(self.address)
+
+    def holds(self, snapshot: SnapshotRecord) -> bool:
+        """Whether all files of a snapshot are there."""
+        return is_complete(snapshot.directory) if self.remote is None else self.remote.holds(snapshot.watermark)
+
+    def fetch(self, snapshot: SnapshotRecord) -> Path:
+        """The folder of a snapshot; former ones that were brought here make room for it."""
+        if self.remote is None:
+            return snapshot.directory
+        with self._fetching:
+            if not is_complete(snapshot.directory):
+                spool = self.layout.create().spool
+                sweep_spool(spool, [snapshot.watermark])
+                self.remote.fetch(snapshot.watermark, spool)
+        return snapshot.directory
+
+    def publish(self, directory: Path) -> None:
+        """Make a finished snapshot ready to be named by the log."""
+        if self.remote is not None:
+            self.remote.publish(directory)
 
     def set_aside(self) -> str | None:
         """Rename the schema of a damaged log; the new name."""

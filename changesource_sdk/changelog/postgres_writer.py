@@ -14,14 +14,17 @@ from dataclasses import replace
 from pathlib import Path
 
 from changesource_sdk import positions
+from changesource_sdk.changelog import snapshots
 from changesource_sdk.changelog.batch import Batch
 from changesource_sdk.changelog.blocks import BlockFile
 from changesource_sdk.changelog.layout import StateDirectory, sync_directory
 from changesource_sdk.changelog.log import EMPTY, EncodedTransaction, LogState, SnapshotRecord
 from changesource_sdk.changelog.postgres_connection import Connection, LogAddress, connect, translated
-from changesource_sdk.changelog.postgres_log import SNAPSHOTS, STATE, snapshots_of, state_of
+from changesource_sdk.changelog.postgres_log import SNAPSHOTS, STATE_COLUMNS, snapshots_of, state_of
+from changesource_sdk.changelog.remote_spool import RemoteSpool
 from changesource_sdk.changelog.writer_rules import (
     fenced,
+    follows,
     highest_spooled,
     next_generation,
     replayed,
@@ -31,8 +34,11 @@ from changesource_sdk.changelog.writer_rules import (
 from changesource_sdk.positions import Position
 from protocol import watermark as watermarks
 
+_TAKE_OVER = f"UPDATE state SET epoch = epoch + 1, highest = greatest(highest, %s) RETURNING {STATE_COLUMNS}"
 _INSERT = """INSERT INTO transactions (watermark, position, commit_time_ms, changes, size, frames, blocks)
 VALUES (%s, %s, %s, %s, %s, %b, %s)"""
+_COPY_BLOCKS = "COPY segment_blocks (watermark, number, block) FROM STDIN (FORMAT BINARY)"
+_BLOCK_TYPES = ("text", "int4", "bytea")
 _KNOWN = """SELECT position, watermark FROM snapshots WHERE position = ANY(%s)
 UNION ALL SELECT position, watermark FROM transactions
 WHERE md5(position) IN (SELECT md5(asked) FROM unnest(%s::text[]) AS asked)"""
@@ -41,31 +47,38 @@ transactions = transactions + %s"""
 _START = """UPDATE state SET generation = %s, head = %s, oldest = %s, highest = %s, position = %s, schema = %s,
 transactions = 0"""
 
+_NTH = "SELECT watermark FROM transactions WHERE watermark <= %s ORDER BY watermark LIMIT 1 OFFSET %s"
+
 
 class PostgresLogWriter:
     """A `LogWriter`. Invariant: the state row always describes the last row of `transactions`."""
 
-    def __init__(self, address: LogAddress, layout: StateDirectory, now_us: Callable[[], int]) -> None:
+    def __init__(
+        self,
+        address: LogAddress,
+        layout: StateDirectory,
+        now_us: Callable[[], int],
+        remote: RemoteSpool | None = None,
+    ) -> None:
         self._address = address
+        self._remote = remote
         self._layout = layout
         self._now_us = now_us
         self._connection = connect(address)
         try:
-            self.epoch = self._take_epoch()
-            with translated(address.where):
-                self._state = state_of(self._connection.execute(STATE).fetchall())
+            self._state = self._take_over()
+            self.epoch = self._state.epoch
             self._head_major = watermarks.to_int(self._state.head)[0]
             self._sweep()
         except BaseException:
             self.close()
             raise
 
-    def _take_epoch(self) -> int:
-        take = "UPDATE state SET epoch = epoch + 1, highest = greatest(highest, %s) RETURNING epoch"
+    def _take_over(self) -> LogState:
+        """Become the newest writer; the state as of that moment."""
+        spooled = [highest_spooled(self._layout.spool), *(self._remote.watermarks() if self._remote else ())]
         with translated(self._address.where):
-            row = self._connection.execute(take, (highest_spooled(self._layout.spool),)).fetchone()
-        assert row is not None
-        return int(row[0])
+            return state_of(self._connection.execute(_TAKE_OVER, (max(spooled),)).fetchall())
 
     @contextmanager
     def _transaction(self) -> Iterator[Connection]:
@@ -110,29 +123,28 @@ class PostgresLogWriter:
             for transaction in transactions:
                 text = positions.to_text(transaction.position)
                 batch.add(transaction, text, known.get(text))
-            if batch.rows:
-                self._insert(connection, batch)
-                self._notify(connection)
-            after = self._advance(connection, batch)
+            after = self._store(connection, batch)
         self._state, self._head_major = after, batch.major
         for transaction in transactions:
             if isinstance(transaction.data, BlockFile):
                 transaction.data.path.unlink(missing_ok=True)
         return batch.watermarks
 
-    def _insert(self, connection: Connection, batch: Batch) -> None:
+    def _store(self, connection: Connection, batch: Batch) -> LogState:
+        """Rows, notification and the new state, in one round trip but for the blocks of large transactions."""
         blocks = {watermark: _copy_blocks(connection, watermark, file) for watermark, file in batch.segments}
-        rows = [(*row[:6], blocks.get(row[0])) for row in batch.rows]
-        with connection.cursor() as cursor:
-            cursor.executemany(_INSERT, rows)
+        if batch.last is None:
+            return self._state
+        with connection.pipeline(), connection.cursor() as cursor:
+            cursor.executemany(_INSERT, [(*row[:6], blocks.get(row[0])) for row in batch.rows])
+            self._notify(connection)
+            return self._advance(connection, batch, batch.last)
 
     def _notify(self, connection: Connection) -> None:
         connection.execute("SELECT pg_notify(%s, '')", (self._address.channel,))
 
-    def _advance(self, connection: Connection, batch: Batch) -> LogState:
-        before, last = self._state, batch.last
-        if last is None:
-            return before
+    def _advance(self, connection: Connection, batch: Batch, last: EncodedTransaction) -> LogState:
+        before = self._state
         values = (batch.head, batch.head, batch.rows[-1][1], batch.schema, len(batch.rows))
         connection.execute(_ADVANCE, values)
         schema = before.schema if batch.schema is None else batch.schema
@@ -153,6 +165,8 @@ class PostgresLogWriter:
         text, generation = positions.to_text(position), self._state.generation + 1
         require_ahead(watermark, self._state.head)
         sync_directory(self._layout.spool)
+        if self._remote is not None:
+            self._remote.publish(directory)
         with self._transaction() as connection:
             for table in ("transactions", "segment_blocks", "snapshots"):
                 connection.execute(f"DELETE FROM {table}".encode())
@@ -165,21 +179,51 @@ class PostgresLogWriter:
         self._sweep()
         return SnapshotRecord(watermark, generation, position, schema, directory, created_ms)
 
-    def prune(self, below: str) -> int:
+    def add_snapshot(self, base: str, record: SnapshotRecord) -> bool:
+        """Register a compacted snapshot, and let go of the files of those before it."""
+        text, final = positions.to_text(record.position), self._layout.spool / record.watermark
+        with self._transaction() as connection:
+            known = [watermark for (watermark,) in connection.execute("SELECT watermark FROM snapshots").fetchall()]
+            if not follows(record.watermark, base, known, self._state.head) or not self._is_published(record):
+                return False
+            snapshots.adopt(record.directory, final)
+            row = (record.watermark, self._state.generation, text, record.schema, final.name, record.created_ms)
+            connection.execute("INSERT INTO snapshots VALUES (%s, %s, %s, %s, %s, %s)", row)
+            self._notify(connection)
+        self._sweep_spool()
+        self._sweep_remote()
+        return True
+
+    def _is_published(self, record: SnapshotRecord) -> bool:
+        return self._remote is None or self._remote.holds(record.watermark)
+
+    def prune(self, below: str, at_most: int | None = None) -> int:
         """Forget transactions up to and including `below`, never beyond the head."""
         below = min(below, self._state.head)
         if below <= self._state.oldest:
             return 0
         with self._transaction() as connection:
+            if at_most is not None:
+                last = connection.execute(_NTH, (below, at_most - 1)).fetchone()
+                below = last[0] if last else below
             gone = connection.execute("DELETE FROM transactions WHERE watermark <= %s", (below,)).rowcount
             connection.execute("DELETE FROM segment_blocks WHERE watermark <= %s", (below,))
             connection.execute("UPDATE state SET oldest = %s, transactions = transactions - %s", (below, gone))
         self._state = replace(self._state, oldest=below, transactions=self._state.transactions - gone)
+        self._sweep_spool()
         return gone
+
+    def _sweep_spool(self) -> None:
+        sweep_spool(self._layout.spool, [snapshot.directory.name for snapshot in self.snapshots()])
+
+    def _sweep_remote(self) -> None:
+        if self._remote is not None:
+            self._remote.sweep([snapshot.directory.name for snapshot in self.snapshots()][-1:])
 
     def _sweep(self) -> None:
         """Remove spool folders that no row names, and staged segments: what counts of those is in the log."""
-        sweep_spool(self._layout.spool, (snapshot.directory.name for snapshot in self.snapshots()))
+        self._sweep_spool()
+        self._sweep_remote()
         for file in self._layout.segments.iterdir():
             file.unlink(missing_ok=True)
 
@@ -191,9 +235,8 @@ class PostgresLogWriter:
 def _copy_blocks(connection: Connection, watermark: str, file: BlockFile) -> int:
     """Store a staged segment block by block; the number of blocks."""
     count = 0
-    statement = "COPY segment_blocks (watermark, number, block) FROM STDIN (FORMAT BINARY)"
-    with connection.cursor() as cursor, cursor.copy(statement) as copy:
-        copy.set_types(["text", "int4", "bytea"])
+    with connection.cursor() as cursor, cursor.copy(_COPY_BLOCKS) as copy:
+        copy.set_types(_BLOCK_TYPES)
         for block in file.blocks():
             copy.write_row((watermark, count, block))
             count += 1

@@ -9,12 +9,15 @@ a watermark's name is always complete.
 
 from __future__ import annotations
 
+import fcntl
+import os
 import shutil
 from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 from pathlib import Path
+from typing import TypeVar
 
-from changesource_sdk.adapter import Row
 from changesource_sdk.changelog.atomic_json import read_json, write_json
 from changesource_sdk.changelog.blocks import BlockFile, BlockWriter
 from changesource_sdk.changelog.disk import disk_errors
@@ -24,8 +27,11 @@ from changesource_sdk.positions import Position
 
 FORMAT = 1
 MANIFEST = "manifest.json"
+RESUMABLE = ".resumable"
+"""How the folder of a snapshot ends that whoever comes next may go on with; writers leave it alone."""
 
-RowsEncoder = Callable[[Iterable[Row]], Iterator[tuple[int, bytes]]]
+T = TypeVar("T")
+RowsEncoder = Callable[[Iterable[T]], Iterator[tuple[int, bytes]]]
 """Rows to insert frames, as (number of rows, frames) batches; `TableEncoder.inserts` is one."""
 
 
@@ -70,8 +76,8 @@ def write_part(
     directory: Path,
     number: int,
     table: str,
-    rows: Iterable[Row],
-    encoder: RowsEncoder,
+    rows: Iterable[T],
+    encoder: RowsEncoder[T],
     progress: Callable[[int], None] = lambda rows: None,
 ) -> PartInfo:
     """Encode rows into one durable part; `progress` hears how many were added each time. Running it again replaces
@@ -98,9 +104,9 @@ def _part_info(file: BlockFile, table: str, rows: int) -> PartInfo:
     return PartInfo(file.path.name, table, rows, file.size, file.crc32)
 
 
-def stage(spool: Path, watermark: str) -> Path:
+def stage(spool: Path, watermark: str, *, resumable: bool = False) -> Path:
     """A fresh folder to write the parts of a snapshot into; an earlier attempt's is discarded."""
-    directory = spool / f"{watermark}.partial"
+    directory = spool / f"{watermark}{RESUMABLE if resumable else '.partial'}"
     shutil.rmtree(directory, ignore_errors=True)
     with disk_errors(directory):
         directory.mkdir(parents=True)
@@ -119,19 +125,61 @@ def complete(directory: Path, manifest: Manifest) -> Path:
     return final
 
 
+def adopt(directory: Path, final: Path) -> None:
+    """Move a complete snapshot that was made elsewhere on the same disk to its place in the spool."""
+    with disk_errors(final):
+        shutil.rmtree(final, ignore_errors=True)
+        directory.rename(final)
+        sync_directory(final.parent)
+
+
+@contextmanager
+def reading(directory: Path) -> Iterator[None]:
+    """Keep `discard` from removing the snapshot meanwhile; the end of the process lets go, too."""
+    try:
+        descriptor = os.open(directory / MANIFEST, os.O_RDONLY)
+    except OSError as error:
+        raise _no_manifest(directory) from error
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_SH)
+        yield
+    finally:
+        os.close(descriptor)
+
+
+def discard(directory: Path) -> bool:
+    """Remove a snapshot that nobody needs any more, unless someone is reading it; whether it is gone."""
+    try:
+        descriptor = os.open(directory / MANIFEST, os.O_RDONLY)
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            shutil.rmtree(directory, ignore_errors=True)
+        finally:
+            os.close(descriptor)
+    except BlockingIOError:
+        return False
+    except FileNotFoundError:
+        shutil.rmtree(directory, ignore_errors=True)
+    return True
+
+
 def read_manifest(directory: Path) -> Manifest:
     """The manifest of a complete snapshot."""
     found = read_json(directory / MANIFEST)
     if found is None or found.pop("format", None) != FORMAT:
-        raise SnapshotGone(
-            "manifest-unreadable",
-            "the snapshot has no manifest that this release can read",
-            where=str(directory),
-            fix="ask for the newest snapshot again; if it persists, remove log.sqlite so that a new one is taken",
-        )
+        raise _no_manifest(directory)
     parts = found.pop("parts")
     assert isinstance(parts, list)
     return Manifest(parts=tuple(PartInfo(**part) for part in parts), **found)  # type: ignore[arg-type]
+
+
+def _no_manifest(directory: Path) -> SnapshotGone:
+    return SnapshotGone(
+        "manifest-unreadable",
+        "the snapshot has no manifest that this release can read",
+        where=str(directory),
+        fix="ask for the newest snapshot again; if it persists, remove log.sqlite so that a new one is taken",
+    )
 
 
 def is_complete(directory: Path) -> bool:

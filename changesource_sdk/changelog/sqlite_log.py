@@ -15,7 +15,8 @@ from changesource_sdk import positions
 from changesource_sdk.changelog.blocks import BlockFile
 from changesource_sdk.changelog.envelope import begin_frame, commit_frame
 from changesource_sdk.changelog.layout import StateDirectory
-from changesource_sdk.changelog.log import EMPTY, LogState, SnapshotRecord, Stored
+from changesource_sdk.changelog.log import EMPTY, LogState, Share, SnapshotRecord, Stored
+from changesource_sdk.changelog.shares import cut
 from changesource_sdk.changelog.sqlite_file import connect_reader, translated
 from changesource_sdk.positions import Position
 
@@ -74,6 +75,13 @@ class SqliteLogReader:
             connection = self._current()
             query, text = "SELECT 1 FROM transactions WHERE position = ?", positions.to_text(position)
             return connection is not None and connection.execute(query, (text,)).fetchone() is not None
+
+    def shares(self, after: str, through: str, share_bytes: int) -> list[Share]:
+        """The transactions above `after` up to `through`, cut into shares of about so many bytes."""
+        query = "SELECT watermark, size FROM transactions WHERE watermark > ? AND watermark <= ? ORDER BY watermark"
+        with self._lock, translated(self._layout.log):
+            connection = self._current()
+            return cut(after, connection.execute(query, (after, through)), share_bytes) if connection else []
 
     def snapshots(self) -> list[SnapshotRecord]:
         """The snapshots of the current generation."""

@@ -8,8 +8,10 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from changesource_sdk.changelog.layout import StateDirectory
+from changesource_sdk.changelog.log import SnapshotRecord
 from changesource_sdk.changelog.poke import PokeReceiver
 from changesource_sdk.changelog.requests import FileRequests
+from changesource_sdk.changelog.snapshots import is_complete
 from changesource_sdk.changelog.sqlite_file import set_aside
 from changesource_sdk.changelog.sqlite_log import SqliteLogReader
 from changesource_sdk.changelog.sqlite_subscribers import SqliteSubscribers
@@ -53,6 +55,17 @@ class SqliteStore:
     def open_ear(self) -> PokeReceiver:
         """Be woken when the log moves."""
         return PokeReceiver(self.layout.pokes)
+
+    def holds(self, snapshot: SnapshotRecord) -> bool:
+        """Whether all files of a snapshot are there."""
+        return is_complete(snapshot.directory)
+
+    def fetch(self, snapshot: SnapshotRecord) -> Path:
+        """The folder of a snapshot."""
+        return snapshot.directory
+
+    def publish(self, directory: Path) -> None:
+        """Files are where they are served."""
 
     def set_aside(self) -> str | None:
         """Rename a damaged log; the new name."""

@@ -16,6 +16,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from changesource_sdk import positions
+from changesource_sdk.changelog import snapshots
 from changesource_sdk.changelog.batch import Batch
 from changesource_sdk.changelog.blocks import BlockFile
 from changesource_sdk.changelog.layout import StateDirectory, sync_directory
@@ -25,6 +26,7 @@ from changesource_sdk.changelog.sqlite_file import connect_writer, corrupt, set_
 from changesource_sdk.changelog.sqlite_log import read_snapshots, read_state
 from changesource_sdk.changelog.writer_rules import (
     fenced,
+    follows,
     highest_spooled,
     next_generation,
     replayed,
@@ -39,6 +41,8 @@ _log = logging.getLogger("changesource.log")
 
 _INSERT = """INSERT INTO transactions
 (watermark, position, commit_time_ms, changes, size, frames, segment, segment_crc32) VALUES (?, ?, ?, ?, ?, ?, ?, ?)"""
+
+_NTH = "SELECT watermark FROM transactions WHERE watermark <= ? ORDER BY watermark LIMIT 1 OFFSET ?"
 
 
 def open_writer(state_directory: Path, now_us: Callable[[], int], spool: Path | None = None) -> SqliteLogWriter:
@@ -62,7 +66,7 @@ class SqliteLogWriter:
         self._poker = PokeSender(layout.pokes)
         try:
             self.epoch = self._take_epoch()
-            self._state = read_state(self._connection)
+            self._state = replace(read_state(self._connection), epoch=self.epoch)
             self._head_major = watermarks.to_int(self._state.head)[0]
             self._sweep()
         except BaseException:
@@ -178,23 +182,44 @@ class SqliteLogWriter:
         self._poker.poke()
         return SnapshotRecord(watermark, generation, position, schema, directory, created_ms)
 
-    def prune(self, below: str) -> int:
+    def add_snapshot(self, base: str, record: SnapshotRecord) -> bool:
+        """Register a compacted snapshot, and let go of the files of those before it."""
+        text, final = positions.to_text(record.position), self._layout.spool / record.watermark
+        with self._transaction() as connection:
+            known = [watermark for (watermark,) in connection.execute("SELECT watermark FROM snapshots")]
+            if not follows(record.watermark, base, known, self._state.head):
+                return False
+            snapshots.adopt(record.directory, final)
+            row = (record.watermark, self._state.generation, text, record.schema, final.name, record.created_ms)
+            connection.execute("INSERT INTO snapshots VALUES (?, ?, ?, ?, ?, ?)", row)
+        self._sweep_spool()
+        self._poker.poke()
+        return True
+
+    def prune(self, below: str, at_most: int | None = None) -> int:
         """Forget transactions up to and including `below`, never beyond the head."""
         below = min(below, self._state.head)
         if below <= self._state.oldest:
             return 0
         with self._transaction() as connection:
+            if at_most is not None:
+                last = connection.execute(_NTH, (below, at_most - 1)).fetchone()
+                below = last[0] if last else below
             query = "DELETE FROM transactions WHERE watermark <= ? RETURNING segment"
             gone = [segment for (segment,) in connection.execute(query, (below,))]
             connection.execute("UPDATE state SET oldest = ?", (below,))
         self._state = replace(self._state, oldest=below, transactions=self._state.transactions - len(gone))
         for segment in filter(None, gone):
             (self._layout.segments / segment).unlink(missing_ok=True)
+        self._sweep_spool()
         return len(gone)
+
+    def _sweep_spool(self) -> None:
+        sweep_spool(self._layout.spool, [snapshot.directory.name for snapshot in self.snapshots()])
 
     def _sweep(self) -> None:
         """Remove spool folders and segments that no row names: of a former generation, or left by a kill."""
-        sweep_spool(self._layout.spool, (snapshot.directory.name for snapshot in self.snapshots()))
+        self._sweep_spool()
         query = "SELECT segment FROM transactions WHERE segment IS NOT NULL"
         segments = {name for (name,) in self._connection.execute(query)}
         present = {file.name for file in self._layout.segments.iterdir()}

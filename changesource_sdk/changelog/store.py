@@ -11,10 +11,11 @@ from __future__ import annotations
 from collections.abc import Callable
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Protocol
 
 from changesource_sdk.changelog.layout import StateDirectory
-from changesource_sdk.changelog.log import LogReader, LogWriter
+from changesource_sdk.changelog.log import LogReader, LogWriter, SnapshotRecord
 from changesource_sdk.changelog.subscribers import Subscribers
 
 SAFETY_POLL_S = 1.0
@@ -91,6 +92,15 @@ class LogStore(Protocol):
 
     def open_ear(self) -> Ear:
         """Be woken when the log moves."""
+
+    def holds(self, snapshot: SnapshotRecord) -> bool:
+        """Whether all files of a snapshot are there, each of its full size. Blocking."""
+
+    def fetch(self, snapshot: SnapshotRecord) -> Path:
+        """The folder of a snapshot on this host; brought here if it is elsewhere. Blocking."""
+
+    def publish(self, directory: Path) -> None:
+        """Copy a finished snapshot, in a folder named by its watermark, to where endpoints fetch it from. Blocking."""
 
     def set_aside(self) -> str | None:
         """Put a damaged log out of the way; the name it is kept under, None if there is none to keep."""

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import shutil
-from collections.abc import Iterable
+from collections.abc import Sequence
 from pathlib import Path
 
 from changesource_sdk import positions
+from changesource_sdk.changelog import snapshots
 from changesource_sdk.changelog.log import EMPTY, LogState
 from changesource_sdk.errors import InvalidChange, StaleWriter
 from changesource_sdk.positions import Position
@@ -54,9 +54,15 @@ def highest_spooled(spool: Path) -> str:
     return max((entry.name for entry in spool.iterdir() if watermarks.is_valid(entry.name)), default=EMPTY)
 
 
-def sweep_spool(spool: Path, named: Iterable[str]) -> None:
-    """Remove snapshots that the log does not name: of a former generation, or left by a kill. Nothing else is ours."""
-    kept = set(named)
+def follows(watermark: str, base: str, known: Sequence[str], head: str) -> bool:
+    """Whether a snapshot made from `base` and the log up to `watermark` belongs to a generation with these others."""
+    return base in known and max(known) < watermark <= head
+
+
+def sweep_spool(spool: Path, named: Sequence[str]) -> None:
+    """Remove snapshots that the log does not name, of a former generation or left by a kill, and of those it names,
+    oldest first, all but the newest; each once nobody reads it. Nothing else is ours.
+    """
     for folder in spool.iterdir():
-        if folder.name not in kept and watermarks.is_valid(folder.name.removesuffix(_PARTIAL)):
-            shutil.rmtree(folder, ignore_errors=True)
+        if folder.name not in named[-1:] and watermarks.is_valid(folder.name.removesuffix(_PARTIAL)):
+            snapshots.discard(folder)

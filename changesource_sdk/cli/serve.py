@@ -75,7 +75,7 @@ def serve(
     ] = None,
     log: Annotated[str | None, _flag("log")] = None,
     log_schema: Annotated[str | None, _flag("log_schema")] = None,
-    spool: Annotated[Path | None, _flag("spool")] = None,
+    spool: Annotated[str | None, _flag("spool")] = None,
     role: Annotated[str | None, _flag("role")] = None,
     api_key: Annotated[str | None, _flag("api_key")] = None,
     tls_cert: Annotated[Path | None, _flag("tls_cert")] = None,
@@ -98,6 +98,7 @@ def serve(
     grace: Annotated[float | None, _flag("grace")] = None,
     prune_interval: Annotated[float | None, _flag("prune_interval")] = None,
     subscriber_expiry: Annotated[float | None, _flag("subscriber_expiry")] = None,
+    compact_after: Annotated[str | None, _flag("compact_after")] = None,
     show_config: Annotated[
         bool, typer.Option("--show-config", help="Print every value with its origin, and stop.")
     ] = False,

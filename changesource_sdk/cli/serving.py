@@ -69,6 +69,8 @@ async def _started_endpoint(config: ServeConfig, supervisor: Supervisor | None, 
         return None
     health = supervisor.health.as_json if supervisor else None
     endpoint = Endpoint(config, Permissions.parse(config.permissions), health)
+    if supervisor is not None:
+        supervisor.is_served = endpoint.is_ready
     _announce(config, await endpoint.start(), as_json)
     return endpoint
 
@@ -99,8 +101,8 @@ def _pipeline(config: ServeConfig, adapter: str) -> PipelineSettings:
     conf = {key: str(value) for key, value in config.conf.items()}
     runner: Runner = "inline" if config.runner == "inline" else "spark"
     path, settings = mapped_source(adapter, config.settings, config.mapping, config.mappings)
-    spool = str(config.spool.absolute()) if config.spool else None
-    return PipelineSettings(path, settings, runner, config.master, conf, config.log, config.log_schema, spool)
+    log = (config.log, config.log_schema, config.spool)
+    return PipelineSettings(path, settings, runner, config.master, conf, *log, config.compact_after)
 
 
 def _check_mappings(config: ServeConfig) -> None:

@@ -10,7 +10,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from asyncio.subprocess import PIPE, Process
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from time import monotonic
 
@@ -57,6 +57,8 @@ class Supervisor:
         self._environment = environment
         self._grace = grace
         self._stopping = asyncio.Event()
+        #: Whether the endpoint has something to serve without a pipeline; it is then worth trying for ever.
+        self.is_served: Callable[[], bool] = lambda: False
 
     def stop(self) -> None:
         """Ask the child to end at a transaction boundary; `run` then returns."""
@@ -80,7 +82,7 @@ class Supervisor:
 
     def _is_final(self, code: int) -> bool:
         # Refused settings stay refused; only a pipeline that has worked before is worth another try.
-        return code == USAGE and self.health.starts == 1
+        return code == USAGE and self.health.starts == 1 and not self.is_served()
 
     async def _run_once(self) -> int:
         output = ChildOutput()

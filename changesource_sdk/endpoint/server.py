@@ -30,7 +30,7 @@ from changesource_sdk.endpoint.status import Document, describe, set_gauges
 from changesource_sdk.endpoint.subscription import Pace, Subscription
 from changesource_sdk.endpoint.upkeep import LogEar, Pruner, persistently
 from changesource_sdk.endpoint.upstream import MAX_BYTES, Ending
-from changesource_sdk.errors import EndpointError
+from changesource_sdk.errors import ChangesourceError, EndpointError
 from changesource_sdk.observe.logs import Throttle, event, logger
 from changesource_sdk.observe.metrics import EndpointMetrics
 from changesource_sdk.system_tables import Permissions
@@ -62,8 +62,8 @@ class Endpoint:
         self._acks = AckStore(self._subscribers)
         # The tail reads through a connection of its own, so that nobody's catching up is in its way.
         self._tail = LiveTail(self._store.open_reader(), config.tail_bytes, self.metrics)
-        self._source = Source(self._store.requests, self._reader, self._tail, permissions)
-        self._pages = Pages(self.metrics, config.api_key, self._is_ready, self.status)
+        self._source = Source(self._store, self._reader, self._tail, permissions)
+        self._pages = Pages(self.metrics, config.api_key, self.is_ready, self.status)
         self._pace = Pace(config.status_interval, config.ping_interval, config.dead_after)
         self._throttle = Throttle(LOG_INTERVAL)
         self._stopping = asyncio.Event()
@@ -129,7 +129,11 @@ class Endpoint:
         for task in self._tasks:
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
-        await self.flush_acks()
+        try:
+            await self.flush_acks()
+        except ChangesourceError as error:
+            # Consumers acknowledge again when they come back; until then a little more of the log is kept.
+            event(log, logging.WARNING, "the last acknowledgements were not kept", error=str(error))
         if self._ear is not None:
             self._ear.close()
         self._tail.close()
@@ -150,7 +154,8 @@ class Endpoint:
         """Write the acks received so far to disk now."""
         await self._acks.flush()
 
-    def _is_ready(self) -> bool:
+    def is_ready(self) -> bool:
+        """Whether there is a snapshot to serve."""
         return self._tail.state.generation > 0 and not self._stopping.is_set()
 
     async def _process_request(self, connection: ServerConnection, request: Request) -> Response | None:

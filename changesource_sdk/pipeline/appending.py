@@ -16,6 +16,7 @@ from changesource_sdk.observe.stages import Stage
 from changesource_sdk.pipeline.snapshotting import adapter_call
 from changesource_sdk.pipeline.tail import Tail
 from changesource_sdk.pipeline.transactions import SPILL_BYTES
+from changesource_sdk.pipeline.upkeep import Upkeep
 
 LOOK_UP_S = 0.25
 
@@ -32,6 +33,7 @@ def append_tail(
 ) -> None:
     """Append what follows the log's head until told to stop or a snapshot is asked for."""
     tail = Tail(adapter, writer.state(), store, spill_bytes)
+    upkeep = Upkeep(store, writer)
     stage.update(state="tailing", watermark=writer.state().head, position=writer.state().position)
     try:
         tail.start()
@@ -40,8 +42,7 @@ def append_tail(
             if monotonic() >= look_at:
                 if store.requests.pending_snapshot() is not None:
                     return
-                if below := store.requests.take_prune():
-                    writer.prune(below)
+                upkeep.look()
                 look_at = monotonic() + LOOK_UP_S
             if _append_waiting(adapter, writer, stage, tail):
                 progressed()

@@ -25,6 +25,7 @@ from changesource_sdk.errors import ChangesourceError, ConfigurationError
 from changesource_sdk.observe.logs import configure_from_environment as configure_logs
 from changesource_sdk.observe.stages import Stage
 from changesource_sdk.pipeline.adapter_factory import adapter_factory
+from changesource_sdk.pipeline.compaction_policy import CompactionPolicy
 from changesource_sdk.pipeline.inline import InlineRunner
 from changesource_sdk.pipeline.mapped import mappings_of
 from changesource_sdk.pipeline.mapping_memory import renew_if_changed
@@ -47,6 +48,7 @@ class PipelineSettings:
     log: str | None = None
     log_schema: str = "changesource"
     spool: str | None = None
+    compact_after: str = "never"
 
 
 def command_line(pipeline: PipelineSettings, state_directory: Path) -> list[str]:
@@ -81,11 +83,12 @@ def _watch_parent(stop: threading.Event) -> None:
 
 def _run(pipeline: PipelineSettings, state: Path, stop: threading.Event) -> None:
     make = adapter_factory(pipeline.adapter, pipeline.settings)
-    store = open_store(state, pipeline.log, pipeline.log_schema, Path(pipeline.spool) if pipeline.spool else None)
+    store = open_store(state, pipeline.log, pipeline.log_schema, pipeline.spool)
     try:
         renew_if_changed(store, mappings_of(pipeline.adapter, pipeline.settings))
         if pipeline.runner == "inline":
-            InlineRunner(make, store, stop=stop).run()
+            compaction = CompactionPolicy.parse(pipeline.compact_after)
+            InlineRunner(make, store, stop=stop, compaction=compaction).run()
             return
         from changesource_sdk.pipeline.spark.driver import drive
 

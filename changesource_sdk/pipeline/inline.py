@@ -16,9 +16,13 @@ from changesource_sdk.changelog.store import LogStore
 from changesource_sdk.observe.stages import Stage
 from changesource_sdk.pipeline.adapter_factory import opened
 from changesource_sdk.pipeline.appending import append_tail
+from changesource_sdk.pipeline.compacting_here import LocalLane
+from changesource_sdk.pipeline.compaction_policy import NEVER, CompactionPolicy
+from changesource_sdk.pipeline.compactor import Compactor
 from changesource_sdk.pipeline.recovery import Backoff, Recovery, Stopped, snapshot_due
 from changesource_sdk.pipeline.snapshotting import PartsWriter, take_snapshot, write_parts_here
 from changesource_sdk.pipeline.transactions import SPILL_BYTES
+from changesource_sdk.pipeline.unfinished import Unfinished
 
 
 class InlineRunner:
@@ -32,6 +36,7 @@ class InlineRunner:
         stop: threading.Event | None = None,
         backoff: Backoff | None = None,
         spill_bytes: int = SPILL_BYTES,
+        compaction: CompactionPolicy = NEVER,
         clock: Callable[[], float] = time.time,
     ) -> None:
         self.stop = stop or threading.Event()
@@ -41,12 +46,14 @@ class InlineRunner:
         self._clock = clock
         self._stage = Stage(store.layout.root, "pipeline", clock)
         self._recovery = Recovery(self._store, self._stage, self.stop, backoff or Backoff())
+        self._compactor = Compactor(store, LocalLane(), compaction, self.stop, clock=clock)
 
     def run(self) -> None:
         """Run until told to stop. Raises only what trying again cannot mend: a state directory, a newer writer."""
         self._store.layout.create()
         self._stage.flush()
-        self._recovery.run(self._step)
+        with self._compactor.running():
+            self._recovery.run(self._step)
         self._stage.update(state="stopped")
 
     def _step(self) -> bool:
@@ -62,6 +69,8 @@ class InlineRunner:
         """A snapshot if one is due, then the tail, until the next is due."""
         above = snapshot_due(self._store, writer)
         if above is not None:
+            # This runner starts over; what another left unfinished is of no use.
+            Unfinished(self._store.layout).forget()
             snapshot_into_log(adapter, writer, self._store, self._stage, self.stop, above, self._clock)
             self._recovery.progressed()
         append_tail(
@@ -84,6 +93,7 @@ def snapshot_into_log(
     above: str,
     clock: Callable[[], float],
     write_parts: PartsWriter = write_parts_here,
+    unfinished: Unfinished | None = None,
 ) -> None:
     """Take a snapshot above a watermark, reporting progress, and answer whoever asked for it."""
 
@@ -102,6 +112,7 @@ def snapshot_into_log(
         rows_done=rows_done,
         part_done=lambda parts: stage.update(done=parts),
         write_parts=write_parts,
+        unfinished=unfinished,
     )
     store.requests.answer_snapshot(record.watermark)
     stage.update(watermark=record.watermark, position=record.position)

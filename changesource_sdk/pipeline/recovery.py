@@ -13,7 +13,6 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from changesource_sdk.changelog.log import EMPTY, LogWriter
-from changesource_sdk.changelog.snapshots import is_complete
 from changesource_sdk.changelog.store import LogStore
 from changesource_sdk.errors import ChangesourceError, CorruptLog, StaleWriter
 from changesource_sdk.observe.logs import event, logger
@@ -96,7 +95,7 @@ def snapshot_due(store: LogStore, writer: LogWriter) -> str | None:
     """Above which watermark a snapshot must be taken now; None if none must."""
     known = writer.snapshots()
     store.requests.answer_snapshot(max((snapshot.watermark for snapshot in known), default=EMPTY))
-    if not all(is_complete(snapshot.directory) for snapshot in known):
+    if not all(map(store.holds, known[-1:])):
         event(_log, logging.WARNING, "a new snapshot is taken", reason="files of the former are missing or cut")
         return EMPTY
     request = store.requests.pending_snapshot()

@@ -47,6 +47,14 @@ def snapshot_schema(tables: Iterable[Table], onto: ConsumerSchema | None = None)
     return before, after
 
 
+def existing_schema(schema: ConsumerSchema) -> tuple[list[bytes], list[bytes]]:
+    """The same for a schema as it is: every index by the name it has, which may stem from a former table name."""
+    before = [_create_table(table) for table in schema.tables.values()]
+    before += [_create_index(index) for index in schema.indexes.values() if index.unique]
+    after = [_create_index(index) for index in schema.indexes.values() if not index.unique]
+    return before, after
+
+
 def change_frames(schema: ConsumerSchema, change: SchemaChange) -> Iterator[bytes]:
     """The frames of one checked schema change; `schema` is the one before it."""
     match change:

@@ -2,7 +2,7 @@
 
 Parts are written one by one here; the work of one part (`write_partition`) needs only picklable arguments, so other
 runners spread it. Nothing counts until the log names the finished folder: a snapshot that fails or is killed leaves the
-former generation in place and a folder that the next writer sweeps away.
+former generation in place and a folder that the next writer sweeps away, or goes on with (`unfinished`).
 """
 
 from __future__ import annotations
@@ -24,6 +24,7 @@ from changesource_sdk.observe.logs import event, logger
 from changesource_sdk.pipeline.consumer_schema import ConsumerSchema
 from changesource_sdk.pipeline.encode import TableEncoder
 from changesource_sdk.pipeline.schema_frames import snapshot_schema
+from changesource_sdk.pipeline.unfinished import Plan, Unfinished, finished_parts, remove_notes
 from changesource_sdk.pipeline.validate import check_table, known_table, known_watermark
 
 _log = logger("runner")
@@ -66,31 +67,81 @@ def take_snapshot(
     rows_done: Progress = lambda rows: None,
     part_done: Progress = lambda parts: None,
     write_parts: PartsWriter = write_parts_here,
+    unfinished: Unfinished | None = None,
 ) -> SnapshotRecord:
-    """Read the store into a new generation whose watermark is above `above`; the callbacks hear of progress."""
+    """Read the store into a new generation whose watermark is above `above`; the callbacks hear of progress.
+
+    With `unfinished`, a snapshot that was interrupted is gone on with where its store allows it.
+    """
+    plan = unfinished.resume(lambda mark: writer.next_generation(above, mark) == mark) if unfinished else None
+    if plan is None:
+        plan = _plan(adapter, writer, layout, now_ms, above, may_resume=unfinished is not None)
+    is_kept = False
+    try:
+        is_kept = unfinished is not None and unfinished.keep(plan)
+        begin(len(plan.snapshot.partitions))
+        manifest = _write(plan, rows_done, part_done, write_parts)
+        final = snapshots.complete(plan.directory, manifest)
+        record = writer.start_generation(
+            plan.watermark, plan.snapshot.position, manifest.schema, final, plan.created_ms
+        )
+    except BaseException as error:
+        # What the store gave is at fault: reading the same rows again would fail again.
+        if not is_kept or isinstance(error, AdapterError):
+            _forget(plan, unfinished)
+        raise
+    _forget(plan, unfinished)
+    return record
+
+
+def _forget(plan: Plan, unfinished: Unfinished | None) -> None:
+    plan.close()
+    if unfinished is not None:
+        unfinished.forget()
+
+
+def _plan(
+    adapter: Adapter,
+    writer: LogWriter,
+    layout: StateDirectory,
+    now_ms: Callable[[], float],
+    above: str,
+    *,
+    may_resume: bool,
+) -> Plan:
+    """Open a new snapshot of the store and a folder for its parts."""
     with adapter_call("snapshot()"):
         snapshot = adapter.snapshot()
     try:
         with adapter_call("tables()"):
-            tables = list(adapter.tables() if snapshot.tables is None else snapshot.tables)
-        schema = checked_schema(tables)
+            tables = tuple(adapter.tables() if snapshot.tables is None else snapshot.tables)
+        checked_schema(tables)
         known_watermark(snapshot.watermark, "snapshot()")
-        begin(len(snapshot.partitions))
         watermark = writer.next_generation(above, snapshot.watermark)
-        created_ms = now_ms()
-        directory = snapshots.stage(layout.spool, watermark)
-        before, after = snapshot_schema(tables)
-        tasks = _part_tasks(snapshot, schema)
-        parts = [snapshots.write_frames(directory, 0, before)]
-        parts += write_parts(directory, tasks, rows_done, part_done)
-        if after:
-            parts.append(snapshots.write_frames(directory, len(tasks) + 1, after))
-        manifest = Manifest(watermark, snapshot.position, schema.to_json(), created_ms, tuple(parts))
-        final = snapshots.complete(directory, manifest)
-        return writer.start_generation(watermark, snapshot.position, manifest.schema, final, created_ms)
-    finally:
+        directory = snapshots.stage(layout.spool, watermark, resumable=may_resume and snapshot.can_resume is not None)
+    except BaseException:
         if snapshot.close is not None:
             let_go("closing the snapshot", snapshot.close)
+        raise
+    return Plan(watermark, directory, snapshot, tables, now_ms())
+
+
+def _write(plan: Plan, rows_done: Progress, part_done: Progress, write_parts: PartsWriter) -> Manifest:
+    """All parts that are not there yet, and what the whole consists of."""
+    schema = checked_schema(plan.tables)
+    before, after = snapshot_schema(plan.tables)
+    tasks = _part_tasks(plan.snapshot, schema)
+    done = finished_parts(plan.directory)
+    part_done(len(done))
+    rows_done(sum(part.rows for part in done.values()))
+    first = snapshots.write_frames(plan.directory, 0, before)
+    missing = [task for task in tasks if snapshots.part_name(task.number) not in done]
+    done |= {part.file: part for part in write_parts(plan.directory, missing, rows_done, part_done)}
+    parts = [first, *(done[snapshots.part_name(task.number)] for task in tasks)]
+    if after:
+        parts.append(snapshots.write_frames(plan.directory, len(tasks) + 1, after))
+    remove_notes(plan.directory)
+    return Manifest(plan.watermark, plan.snapshot.position, schema.to_json(), plan.created_ms, tuple(parts))
 
 
 def checked_schema(tables: Sequence[Table]) -> ConsumerSchema:

@@ -112,6 +112,7 @@ class Routes(Generic[R]):
         self._few = few
         self._clocks: frozenset[Clock] = frozenset()
         self._readers: dict[int, R] = {}
+        self._all: list[R] = []
         self._places: dict[int, Place] = {}
         self._groups: dict[object, tuple[Group, set[int]]] = {}
 
@@ -126,6 +127,7 @@ class Routes(Generic[R]):
             group = self._known(name := ("pinned", pins.columns)) or PinnedGroup(self.table, pins.columns)
             place = Place(self, name, group, Member(reader, reader.ordinal, pins, None))
         self._readers[reader.ordinal] = reader
+        self._list_all()
         self._take_place(place)
         if len(self._readers) > self._few:
             self._begin()
@@ -188,8 +190,13 @@ class Routes(Generic[R]):
         if place is None:
             return False
         del self._readers[reader.ordinal]
+        self._list_all()
         self._give_up_place(place)
         return True
+
+    def _list_all(self) -> None:
+        """Keep the list that `visits` hands out; it is replaced, never changed, so a walk over it stays what it was."""
+        self._all = list(self._readers.values()) if len(self._readers) <= self._few else []
 
     def readers(self) -> list[R]:
         """Every reader, in creation order."""
@@ -202,7 +209,7 @@ class Routes(Generic[R]):
         itself, serving the parent side makes the child side begin to watch.
         """
         if len(self._readers) <= self._few:
-            return list(self._readers.values())
+            return self._all
         return self._walk(row, old_row)
 
     def _walk(self, row: Row, old_row: Row | None) -> Iterator[R]:

@@ -24,6 +24,7 @@ from reference_cache.ivm.change import Pause, SourceChange
 from reference_cache.ivm.engine import Engine, EngineError
 from reference_cache.ivm.row_changes import RowChange
 from reference_cache.ivm.store import KeyExtractors
+from reference_cache.query.check import check
 from reference_cache.query.ordering import KeyOf, complete_query
 from reference_cache.query.schema import Row
 
@@ -88,6 +89,12 @@ class SharedQuery:
         if change.op == "add":
             held.count += 1
 
+    def forget(self) -> None:
+        """Drop all references, to be counted anew."""
+        for row_id, held in self.held.items():
+            self.before.setdefault(row_id, held.row)
+        self.held.clear()
+
     def patches(self) -> list[RowPatch]:
         """The net effect since the last call."""
         found = []
@@ -151,11 +158,23 @@ class SharedQueries:
             for row_change in self._engine.push(table, change):
                 shared = touched[row_change.query_id] = self._by_id[row_change.query_id]
                 shared.note(row_change, self._row_id(row_change))
+        for query_id in list(self._engine.stale):
+            touched[query_id] = self._start_anew(self._by_id[query_id])
         self._engine.flush()
         results = [(shared.query, shared.patches()) for shared in touched.values()]
         return [(query, patches) for query, patches in results if patches]
 
+    def _start_anew(self, shared: SharedQuery) -> SharedQuery:
+        """Hydrate a query again whose scalar subquery has another value now."""
+        self._engine.remove_query(shared.id)
+        shared.forget()
+        for change in self._engine.add_query(shared.id, shared.query):
+            if isinstance(change, RowChange):
+                shared.note(change, self._row_id(change))
+        return shared
+
     def _identity(self, query: Query) -> Query:
+        check(query, self._engine.schema)
         return normalize(complete_query(query, self._engine.schema))
 
     def _find(self, query: Query) -> SharedQuery:

@@ -23,7 +23,7 @@ from collections.abc import Callable, Iterable, Iterator
 from itertools import chain
 
 from protocol.sync.ast import Condition, Ordering
-from reference_cache.ivm.change import YIELD, Add, Change, Edit, Node, Remove, SourceChange, Stream
+from reference_cache.ivm.change import YIELD, Add, Edit, Node, Remove, SourceChange, Stream
 from reference_cache.ivm.operator import Columns, InputSchema, Key, Push, Request, no_output
 from reference_cache.ivm.reader_groups import Lookup
 from reference_cache.ivm.routing import FEW_READERS, Place, Routes, Under
@@ -38,10 +38,17 @@ Expired = Callable[[], bool]
 """Whether the time slice is used up; stays true until the consumer of the stream has paused."""
 
 
+def never_ignored(change: SourceChange) -> bool:
+    """For levels without a limit: every change counts."""
+    return False
+
+
 class Connection:
     """One pipeline's view of a source: an input without relationships.
 
     Invariant: it shows each source change either not at all or completely, turning at its place in the walk.
+    `is_ignored` says of a change that the limit at the end of its level will not take notice of it, so that nothing
+    in between need look at it; see `take`.
     """
 
     def __init__(
@@ -56,6 +63,7 @@ class Connection:
         self.schema = InputSchema(source.table, ordering)
         self.place: Place
         self.output: Push = no_output
+        self.is_ignored: Callable[[SourceChange], bool] = never_ignored
         self.predicate: Predicate | None = None if condition is None else compile_predicate(condition, source.table)
         self._reader = source.store.reader(ordering, condition)
 
@@ -76,9 +84,9 @@ class Connection:
         self.source.disconnect(self)
 
     def push(self, change: SourceChange) -> None:
-        """Hand a change to the output as far as it passes the filter."""
-        passed: Change | None = change if self.predicate is None else filter_change(change, self.predicate)
-        if passed is not None:
+        """Hand a change to the output as far as it passes the filter and anyone will care."""
+        passed: SourceChange | None = change if self.predicate is None else filter_change(change, self.predicate)
+        if passed is not None and not self.is_ignored(passed):
             self.output(passed)
 
     def _before(self, rows: Iterator[Row], request: Request, change: SourceChange) -> Iterator[Row]:

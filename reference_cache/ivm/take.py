@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Generator, Iterator
 
-from reference_cache.ivm.change import YIELD, Add, Change, Child, Edit, Node, Pause, Remove, Stream
+from reference_cache.ivm.change import YIELD, Add, Change, Child, Edit, Node, Pause, Remove, SourceChange, Stream
 from reference_cache.ivm.operator import Columns, Input, InputSchema, Key, Push, Request, Start, no_output
 from reference_cache.ivm.sorted_rows import SortedRows, SortKey
 from reference_cache.ivm.store import KeyExtractors, matches
@@ -62,6 +62,13 @@ class Window:
             del self.reserve.keys[RESERVE:]
             del self.reserve.rows[RESERVE:]
             self.complete = False
+
+    def is_behind(self, key: SortKey) -> bool:
+        """Whether a row would lie behind everything known."""
+        if self.complete:
+            return False
+        known = self.reserve.keys or self.rows.keys
+        return bool(known) and key > known[-1]
 
     def drop_from_reserve(self, key: SortKey) -> None:
         """Forget a row behind the window, if it was known."""
@@ -174,6 +181,20 @@ class Take:
         return self._windows.get(self._keys[self._partition](row))
 
     # Pushing
+
+    def ignores(self, change: SourceChange) -> bool:
+        """Whether a change to the level's own rows leaves the window and its reserve as they are, whatever the
+        conditions in between say of it.
+
+        Conditions may keep state only for rows that were once read. A row behind everything known is read, and then
+        judged, when the reserve is next filled.
+        """
+        window = self._window_of(change.node.row)
+        if window is None:
+            return True
+        if isinstance(change, Edit) and not window.is_behind(self._order_key(change.old_node.row)):
+            return False
+        return window.is_behind(self._order_key(change.node.row))
 
     def _push(self, change: Change) -> None:
         window = self._window_of(change.node.row)

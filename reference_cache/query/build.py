@@ -27,7 +27,7 @@ from reference_cache.ivm.join import Join
 from reference_cache.ivm.operator import Columns, Input, Start
 from reference_cache.ivm.routing import Under
 from reference_cache.ivm.skip import Skip
-from reference_cache.ivm.source import Source
+from reference_cache.ivm.source import Connection, Source
 from reference_cache.ivm.take import Take
 from reference_cache.ivm.union import UnionFanIn, UnionFanOut
 from reference_cache.query.ordering import join_key
@@ -106,7 +106,7 @@ class _Level:
         if query.where is not None and not connection.fully_applied:
             end = self._where(end, _without_applied(query.where))
         if query.limit is not None:
-            end = self._limit(end, query.limit)
+            end = self._limit(end, query.limit, connection)
         for related in _last_by_alias(query.related):
             end = self._join(end, related, related.subquery, below_exists=False)
         return end
@@ -122,10 +122,14 @@ class _Level:
     def _wrap(self, operator: Input, label: str) -> Input:
         return self._host.wrap(operator, label)
 
-    def _limit(self, input: Input, limit: int) -> Input:
+    def _limit(self, input: Input, limit: int, connection: Connection) -> Input:
         if self._capped:
             return self._wrap(Cap(input, limit, self._partition, self._place.watch), f"cap {limit}")
-        return self._wrap(Take(input, limit, self._partition, self._place.watch), f"take {limit}")
+        take = Take(input, limit, self._partition, self._place.watch)
+        if has_subquery(self._query.where):
+            # Judging a row costs lookups in other tables; most rows are nowhere near the window.
+            connection.is_ignored = take.ignores
+        return self._wrap(take, f"take {limit}")
 
     def _child(self, related: CorrelatedSubquery, query: Query, *, below_exists: bool) -> _Level:
         columns = related.correlation

@@ -14,6 +14,7 @@ from benchmarks.ivm import many_queries, ours
 from benchmarks.ivm.official import find_node
 from benchmarks.ivm.stores import KINDS, MemoryStores
 from benchmarks.ivm.workload import Size, World, pipelines, tables_of, write
+from tests.support.tools import node_modules
 
 SMALL = Size(issues=200, comments=500, users=20, projects=3, changes=300)
 
@@ -66,10 +67,9 @@ def test_one_command_prints_every_pipeline_and_writes_the_report(tmp_path: Path)
 
 
 @pytest.mark.e2e
-@pytest.mark.skipif(find_node(None) is None, reason="no node_modules with @rocicorp/zero (CHANGESOURCE_NODE_MODULES)")
 @pytest.mark.parametrize("source", ["sqlite", "memory"])
 def test_the_official_engine_does_the_same_work(workload: Path, source: str) -> None:
-    node = find_node(None)
+    node = find_node(node_modules())
     assert node is not None
     names = list(pipelines())
     theirs = work_done(node.measure(workload, source, names, 1))

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from protocol.sync.ast import And, Column, Literal, Query, Simple
+from protocol.sync.ast import And, Column, CorrelatedSubquery, Correlation, Exists, Literal, Query, Simple
+from protocol.sync.ast_json import AstError
 from reference_cache.ivm.change import SourceChange, add, edit, remove
 from reference_cache.ivm.engine import Engine, EngineError
 from reference_cache.ivm.memory_table import memory_source
@@ -98,3 +99,25 @@ def test_a_late_subscriber_begins_with_the_rows_of_now(shared: SharedQueries) ->
     subscribe(shared, owned_by("ann"))
     advance(shared, edit((1, "ann", "new"), FIRST))
     assert subscribe(shared, owned_by("ann")) == [(1, "ann", "new")]
+
+
+def test_a_query_whose_scalar_changed_is_told_as_the_difference() -> None:
+    setting = table("setting", {"id": "number", "owner": "string"})
+    rows = {"issue": [FIRST, SECOND], "setting": [(1, "ann")]}
+    both = schema([ISSUE, setting], {})
+    shared = SharedQueries(Engine(both, lambda table: memory_source(table, rows[table.name]), use_scalars=True))
+    chosen = Query("setting", alias="zsubq_setting", where=Simple("=", Column("id"), Literal(1)))
+    related = CorrelatedSubquery(Correlation(("owner",), ("owner",)), chosen)
+    subscribe(shared, query := Query("issue", where=Exists("EXISTS", related, scalar=True)))
+    ((told, patches),) = shared.advance([("setting", edit((1, "bob"), (1, "ann")))])
+    assert told.table == query.table
+    assert {(patch.table, patch.key): patch.row for patch in patches} == {
+        ("issue", 1): None,
+        ("issue", 2): SECOND,
+        ("setting", 1): (1, "bob"),
+    }
+
+
+def test_an_unknown_table_is_refused_by_name(shared: SharedQueries) -> None:
+    with pytest.raises(AstError, match="isue"):
+        shared.subscribe(Query("isue"))

@@ -137,9 +137,6 @@ class RawConsumer:
         head = struct.pack(">BBQ", first, 0x80 | 127, len(payload))
         self._socket.sendall(head + bytes(4) + payload)  # a mask of zeros leaves the payload as it is
 
-    def acknowledge(self, watermark: str) -> None:
-        self.send(json.dumps(["status", {"tag": "commit"}, {"watermark": watermark}]))
-
     def close(self) -> None:
         """Go away without a word."""
         self._socket.close()

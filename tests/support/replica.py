@@ -131,19 +131,6 @@ class Replica:
         except ReplicaError:
             return None
 
-    def wait_for(self, sql: str, expected: list[Row], *, seconds: float = 30) -> None:
-        """Wait until a query gives exactly these rows."""
-        last: list[list[Row] | None] = [None]
-
-        def holds() -> bool:
-            last[0] = self.try_query(sql)
-            return last[0] == expected
-
-        try:
-            until(holds, sql, seconds=seconds)
-        except AssertionError:
-            raise AssertionError(f"{sql}: expected {expected!r}, the replica has {last[0]!r}") from None
-
     def wait_until(self, sql: str, *, seconds: float = 30) -> None:
         """Wait until a query gives one true value."""
         until(lambda: (self.try_query(sql) or [(0,)])[0][0], sql, seconds=seconds)

@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING
 from changesource_sdk.changelog.store import LogStore
 from changesource_sdk.observe.logs import event, logger
 from changesource_sdk.observe.stages import Stage
+from changesource_sdk.pipeline.compaction_policy import CompactionPolicy
 from changesource_sdk.pipeline.spark.runner import SparkRunner
 from changesource_sdk.pipeline.spark.session import SparkSettings, start_session
 
@@ -40,7 +41,8 @@ def drive(pipeline: PipelineSettings, store: LogStore, stop: threading.Event) ->
     try:
         ui = session.sparkContext.uiWebUrl or "(off)"
         event(_log, logging.INFO, "Spark runs the pipeline", version=session.version, ui=ui)
-        SparkRunner(session, pipeline.adapter, pipeline.settings, store, stop=stop).run()
+        compaction = CompactionPolicy.parse(pipeline.compact_after)
+        SparkRunner(session, pipeline.adapter, pipeline.settings, store, stop=stop, compaction=compaction).run()
     finally:
         session.stop()
 

@@ -10,17 +10,22 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Callable, Mapping
+from hashlib import sha256
 from typing import TYPE_CHECKING
 
 from changesource_sdk.changelog.store import LogStore
 from changesource_sdk.observe.stages import Stage
 from changesource_sdk.pipeline.adapter_factory import adapter_factory, opened
+from changesource_sdk.pipeline.compaction_policy import NEVER, CompactionPolicy
+from changesource_sdk.pipeline.compactor import Compactor
 from changesource_sdk.pipeline.inline import snapshot_into_log
 from changesource_sdk.pipeline.mapped import mappings_of
-from changesource_sdk.pipeline.mapping import needs_spark
+from changesource_sdk.pipeline.mapping import fingerprint, needs_spark
 from changesource_sdk.pipeline.recovery import Backoff, Recovery, snapshot_due
 from changesource_sdk.pipeline.spark import resident
+from changesource_sdk.pipeline.spark.compaction import SparkLane
 from changesource_sdk.pipeline.spark.snapshot import SparkParts
+from changesource_sdk.pipeline.unfinished import Unfinished
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -38,6 +43,7 @@ class SparkRunner:
         *,
         stop: threading.Event | None = None,
         backoff: Backoff | None = None,
+        compaction: CompactionPolicy = NEVER,
         clock: Callable[[], float] = time.time,
     ) -> None:
         self.stop = stop or threading.Event()
@@ -49,12 +55,15 @@ class SparkRunner:
         self._clock = clock
         self._stage = Stage(store.layout.root, "pipeline", clock)
         self._recovery = Recovery(self._store, self._stage, self.stop, backoff or Backoff())
+        lane = SparkLane(self._context, self.stop)
+        self._compactor = Compactor(store, lane, compaction, self.stop, clock=clock)
 
     def run(self) -> None:
         """Run until told to stop. Raises only what trying again cannot mend: a state directory, a newer writer."""
         self._store.layout.create()
         self._stage.flush()
-        self._recovery.run(self._step)
+        with self._compactor.running():
+            self._recovery.run(self._step)
         self._stage.update(state="stopped")
 
     def _step(self) -> bool:
@@ -84,15 +93,24 @@ class SparkRunner:
             self._recovery.progressed,
         )
 
+    def _source(self) -> str:
+        """What a snapshot depends on besides the store; hashed, since settings may hold secrets."""
+        mappings = fingerprint(mappings_of(self._adapter, self._settings))
+        return sha256(repr((self._adapter, sorted(self._settings.items()), mappings)).encode()).hexdigest()
+
     def _snapshot_if_due(self) -> None:
         writer = self._store.open_writer(lambda: int(self._clock() * 1_000_000))
         try:
             above = snapshot_due(self._store, writer)
+            unfinished = Unfinished(self._store.layout, self._source())
             if above is None:
+                unfinished.forget()
                 return
             with opened(adapter_factory(self._adapter, self._settings)) as adapter:
                 parts = SparkParts(self._session)
-                snapshot_into_log(adapter, writer, self._store, self._stage, self.stop, above, self._clock, parts)
+                snapshot_into_log(
+                    adapter, writer, self._store, self._stage, self.stop, above, self._clock, parts, unfinished
+                )
             self._recovery.progressed()
         finally:
             writer.close()

@@ -11,6 +11,7 @@ trying (a value that fits no column) comes back as a value and ends the snapshot
 from __future__ import annotations
 
 import pickle
+import secrets
 import shutil
 import time
 from collections.abc import Sequence
@@ -27,6 +28,7 @@ from changesource_sdk.pipeline.spark.job import SparkFailure, SparkJob
 from changesource_sdk.pipeline.spark.mapped_snapshot import by_table, sql_parts, uses_sql
 from changesource_sdk.pipeline.spark.mapping import explained
 from changesource_sdk.pipeline.spark.session import TASK_TRIES
+from changesource_sdk.pipeline.unfinished import note_part
 
 if TYPE_CHECKING:
     from pyspark import RDD
@@ -51,6 +53,7 @@ class SparkParts:
         """All parts, in the order of the tasks; raises the first error that a task gave back."""
         if not tasks:
             return []
+        _sweep(directory)
         context = self._context
         parts = self._parts(str(directory), tasks)
 
@@ -58,7 +61,7 @@ class SparkParts:
             context.setJobGroup(JOB_GROUP, f"snapshot of {len(tasks)} partitions", interruptOnCancel=True)
             return parts.collect()
 
-        progress = _Progress(directory, rows_done, part_done)
+        progress = _Progress(directory, rows_done, part_done, parts=_count_parts(directory))
         with SparkJob(context, JOB_GROUP, run) as job:
             while not job.wait(_LOOK_UP_S):
                 progress.look()
@@ -109,17 +112,18 @@ def _pickled(task: PartTask) -> bytes:
 
 def run_task(folder: str, task: PartTask) -> PartInfo | ChangesourceError:
     """What one Spark task does: write one part, whole or not at all."""
-    attempt, is_last = _attempt()
     directory = Path(folder)
-    own = directory / f"attempt-{task.number}-{attempt}"
+    # Also of its own beside a zombie's: an earlier driver may not know yet that it was replaced.
+    own = directory / f"attempt-{task.number}-{secrets.token_hex(8)}"
     try:
         own.mkdir(parents=True, exist_ok=True)
         count = _RowCount(directory / f"{_COUNTS}{task.number}")
         part = write_partition(own, task, count.add)
         count.write()
         (own / part.file).rename(directory / part.file)
+        note_part(directory, part)
     except AdapterError as error:
-        if error.code == "adapter-failed" and not is_last:
+        if error.code == "adapter-failed" and not _is_last_attempt():
             raise
         return error
     except ChangesourceError as error:
@@ -137,14 +141,12 @@ def _sweep(directory: Path) -> None:
         count.unlink()
 
 
-def _attempt() -> tuple[str, bool]:
-    """The name of this attempt, and whether Spark will give up after it."""
+def _is_last_attempt() -> bool:
+    """Whether Spark will give up after this attempt."""
     from pyspark import TaskContext
 
     context = TaskContext.get()
-    if context is None:
-        return "0", True
-    return str(context.taskAttemptId()), context.attemptNumber() >= TASK_TRIES - 1
+    return context is None or context.attemptNumber() >= TASK_TRIES - 1
 
 
 class _RowCount:
@@ -172,16 +174,19 @@ class _Progress:
     directory: Path
     rows_done: Progress
     part_done: Progress
+    parts: int
     rows: int = 0
-    parts: int = 0
 
     def look(self) -> None:
         rows = sum(_number(path) for path in self.directory.glob(f"{_COUNTS}*"))
-        # The schema part is there before the first task.
-        parts = max(0, len(list(self.directory.glob("part-*.frames"))) - 1)
+        parts = _count_parts(self.directory)
         self.part_done(parts - self.parts)
         self.rows_done(max(0, rows - self.rows))
         self.rows, self.parts = max(rows, self.rows), parts
+
+
+def _count_parts(directory: Path) -> int:
+    return len(list(directory.glob("part-*.frames")))
 
 
 def _number(path: Path) -> int:

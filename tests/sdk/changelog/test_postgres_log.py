@@ -15,6 +15,7 @@ from changesource_sdk.changelog.open import open_store
 from changesource_sdk.changelog.postgres_connection import LogAddress, Session, connect, translated
 from changesource_sdk.changelog.postgres_store import PostgresStore
 from changesource_sdk.errors import ConfigurationError, CorruptLog, DiskFull, ReadOnlyState, StaleWriter, StateError
+from protocol import watermark as watermarks
 from tests.sdk.changelog.log_fixtures import START_US, begin_generation, payloads, transaction
 from tests.sdk.changelog.logs_under_test import LogUnderTest, postgres_store
 from tests.support.ports import free_port
@@ -112,6 +113,20 @@ def test_writers_that_open_at_once_make_one_log_and_one_of_them_stays(log: LogUn
     assert sorted(opened) == [1, 2, 3, 4, 5, 6]
 
 
+def test_an_append_that_the_server_refuses_changes_nothing_and_can_be_repeated(log: LogUnderTest) -> None:
+    writer = log.writer_with_generation()
+    first = writer.append([transaction(1)])[0]
+    blocked = watermarks.succ(watermarks.succ(first))
+    with connect(address(log)) as connection:
+        connection.execute("INSERT INTO transactions VALUES (%s, 'in the way', NULL, 0, 0, '', NULL)", (blocked,))
+        with pytest.raises(StateError, match="log-failed"):
+            writer.append([transaction(2), transaction(3)])
+        assert log.reader().head() == first
+        connection.execute("DELETE FROM transactions WHERE watermark = %s", (blocked,))
+    assert len(writer.append([transaction(2), transaction(3)])) == 2
+    assert (log.reader().state().transactions, log.reader().state().position) == (3, 3)
+
+
 def test_two_writers_in_turn_never_mix(log: LogUnderTest) -> None:
     first = log.writer_with_generation()
     second = log.writer()
@@ -124,7 +139,7 @@ def test_two_writers_in_turn_never_mix(log: LogUnderTest) -> None:
 def test_logs_of_one_database_are_apart(postgres: PostgresServer, tmp_path: Path) -> None:
     names = [f"log_{secrets.token_hex(4)}" for _ in range(2)]
     made = [
-        LogUnderTest("postgres", open_store(tmp_path / name, postgres.url(), name, tmp_path / "spool"))
+        LogUnderTest("postgres", open_store(tmp_path / name, postgres.url(), name, str(tmp_path / "spool")))
         for name in names
     ]
     for log in made:

@@ -57,6 +57,21 @@ async def test_refused_settings_end_the_first_run_for_good() -> None:
     assert (watched.health.starts, watched.health.last_exit) == (1, 2)
 
 
+async def test_refused_settings_are_tried_again_while_there_is_a_log_to_serve(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setattr(supervising, "FIRST_DELAY", 0.01)
+    starts = Starts(tmp_path / "starts")
+    watched = supervisor(starts.says + "raise SystemExit(2)")
+    watched.is_served = lambda: True
+    running = asyncio.create_task(watched.run())
+    for _ in range(2):
+        assert await starts.next() == "."
+    watched.stop()
+    await running
+    assert watched.health.starts >= 2
+
+
 async def test_a_stop_is_a_signal_first_and_a_kill_after_the_grace(tmp_path: Path) -> None:
     polite, stubborn = Starts(tmp_path / "polite"), Starts(tmp_path / "stubborn")
     ignoring = "import signal,sys; signal.signal(signal.SIGTERM, signal.SIG_IGN);"

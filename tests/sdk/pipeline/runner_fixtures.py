@@ -10,9 +10,8 @@ from pathlib import Path
 
 from changesource_sdk.adapter import Adapter
 from changesource_sdk.changelog import snapshots
-from changesource_sdk.changelog.poke import PokeReceiver
-from changesource_sdk.changelog.sqlite_log import SqliteLogReader
 from changesource_sdk.changelog.sqlite_store import SqliteStore
+from changesource_sdk.changelog.store import LogStore
 from changesource_sdk.errors import CorruptLog
 from changesource_sdk.observe.stages import read_stages
 from changesource_sdk.pipeline.inline import InlineRunner
@@ -23,13 +22,14 @@ PATIENCE_S = 20.0
 
 
 class Watched:
-    """A state directory under observation."""
+    """A log and its state directory under observation."""
 
-    def __init__(self, state: Path, patience_s: float = PATIENCE_S) -> None:
-        self.state = state
+    def __init__(self, state: Path | LogStore, patience_s: float = PATIENCE_S) -> None:
+        self.store = SqliteStore(state) if isinstance(state, Path) else state
+        self.state = self.store.layout.root
         self._patience_s = patience_s
-        self.log = SqliteLogReader(state)
-        self._ear = PokeReceiver(state / "pokes")
+        self.log = self.store.open_reader()
+        self._ear = self.store.open_ear()
 
     def until(self, condition: Callable[[], bool], what: str = "the condition") -> None:
         """Wait, paced by pokes, until the condition holds."""
@@ -75,13 +75,13 @@ class Watched:
 
 @contextmanager
 def running(
-    make_adapter: Callable[[], Adapter], state: Path, spill_bytes: int = 1 << 30, last_delay_s: float = 0.05
+    make_adapter: Callable[[], Adapter], state: Path | LogStore, spill_bytes: int = 1 << 30, last_delay_s: float = 0.05
 ) -> Iterator[Watched]:
     """A runner until the end of the block."""
     backoff = Backoff(first_s=0.01, last_s=last_delay_s)
-    runner = InlineRunner(make_adapter, SqliteStore(state), backoff=backoff, spill_bytes=spill_bytes)
-    thread = threading.Thread(target=runner.run, name="runner")
     watched = Watched(state)
+    runner = InlineRunner(make_adapter, watched.store, backoff=backoff, spill_bytes=spill_bytes)
+    thread = threading.Thread(target=runner.run, name="runner")
     thread.start()
     try:
         yield watched

@@ -12,8 +12,8 @@ import pytest
 
 from changesource_sdk.changelog import snapshots
 from changesource_sdk.changelog.log import LogState
-from changesource_sdk.changelog.sqlite_log import SqliteLogReader
-from changesource_sdk.changelog.sqlite_store import SqliteStore
+from changesource_sdk.changelog.open import open_store
+from changesource_sdk.changelog.store import LogStore
 from changesource_sdk.pipeline.child import PipelineSettings, command_line
 from protocol.framing import unframe
 from tests.sdk.pipeline.counting_adapter import copies
@@ -29,9 +29,9 @@ def rows_of(blocks: list[bytes]) -> list[tuple[int, int]]:
     return [(change["new"]["id"], change["new"]["copy"]) for change in changes if change.get("tag") == "insert"]
 
 
-def check_whole(state: Path) -> LogState:
+def check_whole(store: LogStore) -> LogState:
     """Snapshot plus log are exactly the history up to the log's position."""
-    log = SqliteLogReader(state)
+    log = store.open_reader()
     found = log.state()
     if found.generation:
         (record,) = log.snapshots()
@@ -47,6 +47,11 @@ def check_whole(state: Path) -> LogState:
     return found
 
 
+def _reached(state: LogState) -> int:
+    """How far the history is in the log; unlike the number of transactions it survives a new generation."""
+    return state.position if isinstance(state.position, int) else 0
+
+
 def run_and_kill(command: list[str], seen: Watched, chance: random.Random) -> None:
     """Kill the pipeline during its snapshot, or after it moved by a random number of transactions."""
     child = subprocess.Popen(command, stdin=subprocess.PIPE)
@@ -56,27 +61,33 @@ def run_and_kill(command: list[str], seen: Watched, chance: random.Random) -> No
             seen.until(lambda: any((seen.state / "spool").glob("*/part-*")), "a part of the snapshot")
         else:
             target = chance.randint(1, 60)
-            seen.until(lambda: seen.log.state().transactions >= before.transactions + target, "more transactions")
+            seen.until(lambda: _reached(seen.log.state()) >= _reached(before) + target, "more transactions")
     finally:
         child.kill()
         child.communicate()
 
 
 @pytest.mark.faults
-def test_a_pipeline_killed_again_and_again_loses_and_doubles_nothing(tmp_path: Path) -> None:
+@pytest.mark.parametrize("kind", ["sqlite", "postgres"])
+def test_a_pipeline_killed_again_and_again_loses_and_doubles_nothing(
+    kind: str, tmp_path: Path, request: pytest.FixtureRequest
+) -> None:
     print(f"CHANGESOURCE_SEED={SEED} CHANGESOURCE_KILLS={KILLS}")
     chance = random.Random(SEED)
     state = tmp_path / "state"
-    pipeline = PipelineSettings(ADAPTER, {"acknowledged": str(tmp_path / "acknowledged")})
+    log = request.getfixturevalue("postgres").create_database("log") if kind == "postgres" else None
+    store = open_store(state, log)
+    pipeline = PipelineSettings(ADAPTER, {"acknowledged": str(tmp_path / "acknowledged")}, log=log)
     command = command_line(pipeline, state)
-    seen = Watched(state)
+    seen = Watched(store)
     last = LogState()
     for number in range(KILLS):
         run_and_kill(command, seen, chance)
-        found = check_whole(state)
+        found = check_whole(store)
         assert found.head >= last.head
         last = found
         if number == KILLS // 2:
-            SqliteStore(state).requests.ask_snapshot(found.head, "a new generation in the middle")
+            store.requests.ask_snapshot(found.head, "a new generation in the middle")
     seen.close()
+    store.close()
     assert last.generation > 0

@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 import os
+import resource
 import signal
 import threading
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 
 from changesource_sdk.adapter import Insert, Position, Row, Snapshot, Table, Transaction
+from changesource_sdk.changelog.sqlite_log import SqliteLogReader
+from changesource_sdk.changelog.sqlite_store import SqliteStore
 from changesource_sdk.schema import Column
 
 ITEM = Table("item", [Column("id", int), Column("name", str)])
@@ -114,3 +118,94 @@ class Blocking(NumbersAdapter):
         (Path(self.folder) / "blocked").touch()
         threading.Event().wait()
         yield Transaction(1, [])
+
+
+@dataclass(frozen=True)
+class DeadlyLog(SqliteStore):
+    """A log whose first reader in another process takes that process with it."""
+
+    mark: Path = Path()
+    test_process: int = 0
+
+    def open_reader(self) -> SqliteLogReader:
+        if os.getpid() != self.test_process and not self.mark.exists():
+            self.mark.touch()
+            os.kill(os.getpid(), signal.SIGKILL)
+        return SqliteLogReader(self.state_directory)
+
+
+@dataclass(frozen=True, slots=True)
+class Gated:
+    """Numbers that note each reading, and from 2000 on wait in the middle for the file `go`."""
+
+    numbers: Numbers
+
+    @property
+    def table(self) -> str:
+        return self.numbers.table
+
+    def rows(self) -> Iterable[Row]:
+        folder, first = Path(self.numbers.folder), self.numbers.first
+        with (folder / f"read-{first}").open("a") as file:
+            file.write(f"{os.getpid()}\n")
+        for number, row in enumerate(self.numbers.rows()):
+            if number == 10 and first >= 2000:
+                _wait_for(folder / "go")
+            yield row
+
+
+def _wait_for(order: Path) -> None:
+    while not order.exists():
+        threading.Event().wait(0.02)
+
+
+class Resumable(NumbersAdapter):
+    """Its snapshot can be read again by a later process, until it is closed."""
+
+    def snapshot(self) -> Snapshot:
+        folder = Path(self.folder)
+        (folder / "copy").touch()
+        with (folder / "snapshots").open("a") as file:
+            file.write("taken\n")
+        parts = [Gated(Numbers(start, start + 1000, self.folder)) for start in range(0, 4000, 1000)]
+        return Snapshot(0, parts, close=partial((folder / "copy").unlink, True), can_resume=(folder / "copy").exists)
+
+
+class Raising(NumbersAdapter):
+    """Its store hangs up until the file `mended` is there."""
+
+    def changes(self, after: Position) -> Iterator[Transaction]:
+        if not (Path(self.folder) / "mended").exists():
+            hang_up()
+        return super().changes(after)
+
+
+class Backwards(NumbersAdapter):
+    """Its third transaction claims to come before the second."""
+
+    def changes(self, after: Position) -> Iterator[Transaction]:
+        for position, watermark in ((1, "a10000000001"), (2, "a10000000003"), (3, "a10000000002")):
+            yield Transaction(position, [Insert("item", {"id": 5000 + position, "name": "late"})], watermark=watermark)
+
+
+@dataclass(frozen=True, slots=True)
+class Cramped:
+    """Numbers whose process may write only small files until the file `room` is there."""
+
+    numbers: Numbers
+
+    @property
+    def table(self) -> str:
+        return self.numbers.table
+
+    def rows(self) -> Iterable[Row]:
+        room = (Path(self.numbers.folder) / "room").exists()
+        resource.setrlimit(resource.RLIMIT_FSIZE, (resource.RLIM_INFINITY if room else 1000, resource.RLIM_INFINITY))
+        return self.numbers.rows()
+
+
+class FullDisk(NumbersAdapter):
+    """Its tasks find the disk full."""
+
+    def snapshot(self) -> Snapshot:
+        return Snapshot(0, [Cramped(Numbers(start, start + 1000, self.folder)) for start in range(0, 4000, 1000)])

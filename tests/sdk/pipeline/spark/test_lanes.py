@@ -127,3 +127,54 @@ def test_an_adapter_that_blocks_forever_does_not_hold_up_the_stop(spark: SparkSe
     with running(spark, "Blocking", tmp_path) as seen:
         seen.until(lambda: (tmp_path / "blocked").exists(), "the adapter to block")
     assert seen.stage()["state"] == "stopped"
+
+
+def test_a_snapshot_that_was_stopped_goes_on_with_the_parts_it_has(spark: SparkSession, tmp_path: Path) -> None:
+    with running(spark, "Resumable", tmp_path) as seen:
+        seen.until(lambda: len(list((seen.state / "spool").glob("*/part-*.json"))) == 2, "two finished parts")
+        seen.until(lambda: (tmp_path / "read-2000").exists(), "a part in the middle")
+    assert seen.log.state().generation == 0
+    (tmp_path / "go").touch()
+    with running(spark, "Resumable", tmp_path) as seen:
+        seen.until_generation(1)
+        assert ids(seen.snapshot_payloads()) == Counter(range(4000))
+        assert seen.stage()["done"] == 4
+    assert (tmp_path / "snapshots").read_text() == "taken\n"
+    reads = [len((tmp_path / f"read-{first}").read_text().splitlines()) for first in range(0, 4000, 1000)]
+    assert reads[:2] == [1, 1]
+    assert not (tmp_path / "copy").exists()
+
+
+def test_a_store_that_fails_is_reported_and_followed_again_when_it_is_back(spark: SparkSession, tmp_path: Path) -> None:
+    commit(tmp_path, 5000)
+    with running(spark, "Raising", tmp_path) as seen:
+        seen.until(lambda: seen.error_code() == "adapter-failed", "the error")
+        error = seen.stage()["error"]
+        assert isinstance(error, dict)
+        assert "the store hung up" in error["message"]
+        assert "stores.py line" in error["where"]
+        (tmp_path / "mended").touch()
+        seen.until_position(1)
+        seen.until(lambda: seen.error_code() is None, "the end of the error")
+
+
+def test_a_store_that_goes_backwards_is_stopped_before_the_log(spark: SparkSession, tmp_path: Path) -> None:
+    with running(spark, "Backwards", tmp_path) as seen:
+        seen.until(lambda: seen.error_code() == "watermark-not-increasing", "the error")
+        error = seen.stage()["error"]
+        assert isinstance(error, dict)
+        assert "a10000000002" in error["message"]
+        assert 5003 not in ids(seen.log_payloads())
+
+
+def test_a_full_disk_in_a_task_is_told_and_the_snapshot_taken_when_there_is_room(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    with running(spark, "FullDisk", tmp_path) as seen:
+        seen.until(lambda: seen.error_code() == "disk-full", "the error")
+        error = seen.stage()["error"]
+        assert isinstance(error, dict)
+        assert "free space" in error["fix"]
+        (tmp_path / "room").touch()
+        seen.until_generation(1)
+        assert ids(seen.snapshot_payloads()) == Counter(range(4000))

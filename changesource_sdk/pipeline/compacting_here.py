@@ -1,0 +1,96 @@
+"""Compaction in this process: items spill to one file per bucket, and buckets are folded one after the other.
+
+No more than one bucket is in memory at a time. Slow beside Spark, but it needs nothing.
+"""
+
+from __future__ import annotations
+
+import pickle
+import shutil
+import zlib
+from collections.abc import Iterable, Iterator, Sequence
+from itertools import chain
+from pathlib import Path
+from typing import BinaryIO
+
+from changesource_sdk.changelog.disk import disk_errors
+from changesource_sdk.changelog.snapshots import PartInfo
+from changesource_sdk.pipeline.compacting import Folding, LogShare
+from changesource_sdk.pipeline.compaction import Findings, Item, Sorting, SortKey, Tie, scan
+
+_SPILL_ITEMS = 256
+
+
+class LocalLane:
+    """A `Lane` of one process and one thread."""
+
+    def scan(self, shares: Sequence[LogShare]) -> list[Findings]:
+        """What every share holds besides rows."""
+        return [scan(share.changes()) for share in shares]
+
+    def ties(self, shares: Sequence[LogShare], sorting: Sorting) -> list[Tie]:
+        """The tied keys of all shares."""
+        return [tie for share in shares for tie in sorting.ties(share.changes())]
+
+    def fold(self, folding: Folding) -> list[PartInfo]:
+        """Spill, then fold bucket by bucket."""
+        folder = folding.directory / "buckets"
+        with disk_errors(folder):
+            folder.mkdir()
+            with _Buckets(folder, folding.buckets) as buckets:
+                for item in items_of(folding):
+                    buckets.add(item)
+            parts: list[PartInfo] = []
+            for bucket in range(folding.buckets):
+                items = sorted(buckets.read(bucket), key=lambda item: item[0])
+                parts += folding.write_bucket(bucket, items, folding.directory)
+            shutil.rmtree(folder)
+        return parts
+
+
+def items_of(folding: Folding) -> Iterator[Item]:
+    """All items of old rows and of changes."""
+    rows = (folding.sorting.rows(part.payloads()) for part in folding.parts)
+    changes = (folding.sorting.changes(share.changes()) for share in folding.shares)
+    return chain.from_iterable(chain(rows, changes))
+
+
+def bucket_of(key: SortKey, buckets: int) -> int:
+    """Where items of one group meet; the same in every process, whatever its hash seed."""
+    return zlib.crc32(key[1], key[0]) % buckets
+
+
+class _Buckets:
+    """One file per bucket. Items are buffered, so that few large writes reach the disk."""
+
+    def __init__(self, folder: Path, count: int) -> None:
+        self._paths = [folder / f"{number}.items" for number in range(count)]
+        self._files: list[BinaryIO] = []
+        self._waiting: list[list[Item]] = [[] for _ in range(count)]
+
+    def __enter__(self) -> _Buckets:
+        self._files = [path.open("wb") for path in self._paths]
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        for bucket in range(len(self._files)):
+            self._spill(bucket)
+            self._files[bucket].close()
+
+    def add(self, item: Item) -> None:
+        bucket = bucket_of(item[0], len(self._paths))
+        self._waiting[bucket].append(item)
+        if len(self._waiting[bucket]) >= _SPILL_ITEMS:
+            self._spill(bucket)
+
+    def _spill(self, bucket: int) -> None:
+        pickle.dump(self._waiting[bucket], self._files[bucket], pickle.HIGHEST_PROTOCOL)
+        self._waiting[bucket].clear()
+
+    def read(self, bucket: int) -> Iterable[Item]:
+        with self._paths[bucket].open("rb") as file:
+            while True:
+                try:
+                    yield from pickle.load(file)
+                except EOFError:
+                    return

@@ -1,0 +1,75 @@
+"""What becomes of stored values when a column is added or changes its type, exactly as in a consumer's replica.
+
+Replicas are SQLite files: the name of a type decides its affinity, and a value that moves to a column of another type
+is converted by it. So SQLite itself is asked, in memory. The answer is a value that, sent to a column of the new type,
+is stored as such a replica stores it; it may be one that no adapter could send, if the old value does not fit.
+"""
+
+from __future__ import annotations
+
+import sqlite3
+import threading
+from functools import lru_cache
+
+from protocol.data_types import SAFE_INTEGER, value_kind
+from protocol.specs import ColumnSpec, sql_default
+
+_KEPT_VALUES = 16_384
+_lock = threading.Lock()
+
+
+def declared_type(spec: ColumnSpec) -> str:
+    """The type as a replica declares it, as far as it decides what is stored."""
+    return f"{spec.data_type}|TEXT_ENUM" if spec.is_enum else spec.data_type
+
+
+def default_value(spec: ColumnSpec) -> object:
+    """What existing rows hold in a column that was added with this description."""
+    literal = sql_default(spec.dflt)
+    if literal is None:
+        return None
+    with _lock:
+        connection = sqlite3.connect(":memory:")
+        connection.execute(f"CREATE TABLE t (id, c {_quoted(declared_type(spec))} DEFAULT {literal})")
+        connection.execute("INSERT INTO t (id) VALUES (1)")
+        (value,) = connection.execute("SELECT c FROM t").fetchone()
+        connection.close()
+    return _sent(value, spec.data_type)
+
+
+def converted(value: object, old: str, new: str) -> object:
+    """What a value of a column declared `old` is after the column was declared `new`."""
+    # The type of the value is part of the question: 1, 1.0 and True are equal in Python but not in a text column.
+    return None if value is None else _converted(type(value).__name__, value, old, new)
+
+
+@lru_cache(_KEPT_VALUES)
+def _converted(kind: str, value: object, old: str, new: str) -> object:
+    with _lock:
+        connection = _columns(old, new)
+        connection.execute("UPDATE t SET a = ?", (_bound(value),))
+        connection.execute("UPDATE t SET b = a")
+        (result,) = connection.execute("SELECT b FROM t").fetchone()
+    return _sent(result, new)
+
+
+@lru_cache(64)
+def _columns(old: str, new: str) -> sqlite3.Connection:
+    connection = sqlite3.connect(":memory:", isolation_level=None, check_same_thread=False)
+    connection.execute(f"CREATE TABLE t (a {_quoted(old)}, b {_quoted(new)})")
+    connection.execute("INSERT INTO t DEFAULT VALUES")
+    return connection
+
+
+def _bound(value: object) -> object:
+    """As the consumer binds it: every number it can is a floating-point one."""
+    return float(value) if isinstance(value, int) and abs(value) <= SAFE_INTEGER else value
+
+
+def _sent(value: object, data_type: str) -> object:
+    """As an adapter would send it: replicas store booleans as numbers."""
+    return bool(value) if value_kind(data_type) == "boolean" and value in (0, 1) else value
+
+
+def _quoted(name: str) -> str:
+    return '"' + name.replace('"', '""') + '"'

@@ -1,0 +1,95 @@
+"""The compaction lane on Spark: shares of the log and parts of the old snapshot are read, sorted and folded by tasks.
+
+One task per share or part gives items; Spark's shuffle brings the items of one bucket to one task, sorted, spilling to
+disk beyond what a worker may hold; that task writes one part per table, under a name of its own attempt until it is
+whole. The driver sees findings, tied keys and descriptions of parts, never rows.
+"""
+
+from __future__ import annotations
+
+import shutil
+import threading
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from itertools import chain
+from typing import TYPE_CHECKING, TypeVar
+
+from changesource_sdk.changelog.snapshots import PartInfo
+from changesource_sdk.pipeline.compacting import Folding, LogShare, SpoolPart
+from changesource_sdk.pipeline.compacting_here import bucket_of
+from changesource_sdk.pipeline.compaction import Findings, Item, Sorting, Tie, scan
+from changesource_sdk.pipeline.recovery import Stopped
+from changesource_sdk.pipeline.spark.job import SparkJob
+
+if TYPE_CHECKING:
+    from pyspark import SparkContext
+
+T = TypeVar("T")
+
+JOB_GROUP = "changesource compaction"
+_LOOK_UP_S = 0.25
+
+
+class SparkLane:
+    """A `Lane` of Spark tasks, beside the resident task of the tail. Setting `stop` cancels what runs."""
+
+    def __init__(self, context: SparkContext, stop: threading.Event) -> None:
+        self._context = context
+        self._stop = stop
+
+    def scan(self, shares: Sequence[LogShare]) -> list[Findings]:
+        """What every share holds besides rows."""
+        distributed = self._context.parallelize(shares, len(shares))
+        return self._run("scan", lambda: distributed.map(lambda share: scan(share.changes())).collect())
+
+    def ties(self, shares: Sequence[LogShare], sorting: Sorting) -> list[Tie]:
+        """The tied keys of all shares."""
+        distributed = self._context.parallelize(shares, len(shares))
+        return self._run("ties", lambda: distributed.flatMap(lambda share: sorting.ties(share.changes())).collect())
+
+    def fold(self, folding: Folding) -> list[PartInfo]:
+        """Sort all items into buckets and write the parts of each."""
+        sources: list[SpoolPart | LogShare] = [*folding.parts, *folding.shares]
+        buckets = folding.buckets
+        sorting = folding.sorting
+        items = self._context.parallelize(sources, len(sources)).flatMap(lambda source: read_items(sorting, source))
+        bucketed = items.repartitionAndSortWithinPartitions(buckets, lambda key: bucket_of(key, buckets))
+        written = bucketed.mapPartitionsWithIndex(lambda bucket, sorted_: [write_bucket(folding, bucket, sorted_)])
+        parts = self._run(f"fold into {buckets} buckets", written.collect)
+        for leftover in folding.directory.glob("attempt-*"):
+            shutil.rmtree(leftover, ignore_errors=True)
+        return list(chain.from_iterable(parts))
+
+    def _run(self, description: str, work: Callable[[], list[T]]) -> list[T]:
+        def run() -> list[T]:
+            self._context.setJobGroup(JOB_GROUP, f"compaction: {description}", interruptOnCancel=True)
+            return work()
+
+        with SparkJob(self._context, JOB_GROUP, run) as job:
+            while not job.wait(_LOOK_UP_S):
+                if self._stop.is_set():
+                    raise Stopped
+            return job.result()
+
+
+def read_items(sorting: Sorting, source: SpoolPart | LogShare) -> Iterator[Item]:
+    """What one reading task gives."""
+    if isinstance(source, SpoolPart):
+        return sorting.rows(source.payloads())
+    return sorting.changes(source.changes())
+
+
+def write_bucket(folding: Folding, bucket: int, items: Iterable[Item]) -> list[PartInfo]:
+    """What one writing task does: the parts of a bucket, whole or not at all."""
+    from pyspark import TaskContext
+
+    context = TaskContext.get()
+    attempt = context.taskAttemptId() if context is not None else 0
+    own = folding.directory / f"attempt-{bucket}-{attempt}"
+    own.mkdir()
+    try:
+        parts = folding.write_bucket(bucket, items, own)
+        for part in parts:
+            (own / part.file).replace(folding.directory / part.file)
+    finally:
+        shutil.rmtree(own, ignore_errors=True)
+    return parts

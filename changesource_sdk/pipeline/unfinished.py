@@ -1,0 +1,144 @@
+"""The unfinished snapshot: what a runner that was interrupted needs to go on with the same snapshot, part by part.
+
+A snapshot whose store can show it again to a later process (`Snapshot.can_resume`) is written down before its first
+part is begun, and every finished part leaves a note beside it. Whoever takes the next snapshot of the same source finds
+both and reads only what is missing. A snapshot is forgotten when it is in the log, or when its rows turn out to be at
+fault: reading those again would fail again.
+
+The file is a pickle, readable by its owner only, like everything in a state directory that holds settings.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import pickle
+import shutil
+from collections.abc import Callable
+from dataclasses import asdict, dataclass
+from pathlib import Path
+
+from changesource_sdk.adapter import Snapshot, Table
+from changesource_sdk.changelog.atomic_json import read_json, write_json
+from changesource_sdk.changelog.disk import disk_errors
+from changesource_sdk.changelog.layout import StateDirectory
+from changesource_sdk.changelog.snapshots import RESUMABLE, PartInfo
+from changesource_sdk.observe.logs import event, logger
+
+_log = logger("runner")
+_FILE = "unfinished-snapshot.pickle"
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """A snapshot under way: what to read, and where its parts go."""
+
+    watermark: str
+    directory: Path
+    snapshot: Snapshot
+    tables: tuple[Table, ...]
+    created_ms: float
+
+    def close(self) -> None:
+        """Let go of what the store keeps for the snapshot; failing at that changes nothing."""
+        try:
+            if self.snapshot.close is not None:
+                self.snapshot.close()
+        except Exception as error:
+            event(_log, logging.WARNING, "closing the snapshot failed", error=error)
+
+
+class Unfinished:
+    """At most one plan per state directory, of the source that `source` names (adapter and settings); "" is none."""
+
+    def __init__(self, layout: StateDirectory, source: str = "") -> None:
+        self._path = layout.root / _FILE
+        self._spool = layout.spool
+        self._source = source
+
+    def keep(self, plan: Plan) -> bool:
+        """Write a plan down if its store can show the snapshot again; whether it can."""
+        if plan.snapshot.can_resume is None:
+            return False
+        try:
+            content = pickle.dumps((self._source, plan))
+        except Exception as error:
+            event(_log, logging.WARNING, "the snapshot cannot be resumed if it is interrupted", error=error)
+            return False
+        with disk_errors(self._path):
+            staged = self._path.with_suffix(".staged")
+            descriptor = os.open(staged, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
+            with os.fdopen(descriptor, "wb") as file:
+                file.write(content)
+            staged.replace(self._path)
+        return True
+
+    def resume(self, is_high_enough: Callable[[str], bool]) -> Plan | None:
+        """The plan to go on with; one that cannot be gone on with is forgotten."""
+        source, plan = self._read()
+        if plan is None or source != self._source or not is_high_enough(plan.watermark) or not _is_usable(plan):
+            self.forget()
+            return None
+        done, total = len(finished_parts(plan.directory)), len(plan.snapshot.partitions)
+        event(_log, logging.INFO, "going on with an interrupted snapshot", parts=done, of=total)
+        return plan
+
+    def _read(self) -> tuple[str, Plan | None]:
+        try:
+            source, plan = pickle.loads(self._path.read_bytes())
+        except FileNotFoundError:
+            return "", None
+        except Exception as error:
+            # Most likely an adapter of another release; the snapshot starts over.
+            event(_log, logging.WARNING, "the interrupted snapshot cannot be read", error=error)
+            return "", None
+        return (source, plan) if isinstance(plan, Plan) else ("", None)
+
+    def forget(self) -> None:
+        """Let go of the plan, of what its store keeps for it, and of parts that are not yet a snapshot."""
+        _, plan = self._read()
+        if plan is not None:
+            plan.close()
+        for folder in self._spool.glob(f"*{RESUMABLE}"):
+            shutil.rmtree(folder, ignore_errors=True)
+        self._path.unlink(missing_ok=True)
+
+
+def _is_usable(plan: Plan) -> bool:
+    if plan.snapshot.can_resume is None or not plan.directory.is_dir():
+        return False
+    try:
+        return plan.snapshot.can_resume()
+    except Exception as error:
+        event(_log, logging.WARNING, "the interrupted snapshot cannot be read again", error=error)
+        return False
+
+
+def note_part(directory: Path, part: PartInfo) -> None:
+    """A part is whole and in its place."""
+    with disk_errors(directory):
+        write_json(_note(directory, part.file), asdict(part))
+
+
+def finished_parts(directory: Path) -> dict[str, PartInfo]:
+    """The noted parts whose files are there, by file name."""
+    found: dict[str, PartInfo] = {}
+    for path in directory.glob("part-*.json"):
+        content = read_json(path)
+        if content is None:
+            continue
+        part = PartInfo(**content)  # type: ignore[arg-type]
+        file = directory / part.file
+        if file.exists() and file.stat().st_size >= part.bytes:
+            found[part.file] = part
+    return found
+
+
+def remove_notes(directory: Path) -> None:
+    """All parts are there: the notes have done their work."""
+    for path in directory.glob("part-*.json"):
+        path.unlink()
+
+
+def _note(directory: Path, file: str) -> Path:
+    return (directory / file).with_suffix(".json")

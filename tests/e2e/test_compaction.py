@@ -1,0 +1,72 @@
+"""The log is compacted and forgotten under two official caches: neither is reset, and the store is not read again."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.support.fix_serving import MakeServing, MakeStore
+from tests.support.fix_zero_cache import MakeZeroCache
+from tests.support.serving import Serving
+from tests.support.sqlite_store import SqliteStore, difference, wait_until_same
+from tests.support.waiting import until
+
+pytestmark = pytest.mark.e2e
+
+
+def live(data: SqliteStore) -> None:
+    """Some forty transactions: rows that come, change, move and go, and a schema that changes with them."""
+    for number in range(20):
+        data.insert("item", [(1000 + number, f"live {number}", number)])
+    data.run("ALTER TABLE item ADD COLUMN state TEXT DEFAULT 'open'")
+    for number in range(10):
+        data.run(f"UPDATE item SET state = 'done', n = -1 WHERE id = {number * 7}")
+        data.run(f"DELETE FROM item WHERE id = {number * 7 + 1}")
+    data.run("UPDATE item SET id = id + 5000 WHERE id BETWEEN 500 AND 520")
+    data.run("ALTER TABLE item RENAME COLUMN n TO number", "ALTER TABLE other RENAME TO another")
+
+
+def compacted_and_pruned(endpoint: Serving, first: str) -> bool:
+    log = endpoint.status()["log"]
+    return bool(log["snapshot"] > first and log["oldest"] >= log["snapshot"])
+
+
+@pytest.mark.parametrize("runner", ["inline", "spark"])
+def test_a_compacted_log_serves_old_and_new_caches(
+    store: MakeStore,
+    serving: MakeServing,
+    zero_cache: MakeZeroCache,
+    monkeypatch: pytest.MonkeyPatch,
+    runner: str,
+) -> None:
+    monkeypatch.setenv("CHANGESOURCE_COMPACT_AFTER", "20tx")
+    monkeypatch.setenv("CHANGESOURCE_PRUNE_INTERVAL", "0.5")
+    data = store(
+        "CREATE TABLE item (id INTEGER PRIMARY KEY, name TEXT, n INTEGER)",
+        "CREATE TABLE other (id INTEGER PRIMARY KEY, v REAL)",
+        "CREATE TABLE still (id INTEGER PRIMARY KEY)",
+    )
+    data.insert("item", [(number, f"name {number}", number) for number in range(1000)])
+    data.insert("other", [(number, number / 2) for number in range(10)])
+    data.insert("still", [(1,), (2,)])
+    endpoint = serving(data, runner=runner).start()
+    first = zero_cache(endpoint.stream_url).start()
+    began_with = first.replica.version()
+    live(data)
+    wait_until_same(data, first.replica)
+    until(lambda: compacted_and_pruned(endpoint, began_with), "a compacted log", seconds=120)
+
+    away = data.path.rename(data.path.with_suffix(".away"))
+    second = zero_cache(endpoint.stream_url, app_id="other").start()
+    assert not data.path.exists()
+    away.rename(data.path)
+    wait_until_same(data, second.replica)
+    assert second.replica.version() > began_with
+
+    first.stop()
+    data.insert("item", [(9000, "while away", 1, "open")])
+    first.start()
+    wait_until_same(data, first.replica)
+    wait_until_same(data, second.replica)
+    assert difference(data, second.replica) == ""
+    assert first.replica.version() == began_with, "the first cache was not reset"
+    assert endpoint.status()["log"]["generation"] == 1
