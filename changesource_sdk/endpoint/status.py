@@ -93,7 +93,7 @@ def _stage(report: Mapping[str, object], now: float) -> Document:
     age = now - _number(report, "updated_ms") / 1000
     moved = _number(report, "moved_ms")
     since_progress = now - moved / 1000 if moved else None
-    shown = {key: value for key, value in report.items() if not key.endswith("_ms") and key != "stage"}
+    shown = {key: value for key, value in report.items() if key not in ("stage", "updated_ms", "moved_ms")}
     return {
         **shown,
         "age": age,

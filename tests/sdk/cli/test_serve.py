@@ -23,7 +23,7 @@ from changesource_sdk.testing.fake_cache import FakeCache
 from protocol.rules import check
 from tests.sdk.cli.conftest import ROOT, StartServe, environment
 
-UNFLAGGED = ("adapter", "settings")
+UNFLAGGED = ("adapter", "settings", "mapping")
 
 
 async def test_a_store_is_served_and_stops_cleanly(start_serve: StartServe) -> None:
@@ -179,7 +179,7 @@ def test_every_setting_is_an_option_and_every_option_has_its_text() -> None:
         for parameter in command.params:
             assert getattr(parameter, "help", None), f"{name} {parameter.name}"
     offered = {parameter.name for parameter in commands["serve"].params}
-    assert {field.name for field in fields(ServeConfig)} - {"settings"} <= offered
+    assert {field.name for field in fields(ServeConfig)} - set(UNFLAGGED) <= offered
 
 
 def test_the_guide_names_every_setting_and_exit_code() -> None:
