@@ -163,7 +163,8 @@ def test_endpoint_ended_during_the_snapshot_serves_it_again(
     end: End, store: MakeStore, serving: MakeServing, zero_cache: MakeZeroCache
 ) -> None:
     data = _large_store(store)
-    endpoint = serving(data).start()
+    # A snapshot is one transaction: with the usual grace the endpoint would send it to its end before it stops.
+    endpoint = serving(data, grace=0.1).start()
     cache = zero_cache(endpoint.stream_url, supervised=True)
     cache.launch()
     _wait_for_snapshot_stream(endpoint)

@@ -31,9 +31,10 @@ def servings(folder: Path) -> Iterator[MakeServing]:
             state: Path | None = None,
             port: int | None = None,
             api_key: str | None = None,
+            grace: float = 10.0,
         ) -> Serving:
             settings = {"path": str(store.path)}
-            options = ("--permissions", "allow-all", "--runner", runner)
+            options = ("--permissions", "allow-all", "--runner", runner, "--grace", str(grace))
             made = Serving("sqlite", settings, state or folder / "state", port=port, api_key=api_key, options=options)
             stack.callback(_show, made)
             return stack.enter_context(made)
