@@ -44,11 +44,13 @@ async def run(config: ServeConfig, *, as_json: bool) -> int:
 
 async def _run_here(config: ServeConfig, supervisor: Supervisor | None, as_json: bool) -> int:
     """What the role asks for, until a signal or until the pipeline gives up; the exit code."""
+    # Before anyone is told that we are there: a signal that came sooner would end us without a clean stop.
+    told_to_stop = _signals()
     endpoint = await _started_endpoint(config, supervisor, as_json)
     supervision = asyncio.create_task(supervisor.run()) if supervisor else None
     watch = asyncio.create_task(_watch(config, as_json)) if supervisor else None
     try:
-        received = await _first_signal(supervision)
+        received = await _first_of(told_to_stop, supervision)
     finally:
         if supervisor is not None:
             supervisor.stop()
@@ -80,8 +82,8 @@ async def _watch(config: ServeConfig, as_json: bool) -> None:
     await StageWatch(display, time() * 1000).run(config.state)
 
 
-async def _first_signal(pipeline: asyncio.Task[None] | None) -> signal.Signals | None:
-    """Wait for a signal to stop, or for the pipeline to give up."""
+def _signals() -> asyncio.Future[signal.Signals]:
+    """The first signal to stop, from now on."""
     loop = asyncio.get_running_loop()
     received: asyncio.Future[signal.Signals] = loop.create_future()
 
@@ -91,6 +93,13 @@ async def _first_signal(pipeline: asyncio.Task[None] | None) -> signal.Signals |
 
     for number in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(number, note, number)
+    return received
+
+
+async def _first_of(
+    received: asyncio.Future[signal.Signals], pipeline: asyncio.Task[None] | None
+) -> signal.Signals | None:
+    """Wait for a signal, or for the pipeline to give up."""
     if pipeline is None:
         return await received
     await asyncio.wait((received, pipeline), return_when=asyncio.FIRST_COMPLETED)
