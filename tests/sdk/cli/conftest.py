@@ -33,6 +33,12 @@ def environment() -> dict[str, str]:
     return {**os.environ, "PYTHONPATH": str(ROOT), "CHANGESOURCE_RUNNER": "inline"}
 
 
+def run(*arguments: str, cwd: Path) -> subprocess.CompletedProcess[str]:
+    """A command to its end."""
+    command = [sys.executable, "-m", "changesource_sdk.cli", *arguments]
+    return subprocess.run(command, capture_output=True, text=True, env=environment(), cwd=cwd, timeout=60)
+
+
 StartServe = Callable[..., Served]
 
 

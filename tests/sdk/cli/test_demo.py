@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.sdk.cli.test_serve import run
+from tests.sdk.cli.conftest import run
 
 
 def test_the_demo_shows_a_snapshot_and_live_changes_and_ends(tmp_path: Path) -> None:

@@ -6,8 +6,6 @@ import json
 import os
 import signal
 import socket
-import subprocess
-import sys
 from dataclasses import fields
 from pathlib import Path
 
@@ -21,7 +19,7 @@ from changesource_sdk.cli.statusz import fetch
 from changesource_sdk.config import ServeConfig
 from changesource_sdk.testing.fake_cache import FakeCache
 from protocol.rules import check
-from tests.sdk.cli.conftest import ROOT, StartServe, environment
+from tests.sdk.cli.conftest import ROOT, StartServe, run
 
 UNFLAGGED = ("adapter", "settings", "mapping")
 
@@ -56,11 +54,6 @@ async def test_snapshots_are_served_again_after_a_kill_without_the_store(
 
 def test_an_interrupt_has_its_own_exit_code(start_serve: StartServe) -> None:
     assert start_serve().stop(signal.SIGINT) == 130
-
-
-def run(*arguments: str, cwd: Path) -> subprocess.CompletedProcess[str]:
-    command = [sys.executable, "-m", "changesource_sdk.cli", *arguments]
-    return subprocess.run(command, capture_output=True, text=True, env=environment(), cwd=cwd, timeout=60)
 
 
 def test_a_port_in_use_is_an_endpoint_problem(tmp_path: Path, data_file: Path) -> None:
