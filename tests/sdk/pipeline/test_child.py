@@ -66,7 +66,7 @@ def test_a_kill_in_the_middle_is_followed_by_a_clean_start(tmp_path: Path, data:
     child.kill()
     child.communicate()
     again = start(command)
-    seen.until_generation(1)
+    seen.until(lambda: (seen.stage().get("pid"), seen.stage().get("state")) == (again.pid, "tailing"), "its tail")
     again.terminate()
     again.communicate(timeout=PATIENCE_S)
     assert again.returncode == 0

@@ -138,7 +138,7 @@ def test_a_snapshot_that_was_stopped_goes_on_with_the_parts_it_has(spark: SparkS
     with running(spark, "Resumable", tmp_path) as seen:
         seen.until_generation(1)
         assert ids(seen.snapshot_payloads()) == Counter(range(4000))
-        assert seen.stage()["done"] == 4
+        seen.until(lambda: seen.stage()["done"] == 4, "the report of all parts")
     assert (tmp_path / "snapshots").read_text() == "taken\n"
     reads = [len((tmp_path / f"read-{first}").read_text().splitlines()) for first in range(0, 4000, 1000)]
     assert reads[:2] == [1, 1]
