@@ -20,7 +20,7 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from changesource_sdk.changelog.snapshots import PartInfo
+from changesource_sdk.changelog.snapshots import PartInfo, part_name
 from changesource_sdk.errors import AdapterError, ChangesourceError
 from changesource_sdk.pipeline.mapped import MappedPartition
 from changesource_sdk.pipeline.snapshotting import PartTask, Progress, write_partition
@@ -28,7 +28,7 @@ from changesource_sdk.pipeline.spark.job import SparkFailure, SparkJob
 from changesource_sdk.pipeline.spark.mapped_snapshot import by_table, sql_parts, uses_sql
 from changesource_sdk.pipeline.spark.mapping import explained
 from changesource_sdk.pipeline.spark.session import TASK_TRIES
-from changesource_sdk.pipeline.unfinished import note_part
+from changesource_sdk.pipeline.unfinished import finished_parts, note_part
 
 if TYPE_CHECKING:
     from pyspark import RDD
@@ -61,7 +61,8 @@ class SparkParts:
             context.setJobGroup(JOB_GROUP, f"snapshot of {len(tasks)} partitions", interruptOnCancel=True)
             return parts.collect()
 
-        progress = _Progress(directory, rows_done, part_done, parts=_count_parts(directory))
+        names = frozenset(part_name(task.number) for task in tasks)
+        progress = _Progress(directory, names, rows_done, part_done)
         with SparkJob(context, JOB_GROUP, run) as job:
             while not job.wait(_LOOK_UP_S):
                 progress.look()
@@ -169,24 +170,25 @@ class _RowCount:
 
 @dataclass(slots=True)
 class _Progress:
-    """Tells rows and finished parts since the last look."""
+    """Tells rows and finished parts since the last look.
+
+    A part counts when its note is there. Files tell too much: an earlier run, stopped between a part and its note, has
+    left a part that is written again.
+    """
 
     directory: Path
+    names: frozenset[str]
     rows_done: Progress
     part_done: Progress
-    parts: int
+    parts: int = 0
     rows: int = 0
 
     def look(self) -> None:
         rows = sum(_number(path) for path in self.directory.glob(f"{_COUNTS}*"))
-        parts = _count_parts(self.directory)
+        parts = len(self.names & finished_parts(self.directory).keys())
         self.part_done(parts - self.parts)
         self.rows_done(max(0, rows - self.rows))
         self.rows, self.parts = max(rows, self.rows), parts
-
-
-def _count_parts(directory: Path) -> int:
-    return len(list(directory.glob("part-*.frames")))
 
 
 def _number(path: Path) -> int:

@@ -134,6 +134,8 @@ def test_a_snapshot_that_was_stopped_goes_on_with_the_parts_it_has(spark: SparkS
         seen.until(lambda: len(list((seen.state / "spool").glob("*/part-*.json"))) == 2, "two finished parts")
         seen.until(lambda: (tmp_path / "read-2000").exists(), "a part in the middle")
     assert seen.log.state().generation == 0
+    (unfinished,) = (seen.state / "spool").iterdir()
+    (unfinished / "part-00003.frames").write_bytes(b"of a task that was killed before its note")
     (tmp_path / "go").touch()
     with running(spark, "Resumable", tmp_path) as seen:
         seen.until_generation(1)
