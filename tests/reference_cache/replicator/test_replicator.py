@@ -26,6 +26,7 @@ from tests.reference_cache.sources import (
     update,
 )
 from tests.support.tiny_source import Message
+from tests.support.waiting import until
 
 RESET: Message = ["control", {"tag": "reset-required", "message": "the log is gone"}]
 
@@ -53,9 +54,7 @@ class Following:
 
     async def status(self, condition: Callable[[Replicator], bool]) -> None:
         """Wait until the status is as wanted; it sends no events."""
-        async with asyncio.timeout(20):
-            while not condition(self.replicator):
-                await asyncio.sleep(0.005)
+        await asyncio.to_thread(until, lambda: condition(self.replicator), "status of the replicator")
 
     def rows(self, sql: str = "SELECT id, name FROM item ORDER BY id") -> list[tuple[object, ...]]:
         connection = open_replica(self.path).connect()
@@ -226,20 +225,20 @@ async def test_an_initial_sync_that_breaks_off_starts_over(tmp_path: Path) -> No
         await stage.send(snapshot("01", insert(1))[:-1])
         await stage.socket.close()
 
-    async with ScriptedSource(half, play(*snapshot("02", insert(2))), play()) as source:
-        async with following(source, tmp_path) as cache:
-            await cache.version("02")
-            assert cache.rows() == [(2, None)]
+    scenes = [half, play(*snapshot("02", insert(2))), play()]
+    async with ScriptedSource(*scenes) as source, following(source, tmp_path) as cache:
+        await cache.version("02")
+        assert cache.rows() == [(2, None)]
 
 
 async def test_intake_pauses_while_the_reader_is_behind_and_goes_on_when_it_has_read(tmp_path: Path) -> None:
     live = play(*transaction("02", *(insert(key) for key in range(2000))))
-    async with ScriptedSource(play(*snapshot("01")), live) as source:
-        async with following(source, tmp_path, max_logged=1500) as cache:
-            await cache.version("01")
-            cache.replicator.forget_changes("01")
-            await cache.version("02")
-            await cache.status(lambda replicator: replicator.status().phase == "paused")
-            cache.replicator.forget_changes("02")
-            await cache.status(lambda replicator: replicator.status().phase == "following")
-            assert cache.replicator.status().logged == 0
+    scenes = [play(*snapshot("01")), live]
+    async with ScriptedSource(*scenes) as source, following(source, tmp_path, max_logged=1500) as cache:
+        await cache.version("01")
+        cache.replicator.forget_changes("01")
+        await cache.version("02")
+        await cache.status(lambda replicator: replicator.status().phase == "paused")
+        cache.replicator.forget_changes("02")
+        await cache.status(lambda replicator: replicator.status().phase == "following")
+        assert cache.replicator.status().logged == 0
