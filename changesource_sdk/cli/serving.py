@@ -21,9 +21,9 @@ from changesource_sdk.config import ServeConfig
 from changesource_sdk.endpoint.server import Endpoint
 from changesource_sdk.observe import logs
 from changesource_sdk.observe.progress import Bar, Lines, StageWatch
-from changesource_sdk.pipeline.child import PipelineSettings, Runner, command_line
 from changesource_sdk.pipeline.mapped import mapped_source
 from changesource_sdk.pipeline.mapping import load_mappings, needs_spark, wrong
+from changesource_sdk.pipeline.settings import PipelineSettings, Runner, command_line
 from changesource_sdk.system_tables import Permissions
 from protocol.handshake import PATHS
 

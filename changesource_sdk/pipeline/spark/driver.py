@@ -23,7 +23,7 @@ from changesource_sdk.pipeline.spark.runner import SparkRunner
 from changesource_sdk.pipeline.spark.session import SparkSettings, start_session
 
 if TYPE_CHECKING:
-    from changesource_sdk.pipeline.child import PipelineSettings
+    from changesource_sdk.pipeline.settings import PipelineSettings
 
 _log = logger("spark")
 LOG_FILE = "spark.log"

@@ -14,7 +14,7 @@ from changesource_sdk.changelog import snapshots
 from changesource_sdk.changelog.log import LogState
 from changesource_sdk.changelog.open import open_store
 from changesource_sdk.changelog.store import LogStore
-from changesource_sdk.pipeline.child import PipelineSettings, command_line
+from changesource_sdk.pipeline.settings import PipelineSettings, command_line
 from protocol.framing import unframe
 from tests.sdk.pipeline.counting_adapter import copies
 from tests.sdk.pipeline.runner_fixtures import Watched
