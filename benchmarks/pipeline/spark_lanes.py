@@ -1,10 +1,11 @@
 """`python -m benchmarks.pipeline.spark_lanes`: the snapshot and resident lanes as users run them; JSON on stdout.
 
 Start: from starting `changesource serve` over a log that has a snapshot to the first answer of `/healthz`, while Spark
-is still starting. Latency: from the return of a commit in an otherwise idle SQLite store to its commit frame at a consumer. Snapshot: rows
-per second from the first row counted to the last, with one and with two task slots, and the most memory that endpoint,
-driver and JVM ever had. (A local master never has fewer than two slots, so with one slot a task asks for both:
-`spark.task.cpus=2`.) Targets: started within 1 s; p50 < 10 ms, p99 < 50 ms; two slots 1.4 times as fast as one, on two free cores.
+is still starting. Latency: from the return of a commit in an otherwise idle SQLite store to its commit frame at a
+consumer. Snapshot: rows per second from the first row counted to the last, with one and with two task slots, and the
+most memory that endpoint, driver and JVM ever had. (A local master never has fewer than two slots, so with one slot a
+task asks for both: `spark.task.cpus=2`.) Targets: started within 1 s; p50 < 10 ms, p99 < 50 ms; two slots 1.4 times as
+fast as one, on two free cores.
 """
 
 from __future__ import annotations
