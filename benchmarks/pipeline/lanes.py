@@ -3,8 +3,8 @@
 Run it with `python -m benchmarks.pipeline.lanes`.
 
 The same rows pass a mapping written as a function (resident lane) and as Spark SQL (micro-batch lane). One row every
-`--interval` seconds, for `--seconds` at most; the first half warms up and is not counted. A row carries the time of its commit, and a reader in
-this process is woken by the log as an endpoint is.
+`--interval` seconds, for `--seconds` at most; the first half warms up and is not counted. A row carries the time of its
+commit, and a reader in this process is woken by the log as an endpoint is.
 """
 
 from __future__ import annotations
@@ -112,7 +112,7 @@ def main() -> int:
     parser = argparse.ArgumentParser(prog="python -m benchmarks.pipeline.lanes", description=__doc__)
     parser.add_argument("--rows", type=int, default=200, help="rows per lane")
     parser.add_argument(
-        "--seconds", type=float, default=45.0, help="the most time to spend on a lane, but for starting"
+        "--seconds", type=float, default=45.0, help="most seconds per lane, but for starting"
     )
     parser.add_argument("--interval", type=float, default=0.25, help="seconds between commits")
     options = parser.parse_args()
