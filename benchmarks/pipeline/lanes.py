@@ -111,9 +111,7 @@ def summary(latencies: list[float]) -> dict[str, object]:
 def main() -> int:
     parser = argparse.ArgumentParser(prog="python -m benchmarks.pipeline.lanes", description=__doc__)
     parser.add_argument("--rows", type=int, default=200, help="rows per lane")
-    parser.add_argument(
-        "--seconds", type=float, default=45.0, help="most seconds per lane, but for starting"
-    )
+    parser.add_argument("--seconds", type=float, default=45.0, help="most seconds per lane, but for starting")
     parser.add_argument("--interval", type=float, default=0.25, help="seconds between commits")
     options = parser.parse_args()
     session = start_session(SparkSettings("local[2]", {"spark.ui.enabled": "false"}))

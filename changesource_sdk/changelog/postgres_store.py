@@ -17,12 +17,13 @@ import psycopg
 
 from changesource_sdk.changelog.layout import StateDirectory
 from changesource_sdk.changelog.log import SnapshotRecord
-from changesource_sdk.changelog.postgres_beside import PostgresRequests, PostgresSubscribers
+from changesource_sdk.changelog.postgres_beside import PostgresReports, PostgresRequests, PostgresSubscribers
 from changesource_sdk.changelog.postgres_connection import Connection, LogAddress, connect, translated
 from changesource_sdk.changelog.postgres_ear import PostgresEar
 from changesource_sdk.changelog.postgres_log import PostgresLogReader
 from changesource_sdk.changelog.postgres_writer import PostgresLogWriter
 from changesource_sdk.changelog.remote_spool import RemoteSpool
+from changesource_sdk.changelog.reports import FileReports
 from changesource_sdk.changelog.snapshots import is_complete
 from changesource_sdk.changelog.state_lock import state_lock
 from changesource_sdk.changelog.writer_rules import sweep_spool
@@ -40,6 +41,7 @@ class PostgresStore:
         self.remote = remote
         self._fetching = threading.Lock()
         self.requests = PostgresRequests(address)
+        self.reports = PostgresReports(address, FileReports(layout.stages))
 
     def __reduce__(self) -> tuple[type[PostgresStore], tuple[LogAddress, StateDirectory, RemoteSpool | None]]:
         return PostgresStore, (self.address, self.layout, self.remote)
@@ -117,5 +119,6 @@ class PostgresStore:
         return kept
 
     def close(self) -> None:
-        """Let go of what this process opened through `requests`."""
+        """Let go of what this process opened through `requests` and `reports`."""
         self.requests.close()
+        self.reports.close()

@@ -10,6 +10,7 @@ from pathlib import Path
 from changesource_sdk.changelog.layout import StateDirectory
 from changesource_sdk.changelog.log import SnapshotRecord
 from changesource_sdk.changelog.poke import PokeReceiver
+from changesource_sdk.changelog.reports import FileReports
 from changesource_sdk.changelog.requests import FileRequests
 from changesource_sdk.changelog.snapshots import is_complete
 from changesource_sdk.changelog.sqlite_file import set_aside
@@ -35,6 +36,11 @@ class SqliteStore:
     def requests(self) -> FileRequests:
         """What endpoints ask of the pipeline."""
         return FileRequests(self.state_directory)
+
+    @property
+    def reports(self) -> FileReports:
+        """How far the stages are."""
+        return FileReports(self.layout.stages)
 
     def claim(self) -> AbstractContextManager[None]:
         """Be the one pipeline of this directory."""

@@ -12,7 +12,9 @@ import sys
 import threading
 from pathlib import Path
 
+from changesource_sdk.changelog.layout import StateDirectory
 from changesource_sdk.changelog.open import open_store
+from changesource_sdk.changelog.reports import FileReports, Reports
 from changesource_sdk.errors import ChangesourceError
 from changesource_sdk.observe.logs import configure_from_environment as configure_logs
 from changesource_sdk.observe.stages import Stage
@@ -47,6 +49,15 @@ def _run(pipeline: PipelineSettings, state: Path, stop: threading.Event) -> None
         store.close()
 
 
+def _reports(state: Path) -> Reports:
+    """Where to tell what ended the pipeline: beside the log, or on this host if it is the log that cannot be had."""
+    try:
+        pipeline = read_settings(state)
+        return open_store(state, pipeline.log, pipeline.log_schema, pipeline.spool).reports
+    except ChangesourceError:
+        return FileReports(StateDirectory(state).stages)
+
+
 def main(arguments: list[str]) -> int:
     """Run until told to stop; the exit code."""
     configure_logs()
@@ -58,7 +69,7 @@ def main(arguments: list[str]) -> int:
     try:
         _run(read_settings(state), state, stop)
     except ChangesourceError as error:
-        Stage(state, "pipeline").failed(error)
+        Stage(_reports(state), "pipeline").failed(error)
         print(f"error[{error.code}]: {error.message} ({error.where})\nfix: {error.fix}", file=sys.stderr)
         return error.exit_code
     return 0

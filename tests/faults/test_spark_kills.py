@@ -33,8 +33,8 @@ HASTY = 0.2
 
 
 class Hand:
-    """Kills parts of one endpoint. Invariants: every call ends exactly one process by SIGKILL, and any ten in a row from
-    the first on are dealt from one shuffled deck, so that every part dies.
+    """Kills parts of one endpoint. Invariants: every call ends exactly one process by SIGKILL, and each ten of them are
+    one shuffled deck, so that every part dies.
     """
 
     def __init__(self, endpoint: SparkServing, seed: int) -> None:

@@ -32,7 +32,7 @@ LOG_FILE = "spark.log"
 def drive(pipeline: PipelineSettings, store: LogStore, stop: threading.Event) -> None:
     """Start Spark and run the pipeline on it until `stop` is set."""
     state = store.layout.root
-    Stage(state, "pipeline").flush()
+    Stage(store.reports, "pipeline").flush()
     ended = threading.Event()
     threading.Thread(target=_leave_if_stopped_early, args=(stop, ended), daemon=True).start()
     with _standard_error_to(state / LOG_FILE):
