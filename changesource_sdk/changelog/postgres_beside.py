@@ -3,15 +3,20 @@
 from __future__ import annotations
 
 import json
+import shutil
 import time
 from collections.abc import Mapping
+from pathlib import Path
 
-from changesource_sdk.changelog.log import EMPTY
+from changesource_sdk.changelog.layout import StateDirectory
+from changesource_sdk.changelog.log import EMPTY, LogWriter
+from changesource_sdk.changelog.offers import record
 from changesource_sdk.changelog.postgres_connection import LogAddress, Session
+from changesource_sdk.changelog.remote_spool import RemoteSpool
 from changesource_sdk.changelog.reports import FileReports, Report, newest
 from changesource_sdk.changelog.store import SnapshotRequest
 from changesource_sdk.changelog.subscribers import Subscriber, SubscriberKey
-from changesource_sdk.errors import ChangesourceError
+from changesource_sdk.errors import ChangesourceError, SnapshotGone
 from protocol.watermark import is_valid
 
 REPORT_EVERY_S = 1.0
@@ -24,6 +29,8 @@ SET acknowledged = greatest(known.acknowledged, excluded.acknowledged),
 _ASK = """INSERT INTO requests AS pending VALUES ('snapshot', %s, %s) ON CONFLICT (kind) DO UPDATE
 SET watermark = excluded.watermark, reason = excluded.reason WHERE pending.watermark < excluded.watermark"""
 _REPORT = "INSERT INTO reports VALUES (%s, %s) ON CONFLICT (stage) DO UPDATE SET report = excluded.report"
+_OFFER = """INSERT INTO requests VALUES ('offer', %s, %s) ON CONFLICT (kind) DO UPDATE
+SET watermark = excluded.watermark, reason = excluded.reason"""
 _PRUNE = """INSERT INTO requests VALUES ('prune', %s, '') ON CONFLICT (kind) DO UPDATE
 SET watermark = excluded.watermark"""
 
@@ -120,6 +127,46 @@ class PostgresReports:
         except ChangesourceError:
             rows = []
         return newest({stage: json.loads(report) for stage, report in rows}, self._files.all())
+
+    def close(self) -> None:
+        """Release the connection."""
+        self._session.close()
+
+
+class PostgresOffers:
+    """`Offers` for a spool that hosts share by URI: the snapshot is published there, the note is a row."""
+
+    def __init__(self, address: LogAddress, layout: StateDirectory, remote: RemoteSpool) -> None:
+        self._session = Session(address)
+        self._layout = layout
+        self._remote = remote
+
+    def make(self, base: str, directory: Path) -> None:
+        """Offer the published snapshot of the folder's name, made from snapshot `base`."""
+        self._session.rows(_OFFER, (directory.name, base))
+
+    def is_pending(self) -> bool:
+        """Whether an offer waits for the writer."""
+        return bool(self._session.rows("SELECT FROM requests WHERE kind = 'offer'"))
+
+    def take(self, writer: LogWriter) -> str | None:
+        """Register what is on offer."""
+        rows = self._session.rows("SELECT watermark, reason FROM requests WHERE kind = 'offer'")
+        if not rows:
+            return None
+        watermark, base = map(str, rows[0])
+        try:
+            manifest = self._remote.manifest(watermark)
+            registered = writer.add_snapshot(base, record(manifest, self._layout.compaction / watermark))
+        except SnapshotGone:
+            registered = False
+        self.withdraw()
+        return watermark if registered else None
+
+    def withdraw(self) -> None:
+        """Forget the offer and what compaction left on this host."""
+        self._session.rows("DELETE FROM requests WHERE kind = 'offer'")
+        shutil.rmtree(self._layout.compaction, ignore_errors=True)
 
     def close(self) -> None:
         """Release the connection."""

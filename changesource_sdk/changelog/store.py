@@ -17,6 +17,7 @@ from typing import Protocol
 
 from changesource_sdk.changelog.layout import StateDirectory
 from changesource_sdk.changelog.log import LogReader, LogWriter, SnapshotRecord
+from changesource_sdk.changelog.offers import Offers
 from changesource_sdk.changelog.reports import Reports
 from changesource_sdk.changelog.subscribers import Subscribers
 
@@ -82,10 +83,17 @@ class LogStore(Protocol):
     def reports(self) -> Reports:
         """How far the stages are; shared by the threads of a process, let go by `close`."""
 
+    @property
+    def offers(self) -> Offers:
+        """Compacted snapshots that wait for the writer."""
+
     def claim(self) -> AbstractContextManager[None]:
         """Be the one pipeline of this log while inside; `StateError` if there is another. Fencing keeps the log whole
         without it: this only spares two pipelines from fencing each other off in turn, for ever.
         """
+
+    def compacting(self) -> AbstractContextManager[None]:
+        """Be the one that compacts this log while inside; `StateError` if there is another."""
 
     def open_reader(self) -> LogReader:
         """The reading side; the log need not exist yet."""

@@ -104,6 +104,8 @@ def _stage(report: Mapping[str, object], now: float) -> Document:
 def _stage_verdict(report: Mapping[str, object], age: float, since_progress: float | None) -> str:
     if report.get("state") == "stopped":
         return "stopped"
+    if report.get("state") == "idle":
+        return "ok"  # nothing to do is nothing to report
     if age > DEAD_AFTER:
         return "dead"
     if report.get("error"):
