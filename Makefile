@@ -37,7 +37,7 @@ cover: setup ## every branch of the change-source protocol is tested
 	$(PY) -m pytest tests/protocol --ignore=tests/protocol/sync --cov --cov-config=tests/protocol/coverage.toml
 
 faults: setup ## kill loops and broken disks, seeded and bounded
-	$(PY) -m pytest -m faults tests/faults
+	$(PY) -m pytest -m faults
 
 oracle: setup ## 10,000 random queries and 1,000 change scenarios against two oracles (ORACLE_* knobs)
 	$(PY) -m tests.oracle
