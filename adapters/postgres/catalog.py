@@ -1,123 +1,130 @@
-"""What is known of the published tables at one point in time, by identities that outlive names.
+"""Reading what is published, as the transaction of the given connection sees it.
 
-Tables carry their oid and columns their attribute number, which Postgres never gives out twice in a table: comparing
-two catalogs by these tells a rename from a drop and a create. A catalog is read by `introspect` within one snapshot,
-is frozen and picklable, and holds only what is synced; `skipped` and each table's `unsynced` say what is not, and why.
+What Postgres says of tables, columns, indexes and types is read in a handful of queries, however many tables there are;
+`judge` decides what of it can be synced. Nothing here is remembered.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass, field
-from typing import Literal
+from collections.abc import Sequence
+from typing import Any
 
-from adapters.postgres.types import Types
-from changesource_sdk.schema import Column, Direction, Index, Table
-from protocol.specs import replica_name
+from adapters.postgres.connection import Connection
+from adapters.postgres.judge import Found, Selection, Stored, StoredColumn, StoredIndex, StoredTable, judge
+from adapters.postgres.types import PgType, Types
+from changesource_sdk.errors import ConfigurationError
 
-Identity = Literal["default", "full", "index", "nothing"]
+GENERATED_PUBLISHED_FROM = 180_000
+"""The first server version whose stream carries generated columns."""
 
+_PUBLICATIONS = """
+SELECT pubname, pubinsert AND pubupdate AND pubdelete AND pubtruncate FROM pg_publication WHERE pubname = ANY(%s)"""
 
-@dataclass(frozen=True, slots=True)
-class ColumnDef:
-    """One synced column: its attribute number, its type as the stream names it, and what consumers are told."""
+_TABLES = """
+SELECT c.oid::int8, n.nspname, c.relname, c.relkind::text, c.relreplident::text,
+  array_agg(array_to_string(p.attnames, E'\\x01') ORDER BY p.pubname),
+  array_agg(p.rowfilter ORDER BY p.pubname)
+FROM pg_publication_tables p
+JOIN pg_namespace n ON n.nspname = p.schemaname
+JOIN pg_class c ON c.relnamespace = n.oid AND c.relname = p.tablename
+WHERE p.pubname = ANY(%s)
+GROUP BY 1, 2, 3, 4, 5 ORDER BY n.nspname, c.relname"""
 
-    number: int
-    type_oid: int
-    modifier: int
-    column: Column
-    default: str | None = None
+_COLUMNS = """
+SELECT a.attrelid::int8, a.attnum, a.attname, a.atttypid::int8, a.atttypmod, a.attnotnull, a.attgenerated::text,
+  pg_get_expr(d.adbin, d.adrelid)
+FROM pg_attribute a LEFT JOIN pg_attrdef d ON d.adrelid = a.attrelid AND d.adnum = a.attnum
+WHERE a.attrelid = ANY(%s::oid[]) AND a.attnum > 0 AND NOT a.attisdropped ORDER BY a.attrelid, a.attnum"""
 
-    @property
-    def name(self) -> str:
-        """Its name now."""
-        return self.column.name
+_INDEXES = """
+SELECT i.indrelid::int8, i.indexrelid::int8, c.relname, i.indisunique, i.indisprimary, i.indisreplident,
+  i.indimmediate, i.indisvalid AND i.indpred IS NULL AND i.indexprs IS NULL,
+  (i.indkey::int2[])[:i.indnkeyatts - 1], (i.indoption::int2[])[:i.indnkeyatts - 1]
+FROM pg_index i JOIN pg_class c ON c.oid = i.indexrelid
+LEFT JOIN pg_constraint k ON k.conindid = i.indexrelid AND k.contype = 'x'
+WHERE i.indrelid = ANY(%s::oid[]) AND i.indislive AND k.oid IS NULL ORDER BY c.relname"""
 
+_LEAVES = """
+SELECT r.root::int8, c.oid::int8
+FROM unnest(%s::oid[]) AS r(root), pg_partition_tree(r.root) t JOIN pg_class c ON c.oid = t.relid
+WHERE t.isleaf AND c.relkind = 'r' ORDER BY 1, 2"""
 
-@dataclass(frozen=True, slots=True)
-class IndexDef:
-    """A plain index beside the key's own; `oid` outlives its name."""
-
-    oid: int
-    name: str
-    columns: tuple[tuple[str, Direction], ...]
-    unique: bool = False
-
-
-@dataclass(frozen=True, slots=True)
-class Leaf:
-    """A relation that holds rows of a table: the table itself, or one of its partitions."""
-
-    oid: int
-    schema: str
-    name: str
-
-    @property
-    def sql(self) -> str:
-        """The relation as SQL text."""
-        return f"{quoted(self.schema)}.{quoted(self.name)}"
+_TYPES = """
+SELECT t.oid::int8, t.typname, n.nspname, t.typtype::text,
+  CASE WHEN t.typcategory = 'A' THEN t.typelem::int8 ELSE 0 END, t.typbasetype::int8, t.typtypmod
+FROM pg_type t JOIN pg_namespace n ON n.oid = t.typnamespace WHERE t.typtype <> 'p'"""
 
 
-@dataclass(frozen=True, slots=True)
-class TableDef:
-    """One synced table.
-
-    `key` is empty if its rows can only be added or all be removed. `filter` is the publications' row filter as SQL.
-    `unsynced` maps the names of columns that are left out to the reason. `extra` are columns that consumers expect and
-    the store does not have: always null. `warning` says what limits the table and how to lift it.
-    """
-
-    oid: int
-    schema: str
-    name: str
-    columns: tuple[ColumnDef, ...]
-    key: tuple[str, ...]
-    indexes: tuple[IndexDef, ...] = ()
-    identity: Identity = "default"
-    filter: str | None = None
-    leaves: tuple[Leaf, ...] = ()
-    unsynced: Mapping[str, str] = field(default_factory=dict)
-    extra: tuple[Column, ...] = ()
-    warning: str | None = None
-
-    @property
-    def full_name(self) -> str:
-        """Its name in the replica, in changes and for clients."""
-        return replica_name(self.schema, self.name)
-
-    @property
-    def column_names(self) -> tuple[str, ...]:
-        """The names of the synced columns in the store's order."""
-        return tuple(column.name for column in self.columns)
-
-    def declared(self) -> Table:
-        """The table as consumers see it; defaults travel only when a column is added."""
-        columns = (*(c.column for c in self.columns), *self.extra)
-        indexes = tuple(Index(i.name, i.columns, unique=i.unique) for i in self.indexes)
-        return Table(self.name, columns, key=self.key, schema=self.schema, indexes=indexes)
+def read_catalog(db: Connection, publications: Sequence[str], selection: Selection) -> Found:
+    """The tables of these publications as the current transaction sees them."""
+    names = list(publications)
+    _check_publications(db, names)
+    found = db.execute(_TABLES, [names]).fetchall()
+    oids = [row[0] for row in found]
+    columns = _columns(db, oids)
+    indexes = _indexes(db, oids)
+    leaves = _leaves(db, [row[0] for row in found if row[3] == "p"])
+    tables = [
+        StoredTable(
+            oid=row[0],
+            schema=row[1],
+            name=row[2],
+            kind=row[3],
+            identity=row[4],
+            listed=tuple(frozenset((text or "").split("\x01")) for text in row[5]),
+            filters=tuple(row[6]),
+            columns=tuple(columns.get(row[0], ())),
+            indexes=tuple(indexes.get(row[0], ())),
+            partitions=tuple(leaves.get(row[0], ())),
+        )
+        for row in found
+    ]
+    generated = db.info.server_version >= GENERATED_PUBLISHED_FROM
+    return judge(Stored(tuple(tables), read_types(db), generated), selection)
 
 
-@dataclass(frozen=True, slots=True)
-class Catalog:
-    """All synced tables under one schema, the types their values have, and why other published tables are skipped."""
-
-    tables: tuple[TableDef, ...] = ()
-    types: Types = field(default_factory=dict)
-    skipped: Mapping[str, str] = field(default_factory=dict)
-
-    def table(self, oid: int) -> TableDef | None:
-        """The table of that oid, if it is synced."""
-        return next((table for table in self.tables if table.oid == oid), None)
-
-    def notes(self) -> list[tuple[str, str]]:
-        """What a user should know, once: a table or column, and what about it."""
-        notes = [(f"table {name}", reason) for name, reason in self.skipped.items()]
-        for table in self.tables:
-            notes += [(f"table {table.full_name}", table.warning)] if table.warning else []
-            notes += [(f"column {table.full_name}.{name}", reason) for name, reason in table.unsynced.items()]
-        return notes
+def read_types(db: Connection) -> Types:
+    """Every type of the database."""
+    return {row[0]: PgType(*row) for row in db.execute(_TYPES)}
 
 
-def quoted(name: str) -> str:
-    """An identifier as SQL text, whatever characters it has."""
-    return '"' + name.replace('"', '""') + '"'
+def _check_publications(db: Connection, names: list[str]) -> None:
+    found = {str(name): bool(complete) for name, complete in db.execute(_PUBLICATIONS, [names])}
+    for name in names:
+        if name not in found:
+            raise ConfigurationError(
+                "no-such-publication",
+                f"there is no publication {name}",
+                where="publication",
+                fix=f"CREATE PUBLICATION {name} FOR ALL TABLES; or correct the setting `publication`",
+            )
+        if not found[name]:
+            raise ConfigurationError(
+                "publication-incomplete",
+                f"publication {name} leaves out some kinds of changes, so replicas would go stale",
+                where="publication",
+                fix=f"ALTER PUBLICATION {name} SET (publish = 'insert, update, delete, truncate');",
+            )
+
+
+def _columns(db: Connection, oids: list[int]) -> dict[int, list[StoredColumn]]:
+    found: dict[int, list[StoredColumn]] = {}
+    for table, *fields in db.execute(_COLUMNS, [oids]):
+        found.setdefault(table, []).append(StoredColumn(*fields))
+    return found
+
+
+def _indexes(db: Connection, oids: list[int]) -> dict[int, list[StoredIndex]]:
+    found: dict[int, list[StoredIndex]] = {}
+    for table, *fields in db.execute(_INDEXES, [oids]):
+        *plain, columns, options = fields
+        described: list[Any] = [*plain, tuple(columns), tuple(bool(option & 1) for option in options)]
+        found.setdefault(table, []).append(StoredIndex(*described))
+    return found
+
+
+def _leaves(db: Connection, roots: list[int]) -> dict[int, list[int]]:
+    found: dict[int, list[int]] = {}
+    for root, leaf in db.execute(_LEAVES, [roots]):
+        found.setdefault(root, []).append(leaf)
+    return found

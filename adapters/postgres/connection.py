@@ -76,6 +76,11 @@ def _conninfo(dsn: str, replication: bool) -> str:
     return make_conninfo(**{**CLIENT, **parts, **fixed})
 
 
+def quoted(name: str) -> str:
+    """An identifier as SQL text, whatever characters it has."""
+    return '"' + name.replace('"', '""') + '"'
+
+
 @contextmanager
 def naming_the_cause(dsn: str) -> Iterator[None]:
     """Turn Postgres's failures into errors that say what to do."""

@@ -12,7 +12,8 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from fnmatch import fnmatchcase
 
-from adapters.postgres.catalog import Catalog, ColumnDef, Identity, IndexDef, Leaf, TableDef, quoted
+from adapters.postgres.connection import quoted
+from adapters.postgres.model import Catalog, ColumnDef, Identity, IndexDef, TableDef
 from adapters.postgres.types import Types, Unsynced, column_for, is_rounded
 from changesource_sdk.schema import Column, Direction
 from protocol.specs import replica_name
@@ -22,20 +23,15 @@ _COLUMN_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_.-]*")
 _RESERVED_TABLES = ("_zero.", "sqlite_", "_litestream_")
 _RESERVED_COLUMN = "_0_version"
 _KEY_TYPES = ("string", "number", "boolean")
-_IDENTITIES: dict[str, Identity] = {"d": "default", "f": "full", "i": "index", "n": "nothing"}
 
 
 @dataclass(frozen=True, slots=True)
 class Selection:
-    """Which of the published tables the user wants, by name or glob (none: all); `always` are wanted in any case.
-
-    `extra` are columns to declare beside a table's own, by the table's full name.
-    """
+    """Which of the published tables the user wants, by name or glob (none: all); `always` are wanted in any case."""
 
     include: tuple[str, ...] = ()
     exclude: tuple[str, ...] = ()
     always: tuple[str, ...] = ()
-    extra: Mapping[str, tuple[Column, ...]] | None = None
 
     def wants(self, table: str) -> bool:
         """Whether a table of this full name is to be synced."""
@@ -81,12 +77,12 @@ class StoredTable:
     schema: str
     name: str
     kind: str
-    identity: str
+    identity: Identity
     listed: tuple[frozenset[str], ...]
     filters: tuple[str | None, ...]
     columns: tuple[StoredColumn, ...]
     indexes: tuple[StoredIndex, ...]
-    leaves: tuple[Leaf, ...]
+    partitions: tuple[int, ...] = ()
 
     @property
     def full_name(self) -> str:
@@ -109,6 +105,15 @@ class Stored:
 
 
 @dataclass(frozen=True, slots=True)
+class Found:
+    """What is synced, the types its values have, and what a user should know: a table or column, and what about it."""
+
+    catalog: Catalog
+    types: Types
+    notes: tuple[tuple[str, str], ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
 class _Key:
     columns: tuple[str, ...] = ()
     index: int = 0
@@ -119,34 +124,35 @@ class _Skip(Exception):
     """Why a table is not synced."""
 
 
-def judge(stored: Stored, selection: Selection) -> Catalog:
+def judge(stored: Stored, selection: Selection) -> Found:
     """What is synced, and why the rest is not."""
     tables: list[TableDef] = []
-    skipped: dict[str, str] = {}
+    notes: list[tuple[str, str]] = []
     taken: set[str] = set()
     for table in stored.tables:
         name = table.full_name
         if not selection.wants(name):
             continue
         try:
-            found = _table(table, stored, taken)
+            tables.append(_table(table, stored, taken, notes))
+            taken.add(name.lower())
         except _Skip as reason:
-            skipped[name] = str(reason)
-            continue
-        taken.add(name.lower())
-        tables.append(replace(found, extra=(selection.extra or {}).get(name, ())))
-    return Catalog(_with_free_index_names(tables, taken), stored.types, skipped)
+            notes.append((f"table {name}", f"it is not synced: {reason}"))
+    return Found(Catalog(_with_free_index_names(tables, taken)), stored.types, tuple(notes))
 
 
-def _table(table: StoredTable, stored: Stored, taken: set[str]) -> TableDef:
+def _table(table: StoredTable, stored: Stored, taken: set[str], notes: list[tuple[str, str]]) -> TableDef:
     _check_name(table, taken)
     if len(set(table.listed)) > 1:
         raise _Skip("its publications list different columns: give them the same column list")
     columns, unsynced = _columns(table, stored)
     if not columns:
         raise _Skip("none of its columns can be synced: add one of a type that clients can hold")
+    notes += [(f"column {table.full_name}.{name}", f"it is not synced: {why}") for name, why in unsynced.items()]
     by_number = {column.number: column for column in columns}
     key = _key(table, by_number)
+    if key.warning:
+        notes.append((f"table {table.full_name}", key.warning))
     indexes = (_index(i, by_number, stored.types) for i in table.indexes if i.oid != key.index and i.plain)
     return TableDef(
         table.oid,
@@ -154,12 +160,11 @@ def _table(table: StoredTable, stored: Stored, taken: set[str]) -> TableDef:
         table.name,
         tuple(columns),
         key.columns,
+        identity=table.identity,
         indexes=tuple(index for index in indexes if index is not None),
-        identity=_IDENTITIES[table.identity],
-        filter=_filter(table.filters),
-        leaves=table.leaves,
-        unsynced=unsynced,
-        warning=key.warning,
+        unsynced=tuple(unsynced),
+        row_filter=_filter(table.filters),
+        partitions=table.partitions,
     )
 
 
@@ -187,8 +192,22 @@ def _columns(table: StoredTable, stored: Stored) -> tuple[list[ColumnDef], dict[
             unsynced[column.name] = found.reason
             continue
         seen.add(column.name.lower())
-        columns.append(ColumnDef(column.number, column.type_oid, column.modifier, found, column.default))
+        columns.append(_definition(column, found))
     return columns, unsynced
+
+
+def _definition(stored: StoredColumn, column: Column) -> ColumnDef:
+    return ColumnDef(
+        stored.number,
+        stored.name,
+        stored.type_oid,
+        stored.modifier,
+        column.data_type,
+        not_null=stored.not_null,
+        default=stored.default,
+        enum=column.enum,
+        max_length=column.max_length,
+    )
 
 
 def _column(column: StoredColumn, stored: Stored, seen: set[str]) -> Column | Unsynced:
@@ -230,7 +249,7 @@ def _can_be_key(index: StoredIndex, columns: Mapping[int, ColumnDef]) -> bool:
     if not (index.unique and index.immediate and index.plain):
         return False
     found = [columns.get(number) for number in index.columns]
-    return all(c is not None and not c.column.optional and c.column.zql_type in _KEY_TYPES for c in found)
+    return all(c is not None and c.not_null and c.declared().zql_type in _KEY_TYPES for c in found)
 
 
 def _names(index: StoredIndex, columns: Mapping[int, ColumnDef]) -> tuple[str, ...]:

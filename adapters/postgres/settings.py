@@ -17,7 +17,7 @@ from dataclasses import dataclass
 
 from adapters.postgres.connection import Connection, checked_dsn, connect
 from adapters.postgres.judge import Selection
-from adapters.postgres.system_tables import EXPECTED, table_names
+from adapters.postgres.system_tables import table_names
 from changesource_sdk.errors import ConfigurationError
 
 _IDENTIFIER = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,62}")
@@ -82,8 +82,7 @@ class PostgresSettings:
     @property
     def selection(self) -> Selection:
         """Which of the published tables are synced."""
-        always = table_names(self.app, self.shard)
-        return Selection(self.tables, self.exclude, always, {f"{self.app}_{self.shard}.mutations": EXPECTED})
+        return Selection(self.tables, self.exclude, table_names(self.app, self.shard))
 
     def connect(self, *, replication: bool = False) -> Connection:
         """A connection to the database in autocommit."""

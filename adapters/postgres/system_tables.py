@@ -7,11 +7,12 @@ gives them, and travel like any other table, through a publication of their own.
 
 from __future__ import annotations
 
-from adapters.postgres.catalog import quoted
-from adapters.postgres.connection import Connection
-from changesource_sdk.schema import Column
+from dataclasses import replace
 
-EXPECTED = (Column("mutation", "json"),)
+from adapters.postgres.connection import Connection, quoted
+from changesource_sdk.schema import Column, Table
+
+_EXPECTED = Column("mutation", "json")
 """What consumers demand of `mutations` and the official layout lacks; it is always null."""
 
 _LOCK = 0x6368_616E_6765
@@ -55,6 +56,13 @@ _EXISTS = "SELECT EXISTS (SELECT FROM pg_publication WHERE pubname = %s)"
 def table_names(app: str, shard: int) -> tuple[str, ...]:
     """The full names of the tables of an app and shard."""
     return (f"{app}.permissions", f"{app}_{shard}.clients", f"{app}_{shard}.mutations")
+
+
+def as_consumers_expect(table: Table, app: str, shard: int) -> Table:
+    """The table, with a column more where consumers demand one that the store does not have."""
+    if table.full_name != f"{app}_{shard}.mutations" or table.column(_EXPECTED.name):
+        return table
+    return replace(table, columns=(*table.columns, _EXPECTED))
 
 
 def ensure_system_tables(db: Connection, app: str, shard: int, publication: str) -> bool:
