@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from datetime import date, datetime
 
@@ -92,6 +92,18 @@ def decoder(oid: int, types: Types) -> Decoder:
     if found.element:
         return ArrayReader(decoder(found.element, types)).read
     return str if found.kind == "e" else _SCALARS.get(_scalar_name(found), str)
+
+
+def used_types(oids: Iterable[int], types: Types) -> dict[int, PgType]:
+    """The types of these oids and all that they are made of."""
+    used: dict[int, PgType] = {}
+    pending = list(oids)
+    while pending:
+        found = types.get(pending.pop())
+        if found is not None and found.oid not in used:
+            used[found.oid] = found
+            pending += [found.element, found.base]
+    return used
 
 
 def is_rounded(oid: int, types: Types) -> bool:
