@@ -24,7 +24,6 @@ class CopyReader:
     def __init__(self, names: Sequence[str], decoders: Sequence[Decoder]) -> None:
         self._names = tuple(names)
         self._decoders = tuple(decoders)
-        self._width = len(self._names)
 
     def rows(self, batches: Iterable[bytes]) -> Iterator[dict[str, object]]:
         """The rows of batches, each of which ends with a newline."""
@@ -37,10 +36,14 @@ class CopyReader:
     def values(self, batch: bytes) -> Iterator[tuple[object, ...]]:
         """The values of a batch, row by row."""
         text = batch.decode()
-        flat = text[:-1].replace("\n", "\t").split("\t")
         read = _escaped_column if "\\" in text else _plain_column
-        width = self._width
-        return zip(*[read(flat[i::width], decode) for i, decode in enumerate(self._decoders)], strict=True)
+        return zip(*map(read, columns_of(text, len(self._names)), self._decoders), strict=True)
+
+
+def columns_of(text: str, width: int) -> list[list[str]]:
+    """The values of a batch of whole rows, column by column, as COPY wrote them."""
+    flat = text[:-1].replace("\n", "\t").split("\t")
+    return [flat[i::width] for i in range(width)]
 
 
 def _plain_column(texts: list[str], decode: Decoder) -> Iterable[object]:

@@ -17,6 +17,7 @@ from psycopg import pq
 from psycopg.errors import InvalidParameterValue, OperationalError, UndefinedObject, error_from_result
 
 from adapters.postgres.connection import Connection, connect, naming_the_cause, place, quoted
+from adapters.postgres.copy_json import CannotVouch, JsonWriter
 from adapters.postgres.copy_text import CopyReader
 from adapters.postgres.model import Catalog, TableDef
 from adapters.postgres.types import Types, decoder, used_types
@@ -34,7 +35,10 @@ FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace WHERE c.oid = ANY(
 
 @dataclass(frozen=True, slots=True)
 class TableRange:
-    """The rows of a table that lie in blocks `first` to `end` (None: to the last) of `relation`, given as SQL."""
+    """The rows of a table that lie in blocks `first` to `end` (None: to the last) of `relation`, given as SQL.
+
+    `absent` are columns that consumers are told of and the store does not have.
+    """
 
     dsn: str
     snapshot: str
@@ -43,6 +47,7 @@ class TableRange:
     relation: str
     first: int = 0
     end: int | None = None
+    absent: tuple[str, ...] = ()
 
     @property
     def table(self) -> str:
@@ -51,11 +56,28 @@ class TableRange:
 
     def rows(self) -> Iterator[Row]:
         """The rows, in the order of the store."""
+        return self._reader().rows(self._batches())
+
+    def json_rows(self, checked: Callable[[Row], bytes]) -> Iterator[list[bytes]]:
+        """The same rows as JSON objects, a batch at a time."""
+        own = [(column.declared(), column.type_oid) for column in self.definition.columns]
+        writer = JsonWriter(own, self.types, self.absent)
+        reader = self._reader()
+        for batch in self._batches():
+            try:
+                objects = writer.objects(batch)
+            except CannotVouch:
+                objects = [checked(row) for row in reader.rows([batch])]
+            yield objects
+
+    def _reader(self) -> CopyReader:
         decoders = [decoder(column.type_oid, self.types) for column in self.definition.columns]
-        reader = CopyReader(self.definition.column_names, decoders)
+        return CopyReader(self.definition.column_names, decoders)
+
+    def _batches(self) -> Iterator[bytes]:
         with naming_the_cause(self.dsn), closing(connect(self.dsn)) as db:
             import_snapshot(db, self.dsn, self.snapshot)
-            yield from reader.rows(copy_batches(db, f"COPY ({self.query}) TO STDOUT"))
+            yield from copy_batches(db, f"COPY ({self.query}) TO STDOUT")
 
     @property
     def query(self) -> str:
