@@ -1,0 +1,1 @@
+"""Any Postgres database behind Zero, through logical replication."""
