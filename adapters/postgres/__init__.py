@@ -1,1 +1,1 @@
-"""Any Postgres database behind Zero, through logical replication."""
+"""Any Postgres database behind Zero, by logical replication."""

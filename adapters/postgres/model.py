@@ -45,9 +45,7 @@ class ColumnDef:
 
     def declared(self) -> Column:
         """The column as the consumer sees it; defaults travel only when a column is added."""
-        return Column(
-            self.name, self.data_type, optional=not self.not_null, enum=self.enum, max_length=self.max_length
-        )
+        return Column(self.name, self.data_type, optional=not self.not_null, enum=self.enum, max_length=self.max_length)
 
 
 @dataclass(frozen=True, slots=True)

@@ -21,7 +21,7 @@ class _Unchanged(Enum):
 
 
 UNCHANGED: Final = _Unchanged.UNCHANGED
-Value: TypeAlias = str | None | Literal[_Unchanged.UNCHANGED]
+Value: TypeAlias = str | Literal[_Unchanged.UNCHANGED] | None
 Values: TypeAlias = list[Value]
 
 
@@ -100,9 +100,7 @@ class Ignored(NamedTuple):
     """A message without meaning here: an origin, or a type's name."""
 
 
-Message: TypeAlias = (
-    Begin | Commit | Relation | Inserted | Updated | Deleted | Truncated | LogicalMessage | Ignored
-)
+Message: TypeAlias = Begin | Commit | Relation | Inserted | Updated | Deleted | Truncated | LogicalMessage | Ignored
 
 _BEGIN = Struct(">qqI").unpack_from
 _COMMIT = Struct(">xqqq").unpack_from

@@ -18,8 +18,7 @@ from typing import NamedTuple
 import psycopg
 from psycopg.pq import ExecStatus
 
-from adapters.postgres.catalog import quoted
-from adapters.postgres.connection import connect, naming_the_cause
+from adapters.postgres.connection import connect, naming_the_cause, quoted
 from adapters.postgres.pgoutput import POSTGRES_EPOCH_MS
 
 REPORT_EVERY_S = 10.0
