@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
-from dataclasses import replace
 from typing import Any
 
 from adapters.postgres.catalog import (
@@ -68,10 +67,4 @@ def read_document(text: str | bytes, publications: Sequence[str], selection: Sel
         check_publications(publications, fields.pop("publications"))
     except ConfigurationError as error:
         raise NeedsNewGeneration(error.code, error.message, error.where, error.fix) from error
-    published = Published(**fields)
-    return judge(replace(published, tables=_ordered(published.tables)).stored(), selection)
-
-
-def _ordered(tables: Sequence[Sequence[Any]]) -> list[Sequence[Any]]:
-    """By name, as the catalog gives them."""
-    return sorted(tables, key=lambda row: (row[1], row[2]))
+    return judge(Published(**fields).stored(), selection)

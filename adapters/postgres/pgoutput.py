@@ -198,7 +198,8 @@ def _relation(data: bytes) -> Relation:
     for _ in range(count):
         is_key = bool(data[at] & 1)
         column, at = _text(data, at + 1)
-        columns.append(RelationColumn(column, *_ATTRIBUTE(data, at), is_key))
+        type_oid, modifier = _ATTRIBUTE(data, at)
+        columns.append(RelationColumn(column, type_oid, modifier, is_key))
         at += 8
     return Relation(oid, schema or "pg_catalog", name, identity, tuple(columns))
 

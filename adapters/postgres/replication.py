@@ -26,6 +26,7 @@ CONFIRM_WITHIN_S = 0.2
 """Confirmations are gathered this long before the server is told."""
 BATCH = 1000
 _HEADER_BYTES = 25
+_DATA, _ALIVE = b"wk"
 _KEEPALIVE = Struct(">cqq?").unpack
 _STATUS = Struct(">cqqqq?").pack
 
@@ -91,7 +92,7 @@ class ReplicationSession:
         with naming_the_cause(self._dsn):
             found = self._take()
             if not found and not self._closed.is_set():
-                select.select([self._pgconn.socket, self._awake], [], [], timeout)
+                select.select([self._pgconn.socket, self._awake.fileno()], [], [], timeout)
                 found = self._take()
         return found
 
@@ -108,9 +109,9 @@ class ReplicationSession:
                     break
                 if size < 0:
                     self._ended()
-                if data[:1] == b"w":
+                if data[0] == _DATA:
                     found.append(Payload(bytes(data[_HEADER_BYTES:])))
-                elif data[:1] == b"k":
+                elif data[0] == _ALIVE:
                     found.append(self._keepalive(bytes(data)))
         return found
 
