@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 from fnmatch import fnmatchcase
 
 from adapters.postgres.connection import quoted
-from adapters.postgres.model import Catalog, ColumnDef, Identity, IndexDef, TableDef
+from adapters.postgres.model import STATE_SCHEMA, Catalog, ColumnDef, Identity, IndexDef, TableDef
 from adapters.postgres.types import Types, Unsynced, column_for, is_rounded
 from changesource_sdk.schema import Column, Direction
 from protocol.specs import replica_name
@@ -131,7 +131,7 @@ def judge(stored: Stored, selection: Selection) -> Found:
     taken: set[str] = set()
     for table in stored.tables:
         name = table.full_name
-        if not selection.wants(name):
+        if table.schema == STATE_SCHEMA or not selection.wants(name):
             continue
         try:
             tables.append(_table(table, stored, taken, notes))
