@@ -12,11 +12,12 @@ milliseconds, dates and timestamps keep their microseconds as a fraction. Pure: 
 
 from __future__ import annotations
 
+import json
 import math
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
-from datetime import date, datetime
+from datetime import UTC, date, datetime
 
 from adapters.postgres.array_text import ArrayReader
 from changesource_sdk.schema import Column, JsonText
@@ -31,7 +32,7 @@ LAST_INSTANT_MS = 8_640_000_000_000_000
 
 _LARGEST = 1.7976931348623157e308
 _EPOCH_DAY = date(1970, 1, 1).toordinal()
-_EPOCH = datetime(1970, 1, 1)
+_EPOCH, _EPOCH_UTC = datetime(1970, 1, 1), datetime(1970, 1, 1, tzinfo=UTC)
 _GREGORIAN_CYCLE_YEARS, _GREGORIAN_CYCLE_DAYS = 400, 146_097
 _LONG_DATE = re.compile(r"(\d+)-(\d\d)-(\d\d)")
 _INTEGERS = ("int2", "int4", "int8")
@@ -90,8 +91,22 @@ def decoder(oid: int, types: Types) -> Decoder:
     if found is None:
         return str
     if found.element:
-        return ArrayReader(decoder(found.element, types)).read
+        element = decoder(found.element, types)
+        # In an array a document stands as a value beside the others.
+        return ArrayReader(json.loads if element is JsonText else element).read
     return str if found.kind == "e" else _SCALARS.get(_scalar_name(found), str)
+
+
+def used_types(oids: Iterable[int], types: Types) -> dict[int, PgType]:
+    """The types of these oids and all that they are made of."""
+    used: dict[int, PgType] = {}
+    pending = list(oids)
+    while pending:
+        found = types.get(pending.pop())
+        if found is not None and found.oid not in used:
+            used[found.oid] = found
+            pending += [found.element, found.base]
+    return used
 
 
 def is_rounded(oid: int, types: Types) -> bool:
@@ -171,21 +186,15 @@ def _unusual_date_ms(text: str) -> int:
 def timestamp_ms(text: str) -> int | float:
     """A timestamp, its zone UTC if it has one, as epoch milliseconds with a fraction."""
     try:
-        elapsed = datetime.fromisoformat(text[:26].partition("+")[0]) - _EPOCH
+        moment = datetime.fromisoformat(text)
     except ValueError:
         return _unusual_timestamp_ms(text)
-    if len(text) > 29 or text[-1] == "C":
-        return _unusual_timestamp_ms(text)
-    microseconds = elapsed.microseconds
-    milliseconds = (elapsed.days * 86_400 + elapsed.seconds) * 1000
-    if not microseconds:
-        return milliseconds
-    return _with_fraction(milliseconds, microseconds)
+    elapsed = moment - (_EPOCH if moment.tzinfo is None else _EPOCH_UTC)
+    return _milliseconds((elapsed.days * 86_400 + elapsed.seconds) * 1_000_000 + elapsed.microseconds)
 
 
-def _with_fraction(milliseconds: int, microseconds: int) -> int | float:
-    total = milliseconds * 1000 + microseconds
-    return total // 1000 if total % 1000 == 0 else total / 1000
+def _milliseconds(microseconds: int) -> int | float:
+    return microseconds // 1000 if microseconds % 1000 == 0 else microseconds / 1000
 
 
 def _unusual_timestamp_ms(text: str) -> int | float:
@@ -194,7 +203,7 @@ def _unusual_timestamp_ms(text: str) -> int | float:
     day, _, clock = text.partition(" ")
     era = " BC" if text.endswith("BC") else ""
     clock, offset_s = _clock_and_offset(clock.removesuffix(" BC"))
-    return _with_fraction(_unusual_date_ms(day + era) - offset_s * 1000, _clock_us(clock))
+    return _milliseconds((_unusual_date_ms(day + era) - offset_s * 1000) * 1000 + _clock_us(clock))
 
 
 def time_ms(text: str) -> int:
