@@ -1,7 +1,7 @@
 """Schema changes in the stream: event triggers in the store that announce them.
 
-A trigger puts the catalog's document (`document`) into the stream inside the transaction that changed it, so it comes in
-order with the rows around it. It is made where the role may make one; elsewhere `watch` does the same a little later.
+A trigger puts the catalog's `document` into the stream inside the transaction that changed it, so it comes in order
+with the rows around it. It is made where the role may make one; elsewhere `watch` does the same a little later.
 It never fails a user's command: what it cannot describe it announces as such, and the reader looks for itself.
 """
 
@@ -18,11 +18,24 @@ from adapters.postgres.connection import Connection
 from adapters.postgres.ddl import Notice
 from adapters.postgres.model import STATE_SCHEMA
 from adapters.postgres.versions import TABLES
+from adapters.postgres.visibility import Horizon
 
 PREFIX = "changesource/"
 """What the prefix of our messages starts with; the slot's name follows."""
 REWRITE_PREFIX = "changesource:rewrite"
 EXACT_TAGS = ("ALTER TABLE", "CREATE TABLE", "CREATE TABLE AS", "CREATE INDEX", "DROP TABLE", "DROP INDEX")
+
+
+def described(tag: str, publications: str) -> str:
+    """SQL that gives what an announcement holds, for SQL that gives a command's tag and names of publications."""
+    return f"""SELECT jsonb_build_object('tag', {tag}, 'snapshot', pg_current_snapshot()::text,
+  'document', ({document.query(publications)}))"""
+
+
+def unknown(tag: str) -> str:
+    """SQL for an announcement that only says that something has changed."""
+    return f"jsonb_build_object('tag', {tag}, 'snapshot', pg_current_snapshot()::text, 'document', NULL)"
+
 
 _LOCK = 5_106_274_019
 _TAGS = (
@@ -48,6 +61,7 @@ LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog AS $function$
 DECLARE
   pipeline record;
   found jsonb;
+  digest text;
 BEGIN
   IF tg_tag IN ('CREATE TABLE', 'CREATE TABLE AS', 'SELECT INTO', 'CREATE INDEX')
     AND NOT EXISTS (SELECT FROM pg_event_trigger_ddl_commands() WHERE schema_name IS DISTINCT FROM 'pg_temp') THEN
@@ -55,14 +69,14 @@ BEGIN
   END IF;
   FOR pipeline IN SELECT slot, publications FROM {STATE_SCHEMA}.pipelines LOOP
     BEGIN
-      found := ({document.query("pipeline.publications")});
+      found := ({described("tg_tag", "pipeline.publications")});
     EXCEPTION WHEN OTHERS THEN
-      found := NULL;
+      found := {unknown("tg_tag")};
     END;
-    IF found IS NULL OR current_setting('changesource.' || pipeline.slot, true) IS DISTINCT FROM md5(found::text) THEN
-      PERFORM set_config('changesource.' || pipeline.slot, md5(found::text), true);
-      PERFORM pg_logical_emit_message(true, '{PREFIX}' || pipeline.slot,
-        jsonb_build_object('tag', tg_tag, 'document', found)::text);
+    digest := md5((found -> 'document')::text);
+    IF current_setting('changesource.' || pipeline.slot, true) IS DISTINCT FROM digest THEN
+      PERFORM set_config('changesource.' || pipeline.slot, coalesce(digest, ''), true);
+      PERFORM pg_logical_emit_message(true, '{PREFIX}' || pipeline.slot, found::text);
     END IF;
   END LOOP;
 END $function$;
@@ -126,10 +140,14 @@ def uninstall(db: Connection) -> None:
 
 @dataclass(frozen=True, slots=True)
 class Announcement:
-    """A schema change as it comes in the stream; `document` is None where the store could not describe it."""
+    """A schema change as it comes in the stream.
+
+    `document` is None where the store could not describe it; `seen` tells which transactions it takes into account.
+    """
 
     document: str | None
     notice: Notice
+    seen: Horizon
 
     @classmethod
     def parse(cls, content: bytes, rewritten: frozenset[int]) -> Announcement:
@@ -137,4 +155,4 @@ class Announcement:
         fields = json.loads(content)
         found = fields["document"]
         notice = Notice(fields["tag"] in EXACT_TAGS, rewritten)
-        return cls(json.dumps(found) if found is not None else None, notice)
+        return cls(json.dumps(found) if found is not None else None, notice, Horizon.parse(fields["snapshot"], 0))
