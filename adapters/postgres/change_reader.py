@@ -45,6 +45,7 @@ class ChangeReader:
 
     def __init__(self, settings: PostgresSettings, db: Connection, version: Version, watcher: Watcher) -> None:
         self.version = version
+        self.stored_at = 1
         self._settings = settings
         self._db = db
         self._watcher = watcher
@@ -75,6 +76,7 @@ class ChangeReader:
         if self.version is not before:
             with naming_the_cause(self._settings.dsn):
                 store_version(self._db, self._settings.slot, commit.end_lsn, self.version)
+            self.stored_at = commit.end_lsn
 
     def _start(self, begin: Begin, commit: Commit) -> None:
         """Decide which tables this transaction's changes are passed over for."""

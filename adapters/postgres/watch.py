@@ -20,7 +20,8 @@ from changesource_sdk.observe.logs import event, logger
 
 ALONE_S = 1.0
 BELOW_TRIGGERS_S = 10.0
-_ANNOUNCE = f"SELECT pg_logical_emit_message(true, %s, ({described("''", '%s::text[]')})::text)"
+_DESCRIBED = described("''", "%(publications)s::text[]")
+_ANNOUNCE = f"SELECT pg_logical_emit_message(true, %(prefix)s, ({_DESCRIBED})::text)"
 _log = logger("postgres")
 
 
@@ -34,6 +35,7 @@ class Watcher:
         self._asked = threading.Event()
         self._closed = False
         self._announced: Catalog | None = None
+        self._must_announce = False
         self._thread = threading.Thread(target=self._run, name="changesource-watch", daemon=True)
 
     def start(self) -> None:
@@ -43,9 +45,7 @@ class Watcher:
 
     def look(self, *, announce: bool = False) -> None:
         """Look now; with `announce`, say how things are even if nothing seems new."""
-        if announce:
-            self._announced = None
-            self.known = Catalog()
+        self._must_announce = self._must_announce or announce
         self._asked.set()
 
     def close(self) -> None:
@@ -67,18 +67,17 @@ class Watcher:
             except ChangesourceError as error:
                 # The reader of the stream meets what is wrong with the store; here it is tried again.
                 event(_log, logging.DEBUG, "cannot look for schema changes", code=error.code, reason=error.message)
-                db = _closed(db)
-        _closed(db)
+                if db is not None:
+                    db.close()
+                    db = None
+        if db is not None:
+            db.close()
 
     def _compare(self, db: Connection) -> None:
         found = read_catalog(db, self._settings.all_publications, self._settings.selection).catalog
-        if found not in (self.known, self._announced):
+        if self._must_announce or found not in (self.known, self._announced):
+            self._must_announce = False
             publications = list(self._settings.all_publications)
-            arguments = [f"{PREFIX}{self._settings.slot}", *[publications] * (_ANNOUNCE.count("%s") - 1)]
-            db.execute(_ANNOUNCE.encode(), arguments)
+            prefix = f"{PREFIX}{self._settings.slot}"
+            db.execute(_ANNOUNCE.encode(), {"publications": publications, "prefix": prefix})
             self._announced = found
-
-
-def _closed(db: Connection | None) -> None:
-    if db is not None:
-        db.close()
