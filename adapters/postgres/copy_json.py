@@ -10,6 +10,7 @@ result.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
+from functools import partial
 from json.encoder import encode_basestring as quote
 
 import orjson
@@ -89,7 +90,7 @@ def column_writer(column: Column, decode: Decoder) -> ColumnWriter:
     if decode is number:
         return _numbers(column.optional)
     if decode is timestamp_ms:
-        return _timestamps
+        return partial(_timestamps, len("+00") if column.data_type == "timestamptz" else 0)
     return _any_values(column, decode)
 
 
@@ -116,12 +117,12 @@ def _has_letters(texts: Texts) -> bool:
     return "N" in joined or "I" in joined
 
 
-def _timestamps(texts: Texts) -> Fragments:
-    """Epoch milliseconds. Days and clocks repeat, so each is worked out once; digits of a fraction stay as they are."""
+def _timestamps(zone: int, texts: Texts) -> Fragments:
+    """Epoch milliseconds. Days and clocks repeat, so each is worked out once; digits of a fraction stay."""
     if " BC" in "".join(texts):
         return map(_repr_timestamp, texts)
-    days, clocks, zone = _days, _clocks, texts[0][-3:] if texts and texts[0][-3:-2] == "+" else ""
-    whole, exact = _WHOLE + len(zone), _EXACT + len(zone)
+    days, clocks = _days, _clocks
+    whole, exact = _WHOLE + zone, _EXACT + zone
     fragments = []
     for text in texts:
         day, clock = days.get(text[:10]), clocks.get(text[11:19])

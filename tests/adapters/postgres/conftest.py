@@ -1,0 +1,30 @@
+"""A real Postgres with logical decoding, shared by the tests of this folder; each test gets a database of its own."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+
+from adapters.postgres.connection import Connection, connect
+from tests.support.postgres_server import PostgresServer
+
+
+@pytest.fixture(scope="session")
+def logical_postgres() -> Iterator[PostgresServer]:
+    with PostgresServer(wal_level="logical", max_wal_senders="20", max_replication_slots="20") as server:
+        yield server
+
+
+@pytest.fixture
+def dsn(logical_postgres: PostgresServer) -> str:
+    """The address of an empty database."""
+    return logical_postgres.create_database("store")
+
+
+@pytest.fixture
+def db(dsn: str) -> Iterator[Connection]:
+    """A session in that database."""
+    with connect(dsn) as connection:
+        connection.execute("SET search_path = public, pg_catalog")
+        yield connection
