@@ -90,10 +90,15 @@ class ReplicationSession:
     def receive(self, timeout: float) -> list[Payload | Keepalive]:
         """What has come, waiting for something; empty when the time is over or the session was closed."""
         with naming_the_cause(self._dsn):
-            found = self._take()
-            if not found and not self._closed.is_set():
-                select.select([self._pgconn.socket, self._awake.fileno()], [], [], timeout)
+            try:
                 found = self._take()
+                if not found:
+                    select.select([self._pgconn.socket, self._awake.fileno()], [], [], timeout)
+                    found = self._take()
+            except psycopg.Error:
+                if self._closed.is_set():
+                    return []
+                raise
         return found
 
     def _take(self) -> list[Payload | Keepalive]:
