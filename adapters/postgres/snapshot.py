@@ -171,20 +171,19 @@ def _receive(db: Connection) -> None:
 
 def _await_copy(db: Connection) -> None:
     result = _next_result(db)
-    if result is None or result.status != pq.ExecStatus.COPY_OUT:
-        _raise_failure(db, result)
+    if result is not None and result.status == pq.ExecStatus.COPY_OUT:
+        return
+    _finish_copy(db)
+    raise error_from_result(result) if result else OperationalError("the server gave no answer to COPY")
 
 
 def _finish_copy(db: Connection) -> None:
+    """Take the results that are left, so that the session can go on, and raise if one is a failure."""
+    failed = None
     while (result := _next_result(db)) is not None:
-        if result.status != pq.ExecStatus.COMMAND_OK:
-            _raise_failure(db, result)
-
-
-def _raise_failure(db: Connection, result: pq.abc.PGresult | None) -> None:
-    if result is not None and result.error_field(pq.DiagnosticField.SQLSTATE):
-        raise error_from_result(result)
-    raise OperationalError(db.pgconn.get_error_message() or "the connection was lost during COPY")
+        failed = result if result.status != pq.ExecStatus.COMMAND_OK else failed
+    if failed is not None:
+        raise error_from_result(failed)
 
 
 def _next_result(db: Connection) -> pq.abc.PGresult | None:
