@@ -23,6 +23,7 @@ __all__ = [
     "AddColumn",
     "AlterColumn",
     "Change",
+    "Check",
     "Column",
     "CreateIndex",
     "CreateTable",
@@ -246,6 +247,24 @@ class Acknowledging(Protocol):
 
     def acknowledge(self, position: Position) -> None:
         """Everything up to `position` is durable in the log. Called from another thread than `changes` runs in."""
+
+
+@dataclass(frozen=True, slots=True)
+class Check:
+    """What was found about a store; `fix` is empty exactly when it is ok."""
+
+    name: str
+    ok: bool
+    message: str
+    fix: str = ""
+
+
+@runtime_checkable
+class Examining(Protocol):
+    """An adapter that can say what its store lacks, for `changesource doctor`. Changes nothing in the store."""
+
+    def examine(self) -> Iterable[Check]:
+        """All findings, good ones too."""
 
 
 @runtime_checkable

@@ -42,7 +42,7 @@ _log = logger("postgres")
 
 
 class Stream:
-    """One reader of the slot. Invariant: positions given out increase, and none is confirmed before it is acknowledged."""
+    """One reader of the slot. Invariant: positions increase, and none is confirmed before it is acknowledged."""
 
     def __init__(self, settings: PostgresSettings, *, spill_bytes: int = SPILL_BYTES) -> None:
         self._settings = settings
