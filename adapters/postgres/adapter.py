@@ -67,7 +67,7 @@ class PostgresAdapter:
             with naming_the_cause(settings.dsn), closing(settings.connect()) as db:
                 import_snapshot(db, settings.dsn, exported.name)
                 tables = self._declared(found)
-                parts = table_ranges(db, settings.dsn, exported.name, found.catalog, found.types, tables)
+                parts = table_ranges(db, settings.dsn, exported.name, found.catalog, found.types, declared=tables)
         except BaseException:
             exported.close()
             raise

@@ -97,15 +97,17 @@ def table_ranges(
     snapshot: str,
     catalog: Catalog,
     types: Types,
-    declared: Sequence[Table],
+    *,
+    declared: Sequence[Table] = (),
     blocks: int = PARTITION_BLOCKS,
 ) -> list[TableRange]:
-    """All rows of all tables in ranges of so many blocks; `declared` is what consumers are told of each table."""
+    """All rows of all tables in ranges of so many blocks; `declared` is what consumers are told of the tables."""
     stored = [oid for table in catalog.tables for oid in relations_of(table)]
     found = {oid: (f"{quoted(schema)}.{quoted(name)}", size) for oid, schema, name, size in _relations(db, stored)}
     ranges: list[TableRange] = []
-    for table, told in zip(catalog.tables, declared, strict=True):
-        absent = tuple(name for name in told.column_names if name not in table.column_names)
+    told = {table.full_name: table.column_names for table in declared}
+    for table in catalog.tables:
+        absent = tuple(name for name in told.get(table.full_name, ()) if name not in table.column_names)
         used = used_types((column.type_oid for column in table.columns), types)
         for oid in relations_of(table):
             relation, size = found[oid]
