@@ -1,4 +1,4 @@
-"""A real Postgres with logical decoding, shared by the tests of this folder; each test gets a database of its own."""
+"""Each test of this folder gets a database of its own in a real Postgres with logical decoding."""
 
 from __future__ import annotations
 
@@ -8,12 +8,6 @@ import pytest
 
 from adapters.postgres.connection import Connection, connect
 from tests.support.postgres_server import PostgresServer
-
-
-@pytest.fixture(scope="session")
-def logical_postgres() -> Iterator[PostgresServer]:
-    with PostgresServer(wal_level="logical", max_wal_senders="20", max_replication_slots="20") as server:
-        yield server
 
 
 @pytest.fixture
