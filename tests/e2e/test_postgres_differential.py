@@ -113,13 +113,21 @@ def difference(pair: Pair) -> str:
         if types != our_types:
             found.append(f"{table}: columns {set(types.items()) ^ set(our_types.items())}")
         elif rows != our_rows:
-            found.append(f"{table}: official {_only(rows, our_rows)}, ours {_only(our_rows, rows)}")
+            found.append(f"{table}: {_cells(types, _only(rows, our_rows), _only(our_rows, rows))}")
     return "\n".join(found)
 
 
 def _only(rows: list[tuple[object, ...]], others: list[tuple[object, ...]]) -> list[tuple[object, ...]]:
     known = set(map(repr, others))
-    return [row for row in rows if repr(row) not in known][:3]
+    return [row for row in rows if repr(row) not in known]
+
+
+def _cells(types: dict[str, str], official: list[tuple[object, ...]], ours: list[tuple[object, ...]]) -> str:
+    """Which columns differ, if the same rows are there; else which rows."""
+    if len(official) != len(ours):
+        return f"official {official[:3]}, ours {ours[:3]}"
+    columns = zip(types.items(), zip(*official, strict=True), zip(*ours, strict=True), strict=True)
+    return ", ".join(f"{column}: official {a}, ours {b}" for column, a, b in columns if a != b)
 
 
 def test_first_sync_is_the_same(pair: Pair) -> None:
