@@ -18,7 +18,9 @@ MakeFollower = Callable[..., Follower]
 
 @pytest.fixture(scope="session")
 def logical_postgres() -> Iterator[PostgresServer]:
-    with PostgresServer(wal_level="logical", max_wal_senders="20", max_replication_slots="20") as server:
+    with PostgresServer(
+        wal_level="logical", synchronous_commit="on", max_wal_senders="60", max_replication_slots="60"
+    ) as server:
         yield server
 
 
