@@ -18,8 +18,7 @@ from adapters.postgres.types import Types, Unsynced, column_for, is_rounded
 from changesource_sdk.schema import Column, Direction
 from protocol.specs import replica_name
 
-_TABLE_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_-]*")
-_COLUMN_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_.-]*")
+_TABLE_NAME = re.compile(r"[^\s.]+")
 _RESERVED_TABLES = ("_zero.", "sqlite_", "_litestream_")
 _RESERVED_COLUMN = "_0_version"
 _KEY_TYPES = ("string", "number", "boolean")
@@ -172,7 +171,7 @@ def _check_name(table: StoredTable, taken: set[str]) -> None:
     for part in (table.schema, table.name):
         if not _TABLE_NAME.fullmatch(part):
             raise _Skip(
-                f"the name {part!r} has characters that consumers do not take: rename it with letters, digits, _ and -"
+                f"consumers do not take a space or a dot in the name {part!r}: rename it with letters, digits and _"
             )
     if table.full_name.lower().startswith(_RESERVED_TABLES):
         raise _Skip("its name is reserved by the consumer: rename it")
@@ -213,8 +212,8 @@ def _definition(stored: StoredColumn, column: Column) -> ColumnDef:
 def _column(column: StoredColumn, stored: Stored, seen: set[str]) -> Column | Unsynced:
     if column.generated and (not stored.generated or column.generated != "s"):
         return Unsynced("it is generated, and this server's stream leaves generated columns out")
-    if not _COLUMN_NAME.fullmatch(column.name) or column.name.lower() == _RESERVED_COLUMN:
-        return Unsynced("consumers do not take its name: rename it with letters, digits, _ and -")
+    if column.name.lower() == _RESERVED_COLUMN:
+        return Unsynced("its name is reserved by the consumer: rename it")
     if column.name.lower() in seen:
         return Unsynced("another column has the same name in other case: rename one of them")
     return column_for(column.name, column.type_oid, column.modifier, stored.types, not_null=column.not_null)

@@ -9,7 +9,7 @@ and tables need no key to be split. The snapshot lives as long as the session th
 from __future__ import annotations
 
 import select
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing
 from dataclasses import dataclass
 
@@ -23,6 +23,7 @@ from adapters.postgres.model import Catalog, TableDef
 from adapters.postgres.types import Types, decoder, used_types
 from changesource_sdk.adapter import Row
 from changesource_sdk.errors import AdapterError
+from changesource_sdk.schema import Table
 
 PARTITION_BLOCKS = 8_192
 """64 MiB of table in a part: seconds of work, so that few tasks share many parts evenly."""
@@ -91,20 +92,29 @@ class TableRange:
 
 
 def table_ranges(
-    db: Connection, dsn: str, snapshot: str, catalog: Catalog, types: Types, blocks: int = PARTITION_BLOCKS
+    db: Connection,
+    dsn: str,
+    snapshot: str,
+    catalog: Catalog,
+    types: Types,
+    *,
+    declared: Sequence[Table] = (),
+    blocks: int = PARTITION_BLOCKS,
 ) -> list[TableRange]:
-    """All rows of all tables in ranges of so many blocks, the tables' own order kept."""
+    """All rows of all tables in ranges of so many blocks; `declared` is what consumers are told of the tables."""
     stored = [oid for table in catalog.tables for oid in relations_of(table)]
     found = {oid: (f"{quoted(schema)}.{quoted(name)}", size) for oid, schema, name, size in _relations(db, stored)}
     ranges: list[TableRange] = []
+    told = {table.full_name: table.column_names for table in declared}
     for table in catalog.tables:
+        absent = tuple(name for name in told.get(table.full_name, ()) if name not in table.column_names)
         used = used_types((column.type_oid for column in table.columns), types)
         for oid in relations_of(table):
             relation, size = found[oid]
             starts = list(range(0, max(size, 1), blocks))
             ends = [*starts[1:], None]
             ranges += [
-                TableRange(dsn, snapshot, table, used, relation, start, end)
+                TableRange(dsn, snapshot, table, used, relation, start, end, absent)
                 for start, end in zip(starts, ends, strict=True)
             ]
     return ranges

@@ -1,4 +1,4 @@
-"""A real Postgres with logical decoding, shared by the tests of this folder; each test gets a database of its own."""
+"""Each test of this folder gets a database of its own in a real Postgres with logical decoding."""
 
 from __future__ import annotations
 
@@ -14,14 +14,6 @@ from tests.adapters.postgres.following import Follower
 from tests.support.postgres_server import PostgresServer
 
 MakeFollower = Callable[..., Follower]
-
-
-@pytest.fixture(scope="session")
-def logical_postgres() -> Iterator[PostgresServer]:
-    with PostgresServer(
-        wal_level="logical", synchronous_commit="on", max_wal_senders="60", max_replication_slots="60"
-    ) as server:
-        yield server
 
 
 @pytest.fixture

@@ -29,7 +29,7 @@ def ranges(dsn: str, snapshot: str, blocks: int = 2) -> list[TableRange]:
     with connect(dsn) as db:
         import_snapshot(db, dsn, snapshot)
         found = read_catalog(db, ["p"], Selection())
-        return table_ranges(db, dsn, snapshot, found.catalog, found.types, blocks)
+        return table_ranges(db, dsn, snapshot, found.catalog, found.types, blocks=blocks)
 
 
 def ids(parts: list[TableRange]) -> list[object]:
