@@ -1,8 +1,8 @@
 """How a client opens the sync socket: the path with its version, the query parameters, and the encoded subprotocol.
 
 The one subprotocol a client offers is no name but a letter: percent-encoded base64 of JSON with the first message and
-the token, if they fit. The server must echo it as it came. What is wrong here is a `HandshakeError`; the official server
-completes the upgrade and closes with code 1002 and the reason, so that a browser can see it, and so do we.
+the token, if they fit. The server must echo it as it came. What is wrong here is a `HandshakeError`; the official
+server completes the upgrade and closes with code 1002 and the reason, so that a browser can see it, and so do we.
 """
 
 from __future__ import annotations
