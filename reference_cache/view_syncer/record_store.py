@@ -72,11 +72,11 @@ class RecordStore:
         sql = "UPDATE queries SET settled = ?, epoch = ? WHERE id = ?"
         self._connection.execute(sql, (version, query.epoch, query.id))
 
-    def all_of(self, query: RecordedQuery) -> dict[tuple[str, str], Record]:
+    def all_of(self, query: RecordedQuery) -> Iterator[tuple[tuple[str, str], Record]]:
         """Everything recorded of a query, by table and row key."""
         sql = "SELECT row_table, row_key, row_version, patch_version, there FROM records WHERE query = ?"
-        rows = self._connection.execute(sql, (query.id,))
-        return {(table, key): Record(version, patched, bool(there)) for table, key, version, patched, there in rows}
+        for table, key, version, patched, there in self._connection.execute(sql, (query.id,)):
+            yield (table, key), Record(version, patched, bool(there))
 
     def changed_after(self, query_id: int, version: str) -> Iterator[tuple[str, str, bool]]:
         """Table, key and presence of the rows whose view changed after a version."""
@@ -88,6 +88,11 @@ class RecordStore:
         """Table and key of all rows that a client at this version may have from the query: there now, or gone since."""
         sql = "SELECT row_table, row_key FROM records WHERE query = ? AND (there OR patch_version >= ?)"
         return iter(self._connection.execute(sql, (query_id, version)).fetchall())
+
+    def is_there(self, query_ids: Iterable[int], table: str, key: str) -> bool:
+        """Whether one of these queries has the row now."""
+        sql = "SELECT 1 FROM records WHERE query = ? AND row_table = ? AND row_key = ? AND there"
+        return any(self._connection.execute(sql, (query_id, table, key)).fetchone() for query_id in query_ids)
 
     def gone_since(self, query_id: int, version: str) -> Iterator[tuple[str, str]]:
         """Table and key of the rows that are not there, and left at this version or later."""

@@ -11,7 +11,6 @@ from typing import Any
 
 import orjson
 
-from protocol import values
 from reference_cache.ivm.shared import RowId
 from reference_cache.query.ordering import join_key
 from reference_cache.query.schema import Row, Schema, TableSchema
@@ -20,14 +19,15 @@ from reference_cache.query.schema import Row, Schema, TableSchema
 class TableKeys:
     """One table's keys. Invariant: `row_id(text(row))` is the engine's id of the row. The last column is its version."""
 
-    __slots__ = ("_get", "_key", "_names", "_places", "_table", "names")
+    __slots__ = ("_get", "_key", "_names", "_put", "_table", "names")
 
     def __init__(self, table: TableSchema) -> None:
         self._table = table
-        self._places = table.positions(table.primary_key)
         self._names = table.primary_key
         self._key = join_key(table.primary_key, table)
-        self._get: Callable[[Row], Any] = itemgetter(*self._places)
+        self._get: Callable[[Row], Any] = itemgetter(*table.positions(table.primary_key))
+        name = orjson.dumps(table.name).replace(b"%", b"%%")
+        self._put = b'{"op":"put","tableName":%b,"value":%%b}' % name
         self.names = tuple(table.columns)[:-1]
 
     def text(self, row: Row) -> str:
@@ -42,8 +42,7 @@ class TableKeys:
 
     def put(self, row: Row) -> bytes:
         """The patch that gives a client this row; everything but the version."""
-        value = values.dumps(dict(zip(self.names, row, strict=False)))
-        return b'{"op":"put","tableName":%b,"value":%b}' % (orjson.dumps(self._table.name), value)
+        return self._put % orjson.dumps(dict(zip(self.names, row, strict=False)))
 
 
 class RowKeys:
@@ -60,6 +59,10 @@ class RowKeys:
         if found is None:
             found = self._tables[table] = TableKeys(self._schema.tables[table])
         return found
+
+    def row_id(self, table: str, text: str) -> RowId:
+        """The engine's id of a recorded row; of a table that is no longer there, an id that no row has."""
+        return self[table].row_id(text) if table in self._schema.tables else (table, text)
 
 
 def delete(table: str, text: str) -> bytes:
