@@ -28,6 +28,7 @@ from reference_cache.ivm.store import KeyExtractors
 from reference_cache.query.check import check
 from reference_cache.query.ordering import KeyOf, complete_query
 from reference_cache.query.schema import Row
+from reference_cache.query.simplify import simplify
 
 RowId: TypeAlias = tuple[str, object]
 """Table and primary key."""
@@ -187,7 +188,7 @@ class SharedQueries:
 
     def _identity(self, query: Query) -> Query:
         check(query, self._engine.schema)
-        return normalize(complete_query(query, self._engine.schema))
+        return normalize(simplify(complete_query(query, self._engine.schema)))
 
     def find(self, query: Query) -> SharedQuery:
         """The set of a subscribed query, to be read only."""

@@ -14,6 +14,7 @@ from reference_cache.ivm.shared import Held, RowId, RowPatch, SharedQuery
 from reference_cache.query.ordering import complete_query
 from reference_cache.query.query_id import normal_text
 from reference_cache.query.schema import Row
+from reference_cache.query.simplify import simplify
 from reference_cache.view_syncer.evaluation import Evaluation, KeyChoice
 from reference_cache.view_syncer.record_store import Change, RecordedQuery
 from reference_cache.view_syncer.row_keys import RowKeys
@@ -24,7 +25,7 @@ if TYPE_CHECKING:
 
 def query_key(query: Query, choice: KeyChoice, evaluation: Evaluation) -> str:
     """What tells queries apart, durably. Not to be forged: whoever has the same key gets the same rows."""
-    text = normal_text(complete_query(query, evaluation.schema))
+    text = normal_text(simplify(complete_query(query, evaluation.schema)))
     named = orjson.dumps(choice) if choice else b""
     return hashlib.sha256(text.encode("utf-8", "surrogatepass") + named).hexdigest()
 
