@@ -81,6 +81,13 @@ class GroupStore:
         sql = "SELECT query, since, got, epoch, removed FROM memberships WHERE group_id = ?"
         return (Membership(*row) for row in self._connection.execute(sql, (group_id,)).fetchall())
 
+    def last_patch(self, group_id: str) -> str:
+        """The newest version at which rows of the group's queries changed."""
+        sql = (
+            "SELECT max(last_patch) FROM memberships JOIN queries ON id = query WHERE group_id = ? AND removed IS NULL"
+        )
+        return self._connection.execute(sql, (group_id,)).fetchone()[0] or ""
+
     def create(self, group: StoredGroup, now: float) -> None:
         """Enter a new group."""
         schema = group.client_schema.model_dump_json()
@@ -100,7 +107,11 @@ class GroupStore:
         self._connection.execute(sql, (config.version, ttl_clock, group_id))
         for client_id in edit.touched_clients:
             there = client_id in config.clients
-            sql = "REPLACE INTO clients VALUES (?, ?)" if there else "DELETE FROM clients WHERE (group_id, client_id) = (?, ?)"
+            sql = (
+                "REPLACE INTO clients VALUES (?, ?)"
+                if there
+                else "DELETE FROM clients WHERE (group_id, client_id) = (?, ?)"
+            )
             self._connection.execute(sql, (group_id, client_id))
         self._connection.executemany(
             "REPLACE INTO group_queries VALUES (?, ?, ?, ?, ?, ?)",

@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import orjson
 
@@ -15,6 +15,7 @@ from reference_cache.query.ordering import complete_query
 from reference_cache.query.query_id import normal_text
 from reference_cache.query.schema import Row
 from reference_cache.query.simplify import simplify
+from reference_cache.view_syncer.digest import Digest
 from reference_cache.view_syncer.evaluation import Evaluation, KeyChoice
 from reference_cache.view_syncer.record_store import Change, RecordedQuery
 from reference_cache.view_syncer.row_keys import RowKeys
@@ -48,7 +49,18 @@ class LiveQuery:
     """A running query. Invariant: between transactions its records in the file are exactly its rows, and `groups` are
     the groups whose view it is part of."""
 
-    __slots__ = ("choice", "evaluation", "groups", "key", "query", "recorded", "seconds", "shared", "users")
+    __slots__ = (
+        "choice",
+        "evaluation",
+        "groups",
+        "hydration",
+        "key",
+        "query",
+        "recorded",
+        "shared",
+        "updates",
+        "users",
+    )
 
     def __init__(self, key: str, query: Query, choice: KeyChoice, evaluation: Evaluation) -> None:
         self.key = key
@@ -59,7 +71,8 @@ class LiveQuery:
         self.recorded = RecordedQuery(0)
         self.groups: set[ClientGroup] = set()
         self.users = 0
-        self.seconds = 0.0
+        self.hydration = 0.0
+        self.updates: Digest | None = None
 
     @property
     def id(self) -> int:
@@ -74,6 +87,17 @@ class LiveQuery:
     @property
     def keys(self) -> RowKeys:
         return self.evaluation.keys
+
+    def metrics(self) -> dict[str, Any]:
+        """How long it took to start, and to follow changes, in milliseconds."""
+        updates = Digest() if self.updates is None else self.updates
+        return {"query-hydration-server-ms": self.hydration * 1000, "query-update-server": updates.to_json()}
+
+    def note_update(self, seconds: float) -> None:
+        """A transaction that concerned the query took this long."""
+        if self.updates is None:
+            self.updates = Digest()
+        self.updates.add(seconds * 1000)
 
     def move_to(self, evaluation: Evaluation) -> None:
         """The query has been started in another evaluation."""

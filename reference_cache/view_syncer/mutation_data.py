@@ -61,15 +61,15 @@ class MutationTables:
                 confirmed.last_mutation_ids[row["clientID"]] = int(row["lastMutationID"])
         return groups
 
-    def since(
-        self, connection: sqlite3.Connection, schema: ReplicaSchema, group_id: str, version: str
-    ) -> Confirmed:
+    def since(self, connection: sqlite3.Connection, schema: ReplicaSchema, group_id: str, version: str) -> Confirmed:
         """What a group's clients lack if they have seen everything up to a version of the data."""
         confirmed = Confirmed()
         for row in self._rows(connection, schema, self.clients, ("clientID", "lastMutationID"), group_id, version):
             confirmed.last_mutation_ids[row[0]] = int(row[1])
             confirmed.version = max(confirmed.version, row[2])
-        for row in self._rows(connection, schema, self.mutations, ("clientID", "mutationID", "result"), group_id, version):
+        for row in self._rows(
+            connection, schema, self.mutations, ("clientID", "mutationID", "result"), group_id, version
+        ):
             if row[2] is not None:
                 confirmed.put_result(row[0], int(row[1]), orjson.loads(row[2]))
                 confirmed.version = max(confirmed.version, row[3])

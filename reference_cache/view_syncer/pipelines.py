@@ -16,6 +16,7 @@ import sqlite3
 import time
 from collections.abc import Iterable
 from dataclasses import dataclass, field
+from typing import Any
 
 from protocol.sync.ast import Query
 from reference_cache.ivm.change import SourceChange
@@ -28,6 +29,7 @@ from reference_cache.replica.schema import ReplicaSchema, read_schema
 from reference_cache.replica.stored_catalog import ReplicaState, read_state
 from reference_cache.view_syncer.api import SyncerOptions
 from reference_cache.view_syncer.cvr_file import CvrFile
+from reference_cache.view_syncer.digest import Digest
 from reference_cache.view_syncer.evaluation import Evaluation, KeyChoice
 from reference_cache.view_syncer.live_query import LiveQuery, Patch, query_key
 from reference_cache.view_syncer.pacing import Pace
@@ -67,6 +69,7 @@ class Pipelines:
         self._pace = pace
         self._evaluations: dict[KeyChoice, Evaluation] = {}
         self._by_shared: dict[SharedQuery, LiveQuery] = {}
+        self._hydrations, self._updates = Digest(), Digest()
         self._replica: Replica | None = None
         self._inode = 0
         self._held: sqlite3.Connection
@@ -136,7 +139,8 @@ class Pipelines:
         except BaseException:
             evaluation.shared.unsubscribe(query)
             raise
-        live.seconds = time.perf_counter() - began
+        live.hydration = time.perf_counter() - began
+        self._hydrations.add(live.hydration * 1000)
         self.live[key] = self._by_shared[live.shared] = live
         return live
 
@@ -173,19 +177,35 @@ class Pipelines:
             release_snapshot(after)
             return None
         step = Step(state.version)
+        began = time.perf_counter()
         try:
             step.anew = not await self._push_changes(after, step)
         except ChangesForgotten:
             step.anew = True
         except Exception:
             # A change that a pipeline cannot take leaves it half way: start all of them again, and see which can run.
-            log.exception("a change between %s and %s cannot be evaluated; queries start anew", self.version, step.version)
+            log.exception(
+                "a change between %s and %s cannot be evaluated; queries start anew", self.version, step.version
+            )
             step.anew = True
         self._move(after, state.version)
         if step.anew:
             await self._start_anew(step)
         self._write(step)
+        self._note_update(step, time.perf_counter() - began)
         return step
+
+    def _note_update(self, step: Step, seconds: float) -> None:
+        self._updates.add(seconds * 1000)
+        for live in step.patches:
+            live.note_update(seconds)
+
+    def metrics(self) -> dict[str, Any]:
+        """How long queries took to start and to follow changes, in milliseconds."""
+        return {
+            "query-materialization-server": self._hydrations.to_json(),
+            "query-update-server": self._updates.to_json(),
+        }
 
     async def _push_changes(self, after: sqlite3.Connection, step: Step) -> bool:
         """Push what is between the two snapshots; False if pipelines must start anew instead."""

@@ -17,9 +17,7 @@ BATCH = 1000
 """Records written in one transaction."""
 
 
-async def record_hydration(
-    live: LiveQuery, file: CvrFile, store: RecordStore, version: str, pace: Pace
-) -> list[Patch]:
+async def record_hydration(live: LiveQuery, file: CvrFile, store: RecordStore, version: str, pace: Pace) -> list[Patch]:
     """Bring the records of a just hydrated query up to date at this version of the data; what was different.
 
     May be cut short at any point: what is recorded by then is true, and the rest will be found again.

@@ -12,6 +12,7 @@ from typing import TypeAlias
 from reference_cache.ivm.shared import RowId
 from reference_cache.view_syncer.group_store import Membership
 from reference_cache.view_syncer.live_query import LiveQuery, Patch
+from reference_cache.view_syncer.pokes import row_chunks
 from reference_cache.view_syncer.record_store import RecordStore
 from reference_cache.view_syncer.row_keys import delete
 from reference_cache.view_syncer.versions import state_of
@@ -40,6 +41,10 @@ class StepPatches:
                     into = dels if patch.row is None else puts
                     into[patch.row_id[0], patch.key] = self._encode(live, patch)
         return [*(patch for key, patch in dels.items() if key not in puts), *puts.values()]
+
+    def chunks(self, view: View) -> list[bytes]:
+        """The same, cut into parts."""
+        return row_chunks(self.of(view))
 
     def _is_news(self, patch: Patch, view: View) -> bool:
         """A row is news unless another query of the view has it: changed, that query says so itself; if not, as before."""
@@ -74,9 +79,7 @@ def whole(view: View) -> Iterator[bytes]:
                 yield live.keys[row_id[0]].put(held.row)
 
 
-def catch_up(
-    view: View, memberships: dict[int, Membership], records: RecordStore, cookie: str
-) -> Iterator[bytes]:
+def catch_up(view: View, memberships: dict[int, Membership], records: RecordStore, cookie: str) -> Iterator[bytes]:
     """The rows that a client at this cookie lacks, has in an older state, or should not have any more.
 
     Queries of the view that the group has had since before the cookie tell by their records what changed after it. Of
