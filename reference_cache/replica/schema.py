@@ -71,7 +71,7 @@ def schema_of(catalog: Catalog) -> ReplicaSchema:
     tables = {name: _table(catalog, stored) for name, stored in catalog.tables.items()}
     synced = {name: table for name, table in tables.items() if table is not None}
     reason = "it has no unique index over columns that are not null and of a synced type"
-    return ReplicaSchema(synced, {name: reason for name in tables.keys() - synced.keys()})
+    return ReplicaSchema(synced, dict.fromkeys(tables.keys() - synced.keys(), reason))
 
 
 def _table(catalog: Catalog, stored: StoredTable) -> ReplicaTable | None:

@@ -16,15 +16,19 @@ from reference_cache.replica.errors import UnusableReplica
 FORMAT = 1
 """Changes when the layout of the file does; a replica of another format is made anew."""
 
-STATE, TABLES, INDEXES, COMMITS = (quoted(SYSTEM_PREFIX + name) for name in ("state", "tables", "indexes", "commits"))
+STATE, TABLES, INDEXES, COMMITS, FRESH = (
+    quoted(SYSTEM_PREFIX + name) for name in ("state", "tables", "indexes", "commits", "fresh")
+)
 
 _CREATE = (
-    f"CREATE TABLE {STATE} (format INTEGER, app TEXT, publications TEXT, replica_version TEXT, version TEXT, "
-    "log_start TEXT)",
+    f"CREATE TABLE {STATE} (format INTEGER, app TEXT, shard INTEGER, publications TEXT, "
+    "replica_version TEXT, version TEXT, log_start TEXT)",
     f"CREATE TABLE {TABLES} (name TEXT PRIMARY KEY, columns TEXT, unfilled TEXT)",
     f'CREATE TABLE {INDEXES} (name TEXT PRIMARY KEY, "table" TEXT, is_unique INTEGER, columns TEXT)',
     f'CREATE TABLE {COMMITS} (id INTEGER PRIMARY KEY, version TEXT, kind TEXT, "table" TEXT, first INTEGER, '
     "last INTEGER)",
+    f"CREATE INDEX {quoted(SYSTEM_PREFIX + 'commits_version')} ON {COMMITS} (version)",
+    f'CREATE TABLE {FRESH} ("table" TEXT, key TEXT, note TEXT, PRIMARY KEY ("table", key)) WITHOUT ROWID',
 )
 
 
@@ -42,10 +46,14 @@ class ReplicaState:
 
 @dataclass(frozen=True, slots=True)
 class Origin:
-    """Whose data it is: the shard (`app_0`) and the publications asked for."""
+    """Whose data it is: the app, its shard, and the publications asked for."""
 
-    shard: str
+    app_id: str
+    shard_num: int = 0
     publications: frozenset[str] = frozenset()
+
+    def __str__(self) -> str:
+        return f"{self.app_id}_{self.shard_num} with publications {sorted(self.publications)}"
 
 
 def create_system_tables(connection: sqlite3.Connection, origin: Origin) -> None:
@@ -53,7 +61,9 @@ def create_system_tables(connection: sqlite3.Connection, origin: Origin) -> None
     for statement in _CREATE:
         connection.execute(statement)
     publications = orjson.dumps(sorted(origin.publications)).decode()
-    connection.execute(f"INSERT INTO {STATE} VALUES (?, ?, ?, '', '', '')", (FORMAT, origin.shard, publications))
+    connection.execute(
+        f"INSERT INTO {STATE} VALUES (?, ?, ?, ?, '', '', '')", (FORMAT, origin.app_id, origin.shard_num, publications)
+    )
 
 
 def read_state(connection: sqlite3.Connection) -> ReplicaState:
@@ -65,20 +75,14 @@ def read_state(connection: sqlite3.Connection) -> ReplicaState:
 def check_origin(connection: sqlite3.Connection, origin: Origin) -> None:
     """Refuse a replica of another format, app, shard or set of publications."""
     try:
-        found = connection.execute(f"SELECT format, app, publications FROM {STATE}").fetchone()
+        found = connection.execute(f"SELECT format, app, shard, publications FROM {STATE}").fetchone()
     except sqlite3.DatabaseError as error:
         raise UnusableReplica(f"the file is no replica of this cache ({error}); move it away") from None
     if found[0] != FORMAT:
         raise UnusableReplica(f"the replica has format {found[0]}, this cache writes {FORMAT}; delete it")
-    stored = Origin(found[1], frozenset(orjson.loads(found[2])))
+    stored = Origin(found[1], found[2], frozenset(orjson.loads(found[3])))
     if stored != origin:
-        raise UnusableReplica(
-            f"the replica was made for {_described(stored)}, not for {_described(origin)}; use another file or delete it"
-        )
-
-
-def _described(origin: Origin) -> str:
-    return f"{origin.shard} with publications {sorted(origin.publications)}"
+        raise UnusableReplica(f"the replica was made for {stored}, not for {origin}; delete it")
 
 
 def load_catalog(connection: sqlite3.Connection) -> Catalog:
