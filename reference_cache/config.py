@@ -105,6 +105,10 @@ def _jwk(variable: str, value: str) -> str:
     return value
 
 
+def _is_development(variable: str, value: str) -> bool:
+    return value == "development"
+
+
 def _path(variable: str, value: str) -> Path:
     return Path(value)
 
@@ -262,6 +266,9 @@ class CacheConfig:
             _whole(64 * 1024),
             "how far a client may fall behind before it is dropped",
         ),
+    )
+    development: bool = field(
+        default=False, metadata=of("NODE_ENV", _is_development, "development opens the inspector without a password")
     )
     unused: tuple[str, ...] = ()
     """Variables of zero-cache that are set and have no effect here."""

@@ -11,6 +11,7 @@ import asyncio
 import logging
 import random
 from dataclasses import dataclass
+from typing import Any
 from urllib.parse import parse_qsl, urlencode, urlsplit, urlunsplit
 
 import aiohttp
@@ -41,7 +42,7 @@ class AppFailure(Exception):
         self.preview = preview
 
     @property
-    def details(self) -> dict[str, object]:
+    def details(self) -> dict[str, Any]:
         """The fields an error body has besides reason and message."""
         found = {"status": self.status, "bodyPreview": self.preview}
         return {name: value for name, value in found.items() if value is not None}
