@@ -264,7 +264,7 @@ class Client:
     async def _leave(self) -> None:
         self._inbox.clear()
         if self._worker is not None:
-            # What is under way is not interrupted: the syncer has begun to admit this client, and must be told to let go.
+            # What is under way is not interrupted: a syncer that has begun to admit this client must be told to let go.
             await asyncio.wait((self._worker,))
         if self._services.pusher is not None:
             self._services.pusher.unregister(self.asked.client_group_id, self.asked.client_id, self)

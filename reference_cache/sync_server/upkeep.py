@@ -44,10 +44,17 @@ class Upkeep:
         try:
             while True:
                 await asyncio.sleep(SWEEP_SECONDS)
-                await self.sweep(asyncio.get_running_loop().time())
+                await self._sweep_anyway()
         finally:
             for task in self._checks:
                 task.cancel()
+
+    async def _sweep_anyway(self) -> None:
+        try:
+            await self.sweep(asyncio.get_running_loop().time())
+        except Exception:
+            # A bug of ours: the trace is for the bug report, and the next pass is due all the same.
+            log.exception("upkeep failed")
 
     async def sweep(self, now: float) -> None:
         """Look at every connection once."""
