@@ -156,7 +156,15 @@ async def test_each_client_hears_of_its_own_failed_mutations(app: AppStub, pushe
             "http",
             "zeroCache",
         ),
-        ({"kind": "MutateResponse", "userID": "bob", "mutations": [{"id": {"id": 1, "clientID": "c1"}, "result": {}}]}, "http", "zeroCache"),
+        (
+            {
+                "kind": "MutateResponse",
+                "userID": "bob",
+                "mutations": [{"id": {"id": 1, "clientID": "c1"}, "result": {}}],
+            },
+            "http",
+            "zeroCache",
+        ),
     ],
 )
 async def test_a_request_that_fails_as_a_whole_is_told(

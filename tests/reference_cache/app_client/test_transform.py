@@ -48,7 +48,10 @@ async def test_queries_go_in_one_request_and_come_back_by_hash(app: AppStub, ses
     found = await transformer(app, session).transform(ann(app), [ALL, MINE])
     assert found == {"h1": parse({"table": "all"}), "h2": parse({"table": "mine"})}
     assert [request.body for request in app.requests] == [
-        ["transform", [{"id": "h1", "name": "all", "args": []}, {"id": "h2", "name": "mine", "args": [{"owner": "ann"}]}]]
+        [
+            "transform",
+            [{"id": "h1", "name": "all", "args": []}, {"id": "h2", "name": "mine", "args": [{"owner": "ann"}]}],
+        ]
     ]
 
 

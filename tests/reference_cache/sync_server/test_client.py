@@ -53,7 +53,7 @@ async def bystander_is_fine(served: Served, bystander: SyncClient) -> None:
         "[]",
         '["ping"]',
         '["unknown",{}]',
-        '[1,{}]',
+        "[1,{}]",
         '["ping",{"extra":1}]',
         '["updateAuth",{"auth":1}]',
         '["updateAuth",{"auth":null}]',
