@@ -121,7 +121,12 @@ class SyncerStatus:
 
 
 class Connection(Protocol):
-    """A connected client. Calls are made one at a time; after `close` there are none."""
+    """A connected client. Calls are made one at a time; after `close` there are none.
+
+    `deleted_clients` are those of the group that its first message declared gone.
+    """
+
+    deleted_clients: Sequence[str]
 
     async def change_desired_queries(self, patch: Sequence[QueryPatch]) -> None:
         """Take what the client wants from now on; pokes follow."""
