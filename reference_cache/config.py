@@ -14,21 +14,21 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, fields
 from difflib import get_close_matches
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any
 from urllib.parse import urlsplit
 
 from reference_cache.errors import BadSetting
 from reference_cache.zero_variables import NOT_USED
 
-T = TypeVar("T")
 _APP_ID = re.compile(r"[a-z0-9_]+")
 _TRUE, _FALSE = frozenset({"true", "1", "t", "yes"}), frozenset({"false", "0", "f", "no"})
 
 
-def setting(variable: str, read: Callable[[str, str], Any], about: str, *old: str, **options: Any) -> Any:
-    """A field that is read from `variable`, or from one of the `old` names it had."""
-    metadata = {"variable": variable, "read": read, "about": about, "old": old, "secret": options.pop("secret", False)}
-    return field(metadata=metadata, **options)
+def of(
+    variable: str, read: Callable[[str, str], Any], about: str, *old: str, secret: bool = False
+) -> Mapping[str, Any]:
+    """What is known of a setting: its variable, how to read it, what it is for, and names it had before."""
+    return {"variable": variable, "read": read, "about": about, "old": old, "secret": secret}
 
 
 def _text(variable: str, value: str) -> str:
@@ -86,9 +86,7 @@ def _urls(variable: str, value: str) -> tuple[str, ...]:
 
 def _stream(variable: str, value: str) -> str:
     if urlsplit(value).scheme not in ("ws", "wss", "http", "https"):
-        raise BadSetting(
-            variable, "not the URL of a change source", f"set {variable}=ws://host:port/changes/v0/stream"
-        )
+        raise BadSetting(variable, "not the URL of a change source", f"set {variable}=ws://host:port/changes/v0/stream")
     return value
 
 
@@ -105,6 +103,10 @@ def _jwk(variable: str, value: str) -> str:
     except ValueError:
         raise BadSetting(variable, "not a JSON Web Key", f"set {variable} to one JSON object") from None
     return value
+
+
+def _is_development(variable: str, value: str) -> bool:
+    return value == "development"
 
 
 def _path(variable: str, value: str) -> Path:
@@ -126,112 +128,147 @@ class AppEndpoint:
 class CacheConfig:
     """Every setting of one cache. Invariant: each value has passed its reader."""
 
-    upstream_type: str = setting(
-        "ZERO_UPSTREAM_TYPE", _one_of("custom"), "kind of upstream; a change source is 'custom'", default="custom"
+    upstream_type: str = field(
+        default="custom",
+        metadata=of("ZERO_UPSTREAM_TYPE", _one_of("custom"), "kind of upstream; a change source is 'custom'"),
     )
-    upstream_db: str = setting(
-        "ZERO_UPSTREAM_DB", _stream, "URL of the change source, ws://…/changes/v0/stream", default="", secret=True
+    upstream_db: str = field(
+        default="",
+        metadata=of("ZERO_UPSTREAM_DB", _stream, "URL of the change source, ws://…/changes/v0/stream", secret=True),
     )
-    port: int = setting("ZERO_PORT", _whole(0, 65535), "port of the sync socket and the pages", default=4848)
-    replica_file: Path = setting(
-        "ZERO_REPLICA_FILE", _path, "SQLite file of the replica; client records are kept beside it", default=Path("zero.db")
+    port: int = field(default=4848, metadata=of("ZERO_PORT", _whole(0, 65535), "port of the sync socket and the pages"))
+    replica_file: Path = field(
+        default=Path("zero.db"),
+        metadata=of("ZERO_REPLICA_FILE", _path, "SQLite file of the replica; client records are kept beside it"),
     )
-    app_id: str = setting("ZERO_APP_ID", _app_id, "names the schemas of the cache's own tables", default="zero")
-    shard_num: int = setting("ZERO_SHARD_NUM", _whole(0), "shard of the app", default=0)
-    publications: tuple[str, ...] = setting(
-        "ZERO_APP_PUBLICATIONS", _list, "publications to ask the change source for", default=()
+    app_id: str = field(
+        default="zero", metadata=of("ZERO_APP_ID", _app_id, "names the schemas of the cache's own tables")
     )
-    query_urls: tuple[str, ...] = setting(
-        "ZERO_QUERY_URL", _urls, "where the application turns named queries into ASTs", "ZERO_GET_QUERIES_URL", default=()
+    shard_num: int = field(default=0, metadata=of("ZERO_SHARD_NUM", _whole(0), "shard of the app"))
+    publications: tuple[str, ...] = field(
+        default=(), metadata=of("ZERO_APP_PUBLICATIONS", _list, "publications to ask the change source for")
     )
-    query_api_key: str | None = setting(
-        "ZERO_QUERY_API_KEY", _text, "sent as X-Api-Key", "ZERO_GET_QUERIES_API_KEY", default=None, secret=True
-    )
-    query_forward_cookies: bool = setting(
-        "ZERO_QUERY_FORWARD_COOKIES", _flag, "pass cookies on", "ZERO_GET_QUERIES_FORWARD_COOKIES", default=False
-    )
-    query_allowed_client_headers: tuple[str, ...] = setting(
-        "ZERO_QUERY_ALLOWED_CLIENT_HEADERS",
-        _list,
-        "headers a client may set on query requests",
-        "ZERO_GET_QUERIES_ALLOWED_CLIENT_HEADERS",
+    query_urls: tuple[str, ...] = field(
         default=(),
+        metadata=of(
+            "ZERO_QUERY_URL", _urls, "where the application turns named queries into ASTs", "ZERO_GET_QUERIES_URL"
+        ),
     )
-    query_allowed_request_headers: tuple[str, ...] = setting(
-        "ZERO_QUERY_ALLOWED_REQUEST_HEADERS",
-        _list,
-        "headers of the socket's request to pass on",
-        "ZERO_GET_QUERIES_ALLOWED_REQUEST_HEADERS",
+    query_api_key: str | None = field(
+        default=None,
+        metadata=of("ZERO_QUERY_API_KEY", _text, "sent as X-Api-Key", "ZERO_GET_QUERIES_API_KEY", secret=True),
+    )
+    query_forward_cookies: bool = field(
+        default=False,
+        metadata=of("ZERO_QUERY_FORWARD_COOKIES", _flag, "pass cookies on", "ZERO_GET_QUERIES_FORWARD_COOKIES"),
+    )
+    query_allowed_client_headers: tuple[str, ...] = field(
         default=(),
+        metadata=of(
+            "ZERO_QUERY_ALLOWED_CLIENT_HEADERS",
+            _list,
+            "headers a client may set on query requests",
+            "ZERO_GET_QUERIES_ALLOWED_CLIENT_HEADERS",
+        ),
     )
-    mutate_urls: tuple[str, ...] = setting(
-        "ZERO_MUTATE_URL", _urls, "where the application runs its mutators", "ZERO_PUSH_URL", default=()
-    )
-    mutate_api_key: str | None = setting(
-        "ZERO_MUTATE_API_KEY", _text, "sent as X-Api-Key", "ZERO_PUSH_API_KEY", default=None, secret=True
-    )
-    mutate_forward_cookies: bool = setting(
-        "ZERO_MUTATE_FORWARD_COOKIES", _flag, "pass cookies on", "ZERO_PUSH_FORWARD_COOKIES", default=False
-    )
-    mutate_allowed_client_headers: tuple[str, ...] = setting(
-        "ZERO_MUTATE_ALLOWED_CLIENT_HEADERS",
-        _list,
-        "headers a client may set on mutate requests",
-        "ZERO_PUSH_ALLOWED_CLIENT_HEADERS",
+    query_allowed_request_headers: tuple[str, ...] = field(
         default=(),
+        metadata=of(
+            "ZERO_QUERY_ALLOWED_REQUEST_HEADERS",
+            _list,
+            "headers of the socket's request to pass on",
+            "ZERO_GET_QUERIES_ALLOWED_REQUEST_HEADERS",
+        ),
     )
-    mutate_allowed_request_headers: tuple[str, ...] = setting(
-        "ZERO_MUTATE_ALLOWED_REQUEST_HEADERS",
-        _list,
-        "headers of the socket's request to pass on",
-        "ZERO_PUSH_ALLOWED_REQUEST_HEADERS",
+    mutate_urls: tuple[str, ...] = field(
+        default=(), metadata=of("ZERO_MUTATE_URL", _urls, "where the application runs its mutators", "ZERO_PUSH_URL")
+    )
+    mutate_api_key: str | None = field(
+        default=None, metadata=of("ZERO_MUTATE_API_KEY", _text, "sent as X-Api-Key", "ZERO_PUSH_API_KEY", secret=True)
+    )
+    mutate_forward_cookies: bool = field(
+        default=False, metadata=of("ZERO_MUTATE_FORWARD_COOKIES", _flag, "pass cookies on", "ZERO_PUSH_FORWARD_COOKIES")
+    )
+    mutate_allowed_client_headers: tuple[str, ...] = field(
         default=(),
+        metadata=of(
+            "ZERO_MUTATE_ALLOWED_CLIENT_HEADERS",
+            _list,
+            "headers a client may set on mutate requests",
+            "ZERO_PUSH_ALLOWED_CLIENT_HEADERS",
+        ),
     )
-    auth_secret: str | None = setting(
-        "ZERO_AUTH_SECRET", _text, "symmetric key of the clients' JWTs", default=None, secret=True
+    mutate_allowed_request_headers: tuple[str, ...] = field(
+        default=(),
+        metadata=of(
+            "ZERO_MUTATE_ALLOWED_REQUEST_HEADERS",
+            _list,
+            "headers of the socket's request to pass on",
+            "ZERO_PUSH_ALLOWED_REQUEST_HEADERS",
+        ),
     )
-    auth_jwk: str | None = setting("ZERO_AUTH_JWK", _jwk, "public key of the clients' JWTs", default=None)
-    auth_issuer: str | None = setting("ZERO_AUTH_ISSUER", _text, "issuer a JWT must have", default=None)
-    auth_audience: str | None = setting("ZERO_AUTH_AUDIENCE", _text, "audience a JWT must have", default=None)
-    revalidate_seconds: float = setting(
-        "ZERO_AUTH_REVALIDATE_INTERVAL_SECONDS", _number, "how often credentials are checked again", default=300.0
+    auth_secret: str | None = field(
+        default=None, metadata=of("ZERO_AUTH_SECRET", _text, "symmetric key of the clients' JWTs", secret=True)
     )
-    retransform_seconds: float = setting(
-        "ZERO_AUTH_RETRANSFORM_INTERVAL_SECONDS", _number, "how often named queries are asked for again", default=300.0
+    auth_jwk: str | None = field(default=None, metadata=of("ZERO_AUTH_JWK", _jwk, "public key of the clients' JWTs"))
+    auth_issuer: str | None = field(default=None, metadata=of("ZERO_AUTH_ISSUER", _text, "issuer a JWT must have"))
+    auth_audience: str | None = field(
+        default=None, metadata=of("ZERO_AUTH_AUDIENCE", _text, "audience a JWT must have")
     )
-    auto_reset: bool = setting(
-        "ZERO_AUTO_RESET", _flag, "sync from scratch when the change source asks for it", default=True
+    revalidate_seconds: float = field(
+        default=300.0,
+        metadata=of("ZERO_AUTH_REVALIDATE_INTERVAL_SECONDS", _number, "how often credentials are checked again"),
     )
-    admin_password: str | None = setting(
-        "ZERO_ADMIN_PASSWORD", _text, "opens the inspector, /metrics and /statusz", default=None, secret=True
+    retransform_seconds: float = field(
+        default=300.0,
+        metadata=of("ZERO_AUTH_RETRANSFORM_INTERVAL_SECONDS", _number, "how often named queries are asked for again"),
     )
-    log_level: str = setting("ZERO_LOG_LEVEL", _one_of("debug", "info", "warn", "error"), "least level", default="info")
-    log_format: str = setting("ZERO_LOG_FORMAT", _one_of("text", "json"), "for people or for machines", default="text")
-    compression: bool = setting("ZERO_WEBSOCKET_COMPRESSION", _flag, "compress frames", default=False)
-    max_payload_bytes: int = setting(
-        "ZERO_WEBSOCKET_MAX_PAYLOAD_BYTES", _whole(1), "largest frame from a client", default=10 * 1024 * 1024
+    auto_reset: bool = field(
+        default=True, metadata=of("ZERO_AUTO_RESET", _flag, "sync from scratch when the change source asks for it")
     )
-    query_planner: bool = setting(
-        "ZERO_ENABLE_QUERY_PLANNER", _flag, "let the planner choose join orders", default=True
+    admin_password: str | None = field(
+        default=None,
+        metadata=of("ZERO_ADMIN_PASSWORD", _text, "opens the inspector, /metrics and /statusz", secret=True),
     )
-    yield_threshold_ms: float = setting(
-        "ZERO_YIELD_THRESHOLD_MS", _number, "longest slice of work before others get their turn", default=10.0
+    log_level: str = field(
+        default="info", metadata=of("ZERO_LOG_LEVEL", _one_of("debug", "info", "warn", "error"), "least level")
     )
-    forget_group_hours: float = setting(
-        "ZERO_CVR_GARBAGE_COLLECTION_INACTIVITY_THRESHOLD_HOURS",
-        _number,
-        "how long a client group may stay away",
+    log_format: str = field(
+        default="text", metadata=of("ZERO_LOG_FORMAT", _one_of("text", "json"), "for people or for machines")
+    )
+    compression: bool = field(default=False, metadata=of("ZERO_WEBSOCKET_COMPRESSION", _flag, "compress frames"))
+    max_payload_bytes: int = field(
+        default=10 * 1024 * 1024,
+        metadata=of("ZERO_WEBSOCKET_MAX_PAYLOAD_BYTES", _whole(1), "largest frame from a client"),
+    )
+    query_planner: bool = field(
+        default=True, metadata=of("ZERO_ENABLE_QUERY_PLANNER", _flag, "let the planner choose join orders")
+    )
+    yield_threshold_ms: float = field(
+        default=10.0,
+        metadata=of("ZERO_YIELD_THRESHOLD_MS", _number, "longest slice of work before others get their turn"),
+    )
+    forget_group_hours: float = field(
         default=48.0,
+        metadata=of(
+            "ZERO_CVR_GARBAGE_COLLECTION_INACTIVITY_THRESHOLD_HOURS", _number, "how long a client group may stay away"
+        ),
     )
-    host: str = setting("CHANGESOURCE_CACHE_HOST", _text, "address to listen on", default="0.0.0.0")
-    max_connections: int = setting(
-        "CHANGESOURCE_CACHE_MAX_CONNECTIONS", _whole(1), "sockets at once; more are told to come back", default=20_000
+    host: str = field(default="0.0.0.0", metadata=of("CHANGESOURCE_CACHE_HOST", _text, "address to listen on"))
+    max_connections: int = field(
+        default=20_000,
+        metadata=of("CHANGESOURCE_CACHE_MAX_CONNECTIONS", _whole(1), "sockets at once; more are told to come back"),
     )
-    send_buffer_bytes: int = setting(
-        "CHANGESOURCE_CACHE_SEND_BUFFER_BYTES",
-        _whole(64 * 1024),
-        "how far a client may fall behind before it is dropped",
+    send_buffer_bytes: int = field(
         default=64 * 1024 * 1024,
+        metadata=of(
+            "CHANGESOURCE_CACHE_SEND_BUFFER_BYTES",
+            _whole(64 * 1024),
+            "how far a client may fall behind before it is dropped",
+        ),
+    )
+    development: bool = field(
+        default=False, metadata=of("NODE_ENV", _is_development, "development opens the inspector without a password")
     )
     unused: tuple[str, ...] = ()
     """Variables of zero-cache that are set and have no effect here."""
