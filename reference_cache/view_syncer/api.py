@@ -1,6 +1,6 @@
 """The border of the view syncer: what the sync server gives it, and what it gives the sync server.
 
-    syncer = ViewSyncer(options, transformer)               # reference_cache.view_syncer.syncer
+    syncer = ViewSyncer(options, transformer, replicator.forget_changes)    # reference_cache.view_syncer.syncer
     await syncer.start()
     connection = await syncer.connect(client, init_connection, downstream)
     await connection.change_desired_queries(patch)          # one call at a time per connection
@@ -8,8 +8,8 @@
     syncer.notify()                                         # the replica has a new version
     await syncer.stop()
 
-All of it happens on one event loop. Calls raise `SyncError` if the client must be told and dropped; the caller sends the
-error frame. Faults found later, on nobody's call, go to `Downstream.fail`.
+All of it happens on one event loop. Calls raise `SyncError` if the client must be told and dropped; the caller sends
+the error frame. Faults found later, on nobody's call, go to `Downstream.fail`.
 """
 
 from __future__ import annotations

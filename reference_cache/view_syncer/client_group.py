@@ -1,12 +1,12 @@
 """A client group at work: its clients, its view, and every way in which the two change.
 
-The configuration changes first (`GroupEdit`, stored at once), then the view follows: queries are transformed, started or
-dropped, and `_switch` moves the group to the new set in one step, stored before anybody is told. Data moves the view
+The configuration changes first (`GroupEdit`, stored at once), then the view follows: queries are transformed, started
+or dropped, and `_switch` moves the group to the new set in one step, stored before anybody is told. Data moves the view
 through `step`. All clients of the group are at its version whenever nothing is under way; a client that comes back is
 caught up from its own cookie first.
 
-Calls hold the group's lock, and the pipelines' lock while they deal with rows; `step` is called with the latter only and
-finds the group consistent, because between its awaits it always is.
+Calls hold the group's lock, and the pipelines' lock while they deal with rows; `step` is called with the latter only
+and finds the group consistent, because between its awaits it always is.
 """
 
 from __future__ import annotations
@@ -118,9 +118,10 @@ class ClientGroup:
         """A client's socket is gone."""
         if self.clients.get(connection.client_id) is connection:
             del self.clients[connection.client_id]
-            self._rest_if_alone()
+            self.rest_if_alone()
 
-    def _rest_if_alone(self) -> None:
+    def rest_if_alone(self) -> None:
+        """If nobody is connected, the clock stands still, and the time counts after which the queries stop."""
         if self.clients or self.idle_since is not None:
             return
         self._clock.stop()
@@ -134,7 +135,7 @@ class ClientGroup:
         connections, self.clients = list(self.clients.values()), {}
         for connection in connections:
             connection.fail(error)
-        self._rest_if_alone()
+        self.rest_if_alone()
 
     def stop(self) -> None:
         """Stop the queries; call with the pipelines' lock."""
@@ -401,7 +402,7 @@ class ClientGroup:
 
     def _evict_soon(self) -> None:
         self._eviction = None
-        self._evicting = asyncio.ensure_future(self._evict())
+        self._services.background(self._evict())
 
     async def _evict(self) -> None:
         async with self.lock, self._services.pipelines.lock:

@@ -10,7 +10,7 @@ from reference_cache.replica.schema import ReplicaSchema, ReplicaTable
 
 
 def check_client_schema(client: ClientSchema, replica: ReplicaSchema, own_tables: tuple[str, ...]) -> None:
-    """Refuse a client whose schema does not fit; `own_tables` begin the names of tables that are not the application's."""
+    """Refuse a client whose schema does not fit; tables that begin with `own_tables` are not the application's."""
     if not replica.tables and not replica.unsynced:
         raise SyncError(
             ErrorKind.INTERNAL,

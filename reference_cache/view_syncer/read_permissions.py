@@ -1,7 +1,7 @@
 """Read permissions: what an ad hoc query may see, by the rules the application has deployed.
 
-The rules are a JSON document in the replica (`{app}.permissions`), per table a list of conditions of which one must hold.
-A table without rules shows nothing. Named queries are not subject to them: the application wrote those itself.
+The rules are a JSON document in the replica (`{app}.permissions`), per table a list of conditions, one of which must
+hold. A table without rules shows nothing. Named queries are not subject to them: the application wrote those itself.
 """
 
 from __future__ import annotations

@@ -17,7 +17,8 @@ from reference_cache.query.schema import Row, Schema, TableSchema
 
 
 class TableKeys:
-    """One table's keys. Invariant: `row_id(text(row))` is the engine's id of the row. The last column is its version."""
+    """One table's keys. Invariant: `row_id(text(row))` is the engine's id of the row. The last column is the row's
+    version."""
 
     __slots__ = ("_get", "_key", "_names", "_put", "_table", "names")
 

@@ -1,8 +1,8 @@
 """The view syncer: client groups over one replica, each told exactly what its clients lack.
 
-It follows the replica with one task: told that there may be a new version, it goes straight to the newest, evaluates the
-changes once for everybody, records them, and hands each group that is concerned its part. While it works, commits pile up
-and become one step; when idle, each goes out at once.
+It follows the replica with one task: told that there may be a new version, it goes straight to the newest, evaluates
+the changes once for everybody, records them, and hands each group that is concerned its part. While it works, commits
+pile up and become one step; when idle, each goes out at once.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
-from collections.abc import Coroutine
+from collections.abc import Callable
 from typing import Any
 
 from protocol.sync.errors import ErrorKind, SyncError
@@ -46,10 +46,16 @@ HOUSEKEEPING = 1.0
 
 
 class ViewSyncer:
-    """All client groups. Invariant: a group in `groups` has clients, had some until lately, or is being connected to."""
+    """All client groups. Invariant: a group in `_groups` has clients, had some until lately, or is being connected to.
 
-    def __init__(self, options: SyncerOptions, transformer: Transformer) -> None:
+    `on_read` is told up to which version the replica's change log is no longer needed.
+    """
+
+    def __init__(
+        self, options: SyncerOptions, transformer: Transformer, on_read: Callable[[str], None] | None = None
+    ) -> None:
         self._options = options
+        self._on_read = on_read
         file = CvrFile(options.cvr_file)
         mutations = MutationTables(options.app_id, options.shard_num)
         self._permissions_table = f"{options.app_id}.permissions"
@@ -60,7 +66,8 @@ class ViewSyncer:
         self._groups: dict[str, ClientGroup] = {}
         self._news = asyncio.Event()
         self._ready = asyncio.Event()
-        self._tasks: set[asyncio.Task[None]] = set()
+        self._advanced = asyncio.Event()
+        self._told = ""
 
     # --- life ---
 
@@ -69,8 +76,10 @@ class ViewSyncer:
         while not self._open():
             self._news.clear()
             await self._news.wait()
-        self._run(self._follow())
-        self._run(self._keep_house())
+        self._announce()
+        services = self._services
+        services.background(self._follow())
+        services.background(self._keep_house())
 
     def _open(self) -> bool:
         services = self._services
@@ -113,7 +122,7 @@ class ViewSyncer:
 
     async def stop(self) -> None:
         """Write what is to be written and let go of everything."""
-        tasks = list(self._tasks)
+        tasks = list(self._services.tasks)
         for task in tasks:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
@@ -127,14 +136,14 @@ class ViewSyncer:
             self._services.pipelines.close()
             self._services.file.close()
 
-    def _run(self, work: Coroutine[Any, Any, None]) -> None:
-        task = asyncio.ensure_future(work)
-        self._tasks.add(task)
-        task.add_done_callback(self._tasks.discard)
-
     def notify(self) -> None:
         """The replica may have a new version."""
         self._news.set()
+
+    async def reached(self, version: str) -> None:
+        """Wait until all clients have been told of everything up to a version of the replica."""
+        while self._told < version:
+            await self._advanced.wait()
 
     def status(self) -> SyncerStatus:
         """What is going on."""
@@ -172,6 +181,7 @@ class ViewSyncer:
             raise
         finally:
             group.pending -= 1
+            group.rest_if_alone()
             if group.is_new and not group.pending:
                 self._groups.pop(client.group_id, None)
         return connection
@@ -218,8 +228,16 @@ class ViewSyncer:
                 step = await services.pipelines.advance()
                 if step is not None:
                     self._tell(step)
+                    self._announce()
                 return
         await self._restart()
+
+    def _announce(self) -> None:
+        self._told = self._services.pipelines.version
+        self._advanced.set()
+        self._advanced = asyncio.Event()
+        if self._on_read is not None:
+            self._on_read(self._services.pipelines.version)
 
     async def _restart(self) -> None:
         """The replica is another one: whoever is connected must come again."""
@@ -228,7 +246,9 @@ class ViewSyncer:
                 group.fail(SyncError(ErrorKind.CLIENT_NOT_FOUND, "Client not found: the replica was made anew"))
                 group.stop()
             self._groups.clear()
-            if not self._open():
+            if self._open():
+                self._announce()
+            else:
                 self._ready.clear()
 
     def _tell(self, step: Step) -> None:
@@ -282,7 +302,7 @@ class ViewSyncer:
         self._services.read_permissions = None
         for group in self._groups.values():
             if any(query.ast is not None for query in group.config.wanted()):
-                self._run(self._restrict(group))
+                self._services.background(self._restrict(group))
 
     async def _restrict(self, group: ClientGroup) -> None:
         try:

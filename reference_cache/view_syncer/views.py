@@ -47,7 +47,7 @@ class StepPatches:
         return row_chunks(self.of(view))
 
     def _is_news(self, patch: Patch, view: View) -> bool:
-        """A row is news unless another query of the view has it: changed, that query says so itself; if not, as before."""
+        """A row is no news if another query of the view has it, unchanged; a change that query tells by itself."""
         if patch.row is None:
             return not any(patch.row_id in live.held for live in view)
         return not any(patch.row_id in live.held and patch.row_id not in self._changes(live) for live in view)
