@@ -50,7 +50,10 @@ class RowPatch:
 
 
 class Held:
-    """A row of a query's set and how often the pipeline references it. `version` is for the subscribers' own use."""
+    """A row of a query's set and how often the pipeline references it.
+
+    `version` is the subscribers' own, and stays with a row that leaves and returns within a transaction.
+    """
 
     __slots__ = ("count", "row", "version")
 
@@ -58,6 +61,12 @@ class Held:
         self.row = row
         self.count = 0
         self.version = ""
+
+    def copy(self) -> Held:
+        """What it is now, whatever happens to it later."""
+        copied = Held(self.row)
+        copied.count, copied.version = self.count, self.version
+        return copied
 
 
 class SharedQuery:
@@ -75,15 +84,18 @@ class SharedQuery:
         self.subscribers = 0
         self.hydration: Iterator[Pause] = iter(())
         self.held: dict[RowId, Held] = {}
-        self.before: dict[RowId, Row | None] = {}
+        self.before: dict[RowId, Held | None] = {}
 
     def note(self, change: RowChange, row_id: RowId) -> None:
         """Count one reference more or less, or take new values."""
         held = self.held.get(row_id)
         if row_id not in self.before:
-            self.before[row_id] = None if held is None else held.row
+            self.before[row_id] = None if held is None else held.copy()
         if held is None:
             held = self.held[row_id] = Held(change.row)
+            before = self.before[row_id]
+            if before is not None:
+                held.version = before.version
         if change.op == "remove":
             held.count -= 1
             if not held.count:
@@ -96,7 +108,7 @@ class SharedQuery:
     def forget(self) -> None:
         """Drop all references, to be counted anew."""
         for row_id, held in self.held.items():
-            self.before.setdefault(row_id, held.row)
+            self.before.setdefault(row_id, held)
         self.held.clear()
 
     def patches(self) -> list[RowPatch]:
@@ -104,9 +116,9 @@ class SharedQuery:
         found = []
         for row_id, before in self.before.items():
             held = self.held.get(row_id)
-            after = None if held is None else held.row
-            if after != before:
-                found.append(RowPatch(*row_id, after, before))
+            old, new = (None if each is None else each.row for each in (before, held))
+            if old != new:
+                found.append(RowPatch(*row_id, new, old))
         self.before.clear()
         return found
 

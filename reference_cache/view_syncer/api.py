@@ -14,7 +14,8 @@ the error frame. Faults found later, on nobody's call, go to `Downstream.fail`.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import time
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Protocol, TypeAlias
@@ -104,6 +105,8 @@ class SyncerOptions:
     """How long the event loop may be kept by evaluation."""
     forget_groups_after: float = 48 * 3600.0
     """How long a group nobody connects to is remembered."""
+    clock: Callable[[], float] = time.monotonic
+    """What time to live and lingering are measured by."""
 
 
 @dataclass(slots=True)

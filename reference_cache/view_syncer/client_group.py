@@ -56,7 +56,7 @@ class ClientGroup:
         self.idle_since: float | None = None
         self._services = services
         self._restricted_by: ReadPermissions | None = None
-        self._clock = TtlClock(stored.ttl_clock)
+        self._clock = TtlClock(stored.ttl_clock, services.options.clock)
         self._eviction: asyncio.TimerHandle | None = None
 
     @property
@@ -125,7 +125,7 @@ class ClientGroup:
         if self.clients or self.idle_since is not None:
             return
         self._clock.stop()
-        self.idle_since = time.monotonic()
+        self.idle_since = self._services.options.clock()
         self._cancel_eviction()
         with self._services.file.transaction():
             self._services.groups.touch(self.config.group_id, self._clock.now(), time.time())
@@ -402,9 +402,10 @@ class ClientGroup:
 
     def _evict_soon(self) -> None:
         self._eviction = None
-        self._services.background(self._evict())
+        self._services.background(self.evict_expired())
 
-    async def _evict(self) -> None:
+    async def evict_expired(self) -> None:
+        """Drop the queries whose time is over."""
         async with self.lock, self._services.pipelines.lock:
             expired = self.config.expired(self._clock.now())
             if expired and self._switch({}, expired):

@@ -339,19 +339,25 @@ class ViewSyncer:
         purged = 0.0
         while True:
             await asyncio.sleep(min(HOUSEKEEPING, self._options.linger or HOUSEKEEPING))
-            await to_the_end(self._stop_abandoned())
+            await to_the_end(self.stop_abandoned())
             if time.monotonic() - purged > HOUSEKEEPING * 600:
                 purged = time.monotonic()
                 self.purge()
 
-    async def _stop_abandoned(self) -> None:
-        latest = time.monotonic() - self._options.linger
+    async def stop_abandoned(self) -> None:
+        """Stop the queries of groups whose last client has been gone for long enough."""
+        latest = self._options.clock() - self._options.linger
         for group_id, group in list(self._groups.items()):
             if group.is_abandoned(latest):
                 async with group.lock, self._services.pipelines.lock:
                     if group.is_abandoned(latest):
                         group.stop()
                         self._groups.pop(group_id, None)
+
+    async def evict_expired(self) -> None:
+        """Drop all queries whose time is over, without waiting for the groups' own timers."""
+        for group in list(self._groups.values()):
+            await group.evict_expired()
 
     def purge(self) -> int:
         """Forget groups nobody has used for long, and records no group refers to; how many groups."""

@@ -60,7 +60,10 @@ class Setup:
     def __init__(self, folder: Path) -> None:
         self.world = World(folder / "replica.db")
         self.app = App(QUERIES)
-        self.options = SyncerOptions(folder / "replica.db", folder / "cvr.db", linger=0.0)
+        self.time = 0.0
+        self.options = SyncerOptions(
+            folder / "replica.db", folder / "cvr.db", linger=0.0, clock=lambda: self.time
+        )
         self.syncer = ViewSyncer(self.options, self.app)
 
     async def commit(self, *changes: Any) -> None:
@@ -71,6 +74,15 @@ class Setup:
 
     async def restart(self) -> None:
         await self.syncer.stop()
+        await self.start_again()
+
+    async def crash(self) -> None:
+        """End as a killed process does: nothing more is written."""
+        services = self.syncer._services
+        for task in services.tasks:
+            task.cancel()
+        services.pipelines.close()
+        services.file.close()
         await self.start_again()
 
     async def start_again(self) -> None:

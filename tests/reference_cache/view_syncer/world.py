@@ -15,6 +15,8 @@ from protocol.sync.ast import Query
 from reference_cache.ivm.engine import Engine
 from reference_cache.ivm.memory_table import memory_source
 from reference_cache.ivm.row_changes import RowChange
+from reference_cache.ivm.sqlite_codec import decoder
+from reference_cache.ivm.sqlite_text import quoted
 from reference_cache.query.schema import Schema
 from reference_cache.replica.initial_load import load_beside, load_over
 from reference_cache.replica.replica import open_replica
@@ -44,6 +46,7 @@ class World:
     def __init__(self, path: Path) -> None:
         self.path = path
         self.number = 0
+        self._read: tuple[str, Schema, dict[str, list[tuple[Any, ...]]]] | None = None
         self.keys = {name: key for name, (_, key) in APP_TABLES.items()}
         self._load(load_beside(path, ORIGIN))
 
@@ -92,6 +95,11 @@ class World:
 
     def tables(self) -> tuple[Schema, dict[str, list[tuple[Any, ...]]]]:
         """The replica's rows, as the engine has them."""
+        if self._read is None or self._read[0] != self.version:
+            self._read = (self.version, *self._read_tables())
+        return self._read[1:]
+
+    def _read_tables(self) -> tuple[Schema, dict[str, list[tuple[Any, ...]]]]:
         connection = open_replica(self.path).connect()
         try:
             schema = read_schema(connection).engine_schema
@@ -131,9 +139,6 @@ SYSTEM_KEYS = {
 
 
 def _rows(connection: Any, schema: Schema, name: str) -> list[tuple[Any, ...]]:
-    from reference_cache.ivm.sqlite_codec import decoder
-    from reference_cache.ivm.sqlite_text import quoted
-
     table = schema.tables[name]
     columns = ", ".join(map(quoted, table.columns))
     rows = connection.execute(f"SELECT {columns} FROM {quoted(name)}").fetchall()
