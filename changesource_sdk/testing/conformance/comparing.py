@@ -47,6 +47,8 @@ class Difference:
                 inner = None
             if isinstance(inner, str) and self.expected.equals(inner):
                 return "; it is JSON text inside a JSON string: give the parsed value, or wrap the text in JsonText"
+        if self.expected is None:
+            return "; an Update that leaves a column out keeps its value: give the null"
         if self.found is None:
             return (
                 "; an Insert that leaves a column out sets it to null: give the whole row, or an Update, which keeps it"

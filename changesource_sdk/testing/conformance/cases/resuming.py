@@ -16,7 +16,7 @@ from changesource_sdk.testing.conformance.judge import Judge
 from changesource_sdk.testing.conformance.pipeline_run import PipelineProcess, Watch
 from changesource_sdk.testing.conformance.reading import UNSPILLED, Follower, Read, no_segment
 from changesource_sdk.testing.conformance.trial import Trial
-from changesource_sdk.testing.folding import FoldedTables
+from changesource_sdk.testing.folding import FoldedTables, rows_of
 
 STEPS = 8
 KILLS = 3
@@ -34,17 +34,20 @@ class Checkpoint:
 def from_every_position(trial: Trial) -> None:
     """A new adapter given any position continues right after it."""
     points = checkpoints(trial)
-    schema = checked_schema(trial.tables)
-    for number, point in enumerate(points):
-        judge = Judge(trial.history, point.reached)
-        known = [earlier.position for earlier in points[:number]]
-        replica = deepcopy(point.replica)
-        after = from_text(to_text(point.position))
-        follower = Follower(trial.adapter(), after, TransactionEncoder(schema, no_segment, UNSPILLED), known)
-        try:
-            _read_all(trial, follower, judge, replica)
-        except Broken as broken:
-            raise Broken(f"a new adapter that continues after {after!r}: {broken}") from broken
+    for number in range(len(points)):
+        continue_from(trial, points, number)
+
+
+def continue_from(trial: Trial, points: Sequence[Checkpoint], number: int) -> None:
+    """Let a new adapter go on from a checkpoint, as after a restart."""
+    point, known = points[number], [earlier.position for earlier in points[:number]]
+    after = from_text(to_text(point.position))
+    encoder = TransactionEncoder(checked_schema(trial.tables), no_segment, UNSPILLED)
+    follower = Follower(trial.adapter(), after, encoder, known)
+    try:
+        _read_all(trial, follower, Judge(trial.history, point.reached), deepcopy(point.replica))
+    except Broken as broken:
+        raise Broken(f"a new adapter that continues after {after!r}: {broken}") from broken
 
 
 def positions_are_sound(trial: Trial) -> None:
@@ -72,6 +75,7 @@ def checkpoints(trial: Trial) -> list[Checkpoint]:
     """Write transaction by transaction, and note where the reader is after each."""
     trial.insert_many(3)
     start = trial.read_snapshot()
+    position_is_json(start.position)
     judge, replica = Judge(trial.history), start.replica
     judge.snapshot(replica.tables)
     points = [Checkpoint(start.position, deepcopy(replica), judge.reached)]
@@ -120,7 +124,7 @@ def _read_all(trial: Trial, follower: Follower, judge: Judge, replica: FoldedTab
 def _apply(read: Read, replica: FoldedTables, judge: Judge) -> None:
     replica.apply(read.changes)
     if read.changes:
-        judge.transaction(replica.tables, f"the transaction at position {read.position!r}")
+        judge.transaction(replica.tables, set(rows_of(read.changes)), f"the transaction at position {read.position!r}")
 
 
 def after_a_stop(trial: Trial) -> None:
