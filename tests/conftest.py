@@ -10,6 +10,7 @@ import pytest
 
 pytest_plugins = [
     "tests.support.fix_logging",
+    "changesource_sdk.testing.plugin",
     "tests.support.fix_postgres",
     "tests.support.fix_serving",
     "tests.support.fix_spark",
