@@ -102,9 +102,13 @@ def check(lines: Iterable[str | bytes], *, max_message_bytes: int = MAX_MESSAGE_
 
 
 class Checker:
-    """One consumer, over all its connections; `_sent` are the watermarks that it may acknowledge."""
+    """One consumer, over all its connections; `_sent` are the watermarks that it may acknowledge.
+
+    `message` is what the last frame from the source said; None if it could not be read, or was no such frame.
+    """
 
     def __init__(self, max_message_bytes: int = MAX_MESSAGE_BYTES) -> None:
+        self.message: AnyDownstream | None = None
         self._found: list[Violation] = []
         self._max_bytes = max_message_bytes
         self._line = 0
@@ -117,7 +121,7 @@ class Checker:
 
     def take(self, entry: transcript.Entry) -> list[Violation]:
         """The rules that the next entry breaks."""
-        self._found = []
+        self.message, self._found = None, []
         self._line = entry.line
         if isinstance(entry, Connect):
             self._connect(entry.target)
@@ -150,6 +154,7 @@ class Checker:
 
     def _take_down(self, text: bytes, handshake: Handshake, stream: Stream) -> None:
         found, message = wire_rules.read_downstream(text, self._max_bytes)
+        self.message = message
         self._note(*found)
         if message is None:
             return
