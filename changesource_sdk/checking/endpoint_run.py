@@ -28,6 +28,7 @@ from protocol.handshake import Dialect, Handshake
 from protocol.messages import Commit, Data, ResetRequired
 from protocol.rules import Checker
 
+APP = "changesource_check"
 AFTERTHOUGHT_SECONDS = 0.2
 MOST_PER_RULE = 3
 AWAITED = frozenset(
@@ -49,7 +50,7 @@ class CheckSettings:
     """What to check and for how long. `watch` is how long to listen for news, `patience` the wait for one answer."""
 
     url: str
-    app_id: str = "changesource_check"
+    app_id: str = APP
     shard_num: int = 0
     seconds: float = 60.0
     watch: float = 3.0

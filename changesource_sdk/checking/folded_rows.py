@@ -1,7 +1,7 @@
 """Rows as a consumer has them after the changes it was sent: plain dicts, by table and key.
 
-Whoever plays a consumer folds what it gets into these: the scripted cache of the tests, and the checker, which compares
-a later snapshot with an earlier one plus what followed. Contract: `apply` is told of committed changes only.
+The checker compares a later snapshot with an earlier one plus what followed. Contract: `apply` is told of committed
+changes only, and never fails: what is wrong with a change is for the rules to say.
 """
 
 from __future__ import annotations

@@ -15,18 +15,19 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
-from urllib.parse import urlsplit
+from urllib.parse import urlencode, urlsplit
 
 from websockets.asyncio.client import ClientConnection, connect
 
-from changesource_sdk.checking.folded_rows import FoldedRows, Key
 from protocol import transcript
-from protocol.changes import Change
+from protocol.changes import Change, Delete, DropTable, Insert, RenameTable, Truncate, Update
 from protocol.codec import AnyDownstream
 from protocol.handshake import Dialect, Handshake
 from protocol.messages import Begin, Commit, Data, ResetRequired, Rollback
 from protocol.session import ConsumerSession
-from protocol.specs import JsonObject
+from protocol.specs import JsonObject, Relation
+
+Key = tuple[object, ...]
 
 
 class ResetAsked(Exception):
@@ -39,7 +40,7 @@ class FakeCache:
     def __init__(
         self, url: str, *, app_id: str = "zero", shard_num: int = 0, dialect: Dialect = "shipped", timeout: float = 20.0
     ) -> None:
-        self._rows = FoldedRows()
+        self.tables: dict[str, dict[Key, JsonObject]] = {}
         self.commits: list[str] = []
         self.transcript: list[bytes] = []
         self.acknowledges = True
@@ -48,11 +49,6 @@ class FakeCache:
         self._session = ConsumerSession(Handshake(dialect, app_id, shard_num))
         self._connection: ClientConnection | None = None
         self._open: list[Change] = []
-
-    @property
-    def tables(self) -> dict[str, dict[Key, JsonObject]]:
-        """Rows by table and key."""
-        return self._rows.tables
 
     @property
     def watermark(self) -> str | None:
@@ -77,7 +73,7 @@ class FakeCache:
 
     async def initial_sync(self) -> None:
         """Start from nothing: one connection, one transaction, as zero-cache does it."""
-        self._rows, self._open = FoldedRows(), []
+        self.tables, self._open = {}, []
         handshake = self._session.reconnect()
         fresh = Handshake(handshake.dialect, handshake.app_id, handshake.shard_num)
         async with self.stream(fresh):
@@ -88,7 +84,7 @@ class FakeCache:
         """A connection that resumes after the last commit; what was open when the former one ended is forgotten."""
         self._session = ConsumerSession(handshake or self._session.reconnect())
         self._open = []
-        target = f"{self._url}{'&' if '?' in self._url else '?'}{self._session.reconnect().query}"
+        target = f"{self._url}{'&' if '?' in self._url else '?'}{urlencode(_parameters(self._session.reconnect()))}"
         parts = urlsplit(target)
         self.transcript.append(transcript.connect_line(f"{parts.path}?{parts.query}"))
         async with connect(target, max_size=None, compression=None, proxy=None) as self._connection:
@@ -126,9 +122,52 @@ class FakeCache:
                 self._open.append(message.change)
             case Commit():
                 for change in self._open:
-                    self._rows.apply(change)
+                    self._apply(change)
                 self._open = []
                 self.commits.append(message.watermark)
                 self._session.durable(message.watermark)
             case _:
                 pass
+
+    def _apply(self, change: Change) -> None:
+        match change:
+            case Insert():
+                self._table(change.relation)[_key(change.relation, change.new)] = dict(change.new)
+            case Update():
+                self._update(change)
+            case Delete():
+                self._table(change.relation).pop(_key(change.relation, change.key), None)
+            case Truncate():
+                for relation in change.relations:
+                    self._table(relation).clear()
+            case RenameTable():
+                self.tables[change.new.replica_name] = self.tables.pop(change.old.replica_name, {})
+            case DropTable():
+                self.tables.pop(change.id.replica_name, None)
+            case _:
+                pass
+
+    def _update(self, change: Update) -> None:
+        table = self._table(change.relation)
+        new_key = _key(change.relation, change.new)
+        old = table.pop(_key(change.relation, change.key), {}) if change.key else table.get(new_key, {})
+        table[new_key] = {**old, **change.new}
+
+    def _table(self, relation: Relation) -> dict[Key, JsonObject]:
+        return self.tables.setdefault(relation.replica_name, {})
+
+
+def _key(relation: Relation, row: JsonObject) -> Key:
+    return tuple(row[column] for column in relation.key.columns)
+
+
+def _parameters(handshake: Handshake) -> dict[str, str]:
+    if handshake.dialect == "shipped":
+        given = {"appID": handshake.app_id, "shardNum": str(handshake.shard_num)}
+    else:
+        given = {"shardID": handshake.shard}
+    if handshake.last_watermark is not None:
+        given["lastWatermark"] = handshake.last_watermark
+    if handshake.replica_version is not None:
+        given["replicaVersion"] = handshake.replica_version
+    return given

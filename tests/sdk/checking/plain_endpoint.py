@@ -327,7 +327,7 @@ class BlocksItsLoop(PlainEndpoint):
     """Runs a slow query in the event loop when a stream is idle."""
 
     async def idle(self, connection: ServerConnection) -> None:
-        time.sleep(2.5)
+        time.sleep(2.5)  # noqa: ASYNC251
 
 
 class NeverResets(PlainEndpoint):
