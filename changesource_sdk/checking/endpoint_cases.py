@@ -157,7 +157,7 @@ def _rows_at(run: EndpointRun, reached: str) -> FoldedRows:
     for seen in run.history:
         if seen.watermark <= reached:
             for change in seen.changes:
-                rows.apply(change)
+                rows.take(change)
     return rows
 
 

@@ -148,7 +148,7 @@ class EndpointRun:
             while True:
                 match await stream.next(self.left if count == 0 else self.patience):
                     case Data(change=change):
-                        rows.apply(change)
+                        rows.take(change)
                     case Commit(watermark=watermark):
                         return watermark, rows
                     case ResetRequired():

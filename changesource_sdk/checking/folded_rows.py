@@ -1,6 +1,6 @@
-"""Rows as a consumer has them after the changes it was sent: plain dicts, by table and key.
+"""Rows as a consumer has them after what it was sent, for the checker: folded, counted, copied and compared.
 
-The checker compares a later snapshot with an earlier one plus what followed. Contract: `apply` is told of committed
+The checker compares a later snapshot with an earlier one plus what followed. Contract: `take` is told of committed
 changes only, and never fails: what is wrong with a change is for the rules to say.
 """
 
@@ -9,37 +9,23 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator
 
-from protocol.changes import (
-    AddColumn,
-    Change,
-    Delete,
-    DropColumn,
-    DropTable,
-    Insert,
-    RenameTable,
-    Truncate,
-    Update,
-    UpdateColumn,
-)
-from protocol.specs import JsonObject, Relation
-
-Key = tuple[object, ...]
+from changesource_sdk.testing.folding import FoldedTables, Key
+from protocol.changes import Change, Delete, Insert, Update
+from protocol.specs import JsonObject
 
 
-class FoldedRows:
-    """`tables` holds each table's rows by key; `partial` names those that cannot be compared: their columns changed,
-    or they have no key.
-    """
+class FoldedRows(FoldedTables):
+    """Rows by table and key. `incomparable` names tables whose rows have no key to tell them apart by."""
 
     def __init__(self) -> None:
-        self.tables: dict[str, dict[Key, JsonObject]] = {}
-        self.partial: set[str] = set()
+        super().__init__()
+        self.incomparable: set[str] = set()
 
     def copy(self) -> FoldedRows:
         """The same rows, to be changed on their own."""
         made = FoldedRows()
-        made.tables = {name: dict(rows) for name, rows in self.tables.items()}
-        made.partial = set(self.partial)
+        made.tables = {name: {key: dict(row) for key, row in rows.items()} for name, rows in self.tables.items()}
+        made.incomparable = set(self.incomparable)
         return made
 
     @property
@@ -47,43 +33,20 @@ class FoldedRows:
         """How many rows there are."""
         return sum(map(len, self.tables.values()))
 
-    def apply(self, change: Change) -> None:
-        """Take a change in."""
-        match change:
-            case Insert():
-                self._table(change.relation)[_key(change.relation, change.new)] = dict(change.new)
-            case Update():
-                self._update(change)
-            case Delete():
-                self._table(change.relation).pop(_key(change.relation, change.key), None)
-            case Truncate():
-                for relation in change.relations:
-                    self._table(relation).clear()
-            case RenameTable():
-                self.tables[change.new.replica_name] = self.tables.pop(change.old.replica_name, {})
-            case DropTable():
-                self.tables.pop(change.id.replica_name, None)
-            case AddColumn() | UpdateColumn() | DropColumn():
-                self.partial.add(change.table.replica_name)
-            case _:
-                pass
-
-    def _update(self, change: Update) -> None:
-        table = self._table(change.relation)
-        new_key = _key(change.relation, change.new)
-        old = table.pop(_key(change.relation, change.key), {}) if change.key else table.get(new_key, {})
-        table[new_key] = {**old, **change.new}
-
-    def _table(self, relation: Relation) -> dict[Key, JsonObject]:
-        if not relation.key.columns:
-            self.partial.add(relation.replica_name)
-        return self.tables.setdefault(relation.replica_name, {})
+    def take(self, change: Change) -> None:
+        """Take a change in, as far as it can be."""
+        if isinstance(change, Insert | Update | Delete) and not change.relation.key.columns:
+            self.incomparable.add(change.relation.replica_name)
+        try:
+            self.apply([change])
+        except (KeyError, TypeError):
+            return  # a key column is missing, or is no plain value: a broken rule, already noted
 
     def differences(self, other: FoldedRows, *, here: str, there: str) -> Iterator[str]:
         """Where `other` has other rows, as sentences that call the two `here` and `there`; a JSON value and its text
         count as the same.
         """
-        names = (self.tables.keys() | other.tables.keys()) - self.partial - other.partial
+        names = (self.tables.keys() | other.tables.keys()) - self.incomparable - other.incomparable
         for name in sorted(names):
             mine, theirs = self.tables.get(name, {}), other.tables.get(name, {})
             for key in sorted(mine.keys() | theirs.keys(), key=str):
@@ -93,15 +56,6 @@ class FoldedRows:
                     yield f"{name} {_shown(key)} is in {there} and not in {here}"
                 elif column := _differing(mine[key], theirs[key]):
                     yield f"{name} {_shown(key)} has another {column} in {there} than in {here}"
-
-
-def _key(relation: Relation, row: JsonObject) -> Key:
-    # A key column that is missing is a broken rule of its own; it must not stop the fold.
-    return tuple(_hashable(row.get(column)) for column in relation.key.columns)
-
-
-def _hashable(value: object) -> object:
-    return json.dumps(value, sort_keys=True) if isinstance(value, dict | list) else value
 
 
 def _shown(key: Key) -> str:

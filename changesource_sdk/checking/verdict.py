@@ -14,13 +14,27 @@ SHOWN_CHARACTERS = 400
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """One broken rule. `frame` numbers the frames of the whole check, from 1; 0 if no single frame is at fault."""
+    """One broken rule. `frame` numbers the frames of the whole check, from 1; 0 if no single frame is at fault. A rule
+    of the protocol has its fix and page already; others bring their own.
+    """
 
     rule: str
     message: str
     frame: int = 0
     text: str = ""
     times: int = 1
+    own_fix: str = ""
+    own_page: str = ""
+
+    @property
+    def fix(self) -> str:
+        """What to do; empty if the message says it."""
+        return self.own_fix or (REMEDIES[self.rule].fix if self.rule in REMEDIES else "")
+
+    @property
+    def page(self) -> str:
+        """Where the docs explain it."""
+        return self.own_page or doc(self.rule)
 
     def as_json(self) -> dict[str, object]:
         """As in `--json` output."""
@@ -30,8 +44,8 @@ class Finding:
             "frame": self.frame or None,
             "text": self.text[:SHOWN_CHARACTERS] or None,
             "times": self.times,
-            "fix": REMEDIES[self.rule].fix,
-            "doc": doc(self.rule),
+            "fix": self.fix or None,
+            "doc": self.page,
         }
 
 

@@ -1,8 +1,9 @@
-"""Checking an adapter as its consumers will meet it: through a pipeline and an endpoint that exist for this only.
+"""Checking an adapter: by the cases of the suite that only read, and then as its consumers will meet it, through a
+pipeline and an endpoint that exist for this only.
 
 The pipeline is a process of its own, as under `serve`, so an adapter that blocks or dies harms nobody; state is kept
 in a folder that is removed at the end. The store is read and never written. What the pipeline reports as its failure is
-the adapter's, and ends the check with it.
+the adapter's.
 """
 
 from __future__ import annotations
@@ -19,16 +20,19 @@ from pathlib import Path
 
 from changesource_sdk.checking.endpoint import check_endpoint
 from changesource_sdk.checking.endpoint_run import CheckSettings
-from changesource_sdk.checking.verdict import Verdict
+from changesource_sdk.checking.verdict import Finding, Verdict
 from changesource_sdk.cli.adapter_choice import load_class, resolve, try_settings
+from changesource_sdk.cli.suite_check import check_suite
 from changesource_sdk.config import ServeConfig
 from changesource_sdk.endpoint.server import Endpoint
 from changesource_sdk.errors import AdapterError
 from changesource_sdk.observe.stages import read_stages
 from changesource_sdk.pipeline.child import PipelineSettings, command_line
 from changesource_sdk.system_tables import Permissions
+from changesource_sdk.testing.conformance.harness import ReadingHarness
 from protocol.handshake import PATHS
 
+PAGE = "docs/reference/adapter.md"
 LOOK_S = 0.05
 STOP_S = 5.0
 
@@ -41,12 +45,35 @@ async def check_adapter(
     keep: Callable[[bytes], None] = lambda line: None,
     tell: Callable[[str], None] = lambda text: None,
 ) -> AsyncIterator[Verdict]:
-    """The verdicts on an adapter, as they come. Raises `AdapterError` if it fails, and what `serve` would raise."""
+    """The verdicts on an adapter, as they come. Raises what `serve` would before it starts."""
     path = resolve(name)
-    try_settings(load_class(path), settings)
+    adapter = load_class(path)
+    try_settings(adapter, settings)
+    is_kept = True
+    async for verdict in check_suite(lambda: ReadingHarness(adapter, settings), tell):
+        is_kept = is_kept and verdict.outcome != "broken"
+        yield verdict
+    if not is_kept:
+        yield Verdict("stream", "not seen", "left out until the adapter keeps its contract")
+        return
+    try:
+        async for verdict in _check_stream(PipelineSettings(path, settings), asked, keep, tell):
+            yield verdict
+    except AdapterError as error:
+        place = f" ({error.where})" if error.where else ""
+        finding = Finding(error.code, f"{error.message}{place}", own_fix=error.fix, own_page=PAGE)
+        yield Verdict("stream", "broken", "the pipeline cannot go on", (finding,))
+
+
+async def _check_stream(
+    pipeline: PipelineSettings,
+    asked: CheckSettings,
+    keep: Callable[[bytes], None],
+    tell: Callable[[str], None],
+) -> AsyncIterator[Verdict]:
     with tempfile.TemporaryDirectory(prefix="changesource-check-") as folder:
         state = Path(folder)
-        async with _served(PipelineSettings(path, settings), state, asked.seconds, tell) as url:
+        async with _served(pipeline, state, asked.seconds, tell) as url:
             async for verdict in check_endpoint(replace(asked, url=url, resets=True), keep=keep, tell=tell):
                 refuse_failure(state)
                 yield verdict

@@ -43,7 +43,7 @@ def resolve(name: str) -> str:
     return known[name]
 
 
-def load_class(path: str) -> type:
+def import_class(path: str) -> type:
     """Import `module:Class`; the current directory counts, as it does for `python -m`."""
     module_name, _, class_name = path.partition(":")
     if os.getcwd() not in sys.path:
@@ -69,6 +69,13 @@ def load_class(path: str) -> type:
         raise ConfigurationError(
             "adapter-import", f"{module_name} has no class {class_name!r}", fix=nearest(class_name, classes)
         )
+    return found
+
+
+def load_class(path: str) -> type:
+    """Import an adapter's `module:Class` and see that it is one."""
+    found = import_class(path)
+    class_name = found.__name__
     lacking = [name for name in METHODS if not callable(getattr(found, name, None))]
     if lacking:
         raise ConfigurationError(

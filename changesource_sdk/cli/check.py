@@ -1,7 +1,8 @@
 """`changesource check`: whether an adapter, or an endpoint in any language, keeps the rules.
 
-An adapter is served by a pipeline and an endpoint of its own, in a folder that is removed afterwards, and asked from
-outside like any other; nothing is written to its store.
+An adapter is put through the cases of the conformance suite that only read, and then served by a pipeline and an
+endpoint of its own and asked from outside like any other; nothing is written to its store. A harness makes its own
+stores, so it is put through the whole suite.
 """
 
 from __future__ import annotations
@@ -22,25 +23,31 @@ from changesource_sdk.checking.endpoint import check_endpoint
 from changesource_sdk.checking.endpoint_run import APP, CheckSettings
 from changesource_sdk.checking.verdict import Verdict
 from changesource_sdk.cli.adapter_check import check_adapter
+from changesource_sdk.cli.adapter_choice import import_class
 from changesource_sdk.cli.findings import print_verdict
 from changesource_sdk.cli.output import ExitCode, print_json, reported, stderr, stdout
+from changesource_sdk.cli.suite_check import check_suite
 from changesource_sdk.errors import ConfigurationError
+from changesource_sdk.testing.conformance.harness import Harness
 
 EPILOG = "\n\n".join(
     (
-        "Exit codes: 0 nothing is broken, 1 a rule is broken, 2 usage or settings, 3 the adapter fails, "
+        "Exit codes: 0 nothing is broken, 1 a rule is broken, 2 usage or settings, "
         "5 the endpoint cannot be reached, 130 interrupted. What could not be tried is told as 'not seen' and is no "
         "failure.",
         "Examples:",
         "changesource check ws://127.0.0.1:4810/changes/v0/stream",
         "changesource check my_store:MyAdapter --set path=data",
         "changesource check sqlite --set path=app.db --json",
+        "changesource check tests.harness:MyHarness",
     )
 )
 
 
 def check(
-    target: Annotated[str, typer.Argument(help="Endpoint as ws://…, wss://… or host:port; or adapter, as for serve.")],
+    target: Annotated[
+        str, typer.Argument(help="Endpoint (ws://…, host:port), adapter as for serve, or module:Harness.")
+    ],
     pairs: Annotated[
         list[str] | None, typer.Option("--set", metavar="KEY=VALUE", help="Setting of the adapter.", show_default=False)
     ] = None,
@@ -79,6 +86,8 @@ def _verdicts(
     asked: CheckSettings, settings: dict[str, object], keep: Callable[[bytes], None], tell: Callable[[str], None]
 ) -> AsyncIterator[Verdict]:
     if not is_endpoint(asked.url):
+        if ":" in asked.url and issubclass(found := import_class(asked.url), Harness):
+            return check_suite(found, tell)
         return check_adapter(asked.url, settings, asked, keep=keep, tell=tell)
     if settings:
         raise ConfigurationError(

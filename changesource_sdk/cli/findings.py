@@ -5,8 +5,6 @@ from __future__ import annotations
 import json
 import sys
 
-from changesource_sdk.checking.expectations import doc
-from changesource_sdk.checking.remedies import REMEDIES
 from changesource_sdk.checking.verdict import SHOWN_CHARACTERS, Finding, Verdict
 from changesource_sdk.cli.output import stderr, stdout
 
@@ -34,6 +32,8 @@ def print_finding(finding: Finding, *, as_json: bool = False, to_stderr: bool = 
     if finding.frame:
         shown = finding.text[:SHOWN_CHARACTERS] + ("…" if len(finding.text) > SHOWN_CHARACTERS else "")
         lines.append(f"  frame {finding.frame}: {shown}" if shown else f"  at frame {finding.frame}")
-    lines += [f"  fix: {REMEDIES[finding.rule].fix}", f"  see {doc(finding.rule)}"]
+    if finding.fix:
+        lines.append(f"  fix: {finding.fix}")
+    lines.append(f"  see {finding.page}")
     for line in lines:
         console.print(f"    {line}", markup=False)

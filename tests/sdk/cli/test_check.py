@@ -11,10 +11,25 @@ from typer.testing import CliRunner
 
 from changesource_sdk.cli.app import app
 from changesource_sdk.cli.check import is_endpoint
+from changesource_sdk.testing.conformance import CASES
 from protocol import rules
 from tests.sdk.checking.plain_endpoint import NoPermissions, NumbersForTexts, PlainEndpoint
 
 runner = CliRunner()
+SHORT = [case for case in CASES if case.name in ("tables", "values-in-changes")]
+HALF = """
+from changesource_sdk import Column, Insert, RowsPartition, Snapshot, Table
+
+class Store:
+    def tables(self):
+        return [Table("t", [Column("id", int)])]
+
+    def snapshot(self):
+        return Snapshot(0, [RowsPartition("t", [{"id": 1}])])
+
+    def changes(self, after):
+        yield Insert("t", {"id": 2})
+"""
 QUICK = ("--watch", "0.3")
 
 
@@ -79,6 +94,8 @@ def test_an_endpoint_takes_no_settings(right: str) -> None:
 def test_an_adapter_is_checked_through_a_pipeline_of_its_own(data_file: Path) -> None:
     result = runner.invoke(app, ["check", "memory", "--set", f"file={data_file}", "--watch", "0.2"])
     assert result.exit_code == 0, result.output
+    assert "ok       picklable: the adapter can be sent to another process" in result.output
+    assert "not seen writing cases" in result.output
     assert "ok       initial sync: 3 rows" in result.output
     assert "ok       ahead of the log" in result.output
     assert "not seen resume: no transaction came" in result.output
@@ -89,10 +106,27 @@ def test_an_adapter_that_fails_ends_the_check_with_its_message(tmp_path: Path, m
     (tmp_path / "failing_store.py").write_text(source)
     monkeypatch.syspath_prepend(str(tmp_path))
     result = runner.invoke(app, ["check", "failing_store:Store", "--json"])
-    assert result.exit_code == 3
-    error = json.loads(result.stderr)["error"]
-    assert error["code"] == "adapter-failed"
-    assert "failing_store.py line 2" in error["where"]
+    assert result.exit_code == 1
+    verdicts = {verdict["case"]: verdict for verdict in json.loads(result.stdout)["verdicts"]}
+    (finding,) = verdicts["tables"]["findings"]
+    assert "failing_store.py line 2" in finding["message"]
+    assert verdicts["stream"]["outcome"] == "not seen"
+
+
+def test_an_adapter_that_fails_only_in_the_stream_is_told_too(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "half_store.py").write_text(HALF)
+    monkeypatch.syspath_prepend(str(tmp_path))
+    result = runner.invoke(app, ["check", "half_store:Store", "--watch", "0.3"])
+    assert result.exit_code == 1
+    assert "BROKEN" in result.output
+    assert "an Insert instead of a Transaction" in result.output
+
+
+def test_a_harness_is_put_through_the_whole_suite(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("changesource_sdk.cli.suite_check.CASES", SHORT)
+    result = runner.invoke(app, ["check", "tests.conformance.memory_harness:MemoryHarness"])
+    assert result.exit_code == 0, result.output
+    assert "ok       values-in-changes: values and nulls arrive through changes" in result.output
 
 
 @pytest.mark.parametrize(
