@@ -9,19 +9,6 @@ from pathlib import Path
 import pytest
 
 from adapters.postgres.settings import PostgresSettings
-from changesource_sdk.adapter import (
-    AddColumn,
-    AlterColumn,
-    CreateIndex,
-    CreateTable,
-    DropColumn,
-    DropIndex,
-    DropTable,
-    Insert,
-    RenameTable,
-    Truncate,
-)
-from tests.adapters.postgres.conftest import MakeFollower
 from tests.adapters.postgres.following import Follower
 from tests.support.postgres_server import PostgresServer
 
@@ -32,7 +19,8 @@ DROP TYPE IF EXISTS mood, tone, tint;
 """
 START = """
 CREATE TABLE item (id int PRIMARY KEY, name text, price numeric(8,2), at timestamp);
-INSERT INTO item SELECT n, 'item ' || n, n * 1.25, timestamp '2024-01-01' + n * interval '1 hour' FROM generate_series(1, 5) n;
+INSERT INTO item SELECT n, 'item ' || n, n * 1.25, timestamp '2024-01-01' + n * interval '1 hour'
+FROM generate_series(1, 5) n;
 CREATE TABLE part (id int PRIMARY KEY, item int, code text NOT NULL UNIQUE);
 INSERT INTO part SELECT n, n, 'c' || n FROM generate_series(1, 3) n;
 """

@@ -61,9 +61,7 @@ class Setup:
         self.world = World(folder / "replica.db")
         self.app = App(QUERIES)
         self.time = 0.0
-        self.options = SyncerOptions(
-            folder / "replica.db", folder / "cvr.db", linger=0.0, clock=lambda: self.time
-        )
+        self.options = SyncerOptions(folder / "replica.db", folder / "cvr.db", linger=0.0, clock=lambda: self.time)
         self.syncer = ViewSyncer(self.options, self.app)
 
     async def commit(self, *changes: Any) -> None:
