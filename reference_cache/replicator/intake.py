@@ -11,6 +11,8 @@ sent: they are cumulative. A transaction that the replica already has is passed 
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from protocol import codec
 from protocol.codec import AnyDownstream, AnyUpstream
 from protocol.errors import SessionError
@@ -58,17 +60,26 @@ class InitialIntake(_Intake):
         self._load = load
         self._former_version = former_version
 
-    def take(self, data: bytes) -> None:
-        """The next message."""
-        if self._is_open and data.startswith(DATA):
-            self._frames.apply(data, self._load)
-            return
+    def take(self, batch: Sequence[bytes]) -> None:
+        """The next messages."""
+        rows: list[bytes] = []
+        for data in batch:
+            if self._is_open and data.startswith(DATA):
+                rows.append(data)
+                continue
+            self._frames.apply_all(rows, self._load)
+            rows = []
+            self._take(data)
+        self._frames.apply_all(rows, self._load)
+
+    def _take(self, data: bytes) -> None:
         message = self._receive(data)
         match message:
             case Begin():
                 self._begin(message)
             case Commit():
                 self.is_complete = True
+                self._is_open = False
             case Data():
                 self._frames.apply(data, self._load)
             case ResetRequired():
@@ -89,8 +100,8 @@ class InitialIntake(_Intake):
 class LiveIntake(_Intake):
     """Live transactions on their way into the replica.
 
-    Invariant: what is `held` belongs to the open transaction and none of it is written, unless that is `_written` as
-    it comes. `reset` is set once the source has asked for one.
+    Invariant: what is held belongs to the open transaction, and none of it is written; of a large one, what came before
+    is. `reset` is set once the source has asked for one.
     """
 
     def __init__(self, handshake: Handshake, writer: ReplicaWriter) -> None:
@@ -111,11 +122,15 @@ class LiveIntake(_Intake):
         """Whether there is something to make durable or to acknowledge, and no transaction half written."""
         return not self._is_written and (self._writer.connection.in_transaction or self._ack is not None)
 
-    def take(self, data: bytes) -> None:
-        """The next message."""
-        if self._is_open and data.startswith(DATA):
-            self._take_data(data)
-            return
+    def take(self, batch: Sequence[bytes]) -> None:
+        """The next messages."""
+        for data in batch:
+            if self._is_open and data.startswith(DATA):
+                self._take_data(data)
+            else:
+                self._take(data)
+
+    def _take(self, data: bytes) -> None:
         message = self._receive(data)
         match message:
             case Begin():
@@ -161,22 +176,19 @@ class LiveIntake(_Intake):
     def _take_data(self, data: bytes) -> None:
         if self._is_known:
             return
-        if self._is_written:
-            self._frames.apply(data, self._writer)
-            return
         self._held.append(data)
         self._held_bytes += len(data)
         if self._held_bytes > HELD_BYTES:
-            self._writer.flush()
+            if not self._is_written:
+                self._writer.flush()
+                self._is_written = True
             self._write_held()
-            self._is_written = True
 
     def _write_held(self) -> None:
         assert self._begun is not None
         self._writer.begin(self._begun.commit_watermark, self._begun.json_mode or "p")
         held, self._held, self._held_bytes = self._held, [], 0
-        for data in held:
-            self._frames.apply(data, self._writer)
+        self._frames.apply_all(held, self._writer)
 
     def _commit(self, message: Commit) -> None:
         assert self._begun is not None
