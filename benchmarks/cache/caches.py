@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import signal
+import socket
 import sqlite3
 import sys
 from abc import ABC, abstractmethod
@@ -68,6 +69,7 @@ class Official(Measured):
         finished = process.time_of(process.wait_for_line("finished initial-sync", seconds=SYNC_SECONDS))
         self.initial_seconds = finished - begun
         self._cache.wait_until_ready(seconds=120)
+        until(lambda: _takes_connections(self.port), "zero-cache listening", seconds=60)
 
     def watermark(self) -> str:
         return self._cache.replica.watermark()
@@ -131,6 +133,11 @@ def running(name: str, source_url: str, folder: Path) -> Iterator[Measured]:
             yield official
         finally:
             official.close()
+
+
+def _takes_connections(port: int) -> bool:
+    with closing(socket.socket()) as probe:
+        return probe.connect_ex(("127.0.0.1", port)) == 0
 
 
 def _proportional(pid: int) -> int:
