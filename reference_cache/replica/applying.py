@@ -133,15 +133,23 @@ class Applying(ABC):
             return
         self._pending_rows, self._pending = None, []
         sql = self.insert_sql(rows)
-        self.connection.execute("SAVEPOINT rows")
+        try:
+            self._insert_all(sql, rows, pending)
+        except (sqlite3.Error, OverflowError) as error:
+            raise CannotApply(f"SQLite refuses a row of table {rows.name!r}: {error}") from error
+
+    def _insert_all(self, sql: str, rows: TableRows, pending: list[Parameters]) -> None:
+        """Insert rows; if SQLite does not take one of their values as it is, all of them again, with more care."""
+        if len(pending) > 1:
+            self.connection.execute("SAVEPOINT rows")
         try:
             self.connection.executemany(sql, pending)
         except UNSUITABLE:
-            self.connection.execute("ROLLBACK TO rows")
+            if len(pending) > 1:
+                self.connection.execute("ROLLBACK TO rows")
             self.connection.executemany(sql, list(map(rows.careful, pending)))
-        except sqlite3.Error as error:
-            raise CannotApply(f"SQLite refuses a row of table {rows.name!r}: {error}") from error
-        self.connection.execute("RELEASE rows")
+        if len(pending) > 1:
+            self.connection.execute("RELEASE rows")
 
     def change(self, change: SchemaChange | BackfillChange | Truncate) -> None:
         """Anything but a change to a single row."""

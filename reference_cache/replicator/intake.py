@@ -14,7 +14,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from protocol import codec
-from protocol.codec import AnyDownstream, AnyUpstream
+from protocol.codec import AnyDownstream
 from protocol.errors import SessionError
 from protocol.handshake import Handshake
 from protocol.messages import Begin, Commit, Data, ResetRequired, Rollback, Status, StatusAck
@@ -115,12 +115,12 @@ class LiveIntake(_Intake):
         self._held_bytes = 0
         self._is_written = False
         self._is_known = False
-        self._ack: AnyUpstream | None = None
+        self._unacknowledged: Commit | Status | None = None
 
     @property
     def wants_flush(self) -> bool:
         """Whether there is something to make durable or to acknowledge, and no transaction half written."""
-        return not self._is_written and (self._writer.connection.in_transaction or self._ack is not None)
+        return not self._is_written and (self._writer.connection.in_transaction or self._unacknowledged is not None)
 
     def take(self, batch: Sequence[bytes]) -> None:
         """The next messages."""
@@ -142,7 +142,7 @@ class LiveIntake(_Intake):
             case Rollback():
                 self._rollback()
             case Status() if message.wants_ack:
-                self._ack = StatusAck.model_validate({"ack": True} | message.to_json())
+                self._unacknowledged = message
             case ResetRequired():
                 self.reset = message
             case _:
@@ -152,8 +152,11 @@ class LiveIntake(_Intake):
     def flush(self) -> bytes | None:
         """Make the complete transactions durable; the acknowledgement to send, if one is due."""
         self._writer.flush()
-        ack, self._ack = self._ack, None
-        return None if ack is None else codec.encode(ack)
+        newest, self._unacknowledged = self._unacknowledged, None
+        if newest is None:
+            return None
+        filled = {"ack": True} if isinstance(newest, Status) else {}
+        return codec.encode(StatusAck.model_validate(filled | newest.to_json()))
 
     def take_count(self) -> int:
         """How many transactions were written since the last call."""
@@ -198,7 +201,7 @@ class LiveIntake(_Intake):
             self._transactions += 1
             self.commit_time_ms = message.commit_time_ms
         if not self._begun.skip_ack:
-            self._ack = StatusAck.model_validate(message.to_json())
+            self._unacknowledged = message
         self._end_transaction()
 
     def _rollback(self) -> None:
