@@ -7,7 +7,7 @@ import pytest
 from tests.support.fix_serving import MakeServing, MakeStore
 from tests.support.fix_zero_cache import MakeZeroCache
 from tests.support.serving import Serving
-from tests.support.sqlite_store import SqliteStore, difference, wait_until_same
+from tests.support.sqlite_store import difference, wait_until_same
 from tests.support.waiting import until
 
 pytestmark = pytest.mark.e2e
