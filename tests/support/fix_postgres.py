@@ -17,5 +17,7 @@ def postgres() -> Iterator[PostgresServer]:
 
 @pytest.fixture(scope="session")
 def logical_postgres() -> Iterator[PostgresServer]:
-    with PostgresServer(wal_level="logical", max_wal_senders="20", max_replication_slots="20") as server:
+    # The stream shows what is flushed, and without synchronous commits that takes a while.
+    settings = {"wal_level": "logical", "synchronous_commit": "on"}
+    with PostgresServer(**settings, max_wal_senders="60", max_replication_slots="60") as server:
         yield server
