@@ -22,7 +22,7 @@ SERVER = {"wal_level": "logical", "max_replication_slots": "20", "max_wal_sender
 TABLE = """CREATE TABLE issue (id int8 PRIMARY KEY, title text NOT NULL, body text, owner text NOT NULL,
 open bool NOT NULL, score float8, created timestamptz NOT NULL, labels jsonb)"""
 ROWS = """INSERT INTO issue SELECT n, 'Issue number ' || n, 'Lorem ipsum dolor sit amet, consectetur adipiscing.',
-'user-' || n % 1000, n % 2 = 0, n / 7.0, '2024-01-01Z'::timestamptz + n * interval '1.234567 s', '["bug", "p1"]'
+'user-' || n %% 1000, n %% 2 = 0, n / 7.0, '2024-01-01Z'::timestamptz + n * interval '1.234567 s', '["bug", "p1"]'
 FROM generate_series(1, %s) n"""
 UPDATE = "UPDATE issue SET score = score + 1, open = NOT open WHERE id >= %s AND id < %s"
 

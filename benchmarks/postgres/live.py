@@ -30,13 +30,16 @@ FROM pg_replication_slots WHERE NOT temporary"""
 
 
 def measure(*, seconds: float) -> dict[str, Any]:
-    with database(ROWS) as (_, url), tempfile.TemporaryDirectory(prefix="changesource-bench-") as name:
-        with SparkServing("postgres", {"dsn": url}, Path(name) / "state") as endpoint:
-            endpoint.start(seconds=SPARK_SECONDS)
-            until(endpoint.task, "the resident task", seconds=SPARK_SECONDS)
-            version = str(endpoint.status()["log"]["head"])
-            with RawConsumer(endpoint.stream_url, last_watermark=version, keep=True) as consumer:
-                return _run(url, consumer, seconds)
+    with (
+        database(ROWS) as (_, url),
+        tempfile.TemporaryDirectory(prefix="changesource-bench-") as name,
+        SparkServing("postgres", {"dsn": url}, Path(name) / "state") as endpoint,
+    ):
+        endpoint.start(seconds=SPARK_SECONDS)
+        until(endpoint.task, "the resident task", seconds=SPARK_SECONDS)
+        version = str(endpoint.status()["log"]["head"])
+        with RawConsumer(endpoint.stream_url, last_watermark=version, keep=True) as consumer:
+            return _run(url, consumer, seconds)
 
 
 def _run(url: str, consumer: RawConsumer, seconds: float) -> dict[str, Any]:
