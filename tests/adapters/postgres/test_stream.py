@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import threading
-from dataclasses import replace
 
 import pytest
 
 from adapters.postgres import stream as stream_module
-from adapters.postgres.connection import Connection, connect
+from adapters.postgres.connection import Connection
 from adapters.postgres.slot import slot_state
 from adapters.postgres.stream import Stream
 from changesource_sdk.adapter import Delete, Insert, Truncate, Update
@@ -16,7 +15,6 @@ from changesource_sdk.errors import AdapterError
 from changesource_sdk.pipeline.validate import NeedsNewGeneration
 from protocol.watermark import from_int
 from tests.adapters.postgres.conftest import MakeFollower
-from tests.adapters.postgres.following import Follower
 from tests.support.waiting import until
 
 ITEM = "CREATE TABLE item (id int PRIMARY KEY, name text, price numeric(8,2))"
@@ -47,7 +45,7 @@ def test_a_large_value_that_was_not_touched_keeps_what_it_is(following: MakeFoll
         "CREATE TABLE doc (id int PRIMARY KEY, body text, n int)",
         "ALTER TABLE doc ALTER COLUMN body SET STORAGE EXTERNAL",
     )
-    follower.run(f"INSERT INTO doc VALUES (1, repeat('x', 100000), 1)", "UPDATE doc SET n = 2")
+    follower.run("INSERT INTO doc VALUES (1, repeat('x', 100000), 1)", "UPDATE doc SET n = 2")
     assert follower.catch_up()[1] == [[Update("doc", {"id": 1, "n": 2})]][0]
     follower.run("UPDATE doc SET id = 5")
     follower.catch_up()
