@@ -16,6 +16,7 @@ from time import time
 from changesource_sdk.changelog.open import open_store
 from changesource_sdk.cli.adapter_choice import load_class, resolve, try_settings
 from changesource_sdk.cli.output import ExitCode, print_json, stderr, stdout
+from changesource_sdk.cli.signals import first_signal
 from changesource_sdk.cli.supervisor import Supervisor
 from changesource_sdk.config import ServeConfig
 from changesource_sdk.endpoint.server import Endpoint
@@ -45,7 +46,7 @@ async def run(config: ServeConfig, *, as_json: bool) -> int:
 async def _run_here(config: ServeConfig, supervisor: Supervisor | None, as_json: bool) -> int:
     """What the role asks for, until a signal or until the pipeline gives up; the exit code."""
     # Before anyone is told that we are there: a signal that came sooner would end us without a clean stop.
-    told_to_stop = _signals()
+    told_to_stop = first_signal()
     endpoint = await _started_endpoint(config, supervisor, as_json)
     supervision = asyncio.create_task(supervisor.run()) if supervisor else None
     watch = asyncio.create_task(_watch(config, as_json)) if supervisor else None
@@ -80,20 +81,6 @@ async def _started_endpoint(config: ServeConfig, supervisor: Supervisor | None, 
 async def _watch(config: ServeConfig, as_json: bool) -> None:
     display = Bar(stderr) if stderr.is_terminal and not as_json else Lines()
     await StageWatch(display, time() * 1000).run(config.state)
-
-
-def _signals() -> asyncio.Future[signal.Signals]:
-    """The first signal to stop, from now on."""
-    loop = asyncio.get_running_loop()
-    received: asyncio.Future[signal.Signals] = loop.create_future()
-
-    def note(number: signal.Signals) -> None:
-        if not received.done():
-            received.set_result(number)
-
-    for number in (signal.SIGTERM, signal.SIGINT):
-        loop.add_signal_handler(number, note, number)
-    return received
 
 
 async def _first_of(

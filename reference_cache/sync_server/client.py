@@ -12,6 +12,7 @@ import hmac
 import logging
 import time
 from collections import deque
+from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -196,6 +197,7 @@ class Client:
             self._identity.claims,
         )
         self._synced = await services.syncer.connect(who, message, self)
+        self._forget_results(self._synced.deleted_clients)
         self.validated_at = asyncio.get_running_loop().time()
 
     async def _push(self, push: up.Push) -> None:
@@ -218,6 +220,9 @@ class Client:
 
     async def _delete_clients(self, synced: Connection, client_ids: list[str]) -> None:
         await synced.delete_clients(client_ids)
+        self._forget_results(client_ids)
+
+    def _forget_results(self, client_ids: Sequence[str]) -> None:
         if self._services.pusher is not None:
             self._services.pusher.clients_deleted(self.asked.client_group_id, self.credentials, client_ids)
 

@@ -18,6 +18,7 @@ FIRST_POKE = Outgoing(
 class ScriptedConnection:
     def __init__(self, syncer: ScriptedSyncer, client: ClientInfo) -> None:
         self.syncer, self.client = syncer, client
+        self.deleted_clients: Sequence[str] = ()
 
     async def change_desired_queries(self, patch: Sequence[QueryPatch]) -> None:
         await self.syncer.called("change", self.client, [each.op for each in patch])
