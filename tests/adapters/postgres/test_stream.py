@@ -1,4 +1,4 @@
-"""Rows through a real stream: what was committed is what a consumer gets, once, in order, and confirmed when durable."""
+"""Rows through a real stream: what was committed is what a consumer gets, once, in order, and acknowledged later."""
 
 from __future__ import annotations
 
