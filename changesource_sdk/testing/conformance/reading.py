@@ -35,6 +35,8 @@ class Read:
 
     position: Position
     changes: list[Change] = field(repr=False)
+    watermark: str | None = None
+    commit_time_ms: float | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -169,7 +171,9 @@ class Follower:
         encoded = self._encoder.encode(transaction)
         assert not isinstance(encoded.data, BlockFile)
         with self._changed:
-            self.reads.append(Read(transaction.position, changes_of(encoded.data)))
+            self.reads.append(
+                Read(transaction.position, changes_of(encoded.data), transaction.watermark, transaction.commit_time_ms)
+            )
             self._known.add(text)
             self._after = transaction.position
             self._changed.notify_all()

@@ -48,6 +48,7 @@ CASES: tuple[Case, ...] = (
         Case("order", "transactions come in the order of their commits", following.in_order),
         Case("prompt", "a transaction comes without waiting for the next", following.one_at_a_time),
         Case("positions", "positions are JSON, unique, and rise if they are integers", resuming.positions_are_sound),
+        Case("commit-times", "commit times are in milliseconds", resuming.commit_times_are_milliseconds),
         Case("resume", "a new adapter continues right after any position", resuming.from_every_position),
         Case("read-again", "what was not acknowledged can be read again", resuming.reading_again),
         Case("restart", "after a stop it goes on where it was", resuming.after_a_stop),
@@ -109,9 +110,8 @@ def run_case(harness: Harness, case: Case, folder: Path, *, seed: int = SEED) ->
     missing = [need for need in case.needs if need in lacking(harness)]
     if missing:
         return verdict("not applicable", f"declared: lacks {missing[0]}")
-    (folder / "store").mkdir()
     try:
-        harness.create(folder / "store")
+        _create(harness, folder / "store")
         case.run(Trial(harness, folder, seed))
     except NotApplicable as reason:
         return verdict("not applicable", str(reason))
@@ -123,3 +123,11 @@ def run_case(harness: Harness, case: Case, folder: Path, *, seed: int = SEED) ->
     finally:
         harness.close()
     return verdict("kept")
+
+
+def _create(harness: Harness, folder: Path) -> None:
+    folder.mkdir()
+    try:
+        harness.create(folder)
+    except Exception as error:
+        raise Broken(f"{type(harness).__name__}.create() failed: {type(error).__name__}: {error}") from error

@@ -46,6 +46,8 @@ MATRIX = [
     (planted.HoldsALock, "picklable", "cannot be pickled"),
     (planted.NoKey, "tables", "has no key"),
     (planted.OddWatermark, "order", "is no watermark"),
+    (planted.FallingWatermarks, "positions", "watermarks that an adapter gives must increase"),
+    (planted.SecondsForMilliseconds, "commit-times", "give milliseconds since 1970"),
     (planted.ChokesOnBadValues, "bad-integers", "Pass the value on and let the SDK refuse it"),
     (planted.SkipsBadValues, "bad-integers", "left out silently"),
 ]
