@@ -334,6 +334,13 @@ class Reorders(RightAdapter):
             yield found[-1]
 
 
+class Deaf(RightAdapter):
+    """Nothing after the snapshot."""
+
+    def changes(self, after: Position) -> Iterator[Transaction]:
+        yield from ()
+
+
 class HoldsBack(RightAdapter):
     """A transaction is known to be whole only when the next begins."""
 
