@@ -6,7 +6,7 @@ documents are text, times are numbers. How zero-cache stores them is not shown h
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 
 from changesource_sdk.pipeline.replica_values import default_value
 from protocol.changes import (
@@ -79,6 +79,20 @@ class FoldedTables:
 
     def _table(self, relation: Relation) -> Rows:
         return self.tables.setdefault(relation.replica_name, {})
+
+
+def rows_of(changes: Iterable[Change]) -> Iterator[tuple[str, Key]]:
+    """The rows that changes touch, by table and key; one whose key changes is two."""
+    for change in changes:
+        match change:
+            case Insert() | Update():
+                yield change.relation.replica_name, key_of(change.relation, change.new)
+                if isinstance(change, Update) and change.key:
+                    yield change.relation.replica_name, key_of(change.relation, change.key)
+            case Delete():
+                yield change.relation.replica_name, key_of(change.relation, change.key)
+            case _:
+                pass
 
 
 def key_of(relation: Relation, row: JsonObject) -> Key:

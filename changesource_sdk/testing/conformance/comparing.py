@@ -47,6 +47,8 @@ class Difference:
                 inner = None
             if isinstance(inner, str) and self.expected.equals(inner):
                 return "; it is JSON text inside a JSON string: give the parsed value, or wrap the text in JsonText"
+        if self.expected is None:
+            return "; an Update that leaves a column out keeps its value: give the null"
         if self.found is None:
             return (
                 "; an Insert that leaves a column out sets it to null: give the whole row, or an Update, which keeps it"
@@ -69,8 +71,10 @@ def same_value(expected: object, found: object) -> bool:
     """Whether a value arrived: exactly, but for the last bit of a fraction and the spelling of JSON."""
     if isinstance(expected, Document):
         return expected.equals(found)
-    if isinstance(expected, bool) or isinstance(found, bool):
-        return expected is found or (expected == found and isinstance(found, int))
+    if isinstance(expected, bool):
+        return isinstance(found, int) and expected == found
+    if isinstance(found, bool):
+        return False
     if isinstance(expected, float) and isinstance(found, int | float):
         return math.isclose(expected, found, rel_tol=1e-12)
     return (type(expected) is type(found) and expected == found) or _same_number(expected, found)

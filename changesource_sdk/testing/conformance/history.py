@@ -7,7 +7,7 @@ It is kept beside the store, never read from it.
 from __future__ import annotations
 
 import threading
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 
@@ -54,7 +54,10 @@ State = Mapping[str, Mapping[Key, Expected]]
 
 
 class History:
-    """States and the transactions between them. Invariant: `states[n]` is what the first n transactions made."""
+    """States and the transactions between them. Invariant: `states[n]` is what the first n transactions made.
+
+    `touched` are the rows of each transaction, by table and key.
+    """
 
     def __init__(self, tables: Sequence[Table], written: Sequence[str] = ()) -> None:
         self.schema = ConsumerSchema()
@@ -62,6 +65,7 @@ class History:
             self.schema = self.schema.apply(CreateTable(table))
         self.states: list[State] = [{name: {} for name in written}]
         self.transactions: list[tuple[Change, ...]] = []
+        self.touched: list[set[tuple[str, Key]]] = []
         self.lock = threading.Lock()
 
     @property
@@ -76,9 +80,12 @@ class History:
     def record(self, changes: Sequence[Change]) -> None:
         """A transaction is about to be committed: recorded first, so that nobody sees a state that is not here."""
         state = {name: dict(rows) for name, rows in self.states[-1].items()}
+        touched: set[tuple[str, Key]] = set()
         for change in changes:
             self._apply(state, change)
+            touched.update(self._rows_of(change))
         self.transactions.append(tuple(changes))
+        self.touched.append(touched)
         self.states.append(state)
 
     def _apply(self, state: dict[str, dict[Key, Expected]], change: Change) -> None:
@@ -96,6 +103,15 @@ class History:
                 self._apply_schema(state, change)
             case _:
                 raise NotImplementedError(f"the suite does not write {type(change).__name__}")
+
+    def _rows_of(self, change: Change) -> Iterator[tuple[str, Key]]:
+        match change:
+            case Insert(name, row) | Update(name, row):
+                yield name, self.key(name, row)
+                if isinstance(change, Update) and change.old_key is not None:
+                    yield name, self.key(name, change.old_key)
+            case Delete(name, key):
+                yield name, self.key(name, key)
 
     def _apply_schema(
         self, state: dict[str, dict[Key, Expected]], change: CreateTable | DropTable | AddColumn | DropColumn

@@ -16,9 +16,10 @@ from changesource_sdk.adapter import Adapter, Change, Delete, Insert, Row, Table
 from changesource_sdk.errors import ChangesourceError
 from changesource_sdk.pipeline.child import PipelineSettings
 from changesource_sdk.testing.conformance.case import Broken, NotApplicable
+from changesource_sdk.testing.conformance.explaining import described
 from changesource_sdk.testing.conformance.harness import Harness, lacking
 from changesource_sdk.testing.conformance.history import History
-from changesource_sdk.testing.conformance.judge import Judge, described
+from changesource_sdk.testing.conformance.judge import Judge
 from changesource_sdk.testing.conformance.pipeline_run import MakeAdapter, Watch, running
 from changesource_sdk.testing.conformance.reading import ReadSnapshot, read_snapshot, within
 from changesource_sdk.testing.faults.plan import Faults

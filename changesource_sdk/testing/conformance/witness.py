@@ -11,7 +11,7 @@ from changesource_sdk.changelog.log import SnapshotRecord, Stored
 from changesource_sdk.changelog.store import LogStore
 from changesource_sdk.errors import SnapshotGone
 from changesource_sdk.testing.conformance.judge import Judge
-from changesource_sdk.testing.folding import FoldedTables
+from changesource_sdk.testing.folding import FoldedTables, Key, rows_of
 from protocol.changes import Change
 from protocol.codec import decode_downstream
 from protocol.framing import unframe
@@ -55,17 +55,18 @@ class Witness:
         return True
 
     def _take(self, stored: Stored) -> None:
+        touched: set[tuple[str, Key]] = set()
         count = 0
         for chunk in stored.chunks():
             changes = changes_of(chunk)
             self.replica.apply(changes)
+            touched.update(rows_of(changes))
             count += len(changes)
         self.watermark = stored.watermark
         if count:
             changed = "1 change" if count == 1 else f"{count} changes"
-            self.judge.transaction(
-                self.replica.tables, f"the transaction of {changed} after state {self.judge.reached}"
-            )
+            what = f"the transaction of {changed} that follows state {self.judge.reached}"
+            self.judge.transaction(self.replica.tables, touched, what)
 
     def close(self) -> None:
         """Let go of the log."""

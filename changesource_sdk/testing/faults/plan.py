@@ -22,6 +22,7 @@ from pathlib import Path
 
 from changesource_sdk.adapter import Adapter
 from changesource_sdk.testing.faults.adapter_faults import FaultyAdapter
+from changesource_sdk.testing.faults.link import Link
 from changesource_sdk.testing.faults.state_faults import full_disk, truncated_log
 
 
@@ -94,6 +95,11 @@ class Faults:
         asked = {"drop": drop, "delay": delay, "duplicate": duplicate, "reorder": reorder}
         planned = {name: self.plan(name, times, within) for name, times in asked.items() if times}
         return lambda: FaultyAdapter(make(), planned)
+
+    def link(self, host: str, port: int, *, drop: int = 0, delay: int = 0, within: int = 8) -> Link:
+        """A port that leads to a store's server, where connections drop and dawdle so many times (see `link`)."""
+        dropped = self.plan("drop", drop, within) if drop else None
+        return Link(host, port, dropped, self.plan("delay", delay, within) if delay else None)
 
     def kill(self, pid: int) -> None:
         """SIGKILL a process."""

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import resource
+from functools import partial
 
 from changesource_sdk.adapter import Acknowledging
 from changesource_sdk.testing.conformance.case import Broken, NotApplicable
-from changesource_sdk.testing.conformance.cases.resuming import checkpoints
+from changesource_sdk.testing.conformance.cases.resuming import checkpoints, continue_from
 from changesource_sdk.testing.conformance.pipeline_run import PipelineProcess
 from changesource_sdk.testing.conformance.reading import within
 from changesource_sdk.testing.conformance.trial import Trial
@@ -50,29 +51,28 @@ def full_disk(trial: Trial) -> None:
 
 def acknowledging(trial: Trial) -> None:
     """After `acknowledge` nothing that follows is lost, also for a pipeline that starts anew."""
-    trial.insert_many(3)
-    with trial.watch() as watch:
-        for _ in range(3):
-            with trial.running_into(watch):
-                for _ in range(5):
-                    trial.some_transaction()
-                    watch.caught_up()
-            trial.some_transaction()
-        with trial.running_into(watch):
-            watch.caught_up()
-        if watch.witness.generation != 1:
+    points = checkpoints(trial)
+    adapter = _acknowledging(trial)
+    for number in range(0, len(points), 3):
+        position = points[number].position
+        within(trial.patience, "acknowledge()", partial(adapter.acknowledge, position))
+        try:
+            continue_from(trial, points, number)
+        except Broken as broken:
             raise Broken(
-                "a new snapshot became necessary after acknowledge(): it may forget what is up to the position it is "
-                "given, nothing after"
-            )
+                f"after acknowledge({position!r}) what follows it is gone: only what is up to that position may be "
+                f"forgotten. {broken}"
+            ) from broken
+    with trial.running() as watch:
+        for _ in range(8):
+            trial.some_transaction()
+            watch.caught_up()
 
 
 def forgetting(trial: Trial) -> None:
     """What was acknowledged is let go of: a store that only grows fills its disk."""
     position = checkpoints(trial)[-1].position
-    adapter = trial.adapter()
-    if not isinstance(adapter, Acknowledging):
-        raise Broken(_missing_method(trial))
+    adapter = _acknowledging(trial)
     kept = trial.harness.retained()
     within(trial.patience, "acknowledge()", lambda: adapter.acknowledge(position))
     if trial.harness.retained() >= kept:
@@ -82,8 +82,11 @@ def forgetting(trial: Trial) -> None:
         )
 
 
-def _missing_method(trial: Trial) -> str:
-    name = trial.harness.adapter.__name__
-    return (
-        f'{name} has no acknowledge(position): add it, or declare lacks = ("acknowledge",) if its store forgets nothing'
-    )
+def _acknowledging(trial: Trial) -> Acknowledging:
+    adapter = trial.adapter()
+    if not isinstance(adapter, Acknowledging):
+        raise Broken(
+            f"{trial.harness.adapter.__name__} has no acknowledge(position): add it, or declare "
+            f'lacks = ("acknowledge",) if its store forgets nothing'
+        )
+    return adapter

@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 from changesource_sdk.adapter import Column, Insert, Update
 from changesource_sdk.testing.conformance.case import Broken, NotApplicable
 from changesource_sdk.testing.conformance.judge import Onlooker
 from changesource_sdk.testing.conformance.pipeline_run import Watch
 from changesource_sdk.testing.conformance.trial import Trial
+from protocol.data_types import ValueKind
 
 FAILED = "adapter-failed"
+BAD_VALUES: Mapping[ValueKind, object] = {"integer": 2**63, "string": "half a pair: \ud800", "number": float("nan")}
 
 
 def in_snapshots(trial: Trial) -> None:
@@ -51,16 +55,32 @@ def partly_updated(trial: Trial) -> None:
             watch.caught_up()
 
 
-def refused_by_name(trial: Trial) -> None:
+def bad_integers(trial: Trial) -> None:
+    """An integer beyond 64 bits is refused by name."""
+    _refused_by_name(trial, "integer")
+
+
+def bad_texts(trial: Trial) -> None:
+    """A text that is no Unicode is refused by name."""
+    _refused_by_name(trial, "string")
+
+
+def bad_numbers(trial: Trial) -> None:
+    """NaN is refused by name."""
+    _refused_by_name(trial, "number")
+
+
+def _refused_by_name(trial: Trial, kind: ValueKind) -> None:
     """A value that no consumer could hold is refused with table and column; what was there before stays served."""
-    candidates = [c for c in trial.table.columns if c.name in trial.row(0, 0) and _bad_value(c) is not None]
-    candidates = [column for column in candidates if column.name not in trial.table.key]
-    if not candidates:
-        raise NotApplicable("the table has no column for which the suite knows a bad value")
+    written = trial.row(0, 0)
+    columns = [c for c in trial.table.columns if c.kind == kind and c.name in written and c.name not in trial.table.key]
+    columns = [column for column in columns if not column.data_type.startswith(("date", "time"))]
+    if not columns:
+        raise NotApplicable(f"the table has no column of kind {kind} beside its key")
     trial.insert_many(3)
     with trial.running(judge=Onlooker(trial.history)) as watch:
         watch.until(lambda: _has_row(trial, watch, 3), lambda: "the rows before the bad one did not come")
-        for number, column in enumerate(candidates, start=10):
+        for number, column in enumerate(columns, start=10):
             # A store that keeps its history keeps a refused row in it: nothing more can be tried then.
             if _wrote_bad_row(trial, column, number) and _was_refused(trial, watch, column, number):
                 return
@@ -69,7 +89,7 @@ def refused_by_name(trial: Trial) -> None:
 def _wrote_bad_row(trial: Trial, column: Column, number: int) -> bool:
     """Whether the store takes such a value at all."""
     try:
-        trial.harness.commit([Insert(trial.name, {**trial.row(number, 0), column.name: _bad_value(column)})])
+        trial.harness.commit([Insert(trial.name, {**trial.row(number, 0), column.name: BAD_VALUES[column.kind]})])
     except Exception:
         return False
     return True
@@ -99,15 +119,3 @@ def _has_row(trial: Trial, watch: Watch, number: int) -> bool:
 
 def _silent(column: Column) -> str:
     return f"a row with a bad value in column {column.name} neither came nor was refused: it was left out silently"
-
-
-def _bad_value(column: Column) -> object:
-    match column.kind:
-        case "integer":
-            return 2**63
-        case "string":
-            return "half a pair: \ud800"
-        case "number" if not column.data_type.startswith(("date", "time")):
-            return float("nan")
-        case _:
-            return None
