@@ -9,19 +9,6 @@ from pathlib import Path
 import pytest
 
 from adapters.postgres.settings import PostgresSettings
-from changesource_sdk.adapter import (
-    AddColumn,
-    AlterColumn,
-    CreateIndex,
-    CreateTable,
-    DropColumn,
-    DropIndex,
-    DropTable,
-    Insert,
-    RenameTable,
-    Truncate,
-)
-from tests.adapters.postgres.conftest import MakeFollower
 from tests.adapters.postgres.following import Follower
 from tests.support.postgres_server import PostgresServer
 

@@ -2,16 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from pathlib import Path
+from collections.abc import Callable
 
-import pytest
-
-from adapters.postgres.settings import PostgresSettings
-from changesource_sdk.adapter import Delete, Insert, Truncate, Update
-from protocol.watermark import from_int
+from changesource_sdk.adapter import Delete, Insert, Update
 from tests.adapters.postgres.following import Follower
-from tests.support.postgres_server import PostgresServer
 
 MakeFollower = Callable[..., Follower]
 
