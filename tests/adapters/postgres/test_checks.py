@@ -116,7 +116,7 @@ def test_doctor_hears_everything_and_nothing_is_made(dsn: str) -> None:
     assert found["publication"] == Check("publication", True, "changesource_zero_0 will be made")
     assert found["wal-level"].message == "wal_level is logical"
     with psycopg.connect(dsn) as db:
-        assert db.execute("SELECT to_regnamespace('changesource'), count(*) FROM pg_publication").fetchone() == (
+        assert db.execute("SELECT to_regnamespace('changesource_state'), count(*) FROM pg_publication").fetchone() == (
             None,
             0,
         )

@@ -22,7 +22,7 @@ def test_another_server_asks_for_a_new_snapshot(following: MakeFollower) -> None
     follower = following("CREATE TABLE t (id int PRIMARY KEY)")
     follower.catch_up()
     follower.close()
-    follower.run("UPDATE changesource.pipelines SET server = '1234567890/1'")
+    follower.run("UPDATE changesource_state.pipelines SET server = '1234567890/1'")
     follower._open()
     with pytest.raises(NeedsNewGeneration, match="another server"):
         follower._next()

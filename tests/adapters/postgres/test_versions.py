@@ -47,4 +47,4 @@ def test_everything_can_be_taken_out_again(db: Connection) -> None:
     assert install(db, "a", ("p",))
     uninstall(db)
     assert db.execute("SELECT count(*) FROM pg_event_trigger").fetchone() == (0,)
-    assert db.execute("SELECT to_regnamespace('changesource')").fetchone() == (None,)
+    assert db.execute("SELECT to_regnamespace('changesource_state')").fetchone() == (None,)
