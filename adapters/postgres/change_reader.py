@@ -56,7 +56,6 @@ class ChangeReader:
         self._announced: dict[int, Relation] = {}
         self._readers: dict[int, RelationReader | None] = {}
         self._passed: set[int] = set()
-        self._moved: dict[int, int] = {}
         self._told = set(told)
         self._xid = 0
         self._rewritten: frozenset[int] = frozenset()
@@ -150,8 +149,9 @@ class ChangeReader:
 
     def _reconciled(self, found: Found, announcement: Announcement) -> Found:
         """What was found, but for tables that a transaction changed which the description has not seen."""
-        self._moved = {oid: xid for oid, xid in self._moved.items() if not announcement.seen.has_seen(xid)}
-        unseen = {oid for oid, xid in self._moved.items() if xid != self._xid}
+        moved = {oid: xid for oid, xid in self.version.moved.items() if not announcement.seen.has_seen(xid)}
+        self.version = replace(self.version, moved=moved)
+        unseen = {oid for oid, xid in moved.items() if xid != self._xid}
         if not unseen:
             return found
         tables = [table for table in found.catalog.tables if table.oid not in unseen]
@@ -167,15 +167,15 @@ class ChangeReader:
         steps = migration(old, new, notice)
         created = {table.oid for table in steps.created}
         again = {table.oid for table in steps.resent} | (self.version.waiting - created)
-        for oid in {table.oid for table in (*old.tables, *new.tables) if old.table(table.oid) != new.table(table.oid)}:
-            self._moved[oid] = self._xid
+        differing = {table.oid for table in (*old.tables, *new.tables) if old.table(table.oid) != new.table(table.oid)}
         emptied = [table.full_name for table in old.tables if table.oid in again and new.table(table.oid) is not None]
         if emptied:
             yield Truncate(emptied)
         yield from steps.changes
         if old == new and not again:
             return
-        self.version = replace(self.version, catalog=new, types=found.types, waiting=frozenset())
+        moved = {**self.version.moved, **dict.fromkeys(differing, self._xid)}
+        self.version = Version(new, found.types, self.version.horizons, frozenset(), moved)
         self._passed -= again
         self._readers.clear()
         for table in new.tables:

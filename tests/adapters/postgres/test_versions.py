@@ -16,7 +16,7 @@ INT4 = PgType(23, "int4")
 
 
 def _version(waiting: int) -> Version:
-    return Version(Catalog((TABLE,)), {23: INT4}, {5: Horizon(20, frozenset({12}), 99)}, frozenset({waiting}))
+    return Version(Catalog((TABLE,)), {23: INT4}, {5: Horizon(20, frozenset({12}), 99)}, frozenset({waiting}), {5: 13})
 
 
 def test_a_version_survives_being_stored() -> None:
