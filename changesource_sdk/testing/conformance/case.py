@@ -26,6 +26,12 @@ class NotApplicable(Exception):
     """The rule says nothing about this adapter; the text says why."""
 
 
+def worded(code: str, message: str, where: str, fix: str) -> str:
+    """An error of the SDK as a verdict tells it."""
+    place = f" ({where})" if where else ""
+    return f"[{code}] {message}{place}; fix: {fix}"
+
+
 @dataclass(frozen=True, slots=True)
 class Case:
     """One case. `rule` is what an adapter that passes has proved; `needs` are capabilities (see `harness`)."""

@@ -71,8 +71,10 @@ def same_value(expected: object, found: object) -> bool:
     """Whether a value arrived: exactly, but for the last bit of a fraction and the spelling of JSON."""
     if isinstance(expected, Document):
         return expected.equals(found)
-    if isinstance(expected, bool) or isinstance(found, bool):
-        return expected is found or (expected == found and isinstance(found, int))
+    if isinstance(expected, bool):
+        return isinstance(found, int) and expected == found
+    if isinstance(found, bool):
+        return False
     if isinstance(expected, float) and isinstance(found, int | float):
         return math.isclose(expected, found, rel_tol=1e-12)
     return (type(expected) is type(found) and expected == found) or _same_number(expected, found)

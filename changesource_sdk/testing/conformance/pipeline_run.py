@@ -22,7 +22,7 @@ from changesource_sdk.errors import CorruptLog
 from changesource_sdk.pipeline.inline import InlineRunner
 from changesource_sdk.pipeline.recovery import Backoff
 from changesource_sdk.pipeline.settings import PipelineSettings, command_line
-from changesource_sdk.testing.conformance.case import Broken
+from changesource_sdk.testing.conformance.case import Broken, worded
 from changesource_sdk.testing.conformance.judge import Judge
 from changesource_sdk.testing.conformance.witness import Witness
 
@@ -86,8 +86,7 @@ class Watch:
         error = self.error()
         if error is None:
             return ""
-        where = f" ({error['where']})" if error["where"] else ""
-        return f"[{error['code']}] {error['message']}{where}; fix: {error['fix']}"
+        return worded(**error)
 
 
 @contextmanager

@@ -20,7 +20,7 @@ from changesource_sdk.pipeline.tail import POLL_INTERVAL_S
 from changesource_sdk.pipeline.transactions import TransactionEncoder
 from changesource_sdk.pipeline.validate import known_table
 from changesource_sdk.positions import is_behind, to_text
-from changesource_sdk.testing.conformance.case import Broken
+from changesource_sdk.testing.conformance.case import Broken, worded
 from changesource_sdk.testing.conformance.witness import changes_of
 from changesource_sdk.testing.folding import FoldedTables
 from protocol.changes import Change
@@ -35,6 +35,8 @@ class Read:
 
     position: Position
     changes: list[Change] = field(repr=False)
+    watermark: str | None = None
+    commit_time_ms: float | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,8 +73,7 @@ def within(seconds: float, what: str, call: Callable[[], Answer]) -> Answer:
 def told(error: BaseException) -> BaseException:
     """An error of ours as a verdict; anything else as it is."""
     if isinstance(error, ChangesourceError):
-        where = f" ({error.where})" if error.where else ""
-        return Broken(f"[{error.code}] {error.message}{where}; fix: {error.fix}")
+        return Broken(worded(**error.as_json()))
     return error
 
 
@@ -169,7 +170,9 @@ class Follower:
         encoded = self._encoder.encode(transaction)
         assert not isinstance(encoded.data, BlockFile)
         with self._changed:
-            self.reads.append(Read(transaction.position, changes_of(encoded.data)))
+            self.reads.append(
+                Read(transaction.position, changes_of(encoded.data), transaction.watermark, transaction.commit_time_ms)
+            )
             self._known.add(text)
             self._after = transaction.position
             self._changed.notify_all()

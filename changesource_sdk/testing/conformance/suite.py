@@ -8,6 +8,7 @@ from __future__ import annotations
 import tempfile
 import time
 from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 from changesource_sdk.errors import ChangesourceError
@@ -23,6 +24,7 @@ from changesource_sdk.testing.conformance.cases import (
     values,
 )
 from changesource_sdk.testing.conformance.harness import Harness, lacking
+from changesource_sdk.testing.conformance.reading import told
 from changesource_sdk.testing.conformance.trial import Trial
 
 SEED = 20260102
@@ -48,6 +50,7 @@ CASES: tuple[Case, ...] = (
         Case("order", "transactions come in the order of their commits", following.in_order),
         Case("prompt", "a transaction comes without waiting for the next", following.one_at_a_time),
         Case("positions", "positions are JSON, unique, and rise if they are integers", resuming.positions_are_sound),
+        Case("commit-times", "commit times are in milliseconds", resuming.commit_times_are_milliseconds),
         Case("resume", "a new adapter continues right after any position", resuming.from_every_position),
         Case("read-again", "what was not acknowledged can be read again", resuming.reading_again),
         Case("restart", "after a stop it goes on where it was", resuming.after_a_stop),
@@ -102,24 +105,35 @@ def run_suite(
 def run_case(harness: Harness, case: Case, folder: Path, *, seed: int = SEED) -> Verdict:
     """One case on a store of its own, in a folder that is empty."""
     began = time.monotonic()
+    outcome, message = _outcome(harness, case, folder, seed)
+    return Verdict(case.name, case.rule, outcome, message, case.doc, time.monotonic() - began)
 
-    def verdict(outcome: Outcome, message: str = "") -> Verdict:
-        return Verdict(case.name, case.rule, outcome, message, case.doc, time.monotonic() - began)
 
-    missing = [need for need in case.needs if need in lacking(harness)]
-    if missing:
-        return verdict("not applicable", f"declared: lacks {missing[0]}")
-    (folder / "store").mkdir()
+def _outcome(harness: Harness, case: Case, folder: Path, seed: int) -> tuple[Outcome, str]:
     try:
-        harness.create(folder / "store")
-        case.run(Trial(harness, folder, seed))
+        missing = [need for need in case.needs if need in lacking(harness)]
+        if missing:
+            raise NotApplicable(f"declared: lacks {missing[0]}")
+        with _created(harness, folder / "store"):
+            case.run(Trial(harness, folder, seed))
     except NotApplicable as reason:
-        return verdict("not applicable", str(reason))
+        return "not applicable", str(reason)
     except Broken as broken:
-        return verdict("broken", str(broken))
+        return "broken", str(broken)
     except ChangesourceError as error:
-        where = f" ({error.where})" if error.where else ""
-        return verdict("broken", f"[{error.code}] {error.message}{where}; fix: {error.fix}")
+        return "broken", str(told(error))
+    return "kept", ""
+
+
+@contextmanager
+def _created(harness: Harness, folder: Path) -> Iterator[None]:
+    """The store, for the length of the block."""
+    folder.mkdir()
+    try:
+        harness.create(folder)
+    except Exception as error:
+        raise Broken(f"{type(harness).__name__}.create() failed: {type(error).__name__}: {error}") from error
+    try:
+        yield
     finally:
         harness.close()
-    return verdict("kept")

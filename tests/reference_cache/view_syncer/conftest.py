@@ -57,11 +57,13 @@ def issue(id: str, owner: str = "ann", rank: float = 1, **more: Any) -> dict[str
 class Setup:
     """The files, the application, and the syncer that runs at the moment."""
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: Path, time_slice: float = 0.01) -> None:
         self.world = World(folder / "replica.db")
         self.app = App(QUERIES)
         self.time = 0.0
-        self.options = SyncerOptions(folder / "replica.db", folder / "cvr.db", linger=0.0, clock=lambda: self.time)
+        self.options = SyncerOptions(
+            folder / "replica.db", folder / "cvr.db", linger=0.0, clock=lambda: self.time, time_slice=time_slice
+        )
         self.syncer = ViewSyncer(self.options, self.app)
 
     async def commit(self, *changes: Any) -> None:

@@ -66,12 +66,12 @@ def lets_go(trial: Trial) -> None:
     """A pipeline that is told to stop can: `changes()` returns now and then, or `close()` makes it."""
     if trial.has("writes"):
         trial.insert_many(1)
-    before = {thread.ident for thread in threading.enumerate()}
+    before = set(threading.enumerate())
     with trial.running() as watch:
         if trial.has("writes"):
             watch.caught_up()
         watch.until(lambda: watch.witness.generation > 0, lambda: "no snapshot came")
-    left = [t for t in threading.enumerate() if t.ident not in before and t.name == TAIL_THREAD]
+    left = [thread for thread in threading.enumerate() if thread not in before and thread.name == TAIL_THREAD]
     if left:
         raise Broken(
             f"changes() still blocks {STOP_S:g} s after the pipeline was told to stop: give the adapter a close() that "

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Sequence
 from copy import deepcopy
 from dataclasses import dataclass
@@ -19,16 +20,22 @@ from changesource_sdk.testing.conformance.trial import Trial
 from changesource_sdk.testing.folding import FoldedTables, rows_of
 
 STEPS = 8
+DAY_S = 86_400.0
 KILLS = 3
 
 
 @dataclass(frozen=True, slots=True)
 class Checkpoint:
-    """Where a reader was: a position, what a consumer had there, and which state of the history that is."""
+    """Where a reader was: a position, what a consumer had there, and which state of the history that is.
+
+    Watermark and commit time are those of the transaction that led there, if it gave any.
+    """
 
     position: Position
     replica: FoldedTables
     reached: int
+    watermark: str | None = None
+    commit_time_ms: float | None = None
 
 
 def from_every_position(trial: Trial) -> None:
@@ -52,8 +59,25 @@ def continue_from(trial: Trial, points: Sequence[Checkpoint], number: int) -> No
 
 def positions_are_sound(trial: Trial) -> None:
     """Positions are JSON, and no two transactions have the same; integers increase."""
+    last = ""
     for point in checkpoints(trial):
         position_is_json(point.position)
+        if point.watermark is not None and point.watermark <= last:
+            raise Broken(
+                f"the watermark {point.watermark} follows {last}: watermarks that an adapter gives must increase; give "
+                f"none, and the log makes its own"
+            )
+        last = point.watermark or last
+
+
+def commit_times_are_milliseconds(trial: Trial) -> None:
+    """Commit times, if given, are milliseconds since 1970."""
+    for point in checkpoints(trial):
+        if point.commit_time_ms is not None and abs(point.commit_time_ms / 1000 - time.time()) > DAY_S:
+            raise Broken(
+                f"commit_time_ms is {point.commit_time_ms:.0f} for a transaction that was committed just now: give "
+                f"milliseconds since 1970 (time.time() * 1000), or leave it out"
+            )
 
 
 def reading_again(trial: Trial) -> None:
@@ -85,8 +109,11 @@ def checkpoints(trial: Trial) -> list[Checkpoint]:
             trial.some_transaction()
             if not follower.until(_more_than(number, follower), trial.patience):
                 raise Broken(_reused(follower.given[given:], points[-1].position) or judge.missing())
-            _apply(follower.reads[number], replica, judge)
-            points.append(Checkpoint(follower.reads[number].position, deepcopy(replica), judge.reached))
+            read = follower.reads[number]
+            _apply(read, replica, judge)
+            points.append(
+                Checkpoint(read.position, deepcopy(replica), judge.reached, read.watermark, read.commit_time_ms)
+            )
     return points
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import threading
+import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
@@ -22,6 +23,7 @@ from changesource_sdk.adapter import (
     Transaction,
     Update,
 )
+from protocol.watermark import from_int
 from tests.sdk.testing.conformance.workshop import STORES, RightAdapter
 
 
@@ -332,6 +334,13 @@ class Reorders(RightAdapter):
             yield found[-1]
 
 
+class Deaf(RightAdapter):
+    """Nothing after the snapshot."""
+
+    def changes(self, after: Position) -> Iterator[Transaction]:
+        yield from ()
+
+
 class HoldsBack(RightAdapter):
     """A transaction is known to be whole only when the next begins."""
 
@@ -379,6 +388,22 @@ class OddWatermark(RightAdapter):
     def changes(self, after: Position) -> Iterator[Transaction]:
         for transaction in super().changes(after):
             yield replace(transaction, watermark=f"v{transaction.position}")
+
+
+class FallingWatermarks(RightAdapter):
+    """Watermarks of its own that start over."""
+
+    def changes(self, after: Position) -> Iterator[Transaction]:
+        for transaction in super().changes(after):
+            yield replace(transaction, watermark=from_int(1 + int(str(transaction.position)) % 3))
+
+
+class SecondsForMilliseconds(RightAdapter):
+    """Commit times in seconds."""
+
+    def changes(self, after: Position) -> Iterator[Transaction]:
+        for transaction in super().changes(after):
+            yield replace(transaction, commit_time_ms=time.time())
 
 
 class ChokesOnBadValues(EachChange):

@@ -6,7 +6,6 @@ suite; each planted bug is a small difference from it.
 
 from __future__ import annotations
 
-import copy
 import pickle
 import threading
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -131,7 +130,6 @@ class WorkshopHarness(Harness):
 
     adapter = RightAdapter
     lacks = ("durable",)
-    patience = 1.0
 
     def create(self, folder: Path) -> None:
         self._name = str(folder)
@@ -150,8 +148,8 @@ class WorkshopHarness(Harness):
         STORES.pop(self._name, None)
 
 
-def harness_of(adapter: type[RightAdapter]) -> WorkshopHarness:
-    """A harness for one planted bug."""
+def harness_of(adapter: type[RightAdapter], patience: float = WorkshopHarness.patience) -> WorkshopHarness:
+    """A harness for one of the adapters."""
     made = WorkshopHarness()
-    made.adapter = copy.copy(adapter)  # type: ignore[misc]
+    made.adapter, made.patience = adapter, patience  # type: ignore[misc]
     return made
