@@ -1,8 +1,8 @@
 """Random histories: whatever happens, every connected client has exactly the rows of its queries.
 
-Groups, clients and queries come and go, data changes, clients fall back to older states of themselves or lose everything,
-queries expire or change their meaning, the process stops or dies. After every step each connected client is compared
-with a fresh evaluation. `SYNCER_HISTORIES` and `SYNCER_STEPS` say how many histories of how many steps.
+Groups, clients and queries come and go, data changes, clients fall back to older states of themselves or lose
+everything, queries expire or change their meaning, the process stops or dies. After every step each connected client is
+compared with a fresh evaluation. `SYNCER_HISTORIES` and `SYNCER_STEPS` say how many histories of how many steps.
 """
 
 from __future__ import annotations
