@@ -39,6 +39,7 @@ class TableRows:
         self._width = len(table.columns)
         self._is_text = json_mode == "s"
         self._json = {name for name, spec in table.columns.items() if spec.value_kind in ("json", "array")}
+        self._absent = {name: _literal(text) for name, text in table.defaults.items()}
         self._usual = self._generate()
         columns = ", ".join(map(quoted, (*table.columns, VERSION_COLUMN)))
         into = f"INTO {quoted(table.name)} ({columns}) VALUES ({', '.join('?' * (self._width + 1))})"
@@ -53,14 +54,15 @@ class TableRows:
         return cast(Callable[[JsonObject], Parameters], eval(source, {"dump": _dump, "text": _text}))
 
     def insert(self, new: JsonObject) -> Parameters:
-        """The values of all columns, without the version; absent ones are null."""
+        """The values of all columns, without the version; absent ones have their default, or are null."""
         if len(new) == self._width:
             try:
                 return self._usual(new)
             except KeyError:
                 pass
         self._refuse_unknown(new)
-        return tuple(self._stored(name, new.get(name)) for name in self.table.columns)
+        absent = self._absent
+        return tuple(self._stored(name, new[name]) if name in new else absent.get(name) for name in self.table.columns)
 
     def careful(self, row: Parameters) -> Parameters:
         """The same values in a form that SQLite takes; an integer it cannot hold is `CannotApply`."""
@@ -134,6 +136,13 @@ def _dump(value: object) -> str | None:
 def _text(value: object) -> str | None:
     """A JSON value that came as its text, which is stored untouched."""
     return value if value is None or isinstance(value, str) else values.dumps(value).decode()
+
+
+def _literal(text: str) -> object:
+    """The value of an SQL literal: a quoted text or a number."""
+    if text.startswith("'"):
+        return text[1:-1].replace("''", "'")
+    return float(text) if "." in text else int(text)
 
 
 def _equal(names: Sequence[str], between: str) -> str:

@@ -151,11 +151,11 @@ class ReplicaWriter(Applying):
 
 
 def open_writer(path: Path, origin: Origin) -> ReplicaWriter:
-    """Open a complete replica for writing; `UnusableReplica` if it is not one of this app's."""
-    connection = connect_writer(path)
+    """Open a complete replica for writing; `UnusableReplica`, and nothing changed, if it is not one of this app's."""
+    connection = _connect(path)
     try:
         check_origin(connection, origin)
-        return ReplicaWriter(connection)
+        return ReplicaWriter(_tuned(connection))
     except BaseException:
         connection.close()
         raise
@@ -163,9 +163,16 @@ def open_writer(path: Path, origin: Origin) -> ReplicaWriter:
 
 def connect_writer(path: Path) -> sqlite3.Connection:
     """A connection that writes durably, beside readers."""
-    connection = sqlite3.connect(
+    return _tuned(_connect(path))
+
+
+def _connect(path: Path) -> sqlite3.Connection:
+    return sqlite3.connect(
         path, isolation_level=None, check_same_thread=False, timeout=BUSY_SECONDS, cached_statements=512
     )
+
+
+def _tuned(connection: sqlite3.Connection) -> sqlite3.Connection:
     connection.execute("PRAGMA journal_mode = WAL")
     connection.execute("PRAGMA synchronous = FULL")
     connection.execute("PRAGMA recursive_triggers = ON")  # so that a replaced row is logged as removed

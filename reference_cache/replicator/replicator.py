@@ -109,7 +109,7 @@ class Replicator:
         _tell(logging.DEBUG if repeated else logging.WARNING, "upstream trouble", error=text)
         if not isinstance(error, CannotApply):
             return
-        if self._settings.auto_reset and self._misfit == text and self._writer is not None:
+        if self._settings.auto_reset and self._misfit == text and self._writer is not None and not self._must_reset:
             _tell(logging.WARNING, "resetting: the same change does not fit again", error=text)
             self._must_reset = True
         self._misfit = text

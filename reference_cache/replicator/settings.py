@@ -46,7 +46,7 @@ class ReplicatorSettings:
     def to_json(self) -> dict[str, Any]:
         """For another process; the inverse of `from_json`."""
         origin = [self.origin.app_id, self.origin.shard_num, sorted(self.origin.publications)]
-        return {**asdict(self), "replica_file": str(self.replica_file), "origin": origin}
+        return {**asdict(self), "replica_file": str(self.replica_file.absolute()), "origin": origin}
 
     @classmethod
     def from_json(cls, value: dict[str, Any]) -> ReplicatorSettings:

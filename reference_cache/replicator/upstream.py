@@ -66,7 +66,7 @@ class Upstream:
         while True:
             message = await receive()
             if message.type is not text and message.type is not binary:
-                self._end = self._ended(message)
+                self._end = self._ended(message.type, message.data)
                 self._came.set()
                 return
             self._batch.append(message.data)
@@ -76,9 +76,9 @@ class Upstream:
                 self._taken.clear()
                 await self._taken.wait()
 
-    def _ended(self, message: aiohttp.WSMessage) -> UpstreamError:
-        if message.type is aiohttp.WSMsgType.ERROR:
-            return UpstreamError(f"the connection failed: {message.data}")
+    def _ended(self, kind: aiohttp.WSMsgType, data: object) -> UpstreamError:
+        if kind is aiohttp.WSMsgType.ERROR:
+            return UpstreamError(f"the connection failed: {data}")
         return UpstreamError(f"the source closed the connection (code {self._socket.close_code})")
 
 
