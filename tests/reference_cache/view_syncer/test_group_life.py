@@ -7,7 +7,7 @@ import asyncio
 import pytest
 
 from protocol.sync.errors import ErrorKind, SyncError, transform_failed
-from protocol.sync.messages import InspectMetrics, InspectQueries, InspectVersion
+from protocol.sync.messages import InspectAnalyzeQuery, InspectMetrics, InspectQueries, InspectVersion
 from tests.reference_cache.view_syncer.clients import Client, dropped, named
 from tests.reference_cache.view_syncer.conftest import QUERIES, Setup, issue
 
@@ -164,6 +164,17 @@ async def test_the_inspector_shows_queries_and_what_they_cost(setup: Setup) -> N
     metrics = await first.connection.inspect(InspectMetrics(op="metrics", id="3"))
     assert metrics["query-materialization-server"][0] == 1000
     assert await first.connection.inspect(InspectVersion(op="version", id="4"))
+
+
+async def test_the_inspector_evaluates_a_named_query_and_tells_how(setup: Setup) -> None:
+    first, _ = await two_clients(setup)
+    assert first.connection is not None
+    question = InspectAnalyzeQuery(op="analyze-query", id="1", name="all", args=[])
+    found = await first.connection.inspect(question)
+    assert found["syncedRowCount"] == 2
+    assert found["sqlitePlans"]["operators"]
+    with pytest.raises(ValueError, match="unheard"):
+        await first.connection.inspect(question.model_copy(update={"name": "unheard"}))
 
 
 async def test_a_caller_that_gives_up_leaves_no_half_admitted_client(setup: Setup) -> None:
