@@ -210,8 +210,8 @@ class ViewSyncer:
             try:
                 await self._advance()
             except Exception:
-                log.exception("the replica's newest version could not be taken in; trying again with the next")
-                await self._restart()
+                log.exception("the replica's newest version could not be taken in; all queries start anew")
+                await self._restart(SyncError(ErrorKind.REHOME, "The cache starts its queries anew"))
 
     async def _advance(self) -> None:
         services = self._services
@@ -223,18 +223,18 @@ class ViewSyncer:
                     await self._tell(step)
                     self._announce()
                 return
-        await self._restart()
+        await self._restart(SyncError(ErrorKind.CLIENT_NOT_FOUND, "Client not found: the replica was made anew"))
 
     def _announce(self) -> None:
         self._told = self._services.pipelines.version
         self._advanced.set()
         self._advanced = asyncio.Event()
 
-    async def _restart(self) -> None:
-        """The replica is another one: whoever is connected must come again."""
+    async def _restart(self, error: SyncError) -> None:
+        """Part from everybody and begin again with the replica there is; whoever is connected must come again."""
         async with self._services.pipelines.lock:
             for group in self._groups.values():
-                group.fail(SyncError(ErrorKind.CLIENT_NOT_FOUND, "Client not found: the replica was made anew"))
+                group.fail(error)
                 group.stop()
             self._groups.clear()
             if self._open():
