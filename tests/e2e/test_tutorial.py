@@ -30,7 +30,12 @@ BLOCKS = re.findall(r"^```(\w*)\n(.*?)^```", PAGE, re.MULTILINE | re.DOTALL)
 ADDRESS = "127.0.0.1:4810"
 DOCUMENT = """
 const element = {replaceChildren: (...items) => console.log(JSON.stringify(items.map(item => item.textContent)))};
-globalThis.document = {querySelector: name => (name === '#tickets' ? element : null), createElement: () => ({})};
+globalThis.document = {
+  visibilityState: 'visible',
+  addEventListener() {},
+  createElement: () => ({}),
+  querySelector: name => (name === '#tickets' ? element : null),
+};
 """
 
 
