@@ -17,14 +17,21 @@ import psycopg
 
 from changesource_sdk.changelog.layout import StateDirectory
 from changesource_sdk.changelog.log import SnapshotRecord
-from changesource_sdk.changelog.postgres_beside import PostgresRequests, PostgresSubscribers
+from changesource_sdk.changelog.offers import FileOffers, Offers
+from changesource_sdk.changelog.postgres_beside import (
+    PostgresOffers,
+    PostgresReports,
+    PostgresRequests,
+    PostgresSubscribers,
+)
 from changesource_sdk.changelog.postgres_connection import Connection, LogAddress, connect, translated
 from changesource_sdk.changelog.postgres_ear import PostgresEar
 from changesource_sdk.changelog.postgres_log import PostgresLogReader
 from changesource_sdk.changelog.postgres_writer import PostgresLogWriter
 from changesource_sdk.changelog.remote_spool import RemoteSpool
+from changesource_sdk.changelog.reports import FileReports
 from changesource_sdk.changelog.snapshots import is_complete
-from changesource_sdk.changelog.state_lock import state_lock
+from changesource_sdk.changelog.state_lock import COMPACTING, state_lock
 from changesource_sdk.changelog.writer_rules import sweep_spool
 from changesource_sdk.errors import CorruptLog, StateError
 
@@ -40,6 +47,8 @@ class PostgresStore:
         self.remote = remote
         self._fetching = threading.Lock()
         self.requests = PostgresRequests(address)
+        self.offers: Offers = FileOffers(layout) if remote is None else PostgresOffers(address, layout, remote)
+        self.reports = PostgresReports(address, FileReports(layout.stages))
 
     def __reduce__(self) -> tuple[type[PostgresStore], tuple[LogAddress, StateDirectory, RemoteSpool | None]]:
         return PostgresStore, (self.address, self.layout, self.remote)
@@ -49,6 +58,17 @@ class PostgresStore:
         """Be the one pipeline of this log, and of the state directory on this host."""
         with state_lock(self.layout.root), closing(connect(self.address)) as connection:
             self._lock_out_others(connection)
+            yield
+
+    @contextmanager
+    def compacting(self) -> Iterator[None]:
+        """Be the one that compacts this log, on whichever host."""
+        with closing(connect(self.address)) as connection, translated(self.address.where):
+            query = "SELECT pg_try_advisory_lock(hashtext(%s))"
+            if connection.execute(query, (f"compaction:{self.address.schema}",)).fetchone() != (True,):
+                raise StateError(
+                    COMPACTING, "another process compacts this log already", self.address.where, "wait until it is done"
+                )
             yield
 
     def _lock_out_others(self, connection: Connection) -> None:
@@ -117,5 +137,8 @@ class PostgresStore:
         return kept
 
     def close(self) -> None:
-        """Let go of what this process opened through `requests`."""
+        """Let go of what this process opened through `requests`, `reports` and `offers`."""
         self.requests.close()
+        if isinstance(self.offers, PostgresOffers):
+            self.offers.close()
+        self.reports.close()

@@ -7,6 +7,7 @@ manifest is what makes a snapshot complete: it is written last, removed first, a
 
 from __future__ import annotations
 
+import contextlib
 import shutil
 import tempfile
 from collections.abc import Iterable, Iterator
@@ -17,7 +18,7 @@ from typing import Any
 from urllib.parse import urlsplit
 
 from changesource_sdk.changelog.disk import disk_errors
-from changesource_sdk.changelog.snapshots import MANIFEST, is_complete, read_manifest, stage
+from changesource_sdk.changelog.snapshots import MANIFEST, Manifest, is_complete, read_manifest, stage
 from changesource_sdk.errors import ConfigurationError, SnapshotGone, StateError
 from protocol.watermark import is_valid
 
@@ -45,14 +46,20 @@ class RemoteSpool:
                 _upload(directory / part.file, files, f"{target}/{part.file}")
             _upload(directory / MANIFEST, files, f"{target}/{MANIFEST}")
 
+    def manifest(self, watermark: str) -> Manifest:
+        """What a snapshot consists of; `SnapshotGone` if it is not there."""
+        with self._file_system() as (files, root), tempfile.TemporaryDirectory() as scratch:
+            with contextlib.suppress(FileNotFoundError):
+                _download(files, f"{root}/{watermark}/{MANIFEST}", Path(scratch) / MANIFEST)
+            return read_manifest(Path(scratch))
+
     def holds(self, watermark: str) -> bool:
         """Whether the snapshot is there, each part of its full size."""
-        with self._file_system() as (files, root), tempfile.TemporaryDirectory() as scratch:
-            try:
-                _download(files, f"{root}/{watermark}/{MANIFEST}", Path(scratch) / MANIFEST)
-                parts = read_manifest(Path(scratch)).parts
-            except (FileNotFoundError, SnapshotGone):
-                return False
+        try:
+            parts = self.manifest(watermark).parts
+        except SnapshotGone:
+            return False
+        with self._file_system() as (files, root):
             found = files.get_file_info([f"{root}/{watermark}/{part.file}" for part in parts])
             return all((info.size or 0) >= part.bytes for info, part in zip(found, parts, strict=True))
 

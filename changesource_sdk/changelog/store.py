@@ -2,8 +2,9 @@
 
 A `LogStore` is a description, not a connection: it can be pickled and sent to a Spark task, and each process opens from
 it what it needs. Besides the log itself it carries the small things that travel beside it: what endpoints ask of the
-pipeline (`Requests`), what consumers acknowledged (`Subscribers`) and the wake-ups that spare readers busy polling
-(`Ear`). Its `layout` names the directories for files: the spool, segments being written, stage reports.
+pipeline (`Requests`), what its stages report (`Reports`), what consumers acknowledged (`Subscribers`) and the wake-ups
+that spare readers busy polling (`Ear`). Its `layout` names the directories for files: the spool, segments being
+written.
 """
 
 from __future__ import annotations
@@ -16,6 +17,8 @@ from typing import Protocol
 
 from changesource_sdk.changelog.layout import StateDirectory
 from changesource_sdk.changelog.log import LogReader, LogWriter, SnapshotRecord
+from changesource_sdk.changelog.offers import Offers
+from changesource_sdk.changelog.reports import Reports
 from changesource_sdk.changelog.subscribers import Subscribers
 
 SAFETY_POLL_S = 1.0
@@ -76,10 +79,21 @@ class LogStore(Protocol):
     def requests(self) -> Requests:
         """What endpoints ask of the pipeline; shared by the threads of a process, let go by `close`."""
 
+    @property
+    def reports(self) -> Reports:
+        """How far the stages are; shared by the threads of a process, let go by `close`."""
+
+    @property
+    def offers(self) -> Offers:
+        """Compacted snapshots that wait for the writer."""
+
     def claim(self) -> AbstractContextManager[None]:
         """Be the one pipeline of this log while inside; `StateError` if there is another. Fencing keeps the log whole
         without it: this only spares two pipelines from fencing each other off in turn, for ever.
         """
+
+    def compacting(self) -> AbstractContextManager[None]:
+        """Be the one that compacts this log while inside; `StateError` if there is another."""
 
     def open_reader(self) -> LogReader:
         """The reading side; the log need not exist yet."""
@@ -106,4 +120,4 @@ class LogStore(Protocol):
         """Put a damaged log out of the way; the name it is kept under, None if there is none to keep."""
 
     def close(self) -> None:
-        """Let go of what this process opened through `requests`."""
+        """Let go of what this process opened through `requests` and `reports`."""

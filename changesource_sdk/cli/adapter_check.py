@@ -18,6 +18,7 @@ from contextlib import asynccontextmanager
 from dataclasses import replace
 from pathlib import Path
 
+from changesource_sdk.changelog.sqlite_store import SqliteStore
 from changesource_sdk.checking.endpoint import check_endpoint
 from changesource_sdk.checking.endpoint_run import CheckSettings
 from changesource_sdk.checking.verdict import Finding, Verdict
@@ -26,8 +27,7 @@ from changesource_sdk.cli.suite_check import check_suite
 from changesource_sdk.config import ServeConfig
 from changesource_sdk.endpoint.server import Endpoint
 from changesource_sdk.errors import AdapterError
-from changesource_sdk.observe.stages import read_stages
-from changesource_sdk.pipeline.child import PipelineSettings, command_line
+from changesource_sdk.pipeline.settings import PipelineSettings, command_line
 from changesource_sdk.system_tables import Permissions
 from changesource_sdk.testing.conformance.harness import ReadingHarness
 from protocol.handshake import PATHS
@@ -82,7 +82,7 @@ async def _check_stream(
 
 def refuse_failure(state: Path) -> None:
     """Raise what the pipeline reports as its failure, if it does."""
-    error = read_stages(state).get("pipeline", {}).get("error")
+    error = SqliteStore(state).reports.all().get("pipeline", {}).get("error")
     if isinstance(error, dict):
         raise AdapterError(**{name: str(error.get(name, "")) for name in ("code", "message", "where", "fix")})
 

@@ -20,7 +20,11 @@ from changesource_sdk.errors import ChangesourceError, ConfigurationError
 
 GROUP = "changesource.adapters"
 METHODS = {"tables": "self", "snapshot": "self", "changes": "self, after"}
-BUNDLED = {"memory": "adapters.memory:MemoryAdapter", "sqlite": "adapters.sqlite:SqliteAdapter"}
+BUNDLED = {
+    "memory": "adapters.memory:MemoryAdapter",
+    "postgres": "adapters.postgres:PostgresAdapter",
+    "sqlite": "adapters.sqlite:SqliteAdapter",
+}
 
 
 def known_adapters() -> dict[str, str]:

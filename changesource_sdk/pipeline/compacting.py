@@ -21,7 +21,6 @@ from changesource_sdk.changelog import snapshots
 from changesource_sdk.changelog.blocks import BlockFile
 from changesource_sdk.changelog.disk import disk_errors
 from changesource_sdk.changelog.log import LogReader, Share
-from changesource_sdk.changelog.offers import offer
 from changesource_sdk.changelog.snapshots import Manifest, PartInfo
 from changesource_sdk.changelog.store import LogStore
 from changesource_sdk.errors import SnapshotGone, StateError
@@ -135,17 +134,32 @@ class Folding:
         return parts
 
 
+Done = Callable[[int], None]
+"""Hears how many units of work (shares, parts, buckets) are done since the last call; 0 says that work goes on."""
+
+
 class Lane(Protocol):
     """Where the work of a compaction is done."""
 
-    def scan(self, shares: Sequence[LogShare]) -> Sequence[Findings]:
+    def scan(self, shares: Sequence[LogShare], done: Done) -> Sequence[Findings]:
         """`compaction.scan` of every share."""
 
-    def ties(self, shares: Sequence[LogShare], sorting: Sorting) -> Sequence[Tie]:
+    def ties(self, shares: Sequence[LogShare], sorting: Sorting, done: Done) -> Sequence[Tie]:
         """`Sorting.ties` of every share, together."""
 
-    def fold(self, folding: Folding) -> Sequence[PartInfo]:
+    def fold(self, folding: Folding, done: Done) -> Sequence[PartInfo]:
         """Sort all items into buckets and write the parts of each."""
+
+
+@dataclass(frozen=True, slots=True)
+class Progress:
+    """Who hears how a compaction goes on: units of work that turn out to be needed, and units that are done."""
+
+    planned: Done = lambda units: None
+    done: Done = lambda units: None
+
+
+UNHEARD = Progress()
 
 
 def compact(
@@ -155,6 +169,7 @@ def compact(
     *,
     share_bytes: int = SHARE_BYTES,
     bucket_bytes: int = BUCKET_BYTES,
+    progress: Progress = UNHEARD,
 ) -> str | None:
     """Offer a snapshot at the log's head, made from the newest one; its watermark, None if nothing came after that."""
     reader = store.open_reader()
@@ -173,13 +188,13 @@ def compact(
         directory = snapshots.stage(store.layout.compaction, state.head)
         before, after = existing_schema(schema)
         parts = [snapshots.write_frames(directory, 0, before)]
-        parts += _row_parts(old, base.directory, directory, shares, schema, lane, bucket_bytes)
+        parts += _row_parts(old, base.directory, directory, shares, schema, lane, bucket_bytes, progress)
         if after:
             parts.append(snapshots.write_frames(directory, 1, after))
     manifest = Manifest(state.head, state.position, state.schema, now_ms(), tuple(parts))
     final = snapshots.complete(directory, manifest)
     store.publish(final)
-    offer(store.layout, base.watermark, final)
+    store.offers.make(base.watermark, final)
     return state.head
 
 
@@ -191,10 +206,15 @@ def _row_parts(
     schema: ConsumerSchema,
     lane: Lane,
     bucket_bytes: int,
+    progress: Progress,
 ) -> list[PartInfo]:
-    findings = lane.scan(shares)
+    progress.planned(len(shares))
+    findings = lane.scan(shares, progress.done)
     history = history_of(ConsumerSchema.from_json(old.schema), findings, schema)
-    ties = lane.ties(shares, Sorting(history)) if has_partial_moves(history, findings) else []
+    ties: Sequence[Tie] = ()
+    if has_partial_moves(history, findings):
+        progress.planned(len(shares))
+        ties = lane.ties(shares, Sorting(history), progress.done)
     touched = set[str]().union(*(found.touched for found in findings))
     kept = [part for part in old.parts if part.table and part.table not in touched and history.unchanged(part.table)]
     read = [part for part in old.parts if part.table and part not in kept]
@@ -210,7 +230,8 @@ def _row_parts(
         directory,
         first_part=2 + len(kept),
     )
-    return parts + list(lane.fold(folded))
+    progress.planned(len(read) + len(shares) + buckets)
+    return parts + list(lane.fold(folded, progress.done))
 
 
 def history_of(base: ConsumerSchema, findings: Iterable[Findings], final: ConsumerSchema) -> History:

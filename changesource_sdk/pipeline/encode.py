@@ -7,7 +7,7 @@ nothing else: it works the same in a task on another machine.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import islice
 
 import orjson
@@ -67,11 +67,23 @@ class TableEncoder:
             yield len(batch), self._insert_batch(batch)
 
     def _insert_batch(self, rows: list[Row]) -> bytes:
-        """The same bytes as `insert` row by row, joined once: all around a row depends on its length only."""
+        """The same bytes as `insert` row by row, joined once."""
+        return self._framed_objects(map(self._whole, rows))
+
+    def row_json(self, row: Row) -> bytes:
+        """A whole row as its JSON object, checked; optional columns that are missing become null."""
+        return self._whole(row)
+
+    def json_inserts(self, batches: Iterable[Sequence[bytes]]) -> Iterator[tuple[int, bytes]]:
+        """Many `insert` frames of rows that are JSON objects already, as (number of rows, their frames)."""
+        for objects in batches:
+            yield len(objects), self._framed_objects(objects)
+
+    def _framed_objects(self, objects: Iterable[bytes]) -> bytes:
+        """Insert frames around rows: all but the row depends on its length only."""
         heads = self._insert_heads
         pieces: list[bytes] = []
-        for row in rows:
-            body = self._whole(row)
+        for body in objects:
             size = len(body)
             head = heads.get(size) or self._new_insert_head(size)
             pieces += (head, body, _END)

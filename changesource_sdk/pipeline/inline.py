@@ -9,6 +9,7 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Callable
+from functools import partial
 
 from changesource_sdk.adapter import Adapter
 from changesource_sdk.changelog.log import LogWriter
@@ -44,7 +45,7 @@ class InlineRunner:
         self._store = store
         self._spill_bytes = spill_bytes
         self._clock = clock
-        self._stage = Stage(store.layout.root, "pipeline", clock)
+        self._stage = Stage(store.reports, "pipeline", clock)
         self._recovery = Recovery(self._store, self._stage, self.stop, backoff or Backoff())
         self._compactor = Compactor(store, LocalLane(), compaction, self.stop, clock=clock)
 
@@ -108,7 +109,7 @@ def snapshot_into_log(
         store.layout,
         lambda: clock() * 1000,
         above=above,
-        begin=stage.start_snapshot,
+        begin=partial(stage.start, "snapshot"),
         rows_done=rows_done,
         part_done=lambda parts: stage.update(done=parts),
         write_parts=write_parts,

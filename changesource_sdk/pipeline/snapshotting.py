@@ -15,7 +15,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
-from changesource_sdk.adapter import Adapter, CreateTable, Partition, Snapshot, Table
+from changesource_sdk.adapter import Adapter, CreateTable, JsonPartition, Partition, Snapshot, Table
 from changesource_sdk.changelog import snapshots
 from changesource_sdk.changelog.layout import StateDirectory
 from changesource_sdk.changelog.log import EMPTY, LogWriter, SnapshotRecord
@@ -174,10 +174,11 @@ def write_partition(directory: Path, task: PartTask, rows_done: Progress = lambd
     """One partition into one part; running it again replaces the part."""
     table = task.table
     with adapter_call(f"rows of {table.full_name}, partition {task.number}"):
-        rows = task.partition.rows()
-        return snapshots.write_part(
-            directory, task.number, table.full_name, rows, TableEncoder(table).inserts, rows_done
-        )
+        encoder, partition, name = TableEncoder(table), task.partition, table.full_name
+        if isinstance(partition, JsonPartition):
+            objects = partition.json_rows(encoder.row_json)
+            return snapshots.write_part(directory, task.number, name, objects, encoder.json_inserts, rows_done)
+        return snapshots.write_part(directory, task.number, name, partition.rows(), encoder.inserts, rows_done)
 
 
 def let_go(what: str, close: Callable[[], None]) -> None:

@@ -53,7 +53,7 @@ class SparkRunner:
         self._settings = settings
         self._store = store
         self._clock = clock
-        self._stage = Stage(store.layout.root, "pipeline", clock)
+        self._stage = Stage(store.reports, "pipeline", clock)
         self._recovery = Recovery(self._store, self._stage, self.stop, backoff or Backoff())
         lane = SparkLane(self._context, self.stop)
         self._compactor = Compactor(store, lane, compaction, self.stop, clock=clock)

@@ -19,10 +19,9 @@ from pathlib import Path
 from changesource_sdk.adapter import Adapter
 from changesource_sdk.changelog.sqlite_store import SqliteStore
 from changesource_sdk.errors import CorruptLog
-from changesource_sdk.observe.stages import read_stages
-from changesource_sdk.pipeline.child import PipelineSettings, command_line
 from changesource_sdk.pipeline.inline import InlineRunner
 from changesource_sdk.pipeline.recovery import Backoff
+from changesource_sdk.pipeline.settings import PipelineSettings, command_line
 from changesource_sdk.testing.conformance.case import Broken, worded
 from changesource_sdk.testing.conformance.judge import Judge
 from changesource_sdk.testing.conformance.witness import Witness
@@ -81,7 +80,7 @@ class Watch:
         return {name: str(text) for name, text in error.items()} if isinstance(error, dict) else None
 
     def _stage(self) -> dict[str, object]:
-        return read_stages(self.store.layout.root).get("pipeline", {})
+        return self.store.reports.all().get("pipeline", {})
 
     def _reported(self) -> str:
         error = self.error()
