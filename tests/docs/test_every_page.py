@@ -50,5 +50,5 @@ def test_code_without_a_test_of_its_own_runs(page: str) -> None:
     names: dict[str, Any] = {"__name__": "a_page"}
     for kind, text in blocks(page):
         if kind == "python":
-            exec(compile(text, page, "exec"), names)
+            exec(compile(text, page, "exec", dont_inherit=True), names)
     assert len(names) > 1
