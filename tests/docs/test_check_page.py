@@ -28,5 +28,6 @@ def test_the_table_on_the_page_has_every_case() -> None:
 
 def test_every_option_the_page_names_exists() -> None:
     known = CliRunner().invoke(app, ["check", "--help"], env={"COLUMNS": "200"}).output
-    known += CliRunner().invoke(app, ["tail", "--help"], env={"COLUMNS": "200"}).output
-    assert [option for option in set(re.findall(r"`?(--[a-z]+)", PAGE)) if option not in known] == []
+    for other in ("tail", "serve"):
+        known += CliRunner().invoke(app, [other, "--help"], env={"COLUMNS": "200"}).output
+    assert [option for option in set(re.findall(r"`?(--[a-z]+(?:-[a-z]+)*)", PAGE)) if option not in known] == []
