@@ -18,7 +18,7 @@ from typing import Any
 from benchmarks import environment
 from benchmarks.cache import fan_out, ingest
 from benchmarks.cache.fan_out import Plan
-from benchmarks.endpoint.__main__ import all_met
+from benchmarks.environment import all_met
 
 
 def main() -> int:
