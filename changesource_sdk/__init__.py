@@ -6,6 +6,7 @@ from changesource_sdk.adapter import (
     AddColumn,
     AlterColumn,
     Change,
+    Check,
     Closing,
     CreateIndex,
     CreateTable,
@@ -13,6 +14,7 @@ from changesource_sdk.adapter import (
     DropColumn,
     DropIndex,
     DropTable,
+    Examining,
     Insert,
     Partition,
     Position,
@@ -24,6 +26,7 @@ from changesource_sdk.adapter import (
     Truncate,
     Update,
 )
+from changesource_sdk.annotations import table_of, table_of_rows
 from changesource_sdk.errors import AdapterError, ChangesourceError, ConfigurationError
 from changesource_sdk.pipeline.mapping import Function, MappedColumn, Mask, Sql, TableMapping
 from changesource_sdk.schema import Column, Index, JsonText, Table
@@ -36,6 +39,7 @@ __all__ = [
     "AlterColumn",
     "Change",
     "ChangesourceError",
+    "Check",
     "Closing",
     "Column",
     "ConfigurationError",
@@ -45,6 +49,7 @@ __all__ = [
     "DropColumn",
     "DropIndex",
     "DropTable",
+    "Examining",
     "Function",
     "Index",
     "Insert",
@@ -63,4 +68,6 @@ __all__ = [
     "Transaction",
     "Truncate",
     "Update",
+    "table_of",
+    "table_of_rows",
 ]

@@ -23,6 +23,7 @@ __all__ = [
     "AddColumn",
     "AlterColumn",
     "Change",
+    "Check",
     "Column",
     "CreateIndex",
     "CreateTable",
@@ -32,6 +33,7 @@ __all__ = [
     "DropTable",
     "Index",
     "Insert",
+    "JsonPartition",
     "JsonText",
     "Partition",
     "Position",
@@ -178,6 +180,18 @@ class Partition(Protocol):
         """The rows, in any order."""
 
 
+@runtime_checkable
+class JsonPartition(Partition, Protocol):
+    """A partition that can write its rows as JSON itself, where that is much faster than giving them as values.
+
+    It vouches that every object has all columns of the table in declared order, each as `pipeline.normalize` would have
+    it; nothing is checked again. `rows` must give the same rows.
+    """
+
+    def json_rows(self, checked: Callable[[Row], bytes]) -> Iterable[Sequence[bytes]]:
+        """JSON objects, some at a time; `checked` makes one of a row that the partition cannot vouch for."""
+
+
 @dataclass(frozen=True, slots=True)
 class RowsPartition:
     """A partition whose rows are at hand, for small data."""
@@ -233,6 +247,33 @@ class Acknowledging(Protocol):
 
     def acknowledge(self, position: Position) -> None:
         """Everything up to `position` is durable in the log. Called from another thread than `changes` runs in."""
+
+
+@dataclass(frozen=True, slots=True)
+class Check:
+    """What was found about a store; `fix` is empty exactly when it is ok."""
+
+    name: str
+    ok: bool
+    message: str
+    fix: str = ""
+
+
+@runtime_checkable
+class Examining(Protocol):
+    """An adapter that can say what its store lacks, for `changesource doctor`. Changes nothing in the store."""
+
+    def examine(self) -> Iterable[Check]:
+        """All findings, good ones too."""
+
+
+@runtime_checkable
+class Publishing(Protocol):
+    """An adapter that follows named publications of its store; a consumer that asks for others is refused."""
+
+    @property
+    def publications(self) -> frozenset[str]:
+        """The names a consumer may ask for, all together."""
 
 
 @runtime_checkable

@@ -18,6 +18,7 @@ from typing import Annotated
 import typer
 
 from changesource_sdk import config as configuration
+from changesource_sdk.adapter import Examining
 from changesource_sdk.changelog.layout import StateDirectory
 from changesource_sdk.changelog.open import open_store
 from changesource_sdk.cli import serve
@@ -26,7 +27,8 @@ from changesource_sdk.cli.output import ExitCode, print_json, reported, stdout
 from changesource_sdk.cli.statusz import fetch
 from changesource_sdk.config import ServeConfig
 from changesource_sdk.endpoint.auth import tls_context
-from changesource_sdk.errors import ChangesourceError, EndpointError, StateError
+from changesource_sdk.errors import AdapterError, ChangesourceError, ConfigurationError, EndpointError, StateError
+from changesource_sdk.pipeline.adapter_factory import adapter_factory, opened
 
 EPILOG = (
     "Examples:\n\nchangesource doctor sqlite --set path=app.db\n\nchangesource doctor --log postgresql://user@host/db"
@@ -90,6 +92,22 @@ def examine(config: ServeConfig) -> Iterator[Finding]:
             yield Finding(name, False, str(error), error.fix or "see the message", error.exit_code)
         except OSError as error:
             yield Finding(name, False, str(error), "make that path usable", ExitCode.STATE)
+    if config.adapter:
+        yield from _store(config)
+
+
+def _store(config: ServeConfig) -> Iterator[Finding]:
+    """What the store itself lacks, where its adapter can tell; a bad setting is told by the adapter's check."""
+    try:
+        with opened(adapter_factory(resolve(config.adapter), config.settings)) as adapter:
+            found = list(adapter.examine()) if isinstance(adapter, Examining) else []
+    except ConfigurationError:
+        return
+    except ChangesourceError as error:
+        yield Finding("store", False, str(error), error.fix or "see the message", error.exit_code)
+        return
+    for check in found:
+        yield Finding(check.name, check.ok, check.message, check.fix, 0 if check.ok else AdapterError.exit_code)
 
 
 def _versions(config: ServeConfig) -> str:

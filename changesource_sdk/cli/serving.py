@@ -17,6 +17,7 @@ from changesource_sdk.changelog.open import open_store
 from changesource_sdk.changelog.store import LogStore
 from changesource_sdk.cli.adapter_choice import load_class, resolve, try_settings
 from changesource_sdk.cli.output import ExitCode, print_json, stderr, stdout
+from changesource_sdk.cli.signals import first_signal
 from changesource_sdk.cli.supervisor import Supervisor
 from changesource_sdk.config import ServeConfig
 from changesource_sdk.endpoint.server import Endpoint
@@ -34,21 +35,27 @@ async def run(config: ServeConfig, *, as_json: bool) -> int:
     logs.configure(form="json" if as_json else config.log_format, level=config.log_level)
     store = open_store(config.state, config.log, config.log_schema, config.spool)
     if config.role == "endpoint":
-        return await _run_here(config, store, None, as_json)
+        return await _run_here(config, store, None, None, as_json)
     adapter = resolve(config.adapter)
-    try_settings(load_class(adapter), config.settings)
+    publications = try_settings(load_class(adapter), config.settings)
     _check_mappings(config)
     with store.claim():
         command = command_line(_pipeline(config, adapter), config.state)
         supervisor = Supervisor(command, _environment(config), grace=config.grace)
-        return await _run_here(config, store, supervisor, as_json)
+        return await _run_here(config, store, supervisor, publications, as_json)
 
 
-async def _run_here(config: ServeConfig, store: LogStore, supervisor: Supervisor | None, as_json: bool) -> int:
+async def _run_here(
+    config: ServeConfig,
+    store: LogStore,
+    supervisor: Supervisor | None,
+    publications: frozenset[str] | None,
+    as_json: bool,
+) -> int:
     """What the role asks for, until a signal or until the pipeline gives up; the exit code."""
     # Before anyone is told that we are there: a signal that came sooner would end us without a clean stop.
-    told_to_stop = _signals()
-    endpoint = await _started_endpoint(config, supervisor, as_json)
+    told_to_stop = first_signal()
+    endpoint = await _started_endpoint(config, supervisor, publications, as_json)
     supervision = asyncio.create_task(supervisor.run()) if supervisor else None
     watch = asyncio.create_task(_watch(store, as_json)) if supervisor else None
     try:
@@ -68,12 +75,14 @@ async def _run_here(config: ServeConfig, store: LogStore, supervisor: Supervisor
     return ExitCode.INTERRUPTED if received == signal.SIGINT else ExitCode.OK
 
 
-async def _started_endpoint(config: ServeConfig, supervisor: Supervisor | None, as_json: bool) -> Endpoint | None:
+async def _started_endpoint(
+    config: ServeConfig, supervisor: Supervisor | None, publications: frozenset[str] | None, as_json: bool
+) -> Endpoint | None:
     if config.role == "pipeline":
         _announce_pipeline(config, as_json)
         return None
     health = supervisor.health.as_json if supervisor else None
-    endpoint = Endpoint(config, Permissions.parse(config.permissions), health)
+    endpoint = Endpoint(config, Permissions.parse(config.permissions), health, publications)
     if supervisor is not None:
         supervisor.is_served = endpoint.is_ready
     _announce(config, await endpoint.start(), as_json)
@@ -83,20 +92,6 @@ async def _started_endpoint(config: ServeConfig, supervisor: Supervisor | None, 
 async def _watch(store: LogStore, as_json: bool) -> None:
     display = Bar(stderr) if stderr.is_terminal and not as_json else Lines()
     await StageWatch(display, time() * 1000).run(store.reports.all)
-
-
-def _signals() -> asyncio.Future[signal.Signals]:
-    """The first signal to stop, from now on."""
-    loop = asyncio.get_running_loop()
-    received: asyncio.Future[signal.Signals] = loop.create_future()
-
-    def note(number: signal.Signals) -> None:
-        if not received.done():
-            received.set_result(number)
-
-    for number in (signal.SIGTERM, signal.SIGINT):
-        loop.add_signal_handler(number, note, number)
-    return received
 
 
 async def _first_of(

@@ -7,13 +7,14 @@ nothing else: it works the same in a task on another machine.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import islice
 
 import orjson
 
 from changesource_sdk.adapter import Row
 from changesource_sdk.errors import InvalidChange
+from changesource_sdk.pipeline.contract import no_row
 from changesource_sdk.pipeline.rows import RowShape
 from changesource_sdk.pipeline.validate import known_column
 from changesource_sdk.schema import Table
@@ -66,11 +67,23 @@ class TableEncoder:
             yield len(batch), self._insert_batch(batch)
 
     def _insert_batch(self, rows: list[Row]) -> bytes:
-        """The same bytes as `insert` row by row, joined once: all around a row depends on its length only."""
+        """The same bytes as `insert` row by row, joined once."""
+        return self._framed_objects(map(self._whole, rows))
+
+    def row_json(self, row: Row) -> bytes:
+        """A whole row as its JSON object, checked; optional columns that are missing become null."""
+        return self._whole(row)
+
+    def json_inserts(self, batches: Iterable[Sequence[bytes]]) -> Iterator[tuple[int, bytes]]:
+        """Many `insert` frames of rows that are JSON objects already, as (number of rows, their frames)."""
+        for objects in batches:
+            yield len(objects), self._framed_objects(objects)
+
+    def _framed_objects(self, objects: Iterable[bytes]) -> bytes:
+        """Insert frames around rows: all but the row depends on its length only."""
         heads = self._insert_heads
         pieces: list[bytes] = []
-        for row in rows:
-            body = self._whole(row)
+        for body in objects:
             size = len(body)
             head = heads.get(size) or self._new_insert_head(size)
             pieces += (head, body, _END)
@@ -90,6 +103,9 @@ class TableEncoder:
                 return self._full.to_json(row)
         except KeyError:
             pass
+        except TypeError:
+            if isinstance(row, Mapping):
+                raise
         except InvalidChange as error:
             raise self._with_key(error, row) from error
         self._refuse_unknown(row)
@@ -107,7 +123,7 @@ class TableEncoder:
         return InvalidChange(error.code, error.message, f"{error.where}, row {key}" if key else error.where, error.fix)
 
     def _present(self, row: Row) -> bytes:
-        if len(row) == self._width:
+        if not isinstance(row, Mapping) or len(row) == self._width:
             return self._whole(row)
         names = tuple(row)
         shape = self._partial.get(names)
@@ -121,15 +137,19 @@ class TableEncoder:
     def _key_json(self, row: Row) -> bytes:
         try:
             return self._key.to_json(row if len(row) == len(self.table.key) else {n: row[n] for n in self.table.key})
-        except KeyError:
+        except (KeyError, TypeError):
             self._refuse_missing_key(row)
             raise
 
     def _refuse_unknown(self, row: Row) -> None:
+        if not isinstance(row, Mapping):
+            raise no_row(self.table.full_name, row)
         for name in row:
             known_column(self.table, name)
 
     def _refuse_missing_key(self, row: Row) -> None:
+        if not isinstance(row, Mapping):
+            raise no_row(self.table.full_name, row)
         for name in self.table.key:
             if name not in row:
                 raise InvalidChange(

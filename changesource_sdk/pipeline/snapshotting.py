@@ -8,13 +8,14 @@ former generation in place and a folder that the next writer sweeps away, or goe
 from __future__ import annotations
 
 import logging
+import sysconfig
 import traceback
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
-from changesource_sdk.adapter import Adapter, CreateTable, Partition, Snapshot, Table
+from changesource_sdk.adapter import Adapter, CreateTable, JsonPartition, Partition, Snapshot, Table
 from changesource_sdk.changelog import snapshots
 from changesource_sdk.changelog.layout import StateDirectory
 from changesource_sdk.changelog.log import EMPTY, LogWriter, SnapshotRecord
@@ -23,12 +24,21 @@ from changesource_sdk.changelog.snapshots import Manifest, PartInfo
 from changesource_sdk.errors import AdapterError, ChangesourceError
 from changesource_sdk.observe.logs import event, logger
 from changesource_sdk.pipeline.consumer_schema import ConsumerSchema
+from changesource_sdk.pipeline.contract import checked_snapshot, checked_tables
 from changesource_sdk.pipeline.encode import TableEncoder
 from changesource_sdk.pipeline.schema_frames import snapshot_schema
 from changesource_sdk.pipeline.unfinished import Plan, Unfinished
 from changesource_sdk.pipeline.validate import check_table, known_table, known_watermark
 
 _log = logger("runner")
+
+_NOT_THE_AUTHORS = (
+    str(Path(__file__).parents[1]),
+    sysconfig.get_path("stdlib"),
+    sysconfig.get_path("purelib"),
+    "<",
+)
+"""Where code lives that no adapter's author wrote: ours, Python's, and what was installed."""
 
 Progress = Callable[[int], None]
 
@@ -117,10 +127,10 @@ def _plan(
 ) -> Plan:
     """Open a new snapshot of the store and a folder for its parts."""
     with adapter_call("snapshot()"):
-        snapshot = adapter.snapshot()
+        snapshot = checked_snapshot(adapter.snapshot())
     try:
         with adapter_call("tables()"):
-            tables = tuple(adapter.tables() if snapshot.tables is None else snapshot.tables)
+            tables = checked_tables(adapter.tables() if snapshot.tables is None else snapshot.tables)
         checked_schema(tables)
         known_watermark(snapshot.watermark, "snapshot()")
         watermark = writer.next_generation(above, snapshot.watermark)
@@ -172,10 +182,11 @@ def write_partition(directory: Path, task: PartTask, rows_done: Progress = lambd
     """One partition into one part; running it again replaces the part."""
     table = task.table
     with adapter_call(f"rows of {table.full_name}, partition {task.number}"):
-        rows = task.partition.rows()
-        return snapshots.write_part(
-            directory, task.number, table.full_name, rows, TableEncoder(table).inserts, rows_done
-        )
+        encoder, partition, name = TableEncoder(table), task.partition, table.full_name
+        if isinstance(partition, JsonPartition):
+            objects = partition.json_rows(encoder.row_json)
+            return snapshots.write_part(directory, task.number, name, objects, encoder.json_inserts, rows_done)
+        return snapshots.write_part(directory, task.number, name, partition.rows(), encoder.inserts, rows_done)
 
 
 def let_go(what: str, close: Callable[[], None]) -> None:
@@ -203,6 +214,8 @@ def adapter_call(where: str) -> Iterator[None]:
 
 
 def _origin(error: Exception) -> str:
-    """File and line that raised, for the adapter's author."""
-    frame = traceback.extract_tb(error.__traceback__)[-1]
+    """File and line of the adapter's that led to the error; what it called is not its author's business."""
+    frames = traceback.extract_tb(error.__traceback__)
+    foreign = [frame for frame in frames if not frame.filename.startswith(_NOT_THE_AUTHORS)]
+    frame = (foreign or frames)[-1]
     return f"{Path(frame.filename).name} line {frame.lineno}"

@@ -26,6 +26,7 @@ from changesource_sdk.adapter import Acknowledging, Adapter, Delete, Insert, Pos
 from changesource_sdk.errors import AdapterError, ChangesourceError
 from changesource_sdk.pipeline.adapter_factory import adapter_factory
 from changesource_sdk.pipeline.change_images import Image, images
+from changesource_sdk.pipeline.contract import checked_transactions
 from changesource_sdk.pipeline.mapped import MappedAdapter
 from changesource_sdk.pipeline.row_mapping import RowMapper
 from changesource_sdk.pipeline.snapshotting import adapter_call
@@ -260,7 +261,7 @@ class ReadAhead:
         position, pause = self._after, threading.Event()
         while True:
             before = position
-            for transaction in self._adapter.changes(position):
+            for transaction in checked_transactions(self._adapter.changes(position)):
                 self._put(transaction)
                 position = transaction.position
             if position == before:

@@ -1,0 +1,5 @@
+"""Any Postgres database behind Zero, through logical replication."""
+
+from adapters.postgres.adapter import PostgresAdapter
+
+__all__ = ["PostgresAdapter"]

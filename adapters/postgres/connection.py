@@ -1,0 +1,121 @@
+"""Opening the database: one place for session settings, time limits and the words of its failures.
+
+The settings fix the text form of every value (`types` relies on it), the same for ordinary and for replication
+sessions. Connections commit by themselves: every transaction in this package is begun by name. No error shows a
+password.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import psycopg
+from psycopg.conninfo import conninfo_to_dict, make_conninfo
+
+from changesource_sdk.errors import AdapterError, ConfigurationError
+
+Connection = psycopg.Connection[tuple[Any, ...]]
+
+SESSION = {
+    "datestyle": "ISO",
+    "timezone": "UTC",
+    "intervalstyle": "postgres",
+    "extra_float_digits": "1",
+    "bytea_output": "hex",
+    "search_path": "pg_catalog",
+    "statement_timeout": "0",
+    "idle_in_transaction_session_timeout": "0",
+}
+CLIENT = {
+    "application_name": "changesource",
+    "client_encoding": "UTF8",
+    "connect_timeout": "10",
+    "keepalives_idle": "10",
+    "keepalives_interval": "5",
+    "keepalives_count": "3",
+    "tcp_user_timeout": "30000",
+}
+
+
+def connect(dsn: str, *, replication: bool = False) -> Connection:
+    """A connection in autocommit; `replication` makes it one that can stream. Raises an error that says what to do."""
+    with naming_the_cause(dsn):
+        return psycopg.connect(_conninfo(dsn, replication), autocommit=True)
+
+
+def checked_dsn(dsn: str) -> str:
+    """Raise unless this can be an address of a database."""
+    try:
+        conninfo_to_dict(dsn)
+    except psycopg.ProgrammingError as error:
+        raise ConfigurationError(
+            "bad-dsn",
+            f"the address of the database cannot be understood: {str(error).splitlines()[0]}",
+            where="dsn",
+            fix="write it as postgresql://user:password@host:5432/database",
+        ) from None
+    return dsn
+
+
+def place(dsn: str) -> str:
+    """Which database is meant, without its password."""
+    parts = conninfo_to_dict(dsn)
+    where = f"{parts.get('host', 'localhost')}:{parts.get('port', 5432)}"
+    return f"{where}/{parts.get('dbname', '')}"
+
+
+def _conninfo(dsn: str, replication: bool) -> str:
+    parts = {name: str(value) for name, value in conninfo_to_dict(dsn).items() if value is not None}
+    options = [parts["options"]] if "options" in parts else []
+    options += [f"-c {name}={value}" for name, value in SESSION.items()]
+    fixed = {"options": " ".join(options), "client_encoding": "UTF8"}
+    if replication:
+        fixed["replication"] = "database"
+    return make_conninfo(**{**CLIENT, **parts, **fixed})
+
+
+def quoted(name: str) -> str:
+    """An identifier as SQL text, whatever characters it has."""
+    return '"' + name.replace('"', '""') + '"'
+
+
+@contextmanager
+def naming_the_cause(dsn: str) -> Iterator[None]:
+    """Turn Postgres's failures into errors that say what to do."""
+    try:
+        yield
+    except psycopg.Error as error:
+        raise explained(dsn, error) from error
+
+
+def explained(dsn: str, error: psycopg.Error) -> AdapterError:
+    """The error as ours; `adapter-failed` is what trying again may mend."""
+    text = str(error).strip().splitlines()[0] if str(error).strip() else type(error).__name__
+    state = error.sqlstate or ""
+    for prefix, code, fix in _STATES:
+        if state.startswith(prefix):
+            return AdapterError(code, f"Postgres says: {text}", where=place(dsn), fix=fix)
+    for sign, code, fix in _SIGNS:
+        if sign in text:
+            return AdapterError(code, f"Postgres says: {text}", where=place(dsn), fix=fix)
+    return AdapterError(
+        "adapter-failed", f"Postgres says: {text}", where=place(dsn), fix="it is tried again; see the server's log"
+    )
+
+
+_STATES = (
+    ("28", "login-refused", "check user and password in the setting `dsn`, and pg_hba.conf on the server"),
+    ("3D000", "no-such-database", "check the database name in the setting `dsn`, or create it"),
+    ("42501", "missing-privilege", "grant what the message names to the user of the setting `dsn`; see `doctor`"),
+    ("53300", "too-many-connections", "raise max_connections on the server, or close idle connections"),
+    ("53100", "disk-full", "make room on the server's disk"),
+)
+_SIGNS = (
+    ("password authentication failed", *_STATES[0][1:]),
+    ("no password supplied", *_STATES[0][1:]),
+    ("no pg_hba.conf entry", *_STATES[0][1:]),
+    ('role "', *_STATES[0][1:]),
+    ("does not exist", *_STATES[1][1:]),
+)

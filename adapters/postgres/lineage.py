@@ -1,0 +1,62 @@
+"""Whether the server still has the history that was read: after a failover, it may not.
+
+A server is known by its system identifier and the timeline it writes. A promoted standby begins a new timeline at the
+point up to which it had followed; what was read beyond it never happened there, and the store must be read anew.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from adapters.postgres.connection import Connection, naming_the_cause
+from adapters.postgres.model import STATE_SCHEMA
+from adapters.postgres.replication import lsn_number, lsn_text
+from adapters.postgres.settings import PostgresSettings
+from adapters.postgres.slot import lost
+
+_KNOWN = f"SELECT server FROM {STATE_SCHEMA}.pipelines WHERE slot = %s"
+_REMEMBER = f"UPDATE {STATE_SCHEMA}.pipelines SET server = %s WHERE slot = %s AND server <> %s"
+
+
+def check_lineage(db: Connection, settings: PostgresSettings, after: int) -> None:
+    """Raise `NeedsNewGeneration` if this server's history does not hold `after`; remember the server."""
+    session = settings.connect(replication=True)
+    try:
+        with naming_the_cause(settings.dsn):
+            system, timeline = _identity(session)
+            known = db.execute(_KNOWN, (settings.slot,)).fetchone()
+            if known and known[0]:
+                before, was_on = known[0].split("/")
+                if before != system:
+                    raise lost("the database is on another server now")
+                if int(was_on) < timeline:
+                    _check_fork(session, int(was_on), timeline, after)
+            server = f"{system}/{timeline}"
+            db.execute(_REMEMBER, (server, settings.slot, server))
+    finally:
+        session.close()
+
+
+def _identity(session: Connection) -> tuple[str, int]:
+    found = session.execute("IDENTIFY_SYSTEM").fetchone()
+    assert found is not None
+    return str(found[0]), int(found[1])
+
+
+def _check_fork(session: Connection, was_on: int, timeline: int, after: int) -> None:
+    answer = session.execute(f"TIMELINE_HISTORY {timeline}".encode()).fetchone()
+    text = bytes(answer[1]).decode() if answer else ""
+    ends = dict(timeline_ends(text))
+    if was_on not in ends:
+        raise lost(f"the server's history does not hold timeline {was_on}, which was followed")
+    if after > ends[was_on]:
+        fork = lsn_text(ends[was_on])
+        raise lost(f"the server left the followed history at {fork}, and changes up to {lsn_text(after)} were read")
+
+
+def timeline_ends(history: str) -> Iterator[tuple[int, int]]:
+    """Timelines of a history file, and where each was left."""
+    for line in history.splitlines():
+        fields = line.split()
+        if len(fields) >= 2 and fields[0].isdigit():
+            yield int(fields[0]), lsn_number(fields[1])

@@ -1,0 +1,55 @@
+"""Before anything is read: the store is checked, what is absent in it is made, and one exact snapshot is opened.
+
+The order matters. Announcements must be in place before the snapshot, or a schema change in between would go unseen;
+the slot must be there before it, or the changes after it would be lost.
+"""
+
+from __future__ import annotations
+
+import logging
+from contextlib import closing
+
+from adapters.postgres.capture import install
+from adapters.postgres.catalog import read_catalog
+from adapters.postgres.checks import require
+from adapters.postgres.connection import naming_the_cause
+from adapters.postgres.judge import Found
+from adapters.postgres.publication import ensure_publications
+from adapters.postgres.settings import PostgresSettings
+from adapters.postgres.slot import ExportedSnapshot, ensure_slot, export_snapshot
+from adapters.postgres.snapshot import import_snapshot
+from adapters.postgres.system_tables import ensure_system_tables
+from adapters.postgres.versions import Version, store_version
+from changesource_sdk.observe.logs import event, logger
+
+_log = logger("postgres")
+
+
+def prepare(settings: PostgresSettings) -> None:
+    """Check the store and make what is absent in it; each thing made is told once."""
+    with naming_the_cause(settings.dsn), closing(settings.connect()) as db:
+        require(db, settings)
+        made = ensure_publications(db, settings)
+        if ensure_system_tables(db, settings.app, settings.shard, settings.system_publication):
+            made.append(f"made the tables of app {settings.app}, shard {settings.shard}")
+        if not install(db, settings.slot, settings.all_publications):
+            made.append("schema changes are looked for every second: only a superuser can make event triggers")
+        if slot := ensure_slot(db, settings):
+            made.append(slot)
+    for what in made:
+        event(_log, logging.INFO, what)
+
+
+def open_snapshot(settings: PostgresSettings) -> tuple[ExportedSnapshot, Found]:
+    """A snapshot of the prepared store and what is in it; changes can be resumed from its position."""
+    exported = export_snapshot(settings)
+    try:
+        with naming_the_cause(settings.dsn), closing(settings.connect()) as db:
+            import_snapshot(db, settings.dsn, exported.name)
+            found = read_catalog(db, settings.all_publications, settings.selection)
+            db.execute("COMMIT")
+            store_version(db, settings.slot, exported.lsn, Version(found.catalog, found.types))
+    except BaseException:
+        exported.close()
+        raise
+    return exported, found

@@ -1,0 +1,206 @@
+"""One consistent state, readable in parallel: block ranges of every table under one exported snapshot.
+
+The position and the snapshot come from creating a slot (`slot`), so the seam to the stream is exact. A partition holds
+an address, a snapshot's name and a range of blocks; wherever it is read, it opens a connection of its own and imports
+the snapshot. Postgres finds blocks by number without looking at others, so parts cost the same wherever they start,
+and tables need no key to be split. The snapshot lives as long as the session that exported it.
+"""
+
+from __future__ import annotations
+
+import select
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import closing
+from dataclasses import dataclass
+
+from psycopg import pq
+from psycopg.errors import InvalidParameterValue, OperationalError, UndefinedObject, error_from_result
+
+from adapters.postgres.connection import Connection, connect, naming_the_cause, place, quoted
+from adapters.postgres.copy_json import CannotVouch, JsonWriter
+from adapters.postgres.copy_text import CopyReader
+from adapters.postgres.model import Catalog, TableDef
+from adapters.postgres.types import Types, decoder, used_types
+from changesource_sdk.adapter import Row
+from changesource_sdk.errors import AdapterError
+from changesource_sdk.schema import Table
+
+PARTS = 64
+SMALLEST_PART, LARGEST_PART = 1_024, 16_384
+"""Blocks in a part, 8 to 128 MiB of table: enough parts that few tasks share them evenly, each worth a connection."""
+
+BATCH_BYTES = 64 * 1024
+_RELATIONS = """
+SELECT c.oid::int8, n.nspname, c.relname, pg_relation_size(c.oid) / current_setting('block_size')::int8
+FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace WHERE c.oid = ANY(%s::oid[])"""
+
+
+@dataclass(frozen=True, slots=True)
+class TableRange:
+    """The rows of a table that lie in blocks `first` to `end` (None: to the last) of `relation`, given as SQL.
+
+    `absent` are columns that consumers are told of and the store does not have.
+    """
+
+    dsn: str
+    snapshot: str
+    definition: TableDef
+    types: Types
+    relation: str
+    first: int = 0
+    end: int | None = None
+    absent: tuple[str, ...] = ()
+
+    @property
+    def table(self) -> str:
+        """The table's full name."""
+        return self.definition.full_name
+
+    def rows(self) -> Iterator[Row]:
+        """The rows, in the order of the store."""
+        return self._reader().rows(self._batches())
+
+    def json_rows(self, checked: Callable[[Row], bytes]) -> Iterator[list[bytes]]:
+        """The same rows as JSON objects, a batch at a time."""
+        own = [(column.declared(), column.type_oid) for column in self.definition.columns]
+        writer = JsonWriter(own, self.types, self.absent)
+        reader = self._reader()
+        for batch in self._batches():
+            try:
+                objects = writer.objects(batch)
+            except CannotVouch:
+                objects = [checked(row) for row in reader.rows([batch])]
+            yield objects
+
+    def _reader(self) -> CopyReader:
+        decoders = [decoder(column.type_oid, self.types) for column in self.definition.columns]
+        return CopyReader(self.definition.column_names, decoders)
+
+    def _batches(self) -> Iterator[bytes]:
+        with naming_the_cause(self.dsn), closing(connect(self.dsn)) as db:
+            import_snapshot(db, self.dsn, self.snapshot)
+            yield from copy_batches(db, f"COPY ({self.query}) TO STDOUT")
+
+    @property
+    def query(self) -> str:
+        """The rows as SQL."""
+        columns = ", ".join(map(quoted, self.definition.column_names))
+        conditions = [f"ctid >= '({self.first},0)'::tid"] if self.first else []
+        conditions += [f"ctid < '({self.end},0)'::tid"] if self.end is not None else []
+        conditions += [f"({self.definition.row_filter})"] if self.definition.row_filter else []
+        where = f" WHERE {' AND '.join(conditions)}" if conditions else ""
+        return f"SELECT {columns} FROM ONLY {self.relation}{where}"
+
+
+def table_ranges(
+    db: Connection,
+    dsn: str,
+    snapshot: str,
+    catalog: Catalog,
+    types: Types,
+    *,
+    declared: Sequence[Table] = (),
+    blocks: int | None = None,
+) -> list[TableRange]:
+    """All rows of all tables in ranges of `blocks`, or as many as suit the store; `declared` is what consumers are told
+    of the tables.
+    """
+    stored = [oid for table in catalog.tables for oid in relations_of(table)]
+    found = {oid: (f"{quoted(schema)}.{quoted(name)}", size) for oid, schema, name, size in _relations(db, stored)}
+    blocks = blocks or min(max(sum(size for _, size in found.values()) // PARTS, SMALLEST_PART), LARGEST_PART)
+    ranges: list[TableRange] = []
+    told = {table.full_name: table.column_names for table in declared}
+    for table in catalog.tables:
+        absent = tuple(name for name in told.get(table.full_name, ()) if name not in table.column_names)
+        used = used_types((column.type_oid for column in table.columns), types)
+        for oid in relations_of(table):
+            relation, size = found[oid]
+            starts = list(range(0, max(size, 1), blocks))
+            ends = [*starts[1:], None]
+            ranges += [
+                TableRange(dsn, snapshot, table, used, relation, start, end, absent)
+                for start, end in zip(starts, ends, strict=True)
+            ]
+    return ranges
+
+
+def relations_of(table: TableDef) -> tuple[int, ...]:
+    """The oids of the relations that hold a table's rows: its partitions, or itself."""
+    return table.partitions or (table.oid,)
+
+
+def _relations(db: Connection, oids: list[int]) -> list[tuple[int, str, str, int]]:
+    return [(oid, schema, name, size) for oid, schema, name, size in db.execute(_RELATIONS, [oids])]
+
+
+def import_snapshot(db: Connection, dsn: str, snapshot: str) -> None:
+    """Begin a transaction that sees what the snapshot's exporter sees."""
+    db.execute("BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY")
+    try:
+        db.execute(f"SET TRANSACTION SNAPSHOT '{snapshot}'".encode())
+    except (InvalidParameterValue, UndefinedObject) as error:
+        raise AdapterError(
+            "snapshot-lost",
+            f"the exported snapshot {snapshot} is gone: the session that held it has ended",
+            where=place(dsn),
+            fix="nothing to do: a new snapshot is taken; if it keeps happening, see the server's log",
+        ) from error
+
+
+def copy_batches(db: Connection, command: str, size: int = BATCH_BYTES) -> Iterator[bytes]:
+    """The output of a COPY in batches of whole rows, each about `size` bytes.
+
+    Rows are taken from libpq as they lie there: a round through the driver for each would cost as much as all the rest.
+    """
+    pgconn = db.pgconn
+    pgconn.send_query(command.encode())
+    _await_copy(db)
+    rows: list[bytes] = []
+    held = 0
+    take: Callable[[int], tuple[int, memoryview]] = pgconn.get_copy_data
+    while True:
+        length, data = take(1)
+        if length > 0:
+            rows.append(bytes(data))
+            held += length
+            if held >= size:
+                yield b"".join(rows)
+                rows, held = [], 0
+        elif length == 0:
+            _receive(db)
+        else:
+            break
+    if rows:
+        yield b"".join(rows)
+    _finish_copy(db)
+
+
+def _receive(db: Connection) -> None:
+    """Wait until more of the result is there."""
+    poll = select.poll()
+    poll.register(db.pgconn.socket, select.POLLIN)
+    poll.poll()
+    db.pgconn.consume_input()
+
+
+def _await_copy(db: Connection) -> None:
+    result = _next_result(db)
+    if result is not None and result.status == pq.ExecStatus.COPY_OUT:
+        return
+    _finish_copy(db)
+    raise error_from_result(result) if result else OperationalError("the server gave no answer to COPY")
+
+
+def _finish_copy(db: Connection) -> None:
+    """Take the results that are left, so that the session can go on, and raise if one is a failure."""
+    failed = None
+    while (result := _next_result(db)) is not None:
+        failed = result if result.status != pq.ExecStatus.COMMAND_OK else failed
+    if failed is not None:
+        raise error_from_result(failed)
+
+
+def _next_result(db: Connection) -> pq.abc.PGresult | None:
+    while db.pgconn.is_busy():
+        _receive(db)
+    return db.pgconn.get_result()

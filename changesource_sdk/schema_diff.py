@@ -1,0 +1,135 @@
+"""From one set of tables to another, as schema changes a consumer can apply in order. Pure.
+
+Tables and columns are told apart by identities that outlive their names, so a rename is not taken for a drop and a
+create, however many changes lie between. The order: indexes that go, tables that go, renamed tables, columns (dropped,
+renamed or altered, added), new tables, new indexes. Names that are swapped pass through a third one. A table whose
+key is another one is dropped and created.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+
+from changesource_sdk.adapter import (
+    AddColumn,
+    AlterColumn,
+    CreateIndex,
+    CreateTable,
+    DropColumn,
+    DropIndex,
+    DropTable,
+    RenameTable,
+    SchemaChange,
+)
+from changesource_sdk.schema import Column, Default, Index, Table
+
+
+@dataclass(frozen=True, slots=True)
+class KnownTable:
+    """A declared table with its identity, and those of its columns in their order."""
+
+    id: int
+    table: Table
+    column_ids: tuple[int, ...]
+
+    @property
+    def name(self) -> str:
+        """Its full name."""
+        return self.table.full_name
+
+    @property
+    def columns(self) -> Mapping[int, Column]:
+        """Columns by identity."""
+        return dict(zip(self.column_ids, self.table.columns, strict=True))
+
+    @property
+    def key_ids(self) -> tuple[int, ...]:
+        """The identities of its key columns."""
+        ids = {column.name: number for number, column in self.columns.items()}
+        return tuple(ids[name] for name in self.table.key)
+
+
+@dataclass(frozen=True, slots=True)
+class SchemaDiff:
+    """Schema changes in order, the identities of tables that begin empty, and the pairs of those that stay."""
+
+    changes: tuple[SchemaChange, ...]
+    created: frozenset[int]
+    kept: tuple[tuple[KnownTable, KnownTable], ...]
+
+
+AddedDefault = Callable[[int, int], Default]
+"""The default that existing rows have in an added column, by the identities of table and column."""
+
+
+def schema_diff(old: Sequence[KnownTable], new: Sequence[KnownTable], default: AddedDefault) -> SchemaDiff:
+    """What leads a consumer from one set of tables to another."""
+    before = {table.id: table for table in old}
+    kept = [(was, now) for now in new if (was := before.get(now.id)) is not None and was.key_ids == now.key_ids]
+    stay = {now.id for _, now in kept}
+    changes = [
+        *(change for pair in kept for change in _dropped_indexes(*pair)),
+        *(DropTable(table.name) for table in old if table.id not in stay),
+        *_renamed_tables(kept),
+        *(change for pair in kept for change in _altered_columns(*pair, default)),
+        *(CreateTable(table.table) for table in new if table.id not in stay),
+        *(change for pair in kept for change in _created_indexes(*pair)),
+    ]
+    return SchemaDiff(tuple(changes), frozenset(table.id for table in new if table.id not in stay), tuple(kept))
+
+
+def free_order(renames: Mapping[str, str], aside: Callable[[str], str]) -> Iterator[tuple[str, str]]:
+    """Renames one by one so that no name is taken; `aside` names a place for one of two that swap."""
+    waiting = dict(renames)
+    while waiting:
+        free = next((old for old, new in waiting.items() if new == old or new not in waiting), None)
+        if free is not None:
+            yield free, waiting.pop(free)
+        else:
+            old = next(iter(waiting))
+            yield old, aside(old)
+            waiting[aside(old)] = waiting.pop(old)
+
+
+def _renamed_tables(kept: Sequence[tuple[KnownTable, KnownTable]]) -> Iterator[SchemaChange]:
+    renames = {was.name: now.name for was, now in kept if was.name != now.name}
+    return (RenameTable(old, new) for old, new in free_order(renames, lambda name: f"{name}_moving"))
+
+
+def _altered_columns(was: KnownTable, now: KnownTable, default: AddedDefault) -> Iterator[SchemaChange]:
+    there, here = was.columns, now.columns
+    yield from (DropColumn(now.name, column.name) for number, column in there.items() if number not in here)
+    altered = {there[number].name: c for number, c in here.items() if number in there and there[number] != c}
+    places: dict[str, Column] = dict(altered)
+    for old, new in free_order({name: c.name for name, c in altered.items()}, lambda name: f"{name}_moving"):
+        column = places.pop(old)
+        yield AlterColumn(now.name, old, replace(column, name=new))
+        places[new] = column
+    for number, column in here.items():
+        if number not in there:
+            yield AddColumn(now.name, replace(column, default=default(now.id, number)))
+
+
+def _kept_indexes(was: KnownTable, now: KnownTable) -> dict[Index, Index]:
+    """The old indexes by what they have become through renames alone; another schema takes new ones."""
+    if was.table.schema != now.table.schema:
+        return {}
+    names = {column.name: now.columns[i].name for i, column in was.columns.items() if i in now.columns}
+    kept = {}
+    for index in was.table.indexes:
+        columns = [(names.get(name, ""), direction) for name, direction in index.directions.items()]
+        become = replace(index, columns=columns, table=now.name)
+        if become in now.table.indexes:
+            kept[become] = index
+    return kept
+
+
+def _dropped_indexes(was: KnownTable, now: KnownTable) -> Iterator[SchemaChange]:
+    remaining = set(_kept_indexes(was, now).values())
+    return (DropIndex(index.full_name) for index in was.table.indexes if index not in remaining)
+
+
+def _created_indexes(was: KnownTable, now: KnownTable) -> Iterator[SchemaChange]:
+    there = _kept_indexes(was, now)
+    return (CreateIndex(index) for index in now.table.indexes if index not in there)

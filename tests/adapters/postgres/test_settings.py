@@ -1,0 +1,63 @@
+from __future__ import annotations
+
+import pickle
+
+import pytest
+
+from adapters.postgres.connection import connect
+from adapters.postgres.settings import PostgresSettings
+from changesource_sdk.errors import AdapterError, ConfigurationError
+from tests.support.ports import free_port
+from tests.support.postgres_server import PostgresServer
+
+
+def test_names_follow_from_the_app_unless_given() -> None:
+    settings = PostgresSettings.parse("postgresql://h/db", app="shop", shard="2")
+    assert settings.slot == "changesource_shop_2"
+    assert settings.all_publications == ("changesource_shop_2", "changesource_shop_2_system")
+    given = PostgresSettings.parse("postgresql://h/db", publication="a, b,a", slot="mine")
+    assert (given.data_publications, given.slot) == (("a", "b"), "mine")
+    assert pickle.loads(pickle.dumps(given)) == given
+
+
+@pytest.mark.parametrize(
+    ("settings", "where"),
+    [
+        ({"dsn": "postgresql://h/db?nope=1"}, "dsn"),
+        ({"dsn": "host=h", "publication": "a;b"}, "publication"),
+        ({"dsn": "host=h", "slot": "With-Dash"}, "slot"),
+        ({"dsn": "host=h", "app": "Shop"}, "app"),
+        ({"dsn": "host=h", "shard": "-1"}, "shard"),
+    ],
+)
+def test_a_setting_that_cannot_be_is_named(settings: dict[str, str], where: str) -> None:
+    with pytest.raises(ConfigurationError) as raised:
+        PostgresSettings.parse(**settings)
+    assert raised.value.where == where
+    assert raised.value.fix
+
+
+def test_values_have_one_text_form_whatever_the_server_prefers(logical_postgres: PostgresServer) -> None:
+    url = logical_postgres.create_database() + "?options=-c%20datestyle%3DGerman%20-c%20timezone%3DAsia/Tokyo"
+    with connect(url) as db:
+        row = db.execute("SELECT '2024-02-03 04:05:06Z'::timestamptz::text, 0.1::float8::text").fetchone()
+    assert row == ("2024-02-03 04:05:06+00", "0.1")
+
+
+def test_an_unreachable_server_is_worth_another_try_and_shows_no_password() -> None:
+    with pytest.raises(AdapterError) as raised:
+        connect(f"postgresql://me:secret@127.0.0.1:{free_port()}/db")
+    assert raised.value.code == "adapter-failed"
+    assert "secret" not in str(raised.value)
+
+
+@pytest.mark.parametrize(
+    ("user", "database", "code"),
+    [("nobody_here", "postgres", "login-refused"), ("changesource", "nope", "no-such-database")],
+)
+def test_wrong_names_are_told_by_what_is_wrong(
+    logical_postgres: PostgresServer, user: str, database: str, code: str
+) -> None:
+    with pytest.raises(AdapterError) as raised:
+        connect(f"postgresql://{user}@127.0.0.1:{logical_postgres.port}/{database}")
+    assert raised.value.code == code
