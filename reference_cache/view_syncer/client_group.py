@@ -20,6 +20,7 @@ from protocol import values
 from protocol.sync.ast import Query
 from protocol.sync.errors import ErrorKind, SyncError
 from protocol.sync.messages import Inspection, QueryPatch
+from reference_cache.replica.schema import ReplicaSchema
 from reference_cache.view_syncer.admission import Admission
 from reference_cache.view_syncer.api import NamedQuery, Outgoing, QueryFailure
 from reference_cache.view_syncer.client_connection import ClientConnection
@@ -56,6 +57,7 @@ class ClientGroup:
         self.idle_since: float | None = None
         self._services = services
         self._restricted_by: ReadPermissions | None = None
+        self._fits: ReplicaSchema | None = None
         self._clock = TtlClock(stored.ttl_clock, services.options.clock)
         self._eviction: asyncio.TimerHandle | None = None
 
@@ -67,7 +69,7 @@ class ClientGroup:
     @property
     def choice(self) -> KeyChoice:
         """How the group's clients identify rows."""
-        return key_choice(self.stored.client_schema, self._services.pipelines.schema.engine_schema)
+        return key_choice(self.stored.client_schema, self._services.pipelines.engine_schema)
 
     @property
     def data_version(self) -> str:
@@ -217,8 +219,7 @@ class ClientGroup:
     async def _follow_wishes(self, speaker: ClientConnection, *, again: bool) -> None:
         """Make the view what the configuration says: start what is missing, drop what has expired."""
         services = self._services
-        schema = services.pipelines.schema
-        check_client_schema(self.stored.client_schema, schema, services.own_tables)
+        self._check_schema()
         expired = self.config.expired(self._clock.now())
         queries, failures = await self._transformed(speaker, set(expired), again)
         async with services.pipelines.lock:
@@ -227,6 +228,13 @@ class ClientGroup:
             if self._switch(started, [*expired, *failures]) or self._is_behind():
                 await self._bring_up(list(self.clients.values()))
         self._schedule_eviction()
+
+    def _check_schema(self) -> None:
+        """Refuse to go on if the tables are not what the clients were built for; once per state of the tables."""
+        schema = self._services.pipelines.schema
+        if schema is not self._fits:
+            check_client_schema(self.stored.client_schema, schema, self._services.own_tables)
+            self._fits = schema
 
     def _is_behind(self) -> bool:
         return any(connection.cookie != self.config.version for connection in self.clients.values())
@@ -297,11 +305,20 @@ class ClientGroup:
             with services.file.transaction(version):
                 services.groups.save(edit, self._clock.now(), changed)
         else:
-            self.config.version = self._seen_version()
+            self._catch_up_with_data()
         for live in {*old, *self.view}:
             (live.groups.add if live in self.view else live.groups.discard)(self)
         services.pipelines.release(replaced)
         return bool(changed or edit.changed)
+
+    def _catch_up_with_data(self) -> None:
+        """Nothing was changed here, but rows or mutations may have moved on since the group was stored."""
+        seen = self._seen_version()
+        if seen > self.config.version and self.data_version == EMPTY:
+            seen = self._services.pipelines.version  # a new group's versions are never older than itself
+            with self._services.file.transaction(seen):
+                pass
+        self.config.version = seen
 
     def _seen_version(self) -> str:
         """The group's version, with what its queries' rows and its mutations have been through since it was stored."""

@@ -16,6 +16,7 @@ from reference_cache.view_syncer.pacing import Pace
 from reference_cache.view_syncer.pipelines import Pipelines
 from reference_cache.view_syncer.pokes import row_chunks
 from reference_cache.view_syncer.read_permissions import ReadPermissions, load_permissions
+from reference_cache.view_syncer.retention import Retention
 from reference_cache.view_syncer.views import View, whole
 
 log = logging.getLogger(__name__)
@@ -33,6 +34,7 @@ class Services:
     transformer: Transformer
     file: CvrFile
     groups: GroupStore
+    retention: Retention
     pipelines: Pipelines
     mutations: MutationTables
     pace: Pace
