@@ -201,7 +201,7 @@ class ClientGroup:
             return
         with self._services.file.transaction():
             if self.is_new:
-                self._services.groups.create(self.stored, time.time())
+                self._services.groups.create(self.stored, self._services.pipelines.version, time.time())
             self._services.groups.save(edit, self._clock.now())
         self.is_new = False
 
