@@ -100,7 +100,8 @@ class SyncServer:
                 await self._server.wait_closed()
         except TimeoutError:
             for connection in list(self._server.all_connections):
-                connection.transport.abort()
+                assert isinstance(connection, SyncSocket)
+                connection.cut()
             await self._server.wait_closed()
         for task in self._tasks:
             task.cancel()
