@@ -204,7 +204,7 @@ class ViewSyncer:
         else:
             admission.check_known(stored, max(stored.config.version, services.file.data_version))
             group = ClientGroup(stored, services, is_new=False)
-            group.resume(client.base_cookie)
+            group.view.resume(client.base_cookie)
         self._groups[client.group_id] = group
         return group
 
@@ -265,11 +265,12 @@ class ViewSyncer:
         touched = {group: None for live in step.patches for group in live.groups}
         touched |= {group: None for each in confirmed if (group := self._groups.get(each)) is not None}
         async for group in services.pace.sliced(touched, every=16):
-            if group.view not in rows:
-                rows[group.view] = patches.chunks(group.view)
+            queries = group.view.queries
+            if queries not in rows:
+                rows[queries] = patches.chunks(queries)
             told = confirmed.get(group.config.group_id)
-            if rows[group.view] or told is not None:
-                group.step(step.version, rows[group.view], told, pokes)
+            if rows[queries] or told is not None:
+                group.step(step.version, rows[queries], told, pokes)
         if not self._ready.is_set():
             self._admit_if_current()
 
@@ -278,7 +279,7 @@ class ViewSyncer:
         services = self._services
         if step.anew:
             self._restrict_again()
-            found = {id: group.confirmed_since(group.data_version) for id, group in self._groups.items()}
+            found = {id: group.view.confirmed_since(group.view.data_version) for id, group in self._groups.items()}
             return {id: each for id, each in found.items() if each.version}
         if any(table == self._permissions_table for table, _ in step.watched):
             self._restrict_again()
@@ -324,10 +325,10 @@ class ViewSyncer:
             check_client_schema(group.stored.client_schema, services.pipelines.schema, services.own_tables)
         except SyncError as error:
             return error
-        failed = [step.failed[live] for live in group.view if live in step.failed]
+        failed = [step.failed[live] for live in group.view.queries if live in step.failed]
         if failed:
             return SyncError(ErrorKind.INTERNAL, str(failed[0]))
-        if any(live.choice != group.choice for live in group.view):
+        if any(live.choice != group.view.choice for live in group.view.queries):
             return SyncError(ErrorKind.REHOME, "the keys of tables have changed")
         return None
 
