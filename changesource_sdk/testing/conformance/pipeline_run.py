@@ -18,7 +18,7 @@ from pathlib import Path
 
 from changesource_sdk.adapter import Adapter
 from changesource_sdk.changelog.sqlite_store import SqliteStore
-from changesource_sdk.errors import CorruptLog
+from changesource_sdk.errors import StateError
 from changesource_sdk.pipeline.inline import InlineRunner
 from changesource_sdk.pipeline.recovery import Backoff
 from changesource_sdk.pipeline.settings import PipelineSettings, command_line
@@ -58,17 +58,22 @@ class Watch:
         deadline = time.monotonic() + self._patience
         failures = self.failures()
         while not condition():
-            try:
-                if self.witness.look():
-                    deadline, failures = time.monotonic() + self._patience, self.failures()
-                    continue
-            except CorruptLog:
-                pass  # It stays in its place until the pipeline opens it.
+            if self._looked():
+                deadline, failures = time.monotonic() + self._patience, self.failures()
+                continue
             if self.failures() - failures >= PERSISTENT:
                 raise Broken(self._reported())
             if time.monotonic() > deadline:
                 raise Broken(self._reported() or missing())
             self._ear.wait(0.02)
+
+    def _looked(self) -> bool:
+        """Whether there was anything new in the log."""
+        try:
+            return self.witness.look()
+        except StateError:
+            # A damaged log fails its readers until the pipeline has put a new one in its place.
+            return False
 
     def failures(self) -> int:
         """How often the pipeline failed and tried again."""

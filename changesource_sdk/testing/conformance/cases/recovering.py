@@ -7,7 +7,7 @@ from functools import partial
 
 from changesource_sdk.adapter import Acknowledging
 from changesource_sdk.testing.conformance.case import Broken, NotApplicable
-from changesource_sdk.testing.conformance.cases.resuming import checkpoints, continue_from
+from changesource_sdk.testing.conformance.checkpoints import checkpoints, continue_from
 from changesource_sdk.testing.conformance.pipeline_run import PipelineProcess
 from changesource_sdk.testing.conformance.reading import within
 from changesource_sdk.testing.conformance.trial import Trial
