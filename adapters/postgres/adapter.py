@@ -13,6 +13,7 @@ from contextlib import closing
 from typing import Any
 
 from adapters.postgres.catalog import read_catalog
+from adapters.postgres.checks import examine
 from adapters.postgres.connection import naming_the_cause
 from adapters.postgres.judge import Found
 from adapters.postgres.opening import open_snapshot, prepare
@@ -20,7 +21,7 @@ from adapters.postgres.settings import PostgresSettings
 from adapters.postgres.snapshot import import_snapshot, table_ranges
 from adapters.postgres.stream import Stream
 from adapters.postgres.system_tables import as_consumers_expect
-from changesource_sdk.adapter import Position, Snapshot, Table, Transaction
+from changesource_sdk.adapter import Check, Position, Snapshot, Table, Transaction
 from changesource_sdk.observe.logs import event, logger
 from protocol.watermark import from_int
 
@@ -51,6 +52,11 @@ class PostgresAdapter:
     def __setstate__(self, state: dict[str, Any]) -> None:
         self.__dict__.update(state)
         self._stream = Stream(self._settings)
+
+    @property
+    def publications(self) -> frozenset[str]:
+        """What a consumer may ask for by name."""
+        return frozenset(self._settings.data_publications)
 
     def tables(self) -> Sequence[Table]:
         """The tables that are synced, as they are now."""
@@ -83,6 +89,11 @@ class PostgresAdapter:
     def changes(self, after: Position) -> Iterator[Transaction]:
         """What was committed after a position, as it comes, until the adapter is closed."""
         return self._stream.transactions(after)
+
+    def examine(self) -> Sequence[Check]:
+        """What the database allows and lacks."""
+        with naming_the_cause(self._settings.dsn), closing(self._settings.connect()) as db:
+            return list(examine(db, self._settings))
 
     def acknowledge(self, position: Position) -> None:
         """Let the server forget what is durable in the log."""

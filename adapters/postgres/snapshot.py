@@ -25,8 +25,9 @@ from changesource_sdk.adapter import Row
 from changesource_sdk.errors import AdapterError
 from changesource_sdk.schema import Table
 
-PARTITION_BLOCKS = 8_192
-"""64 MiB of table in a part: seconds of work, so that few tasks share many parts evenly."""
+PARTS = 64
+SMALLEST_PART, LARGEST_PART = 1_024, 16_384
+"""Blocks in a part, 8 to 128 MiB of table: enough parts that few tasks share them evenly, each worth a connection."""
 
 BATCH_BYTES = 64 * 1024
 _RELATIONS = """
@@ -99,11 +100,14 @@ def table_ranges(
     types: Types,
     *,
     declared: Sequence[Table] = (),
-    blocks: int = PARTITION_BLOCKS,
+    blocks: int | None = None,
 ) -> list[TableRange]:
-    """All rows of all tables in ranges of so many blocks; `declared` is what consumers are told of the tables."""
+    """All rows of all tables in ranges of `blocks`, or as many as suit the store; `declared` is what consumers are told
+    of the tables.
+    """
     stored = [oid for table in catalog.tables for oid in relations_of(table)]
     found = {oid: (f"{quoted(schema)}.{quoted(name)}", size) for oid, schema, name, size in _relations(db, stored)}
+    blocks = blocks or min(max(sum(size for _, size in found.values()) // PARTS, SMALLEST_PART), LARGEST_PART)
     ranges: list[TableRange] = []
     told = {table.full_name: table.column_names for table in declared}
     for table in catalog.tables:

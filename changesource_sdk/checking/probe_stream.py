@@ -78,7 +78,14 @@ class ProbeStream:
     """An open connection. Invariant: `open` holds the changes of the transaction under way, None between two."""
 
     def __init__(
-        self, connection: ClientConnection, handshake: Handshake, checker: Checker, log: FrameLog, note: Note
+        self,
+        connection: ClientConnection,
+        handshake: Handshake,
+        checker: Checker,
+        log: FrameLog,
+        note: Note,
+        *,
+        acknowledges: bool,
     ) -> None:
         self.open: list[Change] | None = None
         self.connection = connection
@@ -86,6 +93,7 @@ class ProbeStream:
         self._checker = checker
         self._log = log
         self._note = note
+        self._acknowledges = acknowledges
 
     async def next(self, seconds: float) -> AnyDownstream | None:
         """The next message, judged; None for a frame that cannot be read."""
@@ -127,7 +135,9 @@ class ProbeStream:
                     pass
 
     async def acknowledge(self, watermark: str, *, of_commit: bool = True) -> None:
-        """Say that all up to a watermark is durable, in the words of the dialect."""
+        """Say that all up to a watermark is durable, in the words of the dialect; nothing for one that must not."""
+        if not self._acknowledges:
+            return
         ack: AnyUpstream = Ack(watermark=watermark)
         if self._dialect == "shipped":
             ack = (
@@ -155,14 +165,21 @@ class ProbeStream:
 
 @asynccontextmanager
 async def probe(
-    url: str, handshake: Handshake, log: FrameLog, note: Note, *, seconds: float, checker: Checker | None = None
+    url: str,
+    handshake: Handshake,
+    log: FrameLog,
+    note: Note,
+    *,
+    seconds: float,
+    checker: Checker | None = None,
+    acknowledges: bool = True,
 ) -> AsyncIterator[ProbeStream]:
     """A stream asked for with these parameters; `checker` is given when the same consumer connects again."""
     judge = checker or Checker()
     async with connected(request_url(url, handshake.query), seconds) as connection:
         # zero-cache takes any path, and a key in the URL has no place in a transcript.
         judge.take(log.connect(f"{STREAM}?{handshake.query}"))
-        yield ProbeStream(connection, handshake, judge, log, note)
+        yield ProbeStream(connection, handshake, judge, log, note, acknowledges=acknowledges)
 
 
 def finding(violation: Violation, text: bytes) -> Finding:

@@ -10,7 +10,8 @@ from __future__ import annotations
 import asyncio
 import json
 import sys
-from collections.abc import AsyncIterator
+from collections.abc import AsyncGenerator
+from contextlib import aclosing
 from typing import Annotated
 from urllib.parse import urlsplit
 
@@ -79,18 +80,24 @@ async def _print_stream(url: str, start: str, limit: int, as_json: bool, judge: 
     if judge is not None:
         judge.begin(handshake(after))
     seen = 0
-    async for text in messages(url, after):
-        message = _loads(text)
-        sys.stdout.write((text if as_json else describe(message)) + "\n")
-        sys.stdout.flush()
-        if judge is not None:
-            judge.take(text)
-        seen += message[0] in ("commit", "rollback")
-        if describe(message).startswith("reset-required"):
-            reason = str(message[1].get("message") or "the stream cannot go on") if isinstance(message[1], dict) else ""
-            raise EndpointError("reset-required", reason, fix="--from start")
-        if limit and seen >= limit:
-            return
+    async with aclosing(messages(url, after)) as stream:
+        async for text in stream:
+            message = _loads(text)
+            _print_message(message, text, as_json, judge)
+            seen += message[0] in ("commit", "rollback")
+            if limit and seen >= limit:
+                return
+
+
+def _print_message(message: list[object], text: str, as_json: bool, judge: Judge | None) -> None:
+    line = describe(message)
+    sys.stdout.write((text if as_json else line) + "\n")
+    sys.stdout.flush()
+    if judge is not None:
+        judge.take(text)
+    if line.startswith("reset-required"):
+        reason = str(message[1].get("message") or "the stream cannot go on") if isinstance(message[1], dict) else ""
+        raise EndpointError("reset-required", reason, fix="--from start")
 
 
 def _loads(text: str) -> list[object]:
@@ -120,7 +127,7 @@ def handshake(after: str | None) -> Handshake:
     return Handshake("sketch", APP, 0, last_watermark=after)
 
 
-async def messages(url: str, after: str | None) -> AsyncIterator[str]:
+async def messages(url: str, after: str | None) -> AsyncGenerator[str, None]:
     """The messages of a stream after a watermark, or from the snapshot on; the endpoint's refusals as our errors."""
     async with connected(request_url(url, handshake(after).query)) as connection:
         try:

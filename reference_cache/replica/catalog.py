@@ -39,11 +39,16 @@ _REBUILT = SYSTEM_PREFIX + "rebuilt"
 
 @dataclass(frozen=True, slots=True)
 class StoredTable:
-    """A table by its name in the replica. `unfilled` columns still wait for their values and are not shown."""
+    """A table by its name in the replica.
+
+    `unfilled` columns still wait for their values and are not shown. `defaults` has the SQL literal that a row gets in
+    a column that it does not name, for columns that were added with one.
+    """
 
     name: str
     columns: Mapping[str, ColumnSpec]
     unfilled: frozenset[str] = frozenset()
+    defaults: Mapping[str, str] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
@@ -159,8 +164,10 @@ class Catalog:
             raise CannotApply(f"table {table!r} has a column {column.name!r} already")
         unfilled = stored.unfilled if change.backfill is None else stored.unfilled | {column.name}
         columns = {**stored.columns, column.name: column.spec}
-        self.tables[table] = replace(stored, columns=columns, unfilled=unfilled)
-        text = f"ALTER TABLE {quoted(table)} ADD {_column_sql(column.name, column.spec)}{_default_sql(column.spec)}"
+        default = _default(column.spec)
+        defaults = stored.defaults if default is None else {**stored.defaults, column.name: default}
+        self.tables[table] = replace(stored, columns=columns, unfilled=unfilled, defaults=defaults)
+        text = f"ALTER TABLE {quoted(table)} ADD {_column_sql(column.name, column.spec, default)}"
         return Effect((text,), (table,), () if change.backfill is not None else (table,))
 
     def _update_column(self, change: UpdateColumn) -> Effect:
@@ -172,7 +179,8 @@ class Catalog:
         columns = {new if name == old else name: spec for name, spec in stored.columns.items()}
         columns[new] = change.new.spec
         unfilled = frozenset(new if name == old else name for name in stored.unfilled)
-        self.tables[table] = replace(stored, columns=columns, unfilled=unfilled)
+        defaults = {new if name == old else name: text for name, text in stored.defaults.items()}
+        self.tables[table] = replace(stored, columns=columns, unfilled=unfilled, defaults=defaults)
         for index in self.indexes_of(table):
             renamed = {new if name == old else name: order for name, order in index.columns.items()}
             self.indexes[index.name] = replace(index, columns=renamed)
@@ -202,7 +210,9 @@ class Catalog:
         if users:
             raise CannotApply(f"{table}.{column} is used by the index {users[0]!r}; drop the index first")
         columns = {name: spec for name, spec in stored.columns.items() if name != column}
-        self.tables[table] = replace(stored, columns=columns, unfilled=stored.unfilled - {column})
+        defaults = {name: text for name, text in stored.defaults.items() if name != column}
+        unfilled = stored.unfilled - {column}
+        self.tables[table] = replace(stored, columns=columns, unfilled=unfilled, defaults=defaults)
         return Effect((f"ALTER TABLE {quoted(table)} DROP COLUMN {quoted(column)}",), (table,), (table,))
 
     def _create_index(self, spec: IndexSpec) -> Effect:
@@ -227,7 +237,7 @@ class Catalog:
 
 def create_table_sql(table: StoredTable) -> str:
     """The statement that makes the table, without any key."""
-    parts = [_column_sql(name, spec) for name, spec in table.columns.items()]
+    parts = [_column_sql(name, spec, table.defaults.get(name)) for name, spec in table.columns.items()]
     return f"CREATE TABLE {quoted(table.name)} ({', '.join([*parts, f'{quoted(VERSION_COLUMN)} TEXT'])})"
 
 
@@ -252,16 +262,15 @@ def affinity(spec: ColumnSpec) -> str:
             return "TEXT"
 
 
-def _column_sql(name: str, spec: ColumnSpec) -> str:
-    return f"{quoted(name)} {affinity(spec)}"
+def _column_sql(name: str, spec: ColumnSpec, default: str | None) -> str:
+    return f"{quoted(name)} {affinity(spec)}" + ("" if default is None else f" DEFAULT {default}")
 
 
-def _default_sql(spec: ColumnSpec) -> str:
+def _default(spec: ColumnSpec) -> str | None:
     try:
-        default = sql_default(spec.dflt)
+        return sql_default(spec.dflt)
     except ValueError as error:
         raise CannotApply(str(error)) from None
-    return "" if default is None else f" DEFAULT {default}"
 
 
 def _column_of(table: StoredTable, name: str) -> ColumnSpec:

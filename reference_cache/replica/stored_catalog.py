@@ -23,7 +23,7 @@ STATE, TABLES, INDEXES, COMMITS, FRESH = (
 _CREATE = (
     f"CREATE TABLE {STATE} (format INTEGER, app TEXT, shard INTEGER, publications TEXT, "
     "replica_version TEXT, version TEXT, log_start TEXT)",
-    f"CREATE TABLE {TABLES} (name TEXT PRIMARY KEY, columns TEXT, unfilled TEXT)",
+    f"CREATE TABLE {TABLES} (name TEXT PRIMARY KEY, columns TEXT, unfilled TEXT, defaults TEXT)",
     f'CREATE TABLE {INDEXES} (name TEXT PRIMARY KEY, "table" TEXT, is_unique INTEGER, columns TEXT)',
     f'CREATE TABLE {COMMITS} (id INTEGER PRIMARY KEY, version TEXT, kind TEXT, "table" TEXT, first INTEGER, '
     "last INTEGER)",
@@ -88,8 +88,8 @@ def check_origin(connection: sqlite3.Connection, origin: Origin) -> None:
 def load_catalog(connection: sqlite3.Connection) -> Catalog:
     """The catalog as of the connection's snapshot."""
     tables = {
-        name: StoredTable(name, _columns(columns), frozenset(orjson.loads(unfilled)))
-        for name, columns, unfilled in connection.execute(f"SELECT * FROM {TABLES} ORDER BY rowid")
+        name: StoredTable(name, _columns(columns), frozenset(orjson.loads(unfilled)), orjson.loads(defaults))
+        for name, columns, unfilled, defaults in connection.execute(f"SELECT * FROM {TABLES} ORDER BY rowid")
     }
     indexes = {
         name: StoredIndex(name, table, bool(unique), orjson.loads(columns))
@@ -103,10 +103,11 @@ def save_catalog(connection: sqlite3.Connection, catalog: Catalog) -> None:
     connection.execute(f"DELETE FROM {TABLES}")
     connection.execute(f"DELETE FROM {INDEXES}")
     tables = [
-        (each.name, _columns_json(each.columns), _json(sorted(each.unfilled))) for each in catalog.tables.values()
+        (each.name, _columns_json(each.columns), _json(sorted(each.unfilled)), _json(each.defaults))
+        for each in catalog.tables.values()
     ]
     indexes = [(each.name, each.table, each.unique, _json(each.columns)) for each in catalog.indexes.values()]
-    connection.executemany(f"INSERT INTO {TABLES} VALUES (?, ?, ?)", tables)
+    connection.executemany(f"INSERT INTO {TABLES} VALUES (?, ?, ?, ?)", tables)
     connection.executemany(f"INSERT INTO {INDEXES} VALUES (?, ?, ?, ?)", indexes)
 
 

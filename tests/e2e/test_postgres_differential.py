@@ -1,7 +1,8 @@
 """One Postgres, one random history, two official caches: one in its own Postgres mode, one behind our endpoint.
 
 Their replicas must hold the same tables, the same column types and the same rows, at first sync and after every round
-of live changes. What the official mode gets wrong is checked against the right value in `test_postgres_right_values`.
+of live changes. What the official mode gets wrong, or exits over, lies in a schema that only our endpoint follows, and
+is held to the right value: the same at first sync and live.
 """
 
 from __future__ import annotations
@@ -29,6 +30,42 @@ ROUNDS = int(os.environ.get("DIFFERENTIAL_ROUNDS", "4"))
 TRANSACTIONS = int(os.environ.get("DIFFERENTIAL_TRANSACTIONS", "40"))
 OFFICIAL = "official"
 
+ODD_SETUP = (
+    "CREATE SCHEMA odd",
+    "CREATE DOMAIN odd.positive AS int CHECK (VALUE > 0)",
+    "CREATE TABLE odd.zoo (id int PRIMARY KEY, ta text[], ba bool[], ia int[], d date, bc date, ts timestamp, "
+    "inf timestamptz NOT NULL, tmz timetz, ips inet[], ip inet, f4 float4, nan float8, p odd.positive, "
+    "raw bytea, place point, twice int GENERATED ALWAYS AS (id * 2) STORED)",
+    "CREATE TABLE odd.nothing (id int PRIMARY KEY, a text)",
+    "ALTER TABLE odd.nothing REPLICA IDENTITY NOTHING",
+    "CREATE TABLE odd.keyless (a int)",
+    'CREATE TABLE odd."with space" (id int PRIMARY KEY)',
+    "CREATE TABLE odd.retyped (id int PRIMARY KEY, n numeric, d date, ts timestamp)",
+    "INSERT INTO odd.retyped VALUES (1, 1.50, '2024-02-29', '2024-02-29 12:00:00')",
+    "CREATE TABLE odd.parted (id int PRIMARY KEY) PARTITION BY RANGE (id)",
+    "CREATE TABLE odd.part (id int PRIMARY KEY)",
+    "INSERT INTO odd.part VALUES (1), (2)",
+    "CREATE PUBLICATION odd FOR TABLES IN SCHEMA odd WITH (publish_via_partition_root = true)",
+)
+ODD_ROW = """INSERT INTO odd.zoo VALUES (%s, '{a,NULL,"NULL"}', '{t,NULL}', '{1,NULL}', '0999-12-31', '0044-03-15 BC',
+    '1969-12-31 23:59:59.123456', 'infinity', '24:00:00+00', '{10.0.0.1,::1/64}', '10.0.0.1', 1.1, 'NaN', 7,
+    '\\xdead', '(1,2)')"""
+ODD_VALUES: dict[str, object] = {
+    "ta": ["a", None, "NULL"],
+    "ba": [True, None],
+    "ia": [1, None],
+    "d": -30610310400000,
+    "bc": -63517824000000,
+    "ts": -876.544,
+    "inf": 8640000000000000,
+    "tmz": 0,
+    "ips": ["10.0.0.1", "::1/64"],
+    "ip": "10.0.0.1",
+    "f4": 1.1,
+    "nan": None,
+    "p": 7,
+}
+
 Content = dict[str, tuple[dict[str, str], list[tuple[object, ...]]]]
 
 
@@ -40,6 +77,7 @@ class Pair:
     workload: Workload
     official: Replica
     ours: Replica
+    endpoint: Serving
 
     def run(self, statements: list[str]) -> None:
         """One transaction."""
@@ -62,11 +100,12 @@ def pair(logical_postgres: PostgresServer, tmp_path_factory: pytest.TempPathFact
     workload = Workload(SEED)
     with ExitStack() as stack:
         db = stack.enter_context(psycopg.connect(url, autocommit=True))
-        for statement in (*SETUP, *PUBLICATION, *workload.first_rows()):
+        for statement in (*SETUP, *PUBLICATION, *workload.first_rows(), *ODD_SETUP):
             db.execute(statement.encode())
+        db.execute(ODD_ROW, [1])
         make_cache = stack.enter_context(zero_caches(logical_postgres, folder))
         official = make_cache(url, app_id=OFFICIAL, ZERO_UPSTREAM_TYPE="pg", ZERO_APP_PUBLICATIONS="common,lists")
-        settings = {"dsn": url, "publication": "common,lists"}
+        settings = {"dsn": url, "publication": "common,lists,odd"}
         endpoint = stack.enter_context(Serving("postgres", settings, folder / "state"))
         ours = make_cache(endpoint.stream_url)
         official.launch()
@@ -74,14 +113,14 @@ def pair(logical_postgres: PostgresServer, tmp_path_factory: pytest.TempPathFact
         stack.callback(lambda: print(endpoint.process.tail(60)))
         ours.start()
         official.wait_until_ready()
-        yield Pair(db, workload, official.replica, ours.replica)
+        yield Pair(db, workload, official.replica, ours.replica, endpoint)
 
 
 def content(replica: Replica) -> Content:
     """Every table of the store: its synced columns with their types, and its rows, JSON as values."""
     found: Content = {}
     for table in sorted(replica.tables()):
-        if table.startswith((OFFICIAL, "zero.", "zero_0.")):
+        if table.startswith((OFFICIAL, "zero.", "zero_0.", "odd.")):
             continue
         columns = {name: kind for name, kind in sorted(replica.columns(table).items()) if _is_synced(kind)}
         names = ", ".join(f'"{name}"' for name in columns)
@@ -142,3 +181,48 @@ def test_after_every_round_of_changes_the_replicas_are_the_same(pair: Pair) -> N
             pair.run(statements)
         pair.settle()
         assert difference(pair) == "", f"seed {SEED}, round {number}"
+
+
+def odd_rows(replica: Replica, table: str) -> list[dict[str, object]]:
+    """A table of the schema that only our endpoint follows."""
+    columns = replica.columns(f"odd.{table}")
+    return [
+        {name: _value(value, kind) for (name, kind), value in zip(columns.items(), row, strict=True)}
+        for row in replica.rows(f"odd.{table}", list(columns))
+    ]
+
+
+def test_odd_values_are_right_at_first_sync_and_the_same_live(pair: Pair) -> None:
+    pair.db.execute(ODD_ROW, [2])
+    pair.settle()
+    assert odd_rows(pair.ours, "zoo") == [{"id": 1, **ODD_VALUES}, {"id": 2, **ODD_VALUES}]
+
+
+def test_tables_that_the_official_mode_exits_over_are_reported_and_the_rest_goes_on(pair: Pair) -> None:
+    pair.run(["INSERT INTO odd.nothing VALUES (1, 'x')", "INSERT INTO odd.keyless VALUES (5)"])
+    pair.settle()
+    assert odd_rows(pair.ours, "nothing") == [{"id": 1, "a": "x"}]
+    assert odd_rows(pair.ours, "keyless") == [{"a": 5}]
+    assert "odd.with space" not in pair.ours.tables()
+    told = pair.endpoint.process.tail(200)
+    for what in (
+        "table odd.with space",
+        "table odd.nothing",
+        "table odd.keyless",
+        "column odd.zoo.place",
+        "column odd.zoo.raw",
+    ):
+        assert told.count(what) == 1
+
+
+def test_rows_that_a_schema_change_rewrites_or_attaches_arrive(pair: Pair) -> None:
+    pair.run(
+        [
+            "ALTER TABLE odd.retyped ALTER n TYPE text, ALTER d TYPE text",
+            "ALTER TABLE odd.retyped ALTER ts TYPE timestamptz USING ts AT TIME ZONE 'Asia/Tokyo'",
+        ]
+    )
+    pair.run(["ALTER TABLE odd.parted ATTACH PARTITION odd.part FOR VALUES FROM (0) TO (10)"])
+    pair.settle()
+    assert odd_rows(pair.ours, "retyped") == [{"id": 1, "n": "1.50", "d": "2024-02-29", "ts": 1709175600000}]
+    assert odd_rows(pair.ours, "parted") == [{"id": 1}, {"id": 2}]

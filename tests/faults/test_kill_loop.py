@@ -12,11 +12,9 @@ import os
 import random
 import signal
 import threading
-from collections.abc import Callable
 from functools import partial
 
 import pytest
-from websockets.exceptions import ConnectionClosed, InvalidHandshake
 
 from changesource_sdk.testing.fake_cache import FakeCache
 from protocol import rules
@@ -24,6 +22,7 @@ from tests.support.fix_serving import MakeServing, MakeStore
 from tests.support.fix_zero_cache import MakeZeroCache
 from tests.support.serving import Serving
 from tests.support.sqlite_store import SqliteStore, wait_until_same
+from tests.support.stubborn import follow
 from tests.support.waiting import until
 
 pytestmark = [pytest.mark.faults, pytest.mark.timeout(900)]
@@ -99,25 +98,6 @@ def _assert_whole(cache: FakeCache) -> None:
     assert total == ACCOUNTS * BALANCE, f"half a transaction at {cache.watermark}, seed {SEED}"
 
 
-async def _follow(cache: FakeCache, complete: Callable[[], bool]) -> None:
-    """Follow through every loss of the connection, as zero-cache does, and look at the total after every commit."""
-    while not complete():
-        try:
-            async with cache.stream():
-                while not complete():
-                    await _take_one(cache)
-        except (ConnectionClosed, InvalidHandshake, OSError, TimeoutError, EOFError):
-            await asyncio.sleep(0.025)  # zero-cache's own pause between attempts
-
-
-async def _take_one(cache: FakeCache) -> None:
-    """One whole transaction, however long it takes, unless the stream falls silent."""
-    commits = len(cache.commits)
-    while len(cache.commits) == commits:
-        await asyncio.wait_for(cache.receive(), 2)
-    _assert_whole(cache)
-
-
 def _kill(endpoint: Serving) -> None:
     endpoint.kill()
     endpoint.start()
@@ -170,7 +150,9 @@ async def test_a_consumer_gets_every_transaction_once_whatever_is_killed(
     cache = FakeCache(endpoint.stream_url, timeout=60)
     await cache.initial_sync()
     over = threading.Event()
-    following = asyncio.create_task(_follow(cache, lambda: over.is_set() and _has_everything(cache, bank)))
+    following = asyncio.create_task(
+        follow(cache, lambda: over.is_set() and _has_everything(cache, bank), _assert_whole)
+    )
     with bank:
         wreaking = asyncio.create_task(asyncio.to_thread(_wreak, cache, endpoint, rounds))
         await asyncio.wait({wreaking, following}, return_when=asyncio.FIRST_COMPLETED)

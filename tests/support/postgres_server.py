@@ -8,6 +8,7 @@ nothing outlives the run.
 
 from __future__ import annotations
 
+import contextlib
 import os
 import pwd
 import secrets
@@ -22,6 +23,7 @@ import psycopg
 
 from tests.support.ports import free_port
 from tests.support.tools import MissingTool, postgres_bin
+from tests.support.waiting import until
 
 ACCOUNTS = ("postgres", "nobody")
 READY_LINE = "database system is ready to accept connections"
@@ -82,6 +84,27 @@ class PostgresServer:
                 self._process.wait()
         shutil.rmtree(self._folder, ignore_errors=True)
 
+    def kill(self) -> None:
+        """SIGKILL of every process of the server; what was flushed stays."""
+        assert self._process is not None
+        children = _children(self._process.pid)
+        for pid in (self._process.pid, *children):
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(pid, signal.SIGKILL)
+        self._process.wait()
+        until(lambda: not any(map(_is_alive, children)), "the server's processes to be gone")
+
+    def stop(self) -> None:
+        """A fast shutdown, as an administrator does it."""
+        assert self._process is not None
+        self._process.send_signal(signal.SIGINT)
+        self._process.wait(READY_SECONDS)
+
+    def start_again(self) -> None:
+        """The same server on the same port, recovered from what was left."""
+        self._ready.clear()
+        self._run()
+
     def _start(self) -> None:
         data = self._folder / "data"
         if self._account is not None:
@@ -98,6 +121,10 @@ class PostgresServer:
         )
         if made.returncode != 0:
             raise MissingTool(f"initdb failed: {made.stdout}{made.stderr}")
+        self._run()
+
+    def _run(self) -> None:
+        data = self._folder / "data"
         options = [part for name, value in self._settings.items() for part in ("-c", f"{name}={value}")]
         self._process = subprocess.Popen(
             [postgres_bin() / "postgres", "-D", data, *options],
@@ -114,13 +141,33 @@ class PostgresServer:
             raise MissingTool("Postgres did not start:\n" + "".join(self._log[-40:]))
 
     def _read_log(self) -> None:
-        assert self._process is not None
-        assert self._process.stderr is not None
-        for line in self._process.stderr:
+        process = self._process
+        assert process is not None
+        assert process.stderr is not None
+        for line in process.stderr:
             self._log.append(line)
             if READY_LINE in line:
                 self._ready.set()
-        self._ready.set()
+        if process is self._process:
+            self._ready.set()
+
+
+def _children(parent: int) -> list[int]:
+    return [pid for pid in map(int, filter(str.isdigit, os.listdir("/proc"))) if _parent(pid) == parent]
+
+
+def _parent(pid: int) -> int:
+    try:
+        return int(Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[1])
+    except (OSError, ValueError, IndexError):
+        return 0
+
+
+def _is_alive(pid: int) -> bool:
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
+    except OSError:
+        return False
 
 
 def _unprivileged_account() -> pwd.struct_passwd | None:

@@ -27,10 +27,11 @@ class Mirror(Consumer):
     """A strict consumer that takes partial updates and old keys, as the official one does."""
 
     def _create(self, table: Table) -> None:
-        if table.key:
-            super()._create(table)
-        else:
-            self.tables[table.full_name] = HeldTable({column.name: column for column in table.columns}, ())
+        assert table.full_name not in self.tables, f"{table.full_name} exists"
+        known = ConsumerSchema(dict.fromkeys(self.tables, table), self.indexes)
+        self.tables[table.full_name] = HeldTable({column.name: column for column in table.columns}, tuple(table.key))
+        for index in known.indexes_for(table):
+            self._create_index(index)
 
     def _put(self, name: str, row: Row) -> None:
         if self.tables[name].key:
@@ -60,7 +61,7 @@ def _key(held: HeldTable, row: Row) -> tuple[object, ...]:
 
 @dataclass
 class Follower:
-    """A mirror of a database, and the stream that keeps it up to date; every transaction passes the SDK's checks."""
+    """A mirror of a database, and the stream that keeps it so. Every transaction passes the SDK's own checks."""
 
     settings: PostgresSettings
     folder: Path
@@ -73,6 +74,11 @@ class Follower:
         self.app = connect(self.settings.dsn)
         self.app.execute("SET search_path = public, pg_catalog")
         self.app.execute(f"CREATE TABLE IF NOT EXISTS public.{FENCE} (n int PRIMARY KEY)".encode())
+        self.begin()
+
+    def begin(self) -> None:
+        """Start over with a new snapshot."""
+        self.mirror = Mirror()
         prepare(self.settings)
         snapshot, found = open_snapshot(self.settings)
         self.position = snapshot.lsn
@@ -150,10 +156,15 @@ class Follower:
 
     def drop(self) -> None:
         """End everything, so that the server has room for others."""
+        self.drop_slot()
+        self.app.close()
+
+    def drop_slot(self) -> None:
+        """Take the slot away."""
         self.close()
         until(lambda: not self._is_held(), "the slot to be free")
-        self.app.execute("SELECT pg_drop_replication_slot(%s)", (self.settings.slot,))
-        self.app.close()
+        if slot_state(self.app, self.settings.slot):
+            self.app.execute("SELECT pg_drop_replication_slot(%s)", (self.settings.slot,))
 
     def _is_held(self) -> bool:
         state = slot_state(self.app, self.settings.slot)

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import AsyncIterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -57,11 +59,13 @@ def issue(id: str, owner: str = "ann", rank: float = 1, **more: Any) -> dict[str
 class Setup:
     """The files, the application, and the syncer that runs at the moment."""
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: Path, time_slice: float = 0.01) -> None:
         self.world = World(folder / "replica.db")
         self.app = App(QUERIES)
         self.time = 0.0
-        self.options = SyncerOptions(folder / "replica.db", folder / "cvr.db", linger=0.0, clock=lambda: self.time)
+        self.options = SyncerOptions(
+            folder / "replica.db", folder / "cvr.db", linger=0.0, clock=lambda: self.time, time_slice=time_slice
+        )
         self.syncer = ViewSyncer(self.options, self.app)
 
     async def commit(self, *changes: Any) -> None:
@@ -69,6 +73,14 @@ class Setup:
         version = self.world.commit(*changes)
         self.syncer.notify()
         await self.syncer.reached(version)
+
+    async def settled(self) -> None:
+        """Wait until what the syncer does on its own account is done."""
+        working = [task for task in self.syncer._services.tasks if task not in self._permanent]
+        await asyncio.gather(*working)
+
+    def forget_after(self, seconds: float) -> None:
+        self.options = replace(self.options, forget_groups_after=seconds)
 
     async def restart(self) -> None:
         await self.syncer.stop()
@@ -85,12 +97,16 @@ class Setup:
 
     async def start_again(self) -> None:
         self.syncer = ViewSyncer(self.options, self.app)
+        await self.start()
+
+    async def start(self) -> None:
         await self.syncer.start()
+        self._permanent = set(self.syncer._services.tasks)
 
 
 @pytest.fixture
 async def setup(tmp_path: Path) -> AsyncIterator[Setup]:
     made = Setup(tmp_path)
-    await made.syncer.start()
+    await made.start()
     yield made
     await made.syncer.stop()

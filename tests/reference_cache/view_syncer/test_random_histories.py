@@ -7,6 +7,7 @@ compared with a fresh evaluation. `SYNCER_HISTORIES` and `SYNCER_STEPS` say how 
 
 from __future__ import annotations
 
+import asyncio
 import copy
 import os
 from pathlib import Path
@@ -25,8 +26,8 @@ from tests.reference_cache.view_syncer.clients import Client, dropped, named
 from tests.reference_cache.view_syncer.conftest import QUERIES, Setup, issue
 from tests.reference_cache.view_syncer.world import Rows
 
-HISTORIES = int(os.environ.get("SYNCER_HISTORIES", "12"))
-STEPS = int(os.environ.get("SYNCER_STEPS", "60"))
+HISTORIES = int(os.environ.get("SYNCER_HISTORIES", "8"))
+STEPS = int(os.environ.get("SYNCER_STEPS", "50"))
 
 STATE = ("cookie", "rows", "got", "desired", "last_mutation_ids", "results")
 
@@ -159,6 +160,18 @@ class History:
             assert speaker.client.connection is not None
             await speaker.client.connection.update_auth("new")
 
+    async def many_at_once(self) -> None:
+        """What several clients do, and what happens to the data, all under way together."""
+        busy = self.players
+        work = []
+        for part in (busy[0:2], busy[2:4], busy[4:6]):
+            self.players = part
+            name = self.random.choice(["connect", "disconnect", "want", "want_no_more", "want_nothing"])
+            work += [asyncio.ensure_future(self.change_data()), asyncio.ensure_future(getattr(self, name)())]
+            await asyncio.sleep(0)
+        self.players = busy
+        await asyncio.gather(*work)
+
     async def restart(self) -> None:
         self._all_away()
         await self.setup.restart()
@@ -212,6 +225,7 @@ WEIGHTS = {
     "let_time_pass": 2,
     "confirm_a_mutation": 2,
     "mean_something_else": 1,
+    "many_at_once": 3,
     "empty_a_table": 1,
     "restart": 1,
     "die": 1,
@@ -220,7 +234,7 @@ WEIGHTS = {
 
 @pytest.mark.parametrize("seed", range(HISTORIES))
 async def test_every_client_always_has_the_rows_of_its_queries(tmp_path: Path, seed: int) -> None:
-    setup = Setup(tmp_path)
+    setup = Setup(tmp_path, time_slice=0.0 if seed % 2 else 0.01)
     await setup.syncer.start()
     history = History(setup, Random(seed))
     taken = []

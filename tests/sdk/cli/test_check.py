@@ -80,6 +80,14 @@ def test_machines_get_one_document(without_permissions: str) -> None:
     assert finding["text"].startswith('["commit"')
 
 
+def test_an_endpoint_in_use_can_be_checked_without_acks(right: str, tmp_path: Path) -> None:
+    transcript = tmp_path / "transcript.jsonl"
+    result = runner.invoke(app, ["check", right, *QUICK, "--no-acks", "--transcript", str(transcript)])
+    assert result.exit_code == 0
+    directions = {json.loads(line).get("direction") for line in transcript.read_text().splitlines()}
+    assert directions == {None, "down"}
+
+
 def test_an_endpoint_that_is_not_there_is_no_verdict() -> None:
     result = runner.invoke(app, ["check", "127.0.0.1:1", "--json"])
     assert result.exit_code == 5

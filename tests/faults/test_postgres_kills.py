@@ -1,0 +1,165 @@
+"""Kill loop over Postgres: the server, the pipeline and the endpoint are killed in turn under a load that moves money.
+
+Every transaction moves money between accounts and leaves a line in a ledger, so half a transaction shows as a wrong
+total, and a lost or doubled one in the ledger. Knobs: `FAULT_SEED` repeats a run, `FAULT_ROUNDS` sets its length.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import random
+import threading
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import psycopg
+import pytest
+
+from adapters.postgres.connection import connect
+from adapters.postgres.slot import slot_state
+from changesource_sdk.testing.fake_cache import FakeCache
+from protocol import rules
+from tests.support.postgres_server import PostgresServer
+from tests.support.serving import Serving
+from tests.support.stubborn import follow
+from tests.support.waiting import until
+
+pytestmark = [pytest.mark.faults, pytest.mark.timeout(1800)]
+
+SEED = int(os.environ.get("FAULT_SEED") or random.randrange(1 << 32))
+ROUNDS = int(os.environ.get("FAULT_ROUNDS") or 30)
+SLOW_ROUNDS = max(1, ROUNDS // 5)
+ACCOUNTS = 20
+BALANCE = 1000
+TABLES = f"""
+CREATE TABLE account (id int PRIMARY KEY, balance int NOT NULL);
+CREATE TABLE ledger (id int PRIMARY KEY, source int, target int, amount int);
+INSERT INTO account SELECT n, {BALANCE} FROM generate_series(1, {ACCOUNTS}) n;
+"""
+SLOT = "changesource_zero_0"
+
+
+class Bank:
+    """The application: moves money in a thread of its own, and goes on after each loss of the server."""
+
+    def __init__(self, url: str, seed: int) -> None:
+        self.url = url
+        self._random = random.Random(seed)
+        self._closing = threading.Event()
+        self._thread = threading.Thread(target=self._work)
+        with psycopg.connect(url, autocommit=True) as db:
+            db.execute(TABLES.encode())
+
+    def __enter__(self) -> Bank:
+        self._thread.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._closing.set()
+        self._thread.join()
+
+    def _work(self) -> None:
+        while not self._closing.is_set():
+            try:
+                with psycopg.connect(self.url) as db:
+                    self._move_until_lost(db)
+            except psycopg.OperationalError:
+                self._closing.wait(0.05)
+
+    def _move_until_lost(self, db: psycopg.Connection) -> None:
+        """Whether the last transaction before a loss was committed stands in the ledger."""
+        found = db.execute("SELECT coalesce(max(id), 0) FROM ledger").fetchone()
+        moves = int(found[0]) if found else 0
+        while not self._closing.is_set():
+            for _ in range(self._random.choice([1, 1, 1, 2, 5, 200])):
+                moves += 1
+                source, target = self._random.sample(range(1, ACCOUNTS + 1), 2)
+                amount = self._random.randrange(100)
+                db.execute("UPDATE account SET balance = balance - %s WHERE id = %s", (amount, source))
+                db.execute("UPDATE account SET balance = balance + %s WHERE id = %s", (amount, target))
+                db.execute("INSERT INTO ledger VALUES (%s, %s, %s, %s)", (moves, source, target, amount))
+            db.commit()
+            self._closing.wait(self._random.expovariate(30))
+
+    def rows(self, table: str) -> list[tuple[object, ...]]:
+        with psycopg.connect(self.url) as db:
+            return db.execute(f"SELECT * FROM {table} ORDER BY id".encode()).fetchall()
+
+
+@pytest.fixture
+def server() -> Iterator[PostgresServer]:
+    with PostgresServer(wal_level="logical", synchronous_commit="on") as made:
+        yield made
+
+
+def _assert_whole(cache: FakeCache) -> None:
+    total = sum(int(str(row["balance"])) for row in cache.rows("account").values())
+    assert total == ACCOUNTS * BALANCE, f"half a transaction at {cache.watermark}, seed {SEED}"
+
+
+def _has_everything(cache: FakeCache, bank: Bank) -> bool:
+    ledger = bank.rows("ledger")
+    return len(cache.rows("ledger")) == len(ledger) and all(
+        sorted(tuple(row.values()) for row in cache.rows(table).values()) == bank.rows(table)
+        for table in ("account", "ledger")
+    )
+
+
+def _wreak(cache: FakeCache, faults: list[Callable[[], object]], rounds: int) -> None:
+    """In turn, each after the consumer got a little further."""
+    hand = random.Random(SEED)
+    for number in range(rounds):
+        further = len(cache.commits) + hand.randrange(1, 15)
+        until(
+            lambda wanted=further: len(cache.commits) >= wanted, f"progress in round {number}, seed {SEED}", seconds=180
+        )
+        faults[number % len(faults)]()
+
+
+def _confirmed(url: str) -> int:
+    with connect(url) as db:
+        state = slot_state(db, SLOT)
+        assert state is not None
+        return state.confirmed
+
+
+@pytest.mark.parametrize(("runner", "rounds"), [("inline", ROUNDS), ("spark", SLOW_ROUNDS)])
+async def test_money_is_neither_made_nor_lost_whatever_is_killed(
+    runner: str, rounds: int, server: PostgresServer, tmp_path: Path
+) -> None:
+    print(f"FAULT_SEED={SEED} FAULT_ROUNDS={ROUNDS}")
+    url = server.create_database("bank")
+    bank = Bank(url, SEED)
+    endpoint = Serving("postgres", {"dsn": url}, tmp_path / "state", options=("--runner", runner))
+
+    def kill_server() -> None:
+        server.kill()
+        server.start_again()
+
+    def kill_all() -> None:
+        endpoint.kill()
+        endpoint.start()
+
+    with endpoint:
+        await asyncio.to_thread(endpoint.start)
+        cache = FakeCache(endpoint.stream_url, timeout=60)
+        await cache.initial_sync()
+        begun = _confirmed(url)
+        over = threading.Event()
+        following = asyncio.create_task(
+            follow(cache, lambda: over.is_set() and _has_everything(cache, bank), _assert_whole)
+        )
+        with bank:
+            faults: list[Callable[[], object]] = [kill_server, endpoint.kill_pipeline, kill_all]
+            wreaking = asyncio.create_task(asyncio.to_thread(_wreak, cache, faults, rounds))
+            await asyncio.wait({wreaking, following}, return_when=asyncio.FIRST_COMPLETED)
+            assert not following.done(), following.result()
+            await wreaking
+        over.set()
+        await asyncio.wait_for(following, 120)
+        assert cache.commits == sorted(set(cache.commits))
+        assert [str(violation) for violation in rules.check(cache.transcript)] == []
+        assert endpoint.status()["log"]["generation"] == 1, "nothing here may cost a sync from scratch"
+        until(lambda: _confirmed(url) > begun, "the slot to advance")
+        print(endpoint.process.tail(60))

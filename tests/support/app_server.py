@@ -1,0 +1,180 @@
+"""The application behind the scenario: named queries and mutators over a SQLite store, in the official shapes.
+
+Every mutation is one transaction with the client's last mutation id; a refused one leaves its result for the cache to
+find. Tokens outside `accepted` are refused with 401.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import sqlite3
+import threading
+from collections.abc import Callable, Mapping
+from contextlib import closing
+from pathlib import Path
+from typing import Any
+
+from aiohttp import web
+
+_CLIENT = "clientGroupID TEXT NOT NULL, clientID TEXT NOT NULL"
+SYSTEM_TABLES = (
+    f'CREATE TABLE "zero_0.clients" ({_CLIENT}, lastMutationID INTEGER NOT NULL, userID TEXT, '
+    "PRIMARY KEY (clientGroupID, clientID))",
+    f'CREATE TABLE "zero_0.mutations" ({_CLIENT}, mutationID INTEGER NOT NULL, mutation JSON, result JSON, '
+    "PRIMARY KEY (clientGroupID, clientID, mutationID))",
+)
+CLEANUP = "_zero_cleanupResults"
+
+
+class Refused(Exception):
+    """The application says no to a mutation."""
+
+
+def _equals(column: str, value: object) -> dict[str, Any]:
+    left, right = {"type": "column", "name": column}, {"type": "literal", "value": value}
+    return {"type": "simple", "op": "=", "left": left, "right": right}
+
+
+def open_by_owner(args: Mapping[str, Any]) -> dict[str, Any]:
+    conditions = [_equals("open", True), _equals("owner_id", args["owner"])]
+    return {"table": "issues", "where": {"type": "and", "conditions": conditions}, "orderBy": [["id", "asc"]]}
+
+
+def unused_labels() -> dict[str, Any]:
+    used = {
+        "system": "client",
+        "correlation": {"parentField": ["id"], "childField": ["label_id"]},
+        "subquery": {
+            "table": "issue_labels",
+            "alias": "zsubq_used",
+            "orderBy": [["issue_id", "asc"], ["label_id", "asc"]],
+        },
+    }
+    where = {"type": "correlatedSubquery", "op": "NOT EXISTS", "related": used}
+    return {"table": "labels", "where": where, "orderBy": [["id", "asc"]]}
+
+
+QUERIES: Mapping[str, Callable[..., dict[str, Any]]] = {"openByOwner": open_by_owner, "unusedLabels": unused_labels}
+
+
+class AppServer:
+    """Runs in a thread of its own; `accepted` and `requests` may be looked at and changed from the test's."""
+
+    def __init__(self, store: Path, *accepted: str) -> None:
+        self.accepted = {f"Bearer {token}" for token in accepted}
+        self.requests: list[tuple[str, Any]] = []
+        self._store = store
+        self._loop = asyncio.new_event_loop()
+        self._thread = threading.Thread(target=self._loop.run_forever, daemon=True)
+
+    def __enter__(self) -> AppServer:
+        self._thread.start()
+        self.url = asyncio.run_coroutine_threadsafe(self._start(), self._loop).result(10)
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        asyncio.run_coroutine_threadsafe(self._runner.cleanup(), self._loop).result(10)
+        self._loop.call_soon_threadsafe(self._loop.stop)
+        self._thread.join(10)
+        self._loop.close()
+
+    @property
+    def settings(self) -> dict[str, str]:
+        """What a cache must know of it."""
+        return {"ZERO_QUERY_URL": f"{self.url}/query", "ZERO_MUTATE_URL": f"{self.url}/mutate"}
+
+    async def _start(self) -> str:
+        app = web.Application()
+        app.router.add_post("/query", self._query)
+        app.router.add_post("/mutate", self._mutate)
+        self._runner = web.AppRunner(app, shutdown_timeout=0.1)
+        await self._runner.setup()
+        await web.TCPSite(self._runner, "127.0.0.1", 0).start()
+        return f"http://127.0.0.1:{self._runner.addresses[0][1]}"
+
+    def _admits(self, request: web.Request) -> bool:
+        return request.headers.get("Authorization", "Bearer ") in self.accepted
+
+    async def _query(self, request: web.Request) -> web.Response:
+        body = await request.json()
+        self.requests.append(("query", body))
+        if not self._admits(request):
+            return web.json_response({"error": "unauthorized"}, status=401)
+        return web.json_response({"kind": "QueryResponse", "queries": [_answered(each) for each in body[1]]})
+
+    async def _mutate(self, request: web.Request) -> web.Response:
+        body = await request.json()
+        self.requests.append(("mutate", body))
+        if not self._admits(request):
+            return web.json_response({"error": "unauthorized"}, status=401)
+        schema = request.query["schema"]
+        results = await asyncio.to_thread(self._process, schema, body)
+        return web.json_response({"kind": "MutateResponse", "mutations": results})
+
+    def _process(self, schema: str, body: Mapping[str, Any]) -> list[Any]:
+        with closing(sqlite3.connect(self._store, timeout=30, isolation_level=None)) as connection:
+            return [_result(connection, schema, body["clientGroupID"], each) for each in body["mutations"]]
+
+
+def _answered(query: Mapping[str, Any]) -> dict[str, Any]:
+    known = {"id": query["id"], "name": query["name"]}
+    if query["name"] not in QUERIES:
+        return {**known, "error": "app", "message": f"Query not found: {query['name']}"}
+    return {**known, "ast": QUERIES[query["name"]](*query["args"])}
+
+
+def _result(connection: sqlite3.Connection, schema: str, group: str, mutation: Mapping[str, Any]) -> dict[str, Any]:
+    identity = {"id": mutation["id"], "clientID": mutation["clientID"]}
+    if mutation["name"] == CLEANUP:
+        _clean_up(connection, schema, mutation["args"][0])
+        return {"id": identity, "result": {}}
+    try:
+        _transact(connection, schema, group, mutation, lambda: _run(connection, mutation))
+    except Refused as refused:
+        result = {"error": "app", "message": str(refused), "details": {"id": mutation["args"][0]["id"]}}
+        keep = f'INSERT INTO "{schema}.mutations" VALUES (?, ?, ?, NULL, ?)'
+        values = (group, mutation["clientID"], mutation["id"], json.dumps(result))
+        _transact(connection, schema, group, mutation, lambda: connection.execute(keep, values))
+        return {"id": identity, "result": result}
+    return {"id": identity, "result": {}}
+
+
+def _transact(
+    connection: sqlite3.Connection, schema: str, group: str, mutation: Mapping[str, Any], work: Callable[[], object]
+) -> None:
+    """The work in one transaction with the client's next mutation id; done before, it is not done again."""
+    connection.execute("BEGIN IMMEDIATE")
+    try:
+        upsert = (
+            f'INSERT INTO "{schema}.clients" VALUES (?, ?, 1, NULL) ON CONFLICT (clientGroupID, clientID) '
+            "DO UPDATE SET lastMutationID = lastMutationID + 1 RETURNING lastMutationID"
+        )
+        ((last,),) = connection.execute(upsert, (group, mutation["clientID"])).fetchall()
+        assert mutation["id"] <= last, "mutations come in order"
+        if mutation["id"] == last:
+            work()
+            connection.execute("COMMIT")
+        else:
+            connection.execute("ROLLBACK")
+    except BaseException:
+        connection.execute("ROLLBACK")
+        raise
+
+
+def _run(connection: sqlite3.Connection, mutation: Mapping[str, Any]) -> None:
+    assert mutation["name"] == "issue.setTitle"
+    argument = mutation["args"][0]
+    if argument["title"] == "forbidden":
+        raise Refused("not allowed by the server")
+    connection.execute("UPDATE issues SET title = ? WHERE id = ?", (argument["title"], argument["id"]))
+
+
+def _clean_up(connection: sqlite3.Connection, schema: str, argument: Mapping[str, Any]) -> None:
+    delete = f'DELETE FROM "{schema}.mutations" WHERE clientGroupID = ? AND clientID = ?'
+    if argument["type"] == "bulk":
+        for client in argument["clientIDs"]:
+            connection.execute(delete, (argument["clientGroupID"], client))
+    else:
+        seen = (argument["clientGroupID"], argument["clientID"], argument["upToMutationID"])
+        connection.execute(f"{delete} AND mutationID <= ?", seen)
