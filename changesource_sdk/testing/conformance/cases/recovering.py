@@ -38,7 +38,7 @@ def full_disk(trial: Trial) -> None:
     if not hasattr(resource, "prlimit"):
         raise NotApplicable("this system cannot limit the files of another process")
     trial.insert_many(5)
-    with trial.watch() as watch, PipelineProcess(trial.pipeline(), trial.folder / "state") as process:
+    with trial.watch() as watch, PipelineProcess(trial.pipeline(), watch) as process:
         watch.caught_up()
         make_room = trial.faults.fill_disk(process.pid)
         trial.some_transaction()

@@ -16,6 +16,7 @@ from changesource_sdk.testing.conformance.trial import Trial
 DAY_S = 86_400.0
 KILLS = 3
 RESTARTED = "after a restart: changes(after) must continue from `after`, not from a place of its own"
+KILLED = "after SIGKILL: changes(after) must continue from `after`, not from a place of its own"
 DROPPED = (
     "after a dropped connection: changes(after) must continue from `after`; a place that an adapter keeps when it "
     "yields is ahead of what the log holds"
@@ -116,22 +117,22 @@ def interrupted(trial: Trial) -> None:
 def killed(trial: Trial) -> None:
     """A pipeline that is killed anywhere loses nothing and doubles nothing."""
     trial.insert_many(20)
-    with trial.watch() as watch:
-        for _ in range(KILLS):
-            _run_and_kill(trial, watch)
+    with trial.watch() as watch, adding(KILLED):
+        for number in range(KILLS):
+            _run_and_kill(trial, watch, in_snapshot=number == 0)
             for _ in range(5):
                 trial.some_transaction()
-        with PipelineProcess(trial.pipeline(), watch.store.layout.root) as process:
+        with PipelineProcess(trial.pipeline(), watch) as process:
             watch.caught_up()
             process.stop()
     trial.faults.settle()
 
 
-def _run_and_kill(trial: Trial, watch: Watch) -> None:
-    """Kill it while it writes its snapshot, or right after it has moved."""
+def _run_and_kill(trial: Trial, watch: Watch, *, in_snapshot: bool) -> None:
+    """Kill it while it writes its snapshot, or right after it has moved and while it has more to do."""
     judge, spool, reached = watch.witness.judge, watch.store.layout.spool, watch.witness.judge.reached
-    with PipelineProcess(trial.pipeline(), watch.store.layout.root) as process:
-        if reached < 0:
+    with PipelineProcess(trial.pipeline(), watch) as process:
+        if in_snapshot:
             watch.until(lambda: any(spool.glob("*/part-*")), judge.missing)
         else:
             watch.until(lambda: judge.reached > reached, judge.missing)
