@@ -155,14 +155,19 @@ class ProbeStream:
     async def answers_ping(self, seconds: float) -> bool:
         """Whether a ping comes back in time; what comes before it is read, for a pong queues behind it."""
         try:
-            pong = await self.connection.ping()
+            pong = asyncio.ensure_future(await self.connection.ping())
         except ConnectionClosed as error:
             raise Ended(str(error)) from None
         until = time.monotonic() + seconds
         while not pong.done() and (left := until - time.monotonic()) > 0:
             with suppress(Silent):
                 await self.next(min(left, READ_SECONDS))
-        return pong.done()
+        if not pong.done():
+            pong.cancel()
+            return False
+        if error := pong.exception():
+            raise Ended(str(error))
+        return True
 
 
 @asynccontextmanager
