@@ -59,7 +59,7 @@ class Cache:
         self._pusher = Pusher(mutate) if mutate is not None else None
         self._syncer = ViewSyncer(_syncer_options(config), transformer)
         services = Services(config, self._syncer, transformer, self._pusher, self._authenticator, CacheMetrics())
-        self._server = SyncServer(services, lambda: self.is_ready, self._replication_status)
+        self._server = SyncServer(services, self._ready, self._replication_status)
         try:
             port = await self._server.start()
         except CacheError:

@@ -53,6 +53,11 @@ class PostgresAdapter:
         self.__dict__.update(state)
         self._stream = Stream(self._settings)
 
+    @property
+    def publications(self) -> frozenset[str]:
+        """What a consumer may ask for by name."""
+        return frozenset(self._settings.data_publications)
+
     def tables(self) -> Sequence[Table]:
         """The tables that are synced, as they are now."""
         prepare(self._settings)

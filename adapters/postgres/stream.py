@@ -17,8 +17,10 @@ from itertools import chain
 from psycopg.errors import ObjectInUse, ObjectNotInPrerequisiteState, UndefinedFile, UndefinedObject
 
 from adapters.postgres.capture import install
+from adapters.postgres.catalog import read_catalog
 from adapters.postgres.change_reader import ChangeReader
 from adapters.postgres.connection import Connection, naming_the_cause
+from adapters.postgres.document import publications_needed
 from adapters.postgres.lineage import check_lineage
 from adapters.postgres.pgoutput import Begin, Commit, decode
 from adapters.postgres.raw_transaction import SPILL_BYTES, RawTransaction
@@ -83,10 +85,12 @@ class Stream:
             has_triggers = install(db, self._settings.slot, self._settings.all_publications)
             check_lineage(db, self._settings, after)
             version = last_version(db, self._settings.slot, after)
+            with publications_needed():
+                told = read_catalog(db, self._settings.all_publications, self._settings.selection).notes
         if version is None:
             raise lost("the schema it was read under is not kept any more")
         watcher = Watcher(self._settings, version.catalog, has_triggers=has_triggers)
-        return ChangeReader(self._settings, db, version, watcher), watcher
+        return ChangeReader(self._settings, db, version, watcher, told), watcher
 
     def _open_session(self, db: Connection, after: int) -> ReplicationSession:
         """Start streaming; a former reader may still hold the slot for a moment."""

@@ -105,7 +105,7 @@ class Client:
         self._services.metrics.dropped.inc()
         self._log(logging.WARNING, "client dropped for not reading", waiting=self.outbox.waiting_bytes)
         self.outbox.discard()
-        self._socket.transport.abort()
+        self._socket.cut()
 
     def keep_alive(self, silent_for: float) -> None:
         """Say something to a client that has heard nothing for that long."""
@@ -293,7 +293,7 @@ def close(socket: SyncSocket, code: int | None = None, reason: str = "") -> None
         # A close frame has room for this much; without a code the client sees 1005, as from the official server.
         socket.protocol.send_close(code, reason.encode()[:120].decode(errors="ignore"))
         socket.send_data()
-        socket.loop.call_later(CLOSE_SECONDS, socket.transport.abort)
+        socket.loop.call_later(CLOSE_SECONDS, socket.cut)
 
 
 def _is_refusal(command: object, error: SyncError) -> bool:

@@ -27,7 +27,7 @@ from reference_cache.view_syncer.client_schema import check_client_schema
 from reference_cache.view_syncer.evaluation import KeyChoice, key_choice
 from reference_cache.view_syncer.group_config import GroupEdit, QueryConfig
 from reference_cache.view_syncer.group_store import Membership, StoredGroup
-from reference_cache.view_syncer.inspector import answer
+from reference_cache.view_syncer.inspector import answer, subject
 from reference_cache.view_syncer.live_query import LiveQuery
 from reference_cache.view_syncer.mutation_data import Confirmed
 from reference_cache.view_syncer.pokes import PokeContent, compose
@@ -187,8 +187,9 @@ class ClientGroup:
 
     async def inspect(self, connection: ClientConnection, question: Inspection) -> Any:
         """Answer an inspector's question."""
+        query = await subject(question, self._services, connection)
         async with self.lock, self._services.pipelines.lock:
-            return answer(question, self, self._services, connection)
+            return answer(question, self, self._services, query)
 
     # --- wishes ---
 

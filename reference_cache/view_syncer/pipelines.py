@@ -32,11 +32,15 @@ from reference_cache.view_syncer.cvr_file import CvrFile
 from reference_cache.view_syncer.digest import Digest
 from reference_cache.view_syncer.evaluation import Evaluation, KeyChoice
 from reference_cache.view_syncer.live_query import LiveQuery, Patch, query_key
+from reference_cache.view_syncer.net_changes import KeyOf, NetChanges
 from reference_cache.view_syncer.pacing import Pace
 from reference_cache.view_syncer.record_store import RecordStore
 from reference_cache.view_syncer.recording import record_hydration
 
 log = logging.getLogger(__name__)
+
+WINDOW = 20_000
+"""Rows whose changes are put together before they are evaluated; bounds the memory a large transaction takes."""
 
 
 @dataclass(slots=True)
@@ -212,21 +216,34 @@ class Pipelines:
     async def _push_changes(self, after: sqlite3.Connection, step: Step) -> bool:
         """Push what is between the two snapshots; False if pipelines must start anew instead."""
         self._pace.begin()
-        tables = self._watched.union(*(each.stores for each in self._evaluations.values()))
-        changes = changes_between(after, self.schema, self.version, step.version, tables)
+        read = frozenset[str]().union(*(each.stores for each in self._evaluations.values()))
+        net = NetChanges(self._key_of)
+        changes = changes_between(after, self.schema, self.version, step.version, read | self._watched)
         async for _, table, change in self._pace.sliced(changes, every=16):
             if isinstance(change, Truncate | SchemaChanged):
                 return False
             if table in self._watched:
                 step.watched.append((table, change))
-            for evaluation in self._evaluations.values():
-                if table in evaluation.stores:
-                    evaluation.push(table, change)
+            if table in read:
+                net.note(table, change)
+                if len(net) >= WINDOW:
+                    await self._push(net)
+        await self._push(net)
         for evaluation in self._evaluations.values():
             for shared, found in evaluation.settle():
                 live = self._by_shared[shared]
                 step.patches[live] = live.patches(found, step.version)
         return True
+
+    async def _push(self, net: NetChanges) -> None:
+        async for table, change in self._pace.sliced(net.drain(), every=8):
+            for evaluation in self._evaluations.values():
+                if table in evaluation.stores:
+                    evaluation.push(table, change)
+
+    def _key_of(self, table: str) -> KeyOf:
+        """What identifies the rows of a table that is being read."""
+        return next(each.stores[table].key for each in self._evaluations.values() if table in each.stores)
 
     def _move(self, after: sqlite3.Connection, version: str) -> None:
         """Read the next snapshot from now on."""

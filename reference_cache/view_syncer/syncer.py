@@ -10,7 +10,6 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
-from collections.abc import Callable
 from typing import Any
 
 from protocol.sync.errors import ErrorKind, SyncError
@@ -46,16 +45,10 @@ HOUSEKEEPING = 1.0
 
 
 class ViewSyncer:
-    """All client groups. Invariant: a group in `_groups` has clients, had some until lately, or is being connected to.
+    """All client groups. Invariant: a group in `_groups` has clients, had some until lately, or is to get some."""
 
-    `on_read` is told up to which version the replica's change log is no longer needed.
-    """
-
-    def __init__(
-        self, options: SyncerOptions, transformer: Transformer, on_read: Callable[[str], None] | None = None
-    ) -> None:
+    def __init__(self, options: SyncerOptions, transformer: Transformer) -> None:
         self._options = options
-        self._on_read = on_read
         file = CvrFile(options.cvr_file)
         mutations = MutationTables(options.app_id, options.shard_num)
         self._permissions_table = f"{options.app_id}.permissions"
@@ -217,8 +210,8 @@ class ViewSyncer:
             try:
                 await self._advance()
             except Exception:
-                log.exception("the replica's newest version could not be taken in; trying again with the next")
-                await self._restart()
+                log.exception("the replica's newest version could not be taken in; all queries start anew")
+                await self._restart(SyncError(ErrorKind.REHOME, "The cache starts its queries anew"))
 
     async def _advance(self) -> None:
         services = self._services
@@ -227,23 +220,21 @@ class ViewSyncer:
             if newest is not None and newest.replica_version == services.file.replica_version:
                 step = await services.pipelines.advance()
                 if step is not None:
-                    self._tell(step)
+                    await self._tell(step)
                     self._announce()
                 return
-        await self._restart()
+        await self._restart(SyncError(ErrorKind.CLIENT_NOT_FOUND, "Client not found: the replica was made anew"))
 
     def _announce(self) -> None:
         self._told = self._services.pipelines.version
         self._advanced.set()
         self._advanced = asyncio.Event()
-        if self._on_read is not None:
-            self._on_read(self._services.pipelines.version)
 
-    async def _restart(self) -> None:
-        """The replica is another one: whoever is connected must come again."""
+    async def _restart(self, error: SyncError) -> None:
+        """Part from everybody and begin again with the replica there is; whoever is connected must come again."""
         async with self._services.pipelines.lock:
             for group in self._groups.values():
-                group.fail(SyncError(ErrorKind.CLIENT_NOT_FOUND, "Client not found: the replica was made anew"))
+                group.fail(error)
                 group.stop()
             self._groups.clear()
             if self._open():
@@ -251,7 +242,7 @@ class ViewSyncer:
             else:
                 self._ready.clear()
 
-    def _tell(self, step: Step) -> None:
+    async def _tell(self, step: Step) -> None:
         """Hand each group what a step means to it."""
         services = self._services
         services.status.advances += 1
@@ -265,7 +256,7 @@ class ViewSyncer:
         pokes: dict[Any, Outgoing] = {}
         touched = {group: None for live in step.patches for group in live.groups}
         touched |= {group: None for each in confirmed if (group := self._groups.get(each)) is not None}
-        for group in touched:
+        async for group in services.pace.sliced(touched, every=16):
             if group.view not in rows:
                 rows[group.view] = patches.chunks(group.view)
             told = confirmed.get(group.config.group_id)

@@ -153,7 +153,8 @@ class Scenario:
         self.store.run("UPDATE issues SET title = 'for both' WHERE id = 'i1'")
         self.wait_for_title(1, "for both")
         self.wait_for_title(1, "for both", "tab", "open")
-        return self.told(ANN, "tab"), self.views("open", client="tab")
+        # Where the second client starts from depends on how much the first had written to their common storage.
+        return self.told(ANN), self.views("open", client="tab")
 
     def expired_query(self) -> Any:
         """A query nobody wants any more is kept for its time to live, then its rows are taken back."""
@@ -180,7 +181,7 @@ class Scenario:
         return refused, self.told("bob")
 
     def schema_that_does_not_fit(self) -> Any:
-        self.clients.open("misfit", schema="misfit", userID="misfit")
+        self.clients.open("misfit", schema="misfit", userID="misfit", auth="fresh")
         self.clients.query("misfit", "colours")
         needed = self.clients.wait(lambda: self.clients.last("update-needed", "misfit"), "an update asked for")
         kinds = [error["kind"] for error in self.clients.frames("misfit", "error")]

@@ -61,7 +61,7 @@ def _key(held: HeldTable, row: Row) -> tuple[object, ...]:
 
 @dataclass
 class Follower:
-    """A mirror of a database, and the stream that keeps it up to date; every transaction passes the SDK's checks."""
+    """A mirror of a database, and the stream that keeps it so. Every transaction passes the SDK's own checks."""
 
     settings: PostgresSettings
     folder: Path

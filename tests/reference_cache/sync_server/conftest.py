@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import AsyncExitStack
 from typing import Any
@@ -23,9 +24,10 @@ from tests.reference_cache.sync_server.scripted_syncer import ScriptedSyncer
 class Served:
     """A running server, its script, and where it listens."""
 
-    def __init__(self, server: SyncServer, syncer: ScriptedSyncer, services: Services, port: int) -> None:
-        self.server, self.syncer, self.services, self.port = server, syncer, services, port
-        self.ready = True
+    def __init__(
+        self, server: SyncServer, syncer: ScriptedSyncer, services: Services, ready: asyncio.Event, port: int
+    ) -> None:
+        self.server, self.syncer, self.services, self.ready, self.port = server, syncer, services, ready, port
 
 
 Serve = Callable[..., Awaitable[Served]]
@@ -47,8 +49,10 @@ async def serve() -> AsyncIterator[Serve]:
                 Authenticator(config),
                 CacheMetrics(),
             )
-            server = SyncServer(services, lambda: served.ready)
-            served = Served(server, syncer, services, await server.start())
+            ready = asyncio.Event()
+            ready.set()
+            server = SyncServer(services, ready)
+            served = Served(server, syncer, services, ready, await server.start())
             stack.push_async_callback(server.stop)
             if services.pusher is not None:
                 stack.push_async_callback(services.pusher.stop)

@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 
 from protocol.sync.errors import ErrorKind, SyncError, unauthorized
+from protocol.sync.handshake import encode_subprotocol
 from reference_cache.sync_server import outbox
 from tests.reference_cache.sync_server.conftest import Serve, Served
 from tests.support.sync_client import SyncClient, sync_client, sync_url
@@ -226,8 +227,6 @@ async def test_frames_arrive_whole_and_in_order_with_and_without_compression(ser
 
 async def silent_reader(served: Served) -> socket.socket:
     """A socket that is connected and initialised, and never reads again."""
-    from protocol.sync.handshake import encode_subprotocol
-
     path = sync_url(served.port, "slow", "g9").partition(str(served.port))[2]
     made = socket.socket()
     made.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)

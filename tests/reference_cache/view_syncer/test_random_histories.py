@@ -26,8 +26,8 @@ from tests.reference_cache.view_syncer.clients import Client, dropped, named
 from tests.reference_cache.view_syncer.conftest import QUERIES, Setup, issue
 from tests.reference_cache.view_syncer.world import Rows
 
-HISTORIES = int(os.environ.get("SYNCER_HISTORIES", "12"))
-STEPS = int(os.environ.get("SYNCER_STEPS", "60"))
+HISTORIES = int(os.environ.get("SYNCER_HISTORIES", "8"))
+STEPS = int(os.environ.get("SYNCER_STEPS", "50"))
 
 STATE = ("cookie", "rows", "got", "desired", "last_mutation_ids", "results")
 

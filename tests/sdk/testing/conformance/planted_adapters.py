@@ -206,6 +206,14 @@ class ForgetsCreateTable(EachChange):
         return None if isinstance(change, CreateTable) else change
 
 
+class IgnoresNewTables(EachChange):
+    """Follows the tables that were there when it started, and no other."""
+
+    def altered(self, change: Change) -> Change | None:
+        known = change.table.full_name if isinstance(change, CreateTable) else getattr(change, "table", "item")
+        return change if known == "item" else None
+
+
 class SchemaAfterRows(RightAdapter):
     """The new column is told after the rows that have it."""
 

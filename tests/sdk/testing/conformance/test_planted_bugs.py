@@ -41,6 +41,7 @@ CAUGHT_BY_WHAT_CAME = [
     (planted.ChokesOnBadValues, "bad-integers", "Pass the value on and let the SDK refuse it"),
 ]
 CAUGHT_BY_WHAT_DID_NOT_COME = [
+    (planted.IgnoresNewTables, "create-table", "Yield CreateTable, then its rows"),
     (planted.LosesDeletes, "deletes", "yield a Delete"),
     (planted.ReusesPositions, "positions", "a position belongs to one transaction"),
     (planted.CountsDown, "positions", "positions that are integers must increase"),

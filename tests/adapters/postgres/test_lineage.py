@@ -1,0 +1,28 @@
+"""A server that does not have the history that was read is told apart."""
+
+from __future__ import annotations
+
+import pytest
+
+from adapters.postgres.lineage import timeline_ends
+from changesource_sdk.pipeline.validate import NeedsNewGeneration
+from tests.adapters.postgres.conftest import MakeFollower
+
+HISTORY = """1\t0/3000148\tno recovery target specified
+
+2\t1/A0\tno recovery target specified
+"""
+
+
+def test_a_history_tells_where_timelines_were_left() -> None:
+    assert dict(timeline_ends(HISTORY)) == {1: 0x3000148, 2: 0x1000000A0}
+
+
+def test_another_server_asks_for_a_new_snapshot(following: MakeFollower) -> None:
+    follower = following("CREATE TABLE t (id int PRIMARY KEY)")
+    follower.catch_up()
+    follower.close()
+    follower.run("UPDATE changesource_state.pipelines SET server = '1234567890/1'")
+    follower._open()
+    with pytest.raises(NeedsNewGeneration, match="another server"):
+        follower._next()
