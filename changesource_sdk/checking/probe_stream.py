@@ -165,8 +165,8 @@ class ProbeStream:
         if not pong.done():
             pong.cancel()
             return False
-        if error := pong.exception():
-            raise Ended(str(error))
+        if closed := pong.exception():
+            raise Ended(str(closed))
         return True
 
 
