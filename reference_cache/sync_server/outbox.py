@@ -38,6 +38,11 @@ class SyncSocket(ServerConnection):
         self.refused: str | None = None  # why the handshake cannot be served
         self.on_room: Callable[[], None] | None = None
 
+    def cut(self) -> None:
+        """End the connection at once, if it has not ended."""
+        if not self.connection_lost_waiter.done():
+            self.transport.abort()
+
     def resume_writing(self) -> None:
         super().resume_writing()
         if self.on_room is not None:
@@ -90,7 +95,7 @@ class Outbox:
         if self.waiting_bytes > self._limit:
             self._behind_since = self._behind_since or self.last_sent
         if self.waiting_bytes > NEVER_MORE * self._limit:
-            self._socket.transport.abort()
+            self._socket.cut()
 
     def _flush(self) -> None:
         self._last_room = self._loop.time()

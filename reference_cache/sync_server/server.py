@@ -39,6 +39,9 @@ HEADER_BYTES = 64 * 1024
 
 WAITING_FRAMES = 8
 STOP_SECONDS = 5.0
+READY_SECONDS = 5.0
+"""How long a client is kept waiting for a cache that is not ready; it gives an attempt ten seconds."""
+
 _REASONS = {200: "OK", 401: "Unauthorized", 404: "Not Found", 503: "Service Unavailable"}
 
 
@@ -46,13 +49,13 @@ class SyncServer:
     """Serves clients on one address. Invariant: `clients` holds the newest connection of each client, by client id."""
 
     def __init__(
-        self, services: Services, is_ready: Callable[[], bool], more_status: Callable[[], Mapping[str, Any]] = dict
+        self, services: Services, ready: asyncio.Event, more_status: Callable[[], Mapping[str, Any]] = dict
     ) -> None:
         self.clients: dict[str, Client] = {}
         self._services = services
-        self._is_ready = is_ready
+        self._ready = ready
         self._more_status = more_status
-        self._pages = Pages(services.metrics, services.config.admin_password, is_ready, self.status)
+        self._pages = Pages(services.metrics, services.config.admin_password, ready.is_set, self.status)
         self._upkeep = Upkeep(self.clients.values, services.transformer, services.config)
         self._users: dict[str, tuple[str | None, int]] = {}  # group -> its user, and how many connections it has
         self._sockets = 0
@@ -97,7 +100,8 @@ class SyncServer:
                 await self._server.wait_closed()
         except TimeoutError:
             for connection in list(self._server.all_connections):
-                connection.transport.abort()
+                assert isinstance(connection, SyncSocket)
+                connection.cut()
             await self._server.wait_closed()
         for task in self._tasks:
             task.cancel()
@@ -114,7 +118,11 @@ class SyncServer:
         metrics.waiting_bytes.set(waiting)
         sync = {"version": syncer.version, "groups": syncer.groups, "clients": syncer.clients}
         sync |= {"queries": syncer.queries, "rows": syncer.rows, "advances": syncer.advances, "pokes": syncer.pokes}
-        document: dict[str, Any] = {"ready": self._is_ready(), "connections": self._sockets, "waitingBytes": waiting}
+        document: dict[str, Any] = {
+            "ready": self._ready.is_set(),
+            "connections": self._sockets,
+            "waitingBytes": waiting,
+        }
         return document | {"sync": sync | syncer.extra} | dict(self._more_status())
 
     async def _process_request(self, connection: ServerConnection, request: Request) -> Response | None:
@@ -122,7 +130,7 @@ class SyncServer:
             page = self._pages.answer(request.path, request.headers.get("Authorization"))
             return _response(page or Page(404, "text/plain; charset=utf-8", b"no such page\n"))
         assert isinstance(connection, SyncSocket)
-        if not self._is_ready():
+        if not await self._is_ready_soon():
             return self._turned_away("not-ready", b"not ready yet\n")
         if self._sockets >= self._services.config.max_connections:
             return self._turned_away("too-many", b"too many connections\n")
@@ -132,6 +140,15 @@ class SyncServer:
             # The upgrade is completed all the same: a browser cannot see why one was refused.
             connection.refused = str(error)
         return None
+
+    async def _is_ready_soon(self) -> bool:
+        """A client turned away waits five seconds before it tries again; a cache that restarts is ready sooner."""
+        try:
+            async with asyncio.timeout(READY_SECONDS):
+                await self._ready.wait()
+        except TimeoutError:
+            return False
+        return True
 
     def _turned_away(self, reason: str, text: bytes) -> Response:
         self._services.metrics.refused.labels(reason).inc()

@@ -1,6 +1,6 @@
 """The border of the view syncer: what the sync server gives it, and what it gives the sync server.
 
-    syncer = ViewSyncer(options, transformer, replicator.forget_changes)    # reference_cache.view_syncer.syncer
+    syncer = ViewSyncer(options, transformer)               # reference_cache.view_syncer.syncer
     await syncer.start()
     connection = await syncer.connect(client, init_connection, downstream)
     await connection.change_desired_queries(patch)          # one call at a time per connection

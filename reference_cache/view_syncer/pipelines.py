@@ -32,11 +32,15 @@ from reference_cache.view_syncer.cvr_file import CvrFile
 from reference_cache.view_syncer.digest import Digest
 from reference_cache.view_syncer.evaluation import Evaluation, KeyChoice
 from reference_cache.view_syncer.live_query import LiveQuery, Patch, query_key
+from reference_cache.view_syncer.net_changes import KeyOf, NetChanges
 from reference_cache.view_syncer.pacing import Pace
 from reference_cache.view_syncer.record_store import RecordStore
 from reference_cache.view_syncer.recording import record_hydration
 
 log = logging.getLogger(__name__)
+
+WINDOW = 20_000
+"""Rows whose changes are put together before they are evaluated; bounds the memory a large transaction takes."""
 
 
 @dataclass(slots=True)
@@ -62,6 +66,7 @@ class Pipelines:
         self.records = RecordStore(file)
         self.version = ""
         self.schema = ReplicaSchema({}, {})
+        self.engine_schema = self.schema.engine_schema
         self.live: dict[str, LiveQuery] = {}
         self._path = options.replica_file
         self._file = file
@@ -90,9 +95,14 @@ class Pipelines:
         hold_snapshot(self._held)
         state = read_state(self._held)
         self.version = state.version
-        self.schema = read_schema(self._held)
-        self._evaluations.clear()
+        self._read_schema()
         return state
+
+    def _read_schema(self) -> None:
+        self.schema = read_schema(self._held)
+        self.engine_schema = self.schema.engine_schema
+        self._evaluations.clear()
+        self._by_shared.clear()
 
     def close(self) -> None:
         """Let go of the replica."""
@@ -114,8 +124,8 @@ class Pipelines:
         """The evaluation for this way of identifying rows."""
         found = self._evaluations.get(choice)
         if found is None:
-            schema = self.schema.engine_schema
-            found = self._evaluations[choice] = Evaluation(schema, choice, self._held, self._pace.expired)
+            found = Evaluation(self.engine_schema, choice, self._held, self._pace.expired)
+            self._evaluations[choice] = found
         return found
 
     async def open(self, query: Query, choice: KeyChoice) -> LiveQuery:
@@ -212,21 +222,34 @@ class Pipelines:
     async def _push_changes(self, after: sqlite3.Connection, step: Step) -> bool:
         """Push what is between the two snapshots; False if pipelines must start anew instead."""
         self._pace.begin()
-        tables = self._watched.union(*(each.stores for each in self._evaluations.values()))
-        changes = changes_between(after, self.schema, self.version, step.version, tables)
+        read = frozenset[str]().union(*(each.stores for each in self._evaluations.values()))
+        net = NetChanges(self._key_of)
+        changes = changes_between(after, self.schema, self.version, step.version, read | self._watched)
         async for _, table, change in self._pace.sliced(changes, every=16):
             if isinstance(change, Truncate | SchemaChanged):
                 return False
             if table in self._watched:
                 step.watched.append((table, change))
-            for evaluation in self._evaluations.values():
-                if table in evaluation.stores:
-                    evaluation.push(table, change)
+            if table in read:
+                net.note(table, change)
+                if len(net) >= WINDOW:
+                    await self._push(net)
+        await self._push(net)
         for evaluation in self._evaluations.values():
             for shared, found in evaluation.settle():
                 live = self._by_shared[shared]
                 step.patches[live] = live.patches(found, step.version)
         return True
+
+    async def _push(self, net: NetChanges) -> None:
+        async for table, change in self._pace.sliced(net.drain(), every=8):
+            for evaluation in self._evaluations.values():
+                if table in evaluation.stores:
+                    evaluation.push(table, change)
+
+    def _key_of(self, table: str) -> KeyOf:
+        """What identifies the rows of a table that is being read."""
+        return next(each.stores[table].key for each in self._evaluations.values() if table in each.stores)
 
     def _move(self, after: sqlite3.Connection, version: str) -> None:
         """Read the next snapshot from now on."""
@@ -240,9 +263,7 @@ class Pipelines:
         """Start all queries again and find what is different from what is recorded."""
         step.patches.clear()
         step.watched.clear()
-        self.schema = read_schema(self._held)
-        self._evaluations.clear()
-        self._by_shared.clear()
+        self._read_schema()
         for live in list(self.live.values()):
             try:
                 evaluation = self.evaluation(live.choice)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 from collections.abc import AsyncIterator, Callable, Mapping
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from typing import Any
 from urllib.parse import urlencode
 
@@ -85,4 +85,6 @@ async def sync_client(
     try:
         yield SyncClient(socket)
     finally:
-        await socket.close()
+        # Python 3.11 raises this for a connection that the other side has cut while frames were waiting.
+        with suppress(AttributeError):
+            await socket.close()

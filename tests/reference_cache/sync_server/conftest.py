@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import AsyncExitStack
 from typing import Any
@@ -13,6 +14,7 @@ from reference_cache.app_client.post import AppPost
 from reference_cache.app_client.pusher import Pusher
 from reference_cache.app_client.transform import QueryTransformer
 from reference_cache.config import CacheConfig
+from reference_cache.sync_server import client
 from reference_cache.sync_server.auth import Authenticator
 from reference_cache.sync_server.client import Services
 from reference_cache.sync_server.metrics import CacheMetrics
@@ -23,16 +25,19 @@ from tests.reference_cache.sync_server.scripted_syncer import ScriptedSyncer
 class Served:
     """A running server, its script, and where it listens."""
 
-    def __init__(self, server: SyncServer, syncer: ScriptedSyncer, services: Services, port: int) -> None:
-        self.server, self.syncer, self.services, self.port = server, syncer, services, port
-        self.ready = True
+    def __init__(
+        self, server: SyncServer, syncer: ScriptedSyncer, services: Services, ready: asyncio.Event, port: int
+    ) -> None:
+        self.server, self.syncer, self.services, self.ready, self.port = server, syncer, services, ready, port
 
 
 Serve = Callable[..., Awaitable[Served]]
 
 
 @pytest.fixture
-async def serve() -> AsyncIterator[Serve]:
+async def serve(monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[Serve]:
+    # Raw clients take errors as soon as they come; the test that is about the delay sets it again.
+    monkeypatch.setattr(client, "SETTLE_SECONDS", 0.0)
     async with AsyncExitStack() as stack:
 
         async def start(**settings: Any) -> Served:
@@ -47,8 +52,10 @@ async def serve() -> AsyncIterator[Serve]:
                 Authenticator(config),
                 CacheMetrics(),
             )
-            server = SyncServer(services, lambda: served.ready)
-            served = Served(server, syncer, services, await server.start())
+            ready = asyncio.Event()
+            ready.set()
+            server = SyncServer(services, ready)
+            served = Served(server, syncer, services, ready, await server.start())
             stack.push_async_callback(server.stop)
             if services.pusher is not None:
                 stack.push_async_callback(services.pusher.stop)

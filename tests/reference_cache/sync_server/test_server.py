@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import asyncio
 import base64
 import json
+from dataclasses import replace
 
 import aiohttp
 import pytest
@@ -11,6 +13,7 @@ from websockets.exceptions import InvalidStatus
 
 from protocol.sync.handshake import encode_subprotocol
 from reference_cache.errors import CacheError
+from reference_cache.sync_server import server
 from tests.reference_cache.sync_server.conftest import Serve, Served
 from tests.support.sync_client import sync_client, sync_url
 
@@ -152,9 +155,20 @@ async def test_more_connections_than_allowed_are_told_to_come_back(serve: Serve)
     assert refused.value.response.status_code == 503
 
 
-async def test_clients_wait_until_the_cache_is_ready(serve: Serve) -> None:
+async def test_a_client_waits_a_little_for_a_cache_that_starts(serve: Serve) -> None:
     served = await serve()
-    served.ready = False
+    served.ready.clear()
+    asyncio.get_running_loop().call_later(0.1, served.ready.set)
+    async with sync_client(sync_url(served.port, "c1", "g1"), init=INIT) as client:
+        await client.hear("pokeEnd")
+
+
+async def test_a_client_is_turned_away_from_a_cache_that_takes_long(
+    serve: Serve, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(server, "READY_SECONDS", 0.05)
+    served = await serve()
+    served.ready.clear()
     with pytest.raises(InvalidStatus) as refused:
         async with sync_client(sync_url(served.port, "c1", "g1")):
             raise AssertionError("connected")
@@ -192,10 +206,6 @@ async def test_a_port_in_use_is_an_error_with_a_remedy(serve: Serve) -> None:
 
 
 async def serve_at(serve: Serve, port: int) -> None:
-    from dataclasses import replace
-
-    from reference_cache.sync_server.server import SyncServer
-
     other = await serve()
     other.services.config = replace(other.services.config, port=port)
-    await SyncServer(other.services, lambda: True).start()
+    await server.SyncServer(other.services, other.ready).start()
