@@ -50,7 +50,7 @@ async def _serve() -> int:
     running = asyncio.create_task(replicator.run())
     asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, running.cancel)
     asyncio.get_running_loop().add_signal_handler(signal.SIGINT, lambda: None)  # the parent decides
-    helpers = [asyncio.create_task(_obey(lines, replicator, running)), asyncio.create_task(_report(replicator))]
+    beside = [asyncio.create_task(_obey(lines, replicator, running)), asyncio.create_task(_report(replicator))]
     try:
         await running
     except asyncio.CancelledError:
@@ -59,8 +59,8 @@ async def _serve() -> int:
         replicator.status().error = str(error)
         return UNUSABLE_EXIT
     finally:
-        for helper in helpers:
-            helper.cancel()
+        for task in beside:
+            task.cancel()
         _say({"status": replicator.status().to_json()})
     return 0
 

@@ -30,6 +30,7 @@ from reference_cache.replica.writer import ReplicaWriter, open_writer
 from reference_cache.replicator.backoff import Backoff
 from reference_cache.replicator.intake import InitialIntake, LiveIntake
 from reference_cache.replicator.settings import ReplicatorSettings
+from reference_cache.replicator.sole_writer import sole_writer
 from reference_cache.replicator.status import ReplicatorStatus
 from reference_cache.replicator.upstream import Upstream, UpstreamError, connect
 
@@ -82,14 +83,25 @@ class Replicator:
     async def run(self) -> None:
         """Keep the replica until cancelled; `UnusableReplica` if its file is not ours to write."""
         try:
+            async with sole_writer(self._settings.replica_file, self._must_wait):
+                await self._run()
+        finally:
+            self._status.phase = "stopped"
+
+    async def _run(self) -> None:
+        try:
             if self._settings.replica_file.exists():
                 self._open(open_writer(self._settings.replica_file, self._settings.origin))
             while True:
                 await self._attempt()
         finally:
-            self._status.phase = "stopped"
             if self._writer is not None:
                 self._writer.close()
+
+    def _must_wait(self) -> None:
+        self._status.phase = "waiting"
+        self._status.error = f"another replicator is writing {self._settings.replica_file}"
+        _tell(logging.WARNING, "waiting for another replicator to end", replica=self._settings.replica_file)
 
     async def _attempt(self) -> None:
         """One connection, and the wait after it if it failed."""
@@ -151,6 +163,7 @@ class Replicator:
 
     def _open(self, writer: ReplicaWriter) -> None:
         self._writer = writer
+        self._status.error = None
         writer.retention.max_logged = self._settings.max_logged
         self._announce(writer)
 

@@ -242,3 +242,19 @@ async def test_intake_pauses_while_the_reader_is_behind_and_goes_on_when_it_has_
         cache.replicator.forget_changes("02")
         await cache.status(lambda replicator: replicator.status().phase == "following")
         assert cache.replicator.status().logged == 0
+
+
+async def test_a_second_replicator_on_the_same_file_waits_until_the_first_has_ended(tmp_path: Path) -> None:
+    scenes = [play(*snapshot("01")), play(), play(*transaction("02", insert(2)))]
+    async with ScriptedSource(*scenes) as source:
+        async with following(source, tmp_path) as first:
+            await first.version("01")
+            second = Following(ReplicatorSettings(source.url, tmp_path / "replica.db", Origin("zero")))
+            task = asyncio.create_task(second.replicator.run())
+            await second.status(lambda replicator: "another replicator" in (replicator.status().error or ""))
+            assert second.states == []
+        await second.version("02")
+        assert second.replicator.status().error is None
+        task.cancel()
+        await asyncio.gather(task, return_exceptions=True)
+        assert second.rows() == [(2, None)]
