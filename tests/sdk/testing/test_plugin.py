@@ -8,6 +8,8 @@ from changesource_sdk.testing.conformance import CASES
 
 pytest_plugins = ["pytester"]
 
+OPTIONS = ("-p", "changesource_sdk.testing.plugin", "-p", "no:asyncio")
+
 AUTHORS_TEST = """
 from changesource_sdk.testing.conformance import CASES, conformance
 from tests.sdk.testing.conformance.planted_adapters import NoKey
@@ -27,7 +29,7 @@ TestWrong = conformance(WrongHarness, CHOSEN)
 
 def run(pytester: pytest.Pytester, source: str, *arguments: str) -> pytest.RunResult:
     pytester.makepyfile(source)
-    return pytester.runpytest("-p", "changesource_sdk.testing.plugin", "-ra", *arguments)
+    return pytester.runpytest(*OPTIONS, "-ra", *arguments)
 
 
 def test_one_line_gives_a_test_for_every_case(pytester: pytest.Pytester) -> None:
