@@ -12,7 +12,7 @@ import hashlib
 import json
 import time
 from collections.abc import AsyncIterator, Callable
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass
 
 from websockets.asyncio.client import ClientConnection
@@ -27,6 +27,8 @@ from protocol.handshake import Handshake
 from protocol.messages import Ack, Begin, Commit, Data, ResetRequired, Rollback, Status, StatusAck
 from protocol.rules import Checker, Violation
 from protocol.transcript import Connect, Direction, Frame
+
+READ_SECONDS = 0.02
 
 Note = Callable[[Finding], None]
 
@@ -151,15 +153,20 @@ class ProbeStream:
             raise Ended(str(error)) from None
 
     async def answers_ping(self, seconds: float) -> bool:
-        """Whether a ping comes back in time."""
+        """Whether a ping comes back in time; what comes before it is read, for a pong queues behind it."""
         try:
-            pong = await self.connection.ping()
-            async with asyncio.timeout(seconds):
-                await pong
-        except TimeoutError:
-            return False
+            pong = asyncio.ensure_future(await self.connection.ping())
         except ConnectionClosed as error:
             raise Ended(str(error)) from None
+        until = time.monotonic() + seconds
+        while not pong.done() and (left := until - time.monotonic()) > 0:
+            with suppress(Silent):
+                await self.next(min(left, READ_SECONDS))
+        if not pong.done():
+            pong.cancel()
+            return False
+        if closed := pong.exception():
+            raise Ended(str(closed))
         return True
 
 

@@ -45,7 +45,7 @@ class GitTickets:
     def snapshot(self):
         head = git(self.path, "rev-parse", self.branch).decode().strip()
         listed = git(self.path, "ls-tree", "-r", "-z", head, "tickets/").decode().split("\0")[:-1]
-        blobs = {line.split("\t")[1]: line.split()[2] for line in listed}
+        blobs = {line.split("\t", 1)[1]: line.split()[2] for line in listed}
         return Snapshot(head, [Files(self.path, dict(list(blobs.items())[share::4])) for share in range(4)])
 
     def changes(self, after):
