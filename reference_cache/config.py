@@ -241,9 +241,6 @@ class CacheConfig:
         default=10 * 1024 * 1024,
         metadata=of("ZERO_WEBSOCKET_MAX_PAYLOAD_BYTES", _whole(1), "largest frame from a client"),
     )
-    query_planner: bool = field(
-        default=True, metadata=of("ZERO_ENABLE_QUERY_PLANNER", _flag, "let the planner choose join orders")
-    )
     yield_threshold_ms: float = field(
         default=10.0,
         metadata=of("ZERO_YIELD_THRESHOLD_MS", _number, "longest slice of work before others get their turn"),

@@ -18,7 +18,6 @@ from typing import Any
 from benchmarks import environment
 from benchmarks.cache import fan_out, ingest
 from benchmarks.cache.fan_out import Plan
-from benchmarks.environment import all_met
 
 
 def main() -> int:
@@ -41,7 +40,7 @@ def main() -> int:
             asked.out.write_text(json.dumps(document, indent=2) + "\n")
     if asked.out is None:
         print(json.dumps(document, indent=2))
-    return 0 if all_met(document) else 1
+    return 0 if environment.all_met(document) else 1
 
 
 def _allow_many_sockets() -> None:

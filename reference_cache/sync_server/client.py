@@ -40,6 +40,10 @@ WAITING_MESSAGES = 64
 
 CLOSE_SECONDS = 5.0
 
+SETTLE_SECONDS = 0.25
+"""What a client needs to take in `connected`. An error that overtakes that leaves the official client believing that it
+is connected, on a socket it has closed; so an error found sooner waits."""
+
 PONG = Outgoing((b'["pong",{}]',))
 
 
@@ -81,6 +85,8 @@ class Client:
         self._identity = identity
         self._services = services
         self._synced: Connection | None = None
+        self._greeted = asyncio.get_running_loop().time()
+        self._has_failed = False
         self._inbox: deque[up.Upstream | Retransform] = deque()
         self._worker: asyncio.Task[None] | None = None
 
@@ -90,7 +96,8 @@ class Client:
         return self._synced is not None
 
     def send(self, outgoing: Outgoing) -> None:
-        self.outbox.send(outgoing)
+        if not self._has_failed:
+            self.outbox.send(outgoing)
 
     def fail(self, error: SyncError) -> None:
         self._end_with(error, None)
@@ -122,6 +129,7 @@ class Client:
                 await self._take(up.decode(text))
         except SyncError as error:
             self.fail(error)
+            await self._socket.wait_closed()
         except ConnectionClosed:
             pass
         finally:
@@ -143,7 +151,7 @@ class Client:
             await self.do(message)
 
     async def _work(self) -> None:
-        while self._inbox and self._socket.state is State.OPEN:
+        while self._inbox and self._socket.state is State.OPEN and not self._has_failed:
             command = self._inbox.popleft()
             try:
                 await self._handle(command)
@@ -259,12 +267,14 @@ class Client:
         self.send(Outgoing((values.dumps(message),)))
 
     def _end_with(self, error: SyncError, code: int | None) -> None:
-        if self._socket.state is not State.OPEN:
+        if self._socket.state is not State.OPEN or self._has_failed:
             return
+        self._has_failed = True
         self._services.metrics.errors.labels(str(error.kind)).inc()
         self._log(logging.WARNING, "error told to client", kind=str(error.kind), why=error.message)
         self.outbox.discard()
-        tell_and_close(self._socket, error, code)
+        loop = self._socket.loop
+        loop.call_at(max(loop.time(), self._greeted + SETTLE_SECONDS), tell_and_close, self._socket, error, code)
 
     async def _leave(self) -> None:
         self._inbox.clear()

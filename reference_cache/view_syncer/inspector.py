@@ -52,7 +52,7 @@ def answer(question: Inspection, group: ClientGroup, services: Services, query: 
         case InspectMetrics():
             return services.pipelines.metrics()
         case InspectAnalyzeQuery() if query is not None:
-            return _analysis(query, services.pipelines.evaluation(group.choice).engine)
+            return _analysis(query, services.pipelines.evaluation(group.view.choice).engine)
     raise ValueError(f"the inspector's {question.op!r} is answered elsewhere")
 
 
@@ -73,7 +73,7 @@ def _queries(group: ClientGroup, client_id: str | None) -> Iterator[dict[str, An
 
 
 def _described(group: ClientGroup, query: QueryConfig, client_id: str, desire: Desire) -> dict[str, Any]:
-    live = group.running.get(query.hash)
+    live = group.view.running.get(query.hash)
     ast = query.ast if query.ast is not None else None if live is None else live.query
     return {
         "clientID": client_id,

@@ -8,11 +8,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from tests.support.app_server import SYSTEM_TABLES, AppServer
+from tests.support.app_server import AppServer
+from tests.support.app_store import AppStore
 from tests.support.reference_cache import ReferenceCache
 from tests.support.scenario_client import ScenarioClients
 from tests.support.serving import Serving
-from tests.support.sqlite_store import SqliteStore
 from tests.support.waiting import until
 from tests.support.zero_cache import ZeroCache
 
@@ -36,7 +36,6 @@ class Scenario:
         "CREATE TABLE comments (id TEXT PRIMARY KEY NOT NULL, issue_id TEXT, author_id TEXT, body TEXT)",
         "CREATE TABLE labels (id TEXT PRIMARY KEY NOT NULL, name TEXT)",
         "CREATE TABLE issue_labels (issue_id TEXT NOT NULL, label_id TEXT NOT NULL, PRIMARY KEY (issue_id, label_id))",
-        *SYSTEM_TABLES,
         *(f"INSERT INTO users VALUES ('u{n}', 'user {n}')" for n in range(1, 4)),
         *(issue(number) for number in range(1, ISSUES + 1)),
         *(f"INSERT INTO comments VALUES ('c{n}', 'i{n}', 'u{n % 3 + 1}', 'a bug in {n}')" for n in (1, 2, 3)),
@@ -47,7 +46,7 @@ class Scenario:
 
     def __init__(
         self,
-        store: SqliteStore,
+        store: AppStore,
         endpoint: Serving,
         app: AppServer,
         cache: ReferenceCache | ZeroCache,
@@ -141,7 +140,7 @@ class Scenario:
         self.wait_for_title(7, "by mutation")
         gone = f"{ANN}:2"
         self.clients.wait(lambda: self.told(ANN)[ANN]["results"].get(gone, [""])[0] == "del", "the result cleaned up")
-        assert self.store.query('SELECT * FROM "zero_0.mutations"') == []
+        assert self.store.query("SELECT * FROM {mutations}") == []
         return self.told(ANN), outcome
 
     def second_client_of_the_group(self) -> Any:
@@ -161,7 +160,10 @@ class Scenario:
         self.clients.query(ANN, "people", ttl=500)
         self.clients.wait(lambda: self.ids("people") == ["u1", "u2", "u3"], "the people")
         self.clients.drop(ANN, "people")
-        self.clients.wait(lambda: "del" in self.told(ANN)[ANN]["got"].values(), "the query gone")
+        for client in (ANN, "tab"):
+            self.clients.wait(
+                lambda client=client: "del" in self.clients.pokes(client)["got"].values(), "the query gone"
+            )
         return self.told(ANN, "tab")
 
     def unknown_named_query(self) -> Any:

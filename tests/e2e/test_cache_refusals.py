@@ -13,6 +13,7 @@ from typing import Any
 import pytest
 
 from tests.support.app_server import AppServer
+from tests.support.app_store import sqlite_app_store
 from tests.support.fix_zero_cache import zero_caches
 from tests.support.ports import is_listening
 from tests.support.postgres_server import PostgresServer
@@ -210,7 +211,7 @@ def ports(postgres: PostgresServer, tmp_path_factory: pytest.TempPathFactory) ->
     folder = tmp_path_factory.mktemp("refusals")
     with ExitStack() as stack:
         source = stack.enter_context(TinySource(insert(1, "one")))
-        app = stack.enter_context(AppServer(folder / "unused.db", "", "t"))
+        app = stack.enter_context(AppServer(sqlite_app_store(folder / "app.db"), "", "t"))
         ours = stack.enter_context(ReferenceCache(source.url, folder, settings=app.settings))
         stack.callback(lambda: print(ours.process.tail(80)))
         official = stack.enter_context(zero_caches(postgres, folder))(source.url, **app.settings)

@@ -1,4 +1,4 @@
-"""The application behind the scenario: named queries and mutators over a SQLite store, in the official shapes.
+"""The application behind the scenario: named queries and mutators over its store, in the official shapes.
 
 Every mutation is one transaction with the client's last mutation id; a refused one leaves its result for the cache to
 find. Tokens outside `accepted` are refused with 401.
@@ -8,22 +8,14 @@ from __future__ import annotations
 
 import asyncio
 import json
-import sqlite3
 import threading
 from collections.abc import Callable, Mapping
-from contextlib import closing
-from pathlib import Path
 from typing import Any
 
 from aiohttp import web
 
-_CLIENT = "clientGroupID TEXT NOT NULL, clientID TEXT NOT NULL"
-SYSTEM_TABLES = (
-    f'CREATE TABLE "zero_0.clients" ({_CLIENT}, lastMutationID INTEGER NOT NULL, userID TEXT, '
-    "PRIMARY KEY (clientGroupID, clientID))",
-    f'CREATE TABLE "zero_0.mutations" ({_CLIENT}, mutationID INTEGER NOT NULL, mutation JSON, result JSON, '
-    "PRIMARY KEY (clientGroupID, clientID, mutationID))",
-)
+from tests.support.app_store import AppStore, Session
+
 CLEANUP = "_zero_cleanupResults"
 
 
@@ -61,7 +53,7 @@ QUERIES: Mapping[str, Callable[..., dict[str, Any]]] = {"openByOwner": open_by_o
 class AppServer:
     """Runs in a thread of its own; `accepted` and `requests` may be looked at and changed from the test's."""
 
-    def __init__(self, store: Path, *accepted: str) -> None:
+    def __init__(self, store: AppStore, *accepted: str) -> None:
         self.accepted = {f"Bearer {token}" for token in accepted}
         self.requests: list[tuple[str, Any]] = []
         self._store = store
@@ -113,8 +105,8 @@ class AppServer:
         return web.json_response({"kind": "MutateResponse", "mutations": results})
 
     def _process(self, schema: str, body: Mapping[str, Any]) -> list[Any]:
-        with closing(sqlite3.connect(self._store, timeout=30, isolation_level=None)) as connection:
-            return [_result(connection, schema, body["clientGroupID"], each) for each in body["mutations"]]
+        with self._store.session(schema) as session:
+            return [_result(session, body["clientGroupID"], each) for each in body["mutations"]]
 
 
 def _answered(query: Mapping[str, Any]) -> dict[str, Any]:
@@ -124,57 +116,54 @@ def _answered(query: Mapping[str, Any]) -> dict[str, Any]:
     return {**known, "ast": QUERIES[query["name"]](*query["args"])}
 
 
-def _result(connection: sqlite3.Connection, schema: str, group: str, mutation: Mapping[str, Any]) -> dict[str, Any]:
+def _result(session: Session, group: str, mutation: Mapping[str, Any]) -> dict[str, Any]:
     identity = {"id": mutation["id"], "clientID": mutation["clientID"]}
     if mutation["name"] == CLEANUP:
-        _clean_up(connection, schema, mutation["args"][0])
+        _clean_up(session, mutation["args"][0])
         return {"id": identity, "result": {}}
     try:
-        _transact(connection, schema, group, mutation, lambda: _run(connection, mutation))
+        _transact(session, group, mutation, lambda: _run(session, mutation))
     except Refused as refused:
         result = {"error": "app", "message": str(refused), "details": {"id": mutation["args"][0]["id"]}}
-        keep = f'INSERT INTO "{schema}.mutations" VALUES (?, ?, ?, NULL, ?)'
+        keep = 'INSERT INTO {mutations} ("clientGroupID", "clientID", "mutationID", result) VALUES (?, ?, ?, ?)'
         values = (group, mutation["clientID"], mutation["id"], json.dumps(result))
-        _transact(connection, schema, group, mutation, lambda: connection.execute(keep, values))
+        _transact(session, group, mutation, lambda: session(keep, *values))
         return {"id": identity, "result": result}
     return {"id": identity, "result": {}}
 
 
-def _transact(
-    connection: sqlite3.Connection, schema: str, group: str, mutation: Mapping[str, Any], work: Callable[[], object]
-) -> None:
+def _transact(session: Session, group: str, mutation: Mapping[str, Any], work: Callable[[], object]) -> None:
     """The work in one transaction with the client's next mutation id; done before, it is not done again."""
-    connection.execute("BEGIN IMMEDIATE")
+    session.begin()
     try:
         upsert = (
-            f'INSERT INTO "{schema}.clients" VALUES (?, ?, 1, NULL) ON CONFLICT (clientGroupID, clientID) '
-            "DO UPDATE SET lastMutationID = lastMutationID + 1 RETURNING lastMutationID"
+            'INSERT INTO {clients} AS c ("clientGroupID", "clientID", "lastMutationID") VALUES (?, ?, 1) '
+            'ON CONFLICT ("clientGroupID", "clientID") DO UPDATE SET "lastMutationID" = c."lastMutationID" + 1 '
+            'RETURNING "lastMutationID"'
         )
-        ((last,),) = connection.execute(upsert, (group, mutation["clientID"])).fetchall()
+        ((last,),) = session(upsert, group, mutation["clientID"])
         assert mutation["id"] <= last, "mutations come in order"
         if mutation["id"] == last:
             work()
-            connection.execute("COMMIT")
-        else:
-            connection.execute("ROLLBACK")
+        session("COMMIT" if mutation["id"] == last else "ROLLBACK")
     except BaseException:
-        connection.execute("ROLLBACK")
+        session("ROLLBACK")
         raise
 
 
-def _run(connection: sqlite3.Connection, mutation: Mapping[str, Any]) -> None:
+def _run(session: Session, mutation: Mapping[str, Any]) -> None:
     assert mutation["name"] == "issue.setTitle"
     argument = mutation["args"][0]
     if argument["title"] == "forbidden":
         raise Refused("not allowed by the server")
-    connection.execute("UPDATE issues SET title = ? WHERE id = ?", (argument["title"], argument["id"]))
+    session("UPDATE issues SET title = ? WHERE id = ?", argument["title"], argument["id"])
 
 
-def _clean_up(connection: sqlite3.Connection, schema: str, argument: Mapping[str, Any]) -> None:
-    delete = f'DELETE FROM "{schema}.mutations" WHERE clientGroupID = ? AND clientID = ?'
+def _clean_up(session: Session, argument: Mapping[str, Any]) -> None:
+    delete = 'DELETE FROM {mutations} WHERE "clientGroupID" = ? AND "clientID" = ?'
     if argument["type"] == "bulk":
         for client in argument["clientIDs"]:
-            connection.execute(delete, (argument["clientGroupID"], client))
+            session(delete, argument["clientGroupID"], client)
     else:
         seen = (argument["clientGroupID"], argument["clientID"], argument["upToMutationID"])
-        connection.execute(f"{delete} AND mutationID <= ?", seen)
+        session(f'{delete} AND "mutationID" <= ?', *seen)

@@ -14,6 +14,7 @@ from reference_cache.app_client.post import AppPost
 from reference_cache.app_client.pusher import Pusher
 from reference_cache.app_client.transform import QueryTransformer
 from reference_cache.config import CacheConfig
+from reference_cache.sync_server import client
 from reference_cache.sync_server.auth import Authenticator
 from reference_cache.sync_server.client import Services
 from reference_cache.sync_server.metrics import CacheMetrics
@@ -34,7 +35,9 @@ Serve = Callable[..., Awaitable[Served]]
 
 
 @pytest.fixture
-async def serve() -> AsyncIterator[Serve]:
+async def serve(monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[Serve]:
+    # Raw clients take errors as soon as they come; the test that is about the delay sets it again.
+    monkeypatch.setattr(client, "SETTLE_SECONDS", 0.0)
     async with AsyncExitStack() as stack:
 
         async def start(**settings: Any) -> Served:

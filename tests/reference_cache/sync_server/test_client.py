@@ -14,6 +14,7 @@ import pytest
 from protocol.sync.errors import ErrorKind, SyncError, unauthorized
 from protocol.sync.handshake import encode_subprotocol
 from reference_cache.sync_server import outbox
+from reference_cache.sync_server.client import SETTLE_SECONDS
 from tests.reference_cache.sync_server.conftest import Serve, Served
 from tests.support.sync_client import SyncClient, sync_client, sync_url
 
@@ -275,3 +276,16 @@ async def test_stopping_tells_clients_to_go(serve: Serve) -> None:
         assert (await client.closing())[0] == 1001
         await stopping
     await served.syncer.wait_for("close", "c1", None)
+
+
+async def test_an_error_does_not_overtake_the_greeting(serve: Serve, monkeypatch: pytest.MonkeyPatch) -> None:
+    served = await serve()
+    monkeypatch.setattr("reference_cache.sync_server.client.SETTLE_SECONDS", SETTLE_SECONDS)
+    served.syncer.fault = SyncError(ErrorKind.CLIENT_NOT_FOUND, "Client not found")
+    async with sync_client(sync_url(served.port, "c1", "g1"), init=INIT) as client:
+        await client.hear("connected")
+        greeted = asyncio.get_running_loop().time()
+        await client.say("ping", {})
+        await client.error()
+        assert asyncio.get_running_loop().time() - greeted > SETTLE_SECONDS / 2
+    assert [frame[0] for frame in client.frames] == ["connected", "error"]

@@ -80,6 +80,7 @@ class Setup:
         await asyncio.gather(*working)
 
     def forget_after(self, seconds: float) -> None:
+        """Have the next syncer forget what has been gone for so long; negative: at once."""
         self.options = replace(self.options, forget_groups_after=seconds)
 
     async def restart(self) -> None:

@@ -151,6 +151,30 @@ async def test_groups_that_nobody_uses_are_forgotten(setup: Setup) -> None:
     assert caught.value.kind == ErrorKind.CLIENT_NOT_FOUND
 
 
+async def test_what_is_gone_is_forgotten_in_time_and_who_needed_it_starts_over(setup: Setup) -> None:
+    await setup.commit(("put", "issue", issue("1")), ("put", "issue", issue("2", "bob")))
+    here, away, idle = Client("c1", "g1"), Client("c2", "g1"), Client("c3", "g3")
+    await here.connect(setup.syncer, [named("anns")])
+    await away.connect(setup.syncer)
+    await idle.connect(setup.syncer, [named("bobs")])
+    await away.close()
+    await setup.commit(("del", "issue", issue("1")))
+    await setup.commit(("put", "issue", issue("3")))
+    setup.forget_after(-1.0)
+    await setup.restart()
+    for client in (here, idle):
+        await client.connect(setup.syncer)
+    setup.syncer.purge()
+    with pytest.raises(SyncError) as caught:
+        await away.connect(setup.syncer)
+    assert caught.value.kind == ErrorKind.CLIENT_NOT_FOUND
+    for client in (here, idle):
+        await client.close()
+        await client.connect(setup.syncer)
+    assert here.rows == {("issue", '{"id":"3"}'): issue("3")}
+    assert idle.rows == {("issue", '{"id":"2"}'): issue("2", "bob")}
+
+
 async def test_the_inspector_shows_queries_and_what_they_cost(setup: Setup) -> None:
     first, _ = await two_clients(setup)
     assert first.connection is not None
