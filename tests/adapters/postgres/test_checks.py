@@ -94,6 +94,7 @@ def test_too_few_slots_are_told_with_the_number_needed(narrow_postgres: Postgres
 def test_a_server_that_is_not_there_is_told_with_its_address() -> None:
     port = free_port()
     error = _refusal(f"postgresql://nobody:hidden@127.0.0.1:{port}/none")
+    assert error.code == "server-unreachable"
     assert str(port) in error.where
     assert "hidden" not in str(error)
 
