@@ -47,5 +47,6 @@ docs: $(STAMP) ## the documentation as a site in site/
 
 bench: setup ## the endpoint and the incremental engine beside the official ones
 	$(PY) -m benchmarks.endpoint
+	$(PY) -m benchmarks.postgres
 	$(PY) -m benchmarks.ivm
 	$(PY) -m benchmarks.ivm.many_queries
