@@ -46,7 +46,8 @@ docs: $(STAMP) ## the documentation as a site in site/
 	$(PY) -m pip install --quiet -c constraints.txt mkdocs-material
 	$(PY) -m mkdocs build --strict --quiet
 
-bench: setup ## the endpoint and the incremental engine beside the official ones
+bench: setup ## the endpoint, the incremental engine and the cache beside the official ones
 	$(PY) -m benchmarks.endpoint
 	$(PY) -m benchmarks.ivm
 	$(PY) -m benchmarks.ivm.many_queries
+	$(PY) -m benchmarks.cache

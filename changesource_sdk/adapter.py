@@ -268,6 +268,15 @@ class Examining(Protocol):
 
 
 @runtime_checkable
+class Publishing(Protocol):
+    """An adapter that follows named publications of its store; a consumer that asks for others is refused."""
+
+    @property
+    def publications(self) -> frozenset[str]:
+        """The names a consumer may ask for, all together."""
+
+
+@runtime_checkable
 class Closing(Protocol):
     """An adapter that holds connections."""
 

@@ -74,11 +74,13 @@ BEGIN
       found := {unknown("tg_tag")};
     END;
     digest := md5((found -> 'document')::text);
-    IF current_setting('changesource.' || pipeline.slot, true) IS DISTINCT FROM digest THEN
-      PERFORM set_config('changesource.' || pipeline.slot, coalesce(digest, ''), true);
+    IF current_setting('changesource.s_' || pipeline.slot, true) IS DISTINCT FROM digest THEN
+      PERFORM set_config('changesource.s_' || pipeline.slot, coalesce(digest, ''), true);
       PERFORM pg_logical_emit_message(true, '{PREFIX}' || pipeline.slot, found::text);
     END IF;
   END LOOP;
+EXCEPTION WHEN OTHERS THEN
+  RAISE WARNING 'changesource could not announce a schema change: %', SQLERRM;
 END $function$;
 CREATE OR REPLACE FUNCTION {STATE_SCHEMA}.announce_rewrite() RETURNS event_trigger
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog AS $function$
@@ -98,6 +100,8 @@ _RELEASE = hashlib.md5((_FUNCTIONS + _TRIGGERS).encode(), usedforsecurity=False)
 _INSTALLED = """SELECT count(*) FROM pg_event_trigger
 WHERE evtname IN ('changesource_announce', 'changesource_announce_rewrite') AND evtenabled <> 'D'
 AND obj_description(oid, 'pg_event_trigger') = %s"""
+_FORGET_OTHERS = f"""DELETE FROM {STATE_SCHEMA}.pipelines
+WHERE slot <> %s AND slot NOT IN (SELECT slot_name FROM pg_replication_slots)"""
 _REGISTER = f"""INSERT INTO {STATE_SCHEMA}.pipelines (slot, publications) VALUES (%s, %s)
 ON CONFLICT (slot) DO UPDATE SET publications = excluded.publications
 WHERE pipelines.publications IS DISTINCT FROM excluded.publications"""
@@ -109,6 +113,7 @@ def install(db: Connection, slot: str, publications: tuple[str, ...]) -> bool:
         with db.transaction():
             db.execute("SELECT pg_advisory_xact_lock(%s)", (_LOCK,))
             db.execute(TABLES)
+    db.execute(_FORGET_OTHERS, (slot,))
     db.execute(_REGISTER, (slot, list(publications)))
     return has_triggers(db) or _install_triggers(db)
 

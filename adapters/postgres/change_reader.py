@@ -37,13 +37,17 @@ from adapters.postgres.watch import Watcher
 from changesource_sdk.adapter import Change, Insert, Truncate
 from changesource_sdk.observe.logs import event, logger
 
+Note = tuple[str, str]
 _log = logger("postgres")
 
 
 class ChangeReader:
     """Reads one transaction after the other. Invariant: between transactions, `version` is the stored one."""
 
-    def __init__(self, settings: PostgresSettings, db: Connection, version: Version, watcher: Watcher) -> None:
+    def __init__(
+        self, settings: PostgresSettings, db: Connection, version: Version, watcher: Watcher, told: Iterable[Note] = ()
+    ) -> None:
+        """Start with a version; `told` are the notes on the catalog that the user has seen."""
         self.version = version
         self.stored_at = 1
         self._settings = settings
@@ -52,7 +56,7 @@ class ChangeReader:
         self._announced: dict[int, Relation] = {}
         self._readers: dict[int, RelationReader | None] = {}
         self._passed: set[int] = set()
-        self._moved: dict[int, int] = {}
+        self._told = set(told)
         self._xid = 0
         self._rewritten: frozenset[int] = frozenset()
 
@@ -145,12 +149,13 @@ class ChangeReader:
 
     def _reconciled(self, found: Found, announcement: Announcement) -> Found:
         """What was found, but for tables that a transaction changed which the description has not seen."""
-        seen = announcement.seen
-        self._moved = {o: x for o, x in self._moved.items() if x != self._xid and not seen.has_seen(x)}
-        if not self._moved:
+        moved = {oid: xid for oid, xid in self.version.moved.items() if not announcement.seen.has_seen(xid)}
+        self.version = replace(self.version, moved=moved)
+        unseen = {oid for oid, xid in moved.items() if xid != self._xid}
+        if not unseen:
             return found
-        tables = [table for table in found.catalog.tables if table.oid not in self._moved]
-        tables += [table for table in self.version.catalog.tables if table.oid in self._moved]
+        tables = [table for table in found.catalog.tables if table.oid not in unseen]
+        tables += [table for table in self.version.catalog.tables if table.oid in unseen]
         tables.sort(key=lambda table: (table.schema, table.name))
         return replace(found, catalog=Catalog(tuple(tables)), types={**self.version.types, **found.types})
 
@@ -158,23 +163,30 @@ class ChangeReader:
         """To a new catalog: first the schema changes, then the rows they call for."""
         old, new = self.version.catalog, found.catalog
         self._watcher.known = new
+        self._tell(found.notes)
         steps = migration(old, new, notice)
         created = {table.oid for table in steps.created}
         again = {table.oid for table in steps.resent} | (self.version.waiting - created)
-        for oid in {table.oid for table in (*old.tables, *new.tables) if old.table(table.oid) != new.table(table.oid)}:
-            self._moved[oid] = self._xid
+        differing = {table.oid for table in (*old.tables, *new.tables) if old.table(table.oid) != new.table(table.oid)}
         emptied = [table.full_name for table in old.tables if table.oid in again and new.table(table.oid) is not None]
         if emptied:
             yield Truncate(emptied)
         yield from steps.changes
         if old == new and not again:
             return
-        self.version = replace(self.version, catalog=new, types=found.types, waiting=frozenset())
+        moved = {**self.version.moved, **dict.fromkeys(differing, self._xid)}
+        self.version = Version(new, found.types, self.version.horizons, frozenset(), moved)
         self._passed -= again
         self._readers.clear()
         for table in new.tables:
             if table.oid in created or table.oid in again:
                 yield from self._read_whole(table.oid, is_new=True)
+
+    def _tell(self, notes: Iterable[Note]) -> None:
+        for note in notes:
+            if note not in self._told:
+                self._told.add(note)
+                event(_log, logging.WARNING, f"{note[0]}: {note[1]}")
 
     def _read_whole(self, oid: int, *, is_new: bool) -> Iterator[Change]:
         """All rows of a table as they are now; what they hold already is passed over from here on."""

@@ -10,13 +10,14 @@ result.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
+from datetime import datetime
 from functools import partial
 from json.encoder import encode_basestring as quote
 
 import orjson
 
 from adapters.postgres.copy_text import NULL, columns_of, unescaped
-from adapters.postgres.types import DAY_MS, Decoder, Types, boolean, decoder, number, timestamp_ms
+from adapters.postgres.types import Decoder, Types, boolean, decoder, number, timestamp_ms
 from changesource_sdk.pipeline.normalize import converter
 from changesource_sdk.schema import Column, JsonText
 
@@ -90,7 +91,7 @@ def column_writer(column: Column, decode: Decoder) -> ColumnWriter:
     if decode is number:
         return _numbers(column.optional)
     if decode is timestamp_ms:
-        return partial(_timestamps, len("+00") if column.data_type == "timestamptz" else 0)
+        return partial(_timestamps, "" if column.data_type == "timestamptz" else "+00")
     return _any_values(column, decode)
 
 
@@ -117,45 +118,21 @@ def _has_letters(texts: Texts) -> bool:
     return "N" in joined or "I" in joined
 
 
-def _timestamps(zone: int, texts: Texts) -> Fragments:
-    """Epoch milliseconds. Days and clocks repeat, so each is worked out once; digits of a fraction stay."""
-    if " BC" in "".join(texts):
+def _timestamps(missing_zone: str, texts: Texts) -> Fragments:
+    """Epoch milliseconds. Seconds as doubles tell microseconds apart for about a century around 1970: for those years
+    rounding to three digits gives the exact value; a batch with any other takes the long way.
+    """
+    try:
+        seconds = list(map(_seconds, map(_moment, [text + missing_zone for text in texts] if missing_zone else texts)))
+    except ValueError:
         return map(_repr_timestamp, texts)
-    days, clocks = _days, _clocks
-    whole, exact = _WHOLE + zone, _EXACT + zone
-    fragments = []
-    for text in texts:
-        day, clock = days.get(text[:10]), clocks.get(text[11:19])
-        if day is None or clock is None:
-            fragments.append(_new_timestamp(text))
-        elif len(text) == exact:
-            fragments.append(f"{day + clock}{text[20:23]}.{text[23:26]}")
-        elif len(text) == whole:
-            fragments.append(f"{day + clock}000")
-        else:
-            fragments.append(repr(timestamp_ms(text)))
-    return fragments
+    if not -_EXACT_SECONDS < min(seconds, default=0) <= max(seconds, default=0) < _EXACT_SECONDS:
+        return map(_repr_timestamp, texts)
+    return [f"{second * 1000:.3f}" for second in seconds]
 
 
-_WHOLE = len("2000-01-01 00:00:00")
-_EXACT = len("2000-01-01 00:00:00.123456")
-_DAY_S = DAY_MS // 1000
-_KEPT_DAYS = 100_000
-_days: dict[str, int] = {}
-"""Seconds since 1970 of days after it, by their text."""
-_clocks: dict[str, int] = {}
-"""Seconds since midnight, by their text."""
-
-
-def _new_timestamp(text: str) -> str:
-    """Any timestamp; what its parts stand for is remembered if they are ordinary ones."""
-    value = timestamp_ms(text)
-    is_ordinary = value >= DAY_MS and text[10:11] == " " and text[13:14] == ":"
-    if is_ordinary and len(_days) < _KEPT_DAYS:
-        day, clock = divmod(int(value) // 1000, _DAY_S)
-        _days[text[:10]] = day * _DAY_S
-        _clocks[text[11:19]] = clock
-    return repr(value)
+_EXACT_SECONDS = 2.0**32
+_moment, _seconds = datetime.fromisoformat, datetime.timestamp
 
 
 def _repr_timestamp(text: str) -> str:

@@ -8,7 +8,8 @@ as `catalog.read_catalog` would have given at that point.
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from typing import Any
 
 from adapters.postgres.catalog import (
@@ -60,11 +61,18 @@ def query(publications: str) -> str:
     return f"WITH {bindings}\nSELECT jsonb_build_object({fields},\n{version})"
 
 
+@contextmanager
+def publications_needed() -> Iterator[None]:
+    """A publication that is gone in the middle of the stream leaves a hole in it: the store must be read anew."""
+    try:
+        yield
+    except ConfigurationError as error:
+        raise NeedsNewGeneration(error.code, error.message, error.where, error.fix) from error
+
+
 def read_document(text: str | bytes, publications: Sequence[str], selection: Selection) -> Found:
     """What is synced according to a document. Raises `NeedsNewGeneration` if a publication was taken away."""
     fields: dict[str, Any] = json.loads(text)
-    try:
+    with publications_needed():
         check_publications(publications, fields.pop("publications"))
-    except ConfigurationError as error:
-        raise NeedsNewGeneration(error.code, error.message, error.where, error.fix) from error
     return judge(Published(**fields).stored(), selection)

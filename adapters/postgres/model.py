@@ -19,8 +19,9 @@ from typing import Any, Literal
 from changesource_sdk.schema import Column, Direction, Index, Table
 from protocol.specs import replica_name
 
-STATE_SCHEMA = "changesource"
-"""The schema of our own tables and functions in the store; never synced."""
+STATE_SCHEMA = "changesource_state"
+"""The schema of our own tables and functions in the store; never synced, and no likely name of a role, since Postgres
+puts a role's tables into the schema of its name."""
 
 Identity = Literal["d", "f", "i", "n"]
 """A table's replica identity, as `pg_class.relreplident` spells it: default, full, index, nothing."""

@@ -1,8 +1,12 @@
-"""Publications: what the server streams. They are made where they are absent, and told."""
+"""Publications: what the server streams. They are made where they are absent, and told.
+
+One that was followed before and is gone is not made again unless it is our own: what it held was the user's choice.
+"""
 
 from __future__ import annotations
 
 from adapters.postgres.connection import Connection, place, quoted
+from adapters.postgres.model import STATE_SCHEMA
 from adapters.postgres.settings import PostgresSettings
 from changesource_sdk.errors import AdapterError
 
@@ -11,13 +15,30 @@ _IS_SUPERUSER = "SELECT rolsuper FROM pg_roles WHERE rolname = current_user"
 _OWN_TABLES = """SELECT c.relname FROM pg_class c WHERE c.relnamespace = 'public'::regnamespace
 AND c.relkind IN ('r', 'p') AND NOT c.relispartition AND c.relpersistence = 'p'
 AND pg_has_role(c.relowner, 'USAGE') ORDER BY 1"""
+_FOLLOWED = f"SELECT publications FROM {STATE_SCHEMA}.pipelines WHERE slot = %s"
 _OPTIONS = "WITH (publish_via_partition_root = true)"
 
 
 def ensure_publications(db: Connection, settings: PostgresSettings) -> list[str]:
     """Make the publications of the user's tables that are absent; what was done."""
     absent = [row[0] for row in db.execute(_ABSENT, (list(settings.data_publications),))]
+    for name in set(absent) & _followed(db, settings):
+        if name != settings.default_publication:
+            raise AdapterError(
+                "publication-dropped",
+                f"the publication {name} was dropped while it was followed",
+                where=place(settings.dsn),
+                fix=f"CREATE PUBLICATION {quoted(name)} FOR TABLE … {_OPTIONS}; and the store is read anew by itself",
+            )
     return [_make(db, settings, name) for name in absent]
+
+
+def _followed(db: Connection, settings: PostgresSettings) -> set[str]:
+    """The publications this pipeline has followed before."""
+    if db.execute("SELECT to_regclass(%s)", (f"{STATE_SCHEMA}.pipelines",)).fetchone() == (None,):
+        return set()
+    found = db.execute(_FOLLOWED, (settings.slot,)).fetchone()
+    return set(found[0]) if found else set()
 
 
 def _make(db: Connection, settings: PostgresSettings, name: str) -> str:

@@ -21,7 +21,8 @@ from adapters.postgres.visibility import Horizon
 TABLES = f"""
 CREATE SCHEMA IF NOT EXISTS {STATE_SCHEMA};
 CREATE TABLE IF NOT EXISTS {STATE_SCHEMA}.pipelines (
-  slot text PRIMARY KEY, publications text[] NOT NULL, server text NOT NULL DEFAULT '');
+  slot text PRIMARY KEY, publications text[] NOT NULL,
+  server text NOT NULL DEFAULT '', ahead bigint NOT NULL DEFAULT 0);
 CREATE TABLE IF NOT EXISTS {STATE_SCHEMA}.versions (
   slot text, position pg_lsn, version text NOT NULL, PRIMARY KEY (slot, position));
 """
@@ -37,13 +38,15 @@ class Version:
     """The catalog at a point of the stream and the types of its columns.
 
     `horizons` are of tables whose rows were read ahead of the stream. `waiting` are tables that consumers have and
-    whose rows must be read when the catalog next moves: until then their changes are passed over.
+    whose rows must be read when the catalog next moves: until then their changes are passed over. `moved` names the
+    transactions that last changed a table's definition, for descriptions that may not have seen them.
     """
 
     catalog: Catalog
     types: Types
     horizons: Mapping[int, Horizon] = field(default_factory=dict)
     waiting: frozenset[int] = frozenset()
+    moved: Mapping[int, int] = field(default_factory=dict)
 
     def to_json(self) -> str:
         """The version as stored."""
@@ -53,6 +56,7 @@ class Version:
             "types": [asdict(found) for found in used_types(columns, self.types).values()],
             "horizons": [[oid, h.xmax, sorted(h.running), h.until] for oid, h in self.horizons.items()],
             "waiting": sorted(self.waiting),
+            "moved": list(self.moved.items()),
         }
         return json.dumps(fields, ensure_ascii=False, separators=(",", ":"))
 
@@ -65,6 +69,7 @@ class Version:
             {found["oid"]: PgType(**found) for found in fields["types"]},
             {oid: Horizon(xmax, frozenset(running), until) for oid, xmax, running, until in fields["horizons"]},
             frozenset(fields["waiting"]),
+            dict(fields["moved"]),
         )
 
 

@@ -18,6 +18,7 @@ import psycopg
 from changesource_sdk.changelog.layout import StateDirectory
 from changesource_sdk.changelog.log import SnapshotRecord
 from changesource_sdk.changelog.offers import FileOffers, Offers
+from changesource_sdk.changelog.part_place import LocalPlace, PartPlace, RemotePlace
 from changesource_sdk.changelog.postgres_beside import (
     PostgresOffers,
     PostgresReports,
@@ -30,7 +31,7 @@ from changesource_sdk.changelog.postgres_log import PostgresLogReader
 from changesource_sdk.changelog.postgres_writer import PostgresLogWriter
 from changesource_sdk.changelog.remote_spool import RemoteSpool
 from changesource_sdk.changelog.reports import FileReports
-from changesource_sdk.changelog.snapshots import is_complete
+from changesource_sdk.changelog.snapshots import Manifest, gone, is_complete, read_manifest
 from changesource_sdk.changelog.state_lock import COMPACTING, state_lock
 from changesource_sdk.changelog.writer_rules import sweep_spool
 from changesource_sdk.errors import CorruptLog, StateError
@@ -109,6 +110,22 @@ class PostgresStore:
     def holds(self, snapshot: SnapshotRecord) -> bool:
         """Whether all files of a snapshot are there."""
         return is_complete(snapshot.directory) if self.remote is None else self.remote.holds(snapshot.watermark)
+
+    def manifest(self, snapshot: SnapshotRecord) -> Manifest:
+        """What a snapshot consists of."""
+        return read_manifest(snapshot.directory) if self.remote is None else self.remote.manifest(snapshot.watermark)
+
+    def place(self, directory: Path) -> PartPlace:
+        """Where tasks put parts: in the spool that all hosts reach."""
+        if self.remote is None:
+            return LocalPlace(directory)
+        return RemotePlace(self.remote, directory.name.partition(".")[0])
+
+    def bring(self, watermark: str, name: str, target: Path) -> None:
+        """Copy one file of a snapshot from the spool that all hosts reach."""
+        if self.remote is None:
+            raise gone(watermark, str(self.layout.spool))
+        self.remote.get(watermark, name, target)
 
     def fetch(self, snapshot: SnapshotRecord) -> Path:
         """The folder of a snapshot; former ones that were brought here make room for it."""

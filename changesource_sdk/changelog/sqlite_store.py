@@ -10,10 +10,11 @@ from pathlib import Path
 from changesource_sdk.changelog.layout import StateDirectory
 from changesource_sdk.changelog.log import SnapshotRecord
 from changesource_sdk.changelog.offers import FileOffers
+from changesource_sdk.changelog.part_place import LocalPlace
 from changesource_sdk.changelog.poke import PokeReceiver
 from changesource_sdk.changelog.reports import FileReports
 from changesource_sdk.changelog.requests import FileRequests
-from changesource_sdk.changelog.snapshots import is_complete
+from changesource_sdk.changelog.snapshots import Manifest, gone, is_complete, read_manifest
 from changesource_sdk.changelog.sqlite_file import set_aside
 from changesource_sdk.changelog.sqlite_log import SqliteLogReader
 from changesource_sdk.changelog.sqlite_subscribers import SqliteSubscribers
@@ -75,6 +76,18 @@ class SqliteStore:
     def holds(self, snapshot: SnapshotRecord) -> bool:
         """Whether all files of a snapshot are there."""
         return is_complete(snapshot.directory)
+
+    def manifest(self, snapshot: SnapshotRecord) -> Manifest:
+        """What a snapshot consists of."""
+        return read_manifest(snapshot.directory)
+
+    def place(self, directory: Path) -> LocalPlace:
+        """Where tasks put parts: where they belong."""
+        return LocalPlace(directory)
+
+    def bring(self, watermark: str, name: str, target: Path) -> None:
+        """There is no other host."""
+        raise gone(watermark, str(self.layout.spool))
 
     def fetch(self, snapshot: SnapshotRecord) -> Path:
         """The folder of a snapshot."""

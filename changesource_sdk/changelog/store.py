@@ -18,7 +18,9 @@ from typing import Protocol
 from changesource_sdk.changelog.layout import StateDirectory
 from changesource_sdk.changelog.log import LogReader, LogWriter, SnapshotRecord
 from changesource_sdk.changelog.offers import Offers
+from changesource_sdk.changelog.part_place import PartPlace
 from changesource_sdk.changelog.reports import Reports
+from changesource_sdk.changelog.snapshots import Manifest
 from changesource_sdk.changelog.subscribers import Subscribers
 
 SAFETY_POLL_S = 1.0
@@ -109,6 +111,15 @@ class LogStore(Protocol):
 
     def holds(self, snapshot: SnapshotRecord) -> bool:
         """Whether all files of a snapshot are there, each of its full size. Blocking."""
+
+    def manifest(self, snapshot: SnapshotRecord) -> Manifest:
+        """What a snapshot consists of. Blocking."""
+
+    def place(self, directory: Path) -> PartPlace:
+        """Where tasks put the parts of the snapshot that is written into `directory`, a staged folder of the spool."""
+
+    def bring(self, watermark: str, name: str, target: Path) -> None:
+        """Copy one file of a snapshot that is not on this host to `target`; `SnapshotGone` if it is nowhere."""
 
     def fetch(self, snapshot: SnapshotRecord) -> Path:
         """The folder of a snapshot on this host; brought here if it is elsewhere. Blocking."""

@@ -15,6 +15,7 @@ import traceback
 from collections.abc import Mapping
 from importlib.metadata import entry_points
 
+from changesource_sdk.adapter import Publishing
 from changesource_sdk.config import nearest
 from changesource_sdk.errors import ChangesourceError, ConfigurationError
 
@@ -135,8 +136,9 @@ def check_settings(adapter: type, settings: Mapping[str, object]) -> None:
             )
 
 
-def try_settings(adapter: type, settings: Mapping[str, object]) -> None:
-    """Make the adapter once, here, so that settings it refuses are told at once and not by a child in a loop.
+def try_settings(adapter: type, settings: Mapping[str, object]) -> frozenset[str] | None:
+    """Make the adapter once, here, so that settings it refuses are told at once and not by a child in a loop; the
+    publications it follows, if it knows any.
 
     Adapters are cheap to make and may be made any number of times; the store itself may be down, which is no mistake.
     """
@@ -154,3 +156,4 @@ def try_settings(adapter: type, settings: Mapping[str, object]) -> None:
         ) from error
     if callable(close := getattr(made, "close", None)):
         close()
+    return made.publications if isinstance(made, Publishing) else None

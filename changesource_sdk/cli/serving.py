@@ -35,21 +35,27 @@ async def run(config: ServeConfig, *, as_json: bool) -> int:
     logs.configure(form="json" if as_json else config.log_format, level=config.log_level)
     store = open_store(config.state, config.log, config.log_schema, config.spool)
     if config.role == "endpoint":
-        return await _run_here(config, store, None, as_json)
+        return await _run_here(config, store, None, None, as_json)
     adapter = resolve(config.adapter)
-    try_settings(load_class(adapter), config.settings)
+    publications = try_settings(load_class(adapter), config.settings)
     _check_mappings(config)
     with store.claim():
         command = command_line(_pipeline(config, adapter), config.state)
         supervisor = Supervisor(command, _environment(config), grace=config.grace)
-        return await _run_here(config, store, supervisor, as_json)
+        return await _run_here(config, store, supervisor, publications, as_json)
 
 
-async def _run_here(config: ServeConfig, store: LogStore, supervisor: Supervisor | None, as_json: bool) -> int:
+async def _run_here(
+    config: ServeConfig,
+    store: LogStore,
+    supervisor: Supervisor | None,
+    publications: frozenset[str] | None,
+    as_json: bool,
+) -> int:
     """What the role asks for, until a signal or until the pipeline gives up; the exit code."""
     # Before anyone is told that we are there: a signal that came sooner would end us without a clean stop.
     told_to_stop = first_signal()
-    endpoint = await _started_endpoint(config, supervisor, as_json)
+    endpoint = await _started_endpoint(config, supervisor, publications, as_json)
     supervision = asyncio.create_task(supervisor.run()) if supervisor else None
     watch = asyncio.create_task(_watch(store, as_json)) if supervisor else None
     try:
@@ -69,12 +75,14 @@ async def _run_here(config: ServeConfig, store: LogStore, supervisor: Supervisor
     return ExitCode.INTERRUPTED if received == signal.SIGINT else ExitCode.OK
 
 
-async def _started_endpoint(config: ServeConfig, supervisor: Supervisor | None, as_json: bool) -> Endpoint | None:
+async def _started_endpoint(
+    config: ServeConfig, supervisor: Supervisor | None, publications: frozenset[str] | None, as_json: bool
+) -> Endpoint | None:
     if config.role == "pipeline":
         _announce_pipeline(config, as_json)
         return None
     health = supervisor.health.as_json if supervisor else None
-    endpoint = Endpoint(config, Permissions.parse(config.permissions), health)
+    endpoint = Endpoint(config, Permissions.parse(config.permissions), health, publications)
     if supervisor is not None:
         supervisor.is_served = endpoint.is_ready
     _announce(config, await endpoint.start(), as_json)

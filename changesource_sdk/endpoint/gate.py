@@ -28,8 +28,13 @@ class Refusal:
     text: str
 
 
-def admit(target: str, authorization: str | None, api_key: str | None) -> Handshake | Refusal:
-    """The request as a handshake, or the answer that refuses it."""
+def admit(
+    target: str, authorization: str | None, api_key: str | None, publications: frozenset[str] | None = None
+) -> Handshake | Refusal:
+    """The request as a handshake, or the answer that refuses it.
+
+    `publications` are those of the store that are served; None if it has none, or they are not known here.
+    """
     if len(target) > MAX_TARGET:
         return Refusal(400, "parameters", f"the request target has more than {MAX_TARGET} characters")
     path, _, query = target.partition("?")
@@ -44,6 +49,16 @@ def admit(target: str, authorization: str | None, api_key: str | None) -> Handsh
     if not admits(api_key, parameters, authorization):
         return Refusal(401, "key", f"missing or wrong key; send it as {PARAMETER}=… or as the password of the URL")
     try:
-        return parse_parameters(parameters)
+        handshake = parse_parameters(parameters)
     except HandshakeError as error:
         return Refusal(error.status, "parameters", str(error))
+    return _other_publications(handshake.publications, publications) or handshake
+
+
+def _other_publications(asked: frozenset[str], served: frozenset[str] | None) -> Refusal | None:
+    """A consumer that names publications gets exactly those, or nothing: it must not see more than it asked for."""
+    if not asked or served is None or asked == served:
+        return None
+    names = ",".join(sorted(served))
+    fix = f"set ZERO_APP_PUBLICATIONS={names} or leave it empty, or serve what it asks for"
+    return Refusal(400, "publications", f"publications: {names} are served, not {','.join(sorted(asked))}; {fix}")

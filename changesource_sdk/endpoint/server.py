@@ -50,6 +50,7 @@ class Endpoint:
         config: ServeConfig,
         permissions: Permissions,
         pipeline_health: Callable[[], Document] | None = None,
+        publications: frozenset[str] | None = None,
     ) -> None:
         self._store = open_store(config.state, config.log, config.log_schema, config.spool)
         self._store.layout.create()
@@ -57,6 +58,7 @@ class Endpoint:
         self.streams: set[Subscription] = set()
         self._config = config
         self._pipeline_health = pipeline_health
+        self._publications = publications
         self._reader = self._store.open_reader()
         self._subscribers = self._store.open_subscribers()
         self._acks = AckStore(self._subscribers)
@@ -163,7 +165,7 @@ class Endpoint:
         page = await self._pages.answer(request.path, authorization)
         if page is not None:
             return _response(page)
-        admitted = admit(request.path, authorization, self._config.api_key)
+        admitted = admit(request.path, authorization, self._config.api_key, self._publications)
         if isinstance(admitted, Refusal):
             self._refused(admitted, connection)
             return _response(Page(admitted.status, "text/plain; charset=utf-8", admitted.text.encode() + b"\n"))

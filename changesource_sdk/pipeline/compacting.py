@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import os
 import shutil
+import tempfile
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import groupby, islice
@@ -21,6 +22,7 @@ from changesource_sdk.changelog import snapshots
 from changesource_sdk.changelog.blocks import BlockFile
 from changesource_sdk.changelog.disk import disk_errors
 from changesource_sdk.changelog.log import LogReader, Share
+from changesource_sdk.changelog.part_place import PartPlace
 from changesource_sdk.changelog.snapshots import Manifest, PartInfo
 from changesource_sdk.changelog.store import LogStore
 from changesource_sdk.errors import SnapshotGone, StateError
@@ -55,6 +57,10 @@ _BATCH_ROWS = 256
 
 OpenReader = Callable[[], LogReader]
 """Opens the log, in whatever process it is called; picklable."""
+
+
+Bring = Callable[[str, str, Path], None]
+"""Brings a file of a snapshot to this host: watermark, name, where to; picklable."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,15 +103,25 @@ def _numbered(watermark: str, chunks: Iterable[bytes]) -> Iterator[Change]:
 
 @dataclass(frozen=True, slots=True)
 class SpoolPart:
-    """A part of the old snapshot that any process can read."""
+    """A part of the old snapshot that any process can read: from its file, else from the spool that hosts share."""
 
     directory: Path
     part: PartInfo
+    bring: Bring
 
     def payloads(self) -> Iterator[bytes]:
         """Its messages."""
-        file = BlockFile(self.directory / self.part.file, self.part.bytes, self.part.crc32)
-        for block in file.blocks():
+        path = self.directory / self.part.file
+        if path.exists():
+            yield from self._read(path)
+            return
+        with tempfile.TemporaryDirectory(prefix="changesource-part-") as folder:
+            path = Path(folder) / self.part.file
+            self.bring(self.directory.name, self.part.file, path)
+            yield from self._read(path)
+
+    def _read(self, path: Path) -> Iterator[bytes]:
+        for block in BlockFile(path, self.part.bytes, self.part.crc32).blocks():
             yield from unframe(block)
 
 
@@ -119,6 +135,7 @@ class Folding:
     sorting: Sorting
     buckets: int
     directory: Path
+    place: PartPlace
     first_part: int
 
     def write_bucket(self, bucket: int, items: Iterable[Item], directory: Path) -> list[PartInfo]:
@@ -188,7 +205,7 @@ def compact(
         directory = snapshots.stage(store.layout.compaction, state.head)
         before, after = existing_schema(schema)
         parts = [snapshots.write_frames(directory, 0, before)]
-        parts += _row_parts(old, base.directory, directory, shares, schema, lane, bucket_bytes, progress)
+        parts += _row_parts(store, old, base.directory, directory, shares, schema, lane, bucket_bytes, progress)
         if after:
             parts.append(snapshots.write_frames(directory, 1, after))
     manifest = Manifest(state.head, state.position, state.schema, now_ms(), tuple(parts))
@@ -199,6 +216,7 @@ def compact(
 
 
 def _row_parts(
+    store: LogStore,
     old: Manifest,
     source: Path,
     directory: Path,
@@ -222,12 +240,13 @@ def _row_parts(
     size = sum(part.bytes for part in read) + sum(share.share.bytes for share in shares)
     buckets = min(MOST_BUCKETS, 1 + size // bucket_bytes)
     folded = Folding(
-        [SpoolPart(source, part) for part in read],
+        [SpoolPart(source, part, store.bring) for part in read],
         shares,
         history,
         Sorting(history, groups_of(ties)),
         buckets,
         directory,
+        store.place(directory),
         first_part=2 + len(kept),
     )
     progress.planned(len(read) + len(shares) + buckets)

@@ -15,7 +15,6 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 
 from changesource_sdk.changelog.log import LogReader
-from changesource_sdk.changelog.snapshots import read_manifest
 from changesource_sdk.changelog.state_lock import COMPACTING
 from changesource_sdk.changelog.store import LogStore
 from changesource_sdk.errors import ChangesourceError, StateError
@@ -50,7 +49,7 @@ class Growth:
         if known[-1].watermark != self.base:
             self.base = self.counted = known[-1].watermark
             self.transactions = self.bytes = 0
-            self.snapshot_bytes = read_manifest(store.fetch(known[-1])).bytes
+            self.snapshot_bytes = store.manifest(known[-1]).bytes
         for share in reader.shares(self.counted, head, 1 << 62):
             self.transactions += share.transactions
             self.bytes += share.bytes

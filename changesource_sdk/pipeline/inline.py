@@ -10,9 +10,11 @@ import threading
 import time
 from collections.abc import Callable
 from functools import partial
+from pathlib import Path
 
 from changesource_sdk.adapter import Adapter
 from changesource_sdk.changelog.log import LogWriter
+from changesource_sdk.changelog.part_place import LocalPlace, PartPlace
 from changesource_sdk.changelog.store import LogStore
 from changesource_sdk.observe.stages import Stage
 from changesource_sdk.pipeline.adapter_factory import opened
@@ -95,6 +97,7 @@ def snapshot_into_log(
     clock: Callable[[], float],
     write_parts: PartsWriter = write_parts_here,
     unfinished: Unfinished | None = None,
+    place_of: Callable[[Path], PartPlace] = LocalPlace,
 ) -> None:
     """Take a snapshot above a watermark, reporting progress, and answer whoever asked for it."""
 
@@ -114,6 +117,7 @@ def snapshot_into_log(
         part_done=lambda parts: stage.update(done=parts),
         write_parts=write_parts,
         unfinished=unfinished,
+        place_of=place_of,
     )
     store.requests.answer_snapshot(record.watermark)
     stage.update(watermark=record.watermark, position=record.position)

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import sqlite3
 from abc import ABC, abstractmethod
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 
 from protocol.changes import Backfill, BackfillChange, BackfillCompleted, SchemaChange, Truncate
 from protocol.messages import JsonMode
@@ -38,9 +38,18 @@ class RowSink:
 
     def insert(self, new: JsonObject, columns: KeyColumns) -> None:
         """A whole row; replaces any that shares a unique key with it."""
-        self._applying.put(self._rows, self._rows.insert(new))
+        applying = self._applying
+        applying.put(self._rows, [self._rows.insert(new, applying.version)])
         if self._fresh is not None:
-            self._fresh.note_values(new, columns, self._applying.version)
+            self._fresh.note_values(new, columns, applying.version)
+
+    def insert_all(self, rows: Sequence[JsonObject], columns: KeyColumns) -> None:
+        """As `insert`, for many rows."""
+        if self._fresh is None:
+            self._applying.put(self._rows, self._rows.insert_all(rows, self._applying.version))
+        else:
+            for row in rows:
+                self.insert(row, columns)
 
     def update(self, key: JsonObject | None, new: JsonObject, columns: KeyColumns) -> None:
         """New values for the row of `key` (or, if that is None, of the key in `new`); inserts it if it is not there."""
@@ -52,7 +61,7 @@ class RowSink:
                 self._fresh.note_deletion(key, columns, applying.version)
             self._fresh.note_values(new, columns, applying.version)
         if not applying.run(rows.name, sql, (*parameters, applying.version, *where)):
-            applying.put(rows, rows.insert(new))
+            applying.put(rows, [rows.insert(new, applying.version)])
 
     def delete(self, key: JsonObject, columns: KeyColumns) -> None:
         """Remove the row of `key`, if it is there."""
@@ -74,7 +83,7 @@ class RowSink:
         rows, applying = self._rows, self._applying
         sql, parameters = rows.update(None, values, key)
         if not applying.run(rows.name, sql, (*parameters, applying.version, *rows.key_values(values, key))):
-            applying.put(rows, rows.insert(values))
+            applying.put(rows, [rows.insert(values, applying.version)])
 
 
 class Applying(ABC):
@@ -101,12 +110,12 @@ class Applying(ABC):
         keys = self.catalog.keys_of(table)
         return TableRows(stored, self.json_mode, keys[0] if keys else None)
 
-    def put(self, rows: TableRows, row: Parameters) -> None:
-        """Note a row to insert; it is written with others of its table."""
+    def put(self, rows: TableRows, parameters: list[Parameters]) -> None:
+        """Note rows to insert; they are written with others of their table."""
         if self._pending_rows is not rows or len(self._pending) >= BATCH_ROWS:
             self.write_pending()
             self._pending_rows = rows
-        self._pending.append((*row, self.version))
+        self._pending += parameters
 
     def run(self, table: str, sql: str, parameters: Parameters) -> int:
         """Run a statement on rows of a table, after what is pending; how many rows it changed."""
@@ -124,15 +133,23 @@ class Applying(ABC):
             return
         self._pending_rows, self._pending = None, []
         sql = self.insert_sql(rows)
-        self.connection.execute("SAVEPOINT rows")
+        try:
+            self._insert_all(sql, rows, pending)
+        except (sqlite3.Error, OverflowError) as error:
+            raise CannotApply(f"SQLite refuses a row of table {rows.name!r}: {error}") from error
+
+    def _insert_all(self, sql: str, rows: TableRows, pending: list[Parameters]) -> None:
+        """Insert rows; if SQLite does not take one of their values as it is, all of them again, with more care."""
+        if len(pending) > 1:
+            self.connection.execute("SAVEPOINT rows")
         try:
             self.connection.executemany(sql, pending)
         except UNSUITABLE:
-            self.connection.execute("ROLLBACK TO rows")
-            self.connection.executemany(sql, [(*rows.careful(row[:-1]), row[-1]) for row in pending])
-        except sqlite3.Error as error:
-            raise CannotApply(f"SQLite refuses a row of table {rows.name!r}: {error}") from error
-        self.connection.execute("RELEASE rows")
+            if len(pending) > 1:
+                self.connection.execute("ROLLBACK TO rows")
+            self.connection.executemany(sql, list(map(rows.careful, pending)))
+        if len(pending) > 1:
+            self.connection.execute("RELEASE rows")
 
     def change(self, change: SchemaChange | BackfillChange | Truncate) -> None:
         """Anything but a change to a single row."""

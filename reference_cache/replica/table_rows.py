@@ -13,6 +13,8 @@ import sqlite3
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, TypeAlias, cast
 
+import orjson
+
 from protocol import values
 from protocol.data_types import INT64_MAX, INT64_MIN
 from protocol.messages import JsonMode
@@ -47,26 +49,37 @@ class TableRows:
         self.insert_sql = f"INSERT OR REPLACE {into}"
         self._updates: dict[tuple[tuple[str, ...], tuple[str, ...]], str] = {}
 
-    def _generate(self) -> Callable[[JsonObject], Parameters]:
+    def _generate(self) -> Callable[[JsonObject, str], Parameters]:
         convert = "text" if self._is_text else "dump"
         parts = [f"{convert}(r[{name!r}])" if name in self._json else f"r[{name!r}]" for name in self.table.columns]
-        source = f"lambda r: ({''.join(part + ', ' for part in parts)})"
-        return cast(Callable[[JsonObject], Parameters], eval(source, {"dump": _dump, "text": _text}))
+        source = f"lambda r, version: ({', '.join([*parts, 'version'])},)"
+        return cast(Callable[[JsonObject, str], Parameters], eval(source, {"dump": _dump, "text": _text}))
 
-    def insert(self, new: JsonObject) -> Parameters:
-        """The values of all columns, without the version; absent ones have their default, or are null."""
+    def insert(self, new: JsonObject, version: str) -> Parameters:
+        """The values of all columns and the version; absent columns have their default, or are null."""
         if len(new) == self._width:
             try:
-                return self._usual(new)
+                return self._usual(new, version)
             except KeyError:
                 pass
         self._refuse_unknown(new)
         absent = self._absent
-        return tuple(self._stored(name, new[name]) if name in new else absent.get(name) for name in self.table.columns)
+        stored = (self._stored(name, new[name]) if name in new else absent.get(name) for name in self.table.columns)
+        return (*stored, version)
+
+    def insert_all(self, rows: Sequence[JsonObject], version: str) -> list[Parameters]:
+        """As `insert`, for many rows."""
+        if sum(map(len, rows)) == self._width * len(rows):
+            usual = self._usual
+            try:
+                return [usual(row, version) for row in rows]
+            except KeyError:
+                pass
+        return [self.insert(row, version) for row in rows]
 
     def careful(self, row: Parameters) -> Parameters:
-        """The same values in a form that SQLite takes; an integer it cannot hold is `CannotApply`."""
-        return tuple(map(self._storable, self.table.columns, row))
+        """The same parameters in a form that SQLite takes; an integer it cannot hold is `CannotApply`."""
+        return (*map(self._storable, self.table.columns, row[:-1]), row[-1])
 
     def update(self, key: JsonObject | None, new: JsonObject, columns: KeyColumns) -> tuple[str, Parameters]:
         """The statement and parameters, less the version, which comes between the values and the key.
@@ -130,7 +143,12 @@ class TableRows:
 
 def _dump(value: object) -> str | None:
     """A JSON value as it is stored; JSON's null is no value."""
-    return None if value is None else values.dumps(value).decode()
+    if value is None:
+        return None
+    try:
+        return orjson.dumps(value).decode()
+    except orjson.JSONEncodeError:
+        return values.dumps(value).decode()
 
 
 def _text(value: object) -> str | None:

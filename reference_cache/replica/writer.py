@@ -52,6 +52,7 @@ class ReplicaWriter(Applying):
         self._saved = self.catalog.copy()
         self._synced = schema_of(self.catalog)
         self._touched: dict[str, int] = {}
+        self._log_ends: dict[str, int] = {}
         self._breaks: dict[str, str] = {}
         self._committed = self.state.version
 
@@ -69,7 +70,7 @@ class ReplicaWriter(Applying):
             (self.version, kind, table, None, None) for table, kind in self._breaks.items()
         ]
         for table, before in self._touched.items():
-            last = self._log_end(table)
+            last = self._log_ends[table] = self._log_end(table)
             if last > before:
                 entries.append((self.version, "rows", table, before + 1, last))
                 self.retention.logged += last - before
@@ -88,6 +89,7 @@ class ReplicaWriter(Applying):
         self.connection.execute(f"UPDATE {STATE} SET version = ?", (self._committed,))
         self.retention.forget(self.state.version)
         self.connection.execute("COMMIT")
+        self._log_ends.clear()
         self._saved = self.catalog.copy()
         self.state = read_state(self.connection)
 
@@ -106,6 +108,7 @@ class ReplicaWriter(Applying):
         self.reset_pending()
         self.retention.recount()
         self._touched.clear()
+        self._log_ends.clear()
         self._breaks.clear()
         self._committed = self.state.version
 
@@ -131,6 +134,7 @@ class ReplicaWriter(Applying):
     def take_effect(self, effect: Effect) -> None:
         for table in effect.tables:
             self._touched.pop(table, None)
+            self._log_ends.pop(table, None)
             self._breaks[table] = "schema"
             self.execute(unlog_statements(table))
             self.retention.drop_table(table)
@@ -143,7 +147,8 @@ class ReplicaWriter(Applying):
 
     def _touch(self, table: str) -> None:
         if table not in self._touched and table in self._synced.tables:
-            self._touched[table] = self._log_end(table)
+            known = self._log_ends.get(table)
+            self._touched[table] = self._log_end(table) if known is None else known
 
     def _log_end(self, table: str) -> int:
         found = self.connection.execute(f"SELECT max(seq) FROM {quoted(log_name(table))}").fetchone()

@@ -11,8 +11,10 @@ sent: they are cumulative. A transaction that the replica already has is passed 
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from protocol import codec
-from protocol.codec import AnyDownstream, AnyUpstream
+from protocol.codec import AnyDownstream
 from protocol.errors import SessionError
 from protocol.handshake import Handshake
 from protocol.messages import Begin, Commit, Data, ResetRequired, Rollback, Status, StatusAck
@@ -58,17 +60,26 @@ class InitialIntake(_Intake):
         self._load = load
         self._former_version = former_version
 
-    def take(self, data: bytes) -> None:
-        """The next message."""
-        if self._is_open and data.startswith(DATA):
-            self._frames.apply(data, self._load)
-            return
+    def take(self, batch: Sequence[bytes]) -> None:
+        """The next messages."""
+        rows: list[bytes] = []
+        for data in batch:
+            if self._is_open and data.startswith(DATA):
+                rows.append(data)
+                continue
+            self._frames.apply_all(rows, self._load)
+            rows = []
+            self._take(data)
+        self._frames.apply_all(rows, self._load)
+
+    def _take(self, data: bytes) -> None:
         message = self._receive(data)
         match message:
             case Begin():
                 self._begin(message)
             case Commit():
                 self.is_complete = True
+                self._is_open = False
             case Data():
                 self._frames.apply(data, self._load)
             case ResetRequired():
@@ -89,8 +100,8 @@ class InitialIntake(_Intake):
 class LiveIntake(_Intake):
     """Live transactions on their way into the replica.
 
-    Invariant: what is `held` belongs to the open transaction and none of it is written, unless that is `_written` as
-    it comes. `reset` is set once the source has asked for one.
+    Invariant: what is held belongs to the open transaction, and none of it is written; of a large one, what came before
+    is. `reset` is set once the source has asked for one.
     """
 
     def __init__(self, handshake: Handshake, writer: ReplicaWriter) -> None:
@@ -104,18 +115,22 @@ class LiveIntake(_Intake):
         self._held_bytes = 0
         self._is_written = False
         self._is_known = False
-        self._ack: AnyUpstream | None = None
+        self._unacknowledged: Commit | Status | None = None
 
     @property
     def wants_flush(self) -> bool:
         """Whether there is something to make durable or to acknowledge, and no transaction half written."""
-        return not self._is_written and (self._writer.connection.in_transaction or self._ack is not None)
+        return not self._is_written and (self._writer.connection.in_transaction or self._unacknowledged is not None)
 
-    def take(self, data: bytes) -> None:
-        """The next message."""
-        if self._is_open and data.startswith(DATA):
-            self._take_data(data)
-            return
+    def take(self, batch: Sequence[bytes]) -> None:
+        """The next messages."""
+        for data in batch:
+            if self._is_open and data.startswith(DATA):
+                self._take_data(data)
+            else:
+                self._take(data)
+
+    def _take(self, data: bytes) -> None:
         message = self._receive(data)
         match message:
             case Begin():
@@ -127,7 +142,7 @@ class LiveIntake(_Intake):
             case Rollback():
                 self._rollback()
             case Status() if message.wants_ack:
-                self._ack = StatusAck.model_validate({"ack": True} | message.to_json())
+                self._unacknowledged = message
             case ResetRequired():
                 self.reset = message
             case _:
@@ -137,8 +152,11 @@ class LiveIntake(_Intake):
     def flush(self) -> bytes | None:
         """Make the complete transactions durable; the acknowledgement to send, if one is due."""
         self._writer.flush()
-        ack, self._ack = self._ack, None
-        return None if ack is None else codec.encode(ack)
+        newest, self._unacknowledged = self._unacknowledged, None
+        if newest is None:
+            return None
+        filled = {"ack": True} if isinstance(newest, Status) else {}
+        return codec.encode(StatusAck.model_validate(filled | newest.to_json()))
 
     def take_count(self) -> int:
         """How many transactions were written since the last call."""
@@ -161,22 +179,19 @@ class LiveIntake(_Intake):
     def _take_data(self, data: bytes) -> None:
         if self._is_known:
             return
-        if self._is_written:
-            self._frames.apply(data, self._writer)
-            return
         self._held.append(data)
         self._held_bytes += len(data)
         if self._held_bytes > HELD_BYTES:
-            self._writer.flush()
+            if not self._is_written:
+                self._writer.flush()
+                self._is_written = True
             self._write_held()
-            self._is_written = True
 
     def _write_held(self) -> None:
         assert self._begun is not None
         self._writer.begin(self._begun.commit_watermark, self._begun.json_mode or "p")
         held, self._held, self._held_bytes = self._held, [], 0
-        for data in held:
-            self._frames.apply(data, self._writer)
+        self._frames.apply_all(held, self._writer)
 
     def _commit(self, message: Commit) -> None:
         assert self._begun is not None
@@ -186,7 +201,7 @@ class LiveIntake(_Intake):
             self._transactions += 1
             self.commit_time_ms = message.commit_time_ms
         if not self._begun.skip_ack:
-            self._ack = StatusAck.model_validate(message.to_json())
+            self._unacknowledged = message
         self._end_transaction()
 
     def _rollback(self) -> None:

@@ -140,8 +140,7 @@ class Replicator:
     async def _load(self, upstream: Upstream, intake: InitialIntake, load: InitialLoad) -> None:
         begun = told = time.monotonic()
         while not intake.is_complete:
-            for data in await upstream.receive():
-                intake.take(data)
+            intake.take(await upstream.receive())
             self._status.rows_loaded = load.loaded
             now = time.monotonic()
             if now - told >= PROGRESS_SECONDS:
@@ -170,8 +169,7 @@ class Replicator:
         """Take in what is at hand, make it durable, announce and acknowledge it; until a reset is due."""
         while not self._must_reset:
             batch = await upstream.receive()
-            for data in batch:
-                intake.take(data)
+            intake.take(batch)
             self._status.messages += len(batch)
             if intake.wants_flush:
                 await self._flush(upstream, intake, writer)

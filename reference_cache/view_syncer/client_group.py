@@ -1,7 +1,7 @@
 """A client group at work: its clients, its view, and every way in which the two change.
 
 The configuration changes first (`GroupEdit`, stored at once), then the view follows: queries are transformed, started
-or dropped, and `_switch` moves the group to the new set in one step, stored before anybody is told. Data moves the view
+or dropped, and the `GroupView` moves to the new set in one step, stored before anybody is told. Data moves the view
 through `step`. All clients of the group are at its version whenever nothing is under way; a client that comes back is
 caught up from its own cookie first.
 
@@ -20,42 +20,44 @@ from protocol import values
 from protocol.sync.ast import Query
 from protocol.sync.errors import ErrorKind, SyncError
 from protocol.sync.messages import Inspection, QueryPatch
+from reference_cache.replica.schema import ReplicaSchema
 from reference_cache.view_syncer.admission import Admission
 from reference_cache.view_syncer.api import NamedQuery, Outgoing, QueryFailure
 from reference_cache.view_syncer.client_connection import ClientConnection
 from reference_cache.view_syncer.client_schema import check_client_schema
-from reference_cache.view_syncer.evaluation import KeyChoice, key_choice
 from reference_cache.view_syncer.group_config import GroupEdit, QueryConfig
-from reference_cache.view_syncer.group_store import Membership, StoredGroup
-from reference_cache.view_syncer.inspector import answer
+from reference_cache.view_syncer.group_store import StoredGroup
+from reference_cache.view_syncer.group_view import GroupView
+from reference_cache.view_syncer.inspector import answer, subject
 from reference_cache.view_syncer.live_query import LiveQuery
 from reference_cache.view_syncer.mutation_data import Confirmed
 from reference_cache.view_syncer.pokes import PokeContent, compose
 from reference_cache.view_syncer.read_permissions import ReadPermissions
 from reference_cache.view_syncer.services import Services
 from reference_cache.view_syncer.ttl_clock import TtlClock
-from reference_cache.view_syncer.versions import EMPTY, next_version, state_of
-from reference_cache.view_syncer.views import View, catch_up
+from reference_cache.view_syncer.versions import EMPTY
 
 EVICTION_SLACK = 0.05
 """Seconds an expired query may outlive its time, so that several go together."""
 
 
 class ClientGroup:
-    """A group in use. Invariant: `view` is the set of the queries in `running`, each held once per hash."""
+    """A group in use. Invariant: whoever is in `clients` has been told everything up to the group's version, except
+    while a call is telling them."""
 
     def __init__(self, stored: StoredGroup, services: Services, *, is_new: bool) -> None:
         self.stored = stored
         self.config = stored.config
         self.is_new = is_new
         self.clients: dict[str, ClientConnection] = {}
-        self.running: dict[str, LiveQuery] = {}
-        self.view: View = frozenset()
+        self.view = GroupView(stored, services)
         self.lock = asyncio.Lock()
         self.pending = 0
+        self.stopped = False
         self.idle_since: float | None = None
         self._services = services
         self._restricted_by: ReadPermissions | None = None
+        self._fits: ReplicaSchema | None = None
         self._clock = TtlClock(stored.ttl_clock, services.options.clock)
         self._eviction: asyncio.TimerHandle | None = None
 
@@ -64,26 +66,9 @@ class ClientGroup:
         """The time queries expire by."""
         return self._clock.now()
 
-    @property
-    def choice(self) -> KeyChoice:
-        """How the group's clients identify rows."""
-        return key_choice(self.stored.client_schema, self._services.pipelines.schema.engine_schema)
-
-    @property
-    def data_version(self) -> str:
-        """The version of the data that the group's clients have seen."""
-        return state_of(self.config.version)
-
     def is_abandoned(self, latest: float) -> bool:
         """Whether the last client left before this time and none is coming."""
         return not self.clients and not self.pending and self.idle_since is not None and self.idle_since <= latest
-
-    def resume(self, cookie: str | None) -> None:
-        """Find the version of a group that was just loaded: rows and mutations have moved it on since it was stored."""
-        services = self._services
-        confirmed = self.confirmed_since(self.data_version).version
-        patched = services.groups.last_patch(self.config.group_id)
-        self.config.version = max(self.config.version, confirmed, patched, cookie or EMPTY)
 
     # --- clients come and go ---
 
@@ -138,12 +123,10 @@ class ClientGroup:
         self.rest_if_alone()
 
     def stop(self) -> None:
-        """Stop the queries; call with the pipelines' lock."""
+        """Stop the queries and do nothing more; call with the pipelines' lock."""
+        self.stopped = True
         self._cancel_eviction()
-        for live in self.view:
-            live.groups.discard(self)
-        self._services.pipelines.release(self.running.values())
-        self.running, self.view = {}, frozenset()
+        self.view.stop(self)
 
     # --- what clients ask for ---
 
@@ -187,8 +170,9 @@ class ClientGroup:
 
     async def inspect(self, connection: ClientConnection, question: Inspection) -> Any:
         """Answer an inspector's question."""
+        query = await subject(question, self._services, connection)
         async with self.lock, self._services.pipelines.lock:
-            return answer(question, self, self._services, connection)
+            return answer(question, self, self._services, query)
 
     # --- wishes ---
 
@@ -198,7 +182,7 @@ class ClientGroup:
             return
         with self._services.file.transaction():
             if self.is_new:
-                self._services.groups.create(self.stored, time.time())
+                self._services.groups.create(self.stored, self._services.pipelines.version, time.time())
             self._services.groups.save(edit, self._clock.now())
         self.is_new = False
 
@@ -216,16 +200,27 @@ class ClientGroup:
     async def _follow_wishes(self, speaker: ClientConnection, *, again: bool) -> None:
         """Make the view what the configuration says: start what is missing, drop what has expired."""
         services = self._services
-        schema = services.pipelines.schema
-        check_client_schema(self.stored.client_schema, schema, services.own_tables)
+        self._check_schema()
         expired = self.config.expired(self._clock.now())
         queries, failures = await self._transformed(speaker, set(expired), again)
         async with services.pipelines.lock:
+            if self.stopped:
+                raise SyncError(ErrorKind.REHOME, "The cache starts its queries anew")
             started = await self._started(queries)
-            self._tell_failures(failures)
+            self._tell_failures(failures, speaker)
             if self._switch(started, [*expired, *failures]) or self._is_behind():
                 await self._bring_up(list(self.clients.values()))
         self._schedule_eviction()
+
+    def _check_schema(self) -> None:
+        """Refuse to go on if the tables are not what the clients were built for; once per state of the tables."""
+        schema = self._services.pipelines.schema
+        if schema is not self._fits:
+            check_client_schema(self.stored.client_schema, schema, self._services.own_tables)
+            self._fits = schema
+
+    def _switch(self, started: dict[str, LiveQuery], dropped: Sequence[str]) -> bool:
+        return self.view.switch(self, started, dropped, self._clock.now())
 
     def _is_behind(self) -> bool:
         return any(connection.cookie != self.config.version for connection in self.clients.values())
@@ -235,7 +230,7 @@ class ClientGroup:
     ) -> tuple[dict[str, Query], dict[str, QueryFailure]]:
         """What the queries mean that are to be started, or all of them; and those the application refuses."""
         wanted = [query for query in self.config.wanted() if query.hash not in expired]
-        fresh = [query for query in wanted if again or query.hash not in self.running]
+        fresh = [query for query in wanted if again or query.hash not in self.view.running]
         permissions = self._services.permissions()
         ad_hoc = fresh if permissions is self._restricted_by else wanted
         self._restricted_by = permissions
@@ -243,7 +238,9 @@ class ClientGroup:
         named = [_named(query) for query in fresh if query.ast is None]
         if not named:
             return queries, {}
+        asked = {query.hash for query in named}
         answers = await self._services.transformer.transform(speaker.credentials, named)
+        answers = {hash: found for hash, found in answers.items() if hash in asked}
         failures = {hash: found for hash, found in answers.items() if isinstance(found, QueryFailure)}
         queries |= {hash: found for hash, found in answers.items() if isinstance(found, Query)}
         return queries, failures
@@ -251,7 +248,7 @@ class ClientGroup:
     async def _started(self, queries: Mapping[str, Query]) -> dict[str, LiveQuery]:
         """The queries, running; each counted once more."""
         pipelines = self._services.pipelines
-        choice = self.choice
+        choice = self.view.choice
         started: dict[str, LiveQuery] = {}
         try:
             for hash, query in queries.items():
@@ -263,9 +260,9 @@ class ClientGroup:
             raise
         return started
 
-    def _tell_failures(self, failures: Mapping[str, QueryFailure]) -> None:
+    def _tell_failures(self, failures: Mapping[str, QueryFailure], speaker: ClientConnection) -> None:
         """Tell the clients that want them which queries the application refused."""
-        for client_id, connection in self.clients.items():
+        for client_id, connection in {**self.clients, speaker.client_id: speaker}.items():
             bodies = [
                 dict(failure.body)
                 for hash, failure in failures.items()
@@ -276,57 +273,6 @@ class ClientGroup:
 
     # --- the view ---
 
-    def _switch(self, started: dict[str, LiveQuery], dropped: Iterable[str]) -> bool:
-        """Move to another set of queries, at once and durably; whether that made a new version."""
-        services = self._services
-        version = services.pipelines.version
-        edit = GroupEdit(self.config, next_version(self._seen_version(), version))
-        old = list(self.running.values())
-        running = {**self.running, **started}
-        for hash in dropped:
-            running.pop(hash, None)
-            edit.drop(hash)
-        for hash in running:
-            edit.get(hash)
-        replaced = [live for hash, live in self.running.items() if hash in started or hash not in running]
-        self.running, self.view = running, frozenset(running.values())
-        changed = self._join(edit.version)
-        if changed or edit.changed:
-            self.config.version = edit.version
-            with services.file.transaction(version):
-                services.groups.save(edit, self._clock.now(), changed)
-        else:
-            self.config.version = self._seen_version()
-        for live in {*old, *self.view}:
-            (live.groups.add if live in self.view else live.groups.discard)(self)
-        services.pipelines.release(replaced)
-        return bool(changed or edit.changed)
-
-    def _seen_version(self) -> str:
-        """The group's version, with what its queries' rows and its mutations have been through since it was stored."""
-        confirmed = self.confirmed_since(self.data_version).version
-        return max([self.config.version, confirmed, *(live.recorded.last_patch for live in self.view)])
-
-    def _join(self, version: str) -> list[Membership]:
-        """Bring the memberships in line with the view; those that changed."""
-        changed = []
-        memberships = self.stored.memberships
-        current = {live.id for live in self.view}
-        for live in self.view:
-            found = memberships.get(live.id)
-            if found is None:
-                found = memberships[live.id] = Membership(live.id, version, version, live.recorded.epoch)
-            elif found.removed is not None or found.epoch != live.recorded.epoch:
-                found.got, found.epoch, found.removed = version, live.recorded.epoch, None
-            else:
-                continue
-            changed.append(found)
-        for each in memberships.values():
-            if each.removed is None and each.query not in current:
-                each.removed = version
-                changed.append(each)
-        return changed
-
     async def _bring_up(self, connections: Iterable[ClientConnection]) -> None:
         """Tell clients everything between their cookies and the group's version."""
         version = self.config.version
@@ -334,38 +280,9 @@ class ClientGroup:
         for connection in connections:
             base = connection.cookie
             if base not in pokes:
-                pokes[base] = compose(base, version, await self._content_since(base))
+                pokes[base] = compose(base, version, await self.view.content_since(base))
                 self._services.status.pokes += 1
             connection.poke(pokes[base], version)
-
-    async def _content_since(self, cookie: str | None) -> PokeContent:
-        if cookie == self.config.version:
-            return PokeContent()
-        confirmed = self.confirmed_since(EMPTY if cookie is None else state_of(cookie))
-        return PokeContent(
-            desired=self.config.desired_since(cookie),
-            got=self.config.got_since(cookie),
-            last_mutation_ids=confirmed.last_mutation_ids,
-            mutations=confirmed.mutations,
-            rows=await self._rows_since(cookie),
-        )
-
-    async def _rows_since(self, cookie: str | None) -> list[bytes]:
-        memberships = self.stored.memberships
-        if cookie is None or all(each.since > cookie for each in memberships.values()):
-            return await self._services.whole_view(self.view)
-        return await self._services.chunks(catch_up(self.view, memberships, self._services.pipelines.records, cookie))
-
-    def confirmed_since(self, version: str) -> Confirmed:
-        """The mutations confirmed, and results that came and went, after a version of the data."""
-        services, group_id = self._services, self.config.group_id
-        pipelines = services.pipelines
-        confirmed = services.mutations.since(pipelines.connection, pipelines.schema, group_id, version)
-        for client_id, mutation_id, dropped in services.groups.dropped_results(group_id, version):
-            if (client_id, mutation_id) not in confirmed.results and version != EMPTY:
-                confirmed.drop_result(client_id, mutation_id)
-            confirmed.version = max(confirmed.version, dropped)
-        return confirmed
 
     def step(self, version: str, rows: list[bytes], confirmed: Confirmed | None, pokes: dict[Any, Outgoing]) -> None:
         """The data has moved, and this is what it means here. `pokes` has what other groups were told in this step."""
@@ -373,7 +290,7 @@ class ClientGroup:
         self.config.version = version
         if not self.clients:
             return
-        place = (self.view, base)
+        place = (self.view.queries, base)
         poke = None if confirmed is not None else pokes.get(place)
         if poke is None:
             content = PokeContent(rows=rows)

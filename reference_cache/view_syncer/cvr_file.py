@@ -19,14 +19,19 @@ FORMAT = 1
 
 _TABLES = """
 CREATE TABLE state (format INTEGER, replica_version TEXT, data_version TEXT);
-CREATE TABLE queries (id INTEGER PRIMARY KEY, key TEXT UNIQUE, epoch INTEGER, settled TEXT, last_patch TEXT);
+CREATE TABLE ages (time REAL, version TEXT);
+CREATE TABLE queries (
+  id INTEGER PRIMARY KEY, key TEXT UNIQUE, epoch INTEGER, settled TEXT, last_patch TEXT, forgotten TEXT
+);
 CREATE TABLE records (
   query INTEGER, row_table TEXT, row_key TEXT, row_version TEXT, patch_version TEXT, there INTEGER,
   PRIMARY KEY (query, row_table, row_key)
 ) WITHOUT ROWID;
 CREATE INDEX records_by_patch ON records (query, patch_version);
+CREATE INDEX records_gone ON records (query, patch_version) WHERE NOT there;
 CREATE TABLE groups (
-  id TEXT PRIMARY KEY, version TEXT, user_id TEXT, client_schema TEXT, ttl_clock REAL, last_active REAL
+  id TEXT PRIMARY KEY, version TEXT, user_id TEXT, client_schema TEXT, ttl_clock REAL, last_active REAL,
+  forgotten TEXT
 ) WITHOUT ROWID;
 CREATE TABLE clients (group_id TEXT, client_id TEXT, PRIMARY KEY (group_id, client_id)) WITHOUT ROWID;
 CREATE TABLE group_queries (
@@ -47,6 +52,7 @@ CREATE TABLE dropped_results (
 
 _ALL = (
     "state",
+    "ages",
     "queries",
     "records",
     "groups",

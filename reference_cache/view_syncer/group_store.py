@@ -88,11 +88,12 @@ class GroupStore:
         )
         return self._connection.execute(sql, (group_id,)).fetchone()[0] or ""
 
-    def create(self, group: StoredGroup, now: float) -> None:
-        """Enter a new group."""
+    def create(self, group: StoredGroup, data_version: str, now: float) -> None:
+        """Enter a new group; cookies from before it, which a forgotten group of this name gave out, are not its own."""
         schema = group.client_schema.model_dump_json()
-        row = (group.config.group_id, group.config.version, group.user_id, schema, group.ttl_clock, now)
-        self._connection.execute("INSERT INTO groups VALUES (?, ?, ?, ?, ?, ?)", row)
+        config = group.config
+        row = (config.group_id, config.version, group.user_id, schema, group.ttl_clock, now, data_version)
+        self._connection.execute("INSERT INTO groups VALUES (?, ?, ?, ?, ?, ?, ?)", row)
 
     def touch(self, group_id: str, ttl_clock: float, now: float) -> None:
         """Note that a group is in use."""

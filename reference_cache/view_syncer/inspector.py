@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from importlib.metadata import PackageNotFoundError, version
 from typing import TYPE_CHECKING, Any
 
+from protocol.sync.ast import Query
 from protocol.sync.ast_json import to_json
-from protocol.sync.errors import ErrorKind, SyncError
+from protocol.sync.js_json import stringify
 from protocol.sync.messages import InspectAnalyzeQuery, Inspection, InspectMetrics, InspectQueries, InspectVersion
+from reference_cache.ivm.engine import Engine
+from reference_cache.query.query_id import named_query_id
+from reference_cache.view_syncer.api import NamedQuery
 
 if TYPE_CHECKING:
     from reference_cache.view_syncer.client_connection import ClientConnection
@@ -18,8 +22,28 @@ if TYPE_CHECKING:
     from reference_cache.view_syncer.services import Services
 
 
-def answer(question: Inspection, group: ClientGroup, services: Services, connection: ClientConnection) -> Any:
-    """The value of the answer; raises if there is none."""
+async def subject(question: Inspection, services: Services, connection: ClientConnection) -> Query | None:
+    """The query a question is about, as this client may ask it."""
+    if not isinstance(question, InspectAnalyzeQuery):
+        return None
+    if question.name is not None and question.args is not None:
+        return await _transformed(question.name, question.args, services, connection)
+    ast = question.ast if question.ast is not None else question.value
+    if ast is None:
+        raise ValueError("analyze-query needs an AST, or the name and the arguments of a query")
+    return services.permissions().apply(ast, connection.auth_data)
+
+
+async def _transformed(name: str, args: Sequence[Any], services: Services, connection: ClientConnection) -> Query:
+    asked = NamedQuery(named_query_id(name, args), name, args)
+    found = (await services.transformer.transform(connection.credentials, [asked])).get(asked.hash)
+    if not isinstance(found, Query):
+        raise ValueError(f"the application does not know the query {name!r}: {found}")
+    return found
+
+
+def answer(question: Inspection, group: ClientGroup, services: Services, query: Query | None) -> Any:
+    """The value of the answer; `query` is the question's subject. Call with the pipelines' lock."""
     match question:
         case InspectVersion():
             return _own_version()
@@ -27,9 +51,9 @@ def answer(question: Inspection, group: ClientGroup, services: Services, connect
             return list(_queries(group, question.client_id))
         case InspectMetrics():
             return services.pipelines.metrics()
-        case InspectAnalyzeQuery():
-            return _analysis(question, group, services, connection)
-    raise SyncError(ErrorKind.INTERNAL, f"the inspector's {question.op!r} is answered elsewhere")
+        case InspectAnalyzeQuery() if query is not None:
+            return _analysis(query, services.pipelines.evaluation(group.view.choice).engine)
+    raise ValueError(f"the inspector's {question.op!r} is answered elsewhere")
 
 
 def _own_version() -> str:
@@ -49,7 +73,7 @@ def _queries(group: ClientGroup, client_id: str | None) -> Iterator[dict[str, An
 
 
 def _described(group: ClientGroup, query: QueryConfig, client_id: str, desire: Desire) -> dict[str, Any]:
-    live = group.running.get(query.hash)
+    live = group.view.running.get(query.hash)
     ast = query.ast if query.ast is not None else None if live is None else live.query
     return {
         "clientID": client_id,
@@ -66,16 +90,10 @@ def _described(group: ClientGroup, query: QueryConfig, client_id: str, desire: D
     }
 
 
-def _analysis(
-    question: InspectAnalyzeQuery, group: ClientGroup, services: Services, connection: ClientConnection
-) -> dict[str, Any]:
+def _analysis(query: Query, engine: Engine) -> dict[str, Any]:
     """Evaluate a query once, watching it."""
-    ast = question.ast if question.ast is not None else question.value
-    if ast is None:
-        raise SyncError(ErrorKind.INTERNAL, "analyze-query needs an AST")
-    query = services.permissions().apply(ast, connection.auth_data)
     start = time.time()
-    explanation = services.pipelines.evaluation(group.choice).engine.explain(query)
+    explanation = engine.explain(query)
     end = time.time()
     return {
         "warnings": [],
@@ -83,6 +101,6 @@ def _analysis(
         "start": start * 1000,
         "end": end * 1000,
         "elapsed": (end - start) * 1000,
-        "afterPermissions": str(to_json(query)),
-        "plans": {"evaluation": str(explanation).splitlines()},
+        "afterPermissions": stringify(to_json(query)),
+        "sqlitePlans": {"operators": str(explanation).splitlines()},
     }

@@ -66,6 +66,7 @@ class Pipelines:
         self.records = RecordStore(file)
         self.version = ""
         self.schema = ReplicaSchema({}, {})
+        self.engine_schema = self.schema.engine_schema
         self.live: dict[str, LiveQuery] = {}
         self._path = options.replica_file
         self._file = file
@@ -94,9 +95,14 @@ class Pipelines:
         hold_snapshot(self._held)
         state = read_state(self._held)
         self.version = state.version
-        self.schema = read_schema(self._held)
-        self._evaluations.clear()
+        self._read_schema()
         return state
+
+    def _read_schema(self) -> None:
+        self.schema = read_schema(self._held)
+        self.engine_schema = self.schema.engine_schema
+        self._evaluations.clear()
+        self._by_shared.clear()
 
     def close(self) -> None:
         """Let go of the replica."""
@@ -118,8 +124,8 @@ class Pipelines:
         """The evaluation for this way of identifying rows."""
         found = self._evaluations.get(choice)
         if found is None:
-            schema = self.schema.engine_schema
-            found = self._evaluations[choice] = Evaluation(schema, choice, self._held, self._pace.expired)
+            found = Evaluation(self.engine_schema, choice, self._held, self._pace.expired)
+            self._evaluations[choice] = found
         return found
 
     async def open(self, query: Query, choice: KeyChoice) -> LiveQuery:
@@ -257,9 +263,7 @@ class Pipelines:
         """Start all queries again and find what is different from what is recorded."""
         step.patches.clear()
         step.watched.clear()
-        self.schema = read_schema(self._held)
-        self._evaluations.clear()
-        self._by_shared.clear()
+        self._read_schema()
         for live in list(self.live.values()):
             try:
                 evaluation = self.evaluation(live.choice)

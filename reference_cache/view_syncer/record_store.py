@@ -54,7 +54,7 @@ class RecordStore:
         found = self._connection.execute(sql, (key,)).fetchone()
         if found is not None:
             return RecordedQuery(*found)
-        entered = self._connection.execute("INSERT INTO queries VALUES (NULL, ?, 0, '', '')", (key,))
+        entered = self._connection.execute("INSERT INTO queries VALUES (NULL, ?, 0, '', '', '')", (key,))
         assert entered.lastrowid is not None
         return RecordedQuery(entered.lastrowid, 0, "", "")
 

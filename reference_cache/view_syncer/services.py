@@ -16,6 +16,7 @@ from reference_cache.view_syncer.pacing import Pace
 from reference_cache.view_syncer.pipelines import Pipelines
 from reference_cache.view_syncer.pokes import row_chunks
 from reference_cache.view_syncer.read_permissions import ReadPermissions, load_permissions
+from reference_cache.view_syncer.retention import Retention
 from reference_cache.view_syncer.views import View, whole
 
 log = logging.getLogger(__name__)
@@ -27,12 +28,16 @@ LARGEST_WHOLE_VIEW = 4 << 20
 
 @dataclass(slots=True)
 class Services:
-    """Shared by all groups. Invariant: `whole_views` and `read_permissions` belong to the pipelines' version."""
+    """Shared by all groups. Invariant: `whole_views` and `read_permissions` belong to the pipelines' version.
+
+    `whole_views` has an empty list for views that were asked for once.
+    """
 
     options: SyncerOptions
     transformer: Transformer
     file: CvrFile
     groups: GroupStore
+    retention: Retention
     pipelines: Pipelines
     mutations: MutationTables
     pace: Pace
@@ -67,13 +72,15 @@ class Services:
 
     async def whole_view(self, view: View) -> list[bytes]:
         """All rows of a view, in parts; the same for every group that starts with it. Call with the pipelines' lock."""
-        found = self.whole_views.get(view)
-        if found is None:
-            found = await self.chunks(whole(view))
-            while len(self.whole_views) >= MOST_WHOLE_VIEWS:
-                del self.whole_views[next(iter(self.whole_views))]
-            if sum(map(len, found)) <= LARGEST_WHOLE_VIEW:
-                self.whole_views[view] = found
+        known = self.whole_views.get(view)
+        if known:
+            return known
+        found = await self.chunks(whole(view))
+        while len(self.whole_views) >= MOST_WHOLE_VIEWS:
+            del self.whole_views[next(iter(self.whole_views))]
+        # Kept from the second time on: most views are one group's own.
+        is_shared = known is not None and sum(map(len, found)) <= LARGEST_WHOLE_VIEW
+        self.whole_views[view] = found if is_shared else []
         return found
 
     async def chunks(self, patches: Iterator[bytes]) -> list[bytes]:

@@ -35,6 +35,7 @@ from reference_cache.view_syncer.group_store import GroupStore, StoredGroup
 from reference_cache.view_syncer.mutation_data import Confirmed, MutationTables
 from reference_cache.view_syncer.pacing import Pace
 from reference_cache.view_syncer.pipelines import Pipelines, Step
+from reference_cache.view_syncer.retention import Retention
 from reference_cache.view_syncer.services import Services
 from reference_cache.view_syncer.views import StepPatches, View
 
@@ -42,6 +43,9 @@ log = logging.getLogger(__name__)
 
 HOUSEKEEPING = 1.0
 """Seconds between looks for groups that have been alone for long enough."""
+
+PURGING = 600.0
+"""Seconds between looks for what has been gone for too long."""
 
 
 class ViewSyncer:
@@ -55,7 +59,8 @@ class ViewSyncer:
         watched = (mutations.clients, mutations.mutations, self._permissions_table)
         pace = Pace(options.time_slice)
         pipelines = Pipelines(options, file, watched, pace)
-        self._services = Services(options, transformer, file, GroupStore(file), pipelines, mutations, pace)
+        stores = GroupStore(file), Retention(file)
+        self._services = Services(options, transformer, file, *stores, pipelines, mutations, pace)
         self._groups: dict[str, ClientGroup] = {}
         self._news = asyncio.Event()
         self._ready = asyncio.Event()
@@ -182,6 +187,9 @@ class ViewSyncer:
     def _group(self, admission: Admission) -> ClientGroup:
         """The client's group: in use, remembered, or new."""
         services, client = self._services, admission.client
+        cookie = client.base_cookie
+        if cookie is not None and not services.retention.reaches_back_to(client.group_id, cookie):
+            raise SyncError(ErrorKind.CLIENT_NOT_FOUND, "Client not found: it has been away for too long")
         group = self._groups.get(client.group_id)
         if group is not None:
             admission.check_known(group.stored, group.config.version)
@@ -196,7 +204,7 @@ class ViewSyncer:
         else:
             admission.check_known(stored, max(stored.config.version, services.file.data_version))
             group = ClientGroup(stored, services, is_new=False)
-            group.resume(client.base_cookie)
+            group.view.resume(client.base_cookie)
         self._groups[client.group_id] = group
         return group
 
@@ -210,8 +218,8 @@ class ViewSyncer:
             try:
                 await self._advance()
             except Exception:
-                log.exception("the replica's newest version could not be taken in; trying again with the next")
-                await self._restart()
+                log.exception("the replica's newest version could not be taken in; all queries start anew")
+                await self._restart(SyncError(ErrorKind.REHOME, "The cache starts its queries anew"))
 
     async def _advance(self) -> None:
         services = self._services
@@ -223,18 +231,18 @@ class ViewSyncer:
                     await self._tell(step)
                     self._announce()
                 return
-        await self._restart()
+        await self._restart(SyncError(ErrorKind.CLIENT_NOT_FOUND, "Client not found: the replica was made anew"))
 
     def _announce(self) -> None:
         self._told = self._services.pipelines.version
         self._advanced.set()
         self._advanced = asyncio.Event()
 
-    async def _restart(self) -> None:
-        """The replica is another one: whoever is connected must come again."""
+    async def _restart(self, error: SyncError) -> None:
+        """Part from everybody and begin again with the replica there is; whoever is connected must come again."""
         async with self._services.pipelines.lock:
             for group in self._groups.values():
-                group.fail(SyncError(ErrorKind.CLIENT_NOT_FOUND, "Client not found: the replica was made anew"))
+                group.fail(error)
                 group.stop()
             self._groups.clear()
             if self._open():
@@ -257,11 +265,12 @@ class ViewSyncer:
         touched = {group: None for live in step.patches for group in live.groups}
         touched |= {group: None for each in confirmed if (group := self._groups.get(each)) is not None}
         async for group in services.pace.sliced(touched, every=16):
-            if group.view not in rows:
-                rows[group.view] = patches.chunks(group.view)
+            queries = group.view.queries
+            if queries not in rows:
+                rows[queries] = patches.chunks(queries)
             told = confirmed.get(group.config.group_id)
-            if rows[group.view] or told is not None:
-                group.step(step.version, rows[group.view], told, pokes)
+            if rows[queries] or told is not None:
+                group.step(step.version, rows[queries], told, pokes)
         if not self._ready.is_set():
             self._admit_if_current()
 
@@ -270,7 +279,7 @@ class ViewSyncer:
         services = self._services
         if step.anew:
             self._restrict_again()
-            found = {id: group.confirmed_since(group.data_version) for id, group in self._groups.items()}
+            found = {id: group.view.confirmed_since(group.view.data_version) for id, group in self._groups.items()}
             return {id: each for id, each in found.items() if each.version}
         if any(table == self._permissions_table for table, _ in step.watched):
             self._restrict_again()
@@ -316,10 +325,10 @@ class ViewSyncer:
             check_client_schema(group.stored.client_schema, services.pipelines.schema, services.own_tables)
         except SyncError as error:
             return error
-        failed = [step.failed[live] for live in group.view if live in step.failed]
+        failed = [step.failed[live] for live in group.view.queries if live in step.failed]
         if failed:
             return SyncError(ErrorKind.INTERNAL, str(failed[0]))
-        if any(live.choice != group.choice for live in group.view):
+        if any(live.choice != group.view.choice for live in group.view.queries):
             return SyncError(ErrorKind.REHOME, "the keys of tables have changed")
         return None
 
@@ -327,11 +336,11 @@ class ViewSyncer:
 
     async def _keep_house(self) -> None:
         """Stop the queries of groups that nobody came back to, and forget groups nobody has used for long."""
-        purged = 0.0
+        purged = time.monotonic()
         while True:
             await asyncio.sleep(min(HOUSEKEEPING, self._options.linger or HOUSEKEEPING))
             await to_the_end(self.stop_abandoned())
-            if time.monotonic() - purged > HOUSEKEEPING * 600:
+            if time.monotonic() - purged > PURGING:
                 purged = time.monotonic()
                 self.purge()
 
@@ -351,10 +360,14 @@ class ViewSyncer:
             await group.evict_expired()
 
     def purge(self) -> int:
-        """Forget groups nobody has used for long, and records no group refers to; how many groups."""
+        """Forget groups nobody has used for long, and what has been gone for as long; how many groups."""
         services = self._services
-        idle = services.groups.idle_since(time.time() - self._options.forget_groups_after)
+        now = time.time()
+        long_ago = now - self._options.forget_groups_after
+        idle = services.groups.idle_since(long_ago)
         with services.file.transaction():
+            services.retention.note_age(now)
+            services.retention.forget(services.retention.version_at(long_ago), self._groups.keys())
             gone = [group_id for group_id in idle if group_id not in self._groups]
             for group_id in gone:
                 services.groups.delete(group_id)

@@ -1,13 +1,12 @@
 """The compaction lane on Spark: shares of the log and parts of the old snapshot are read, sorted and folded by tasks.
 
 One task per share or part gives items; Spark's shuffle brings the items of one bucket to one task, sorted, spilling to
-disk beyond what a worker may hold; that task writes one part per table, under a name of its own attempt until it is
-whole. The driver sees findings, tied keys and descriptions of parts, never rows.
+disk beyond what a worker may hold; that task writes one part per table and puts it in its place when it is whole
+(`part_place`). The driver sees findings, tied keys and descriptions of parts, never rows.
 """
 
 from __future__ import annotations
 
-import shutil
 import threading
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from itertools import chain
@@ -55,8 +54,8 @@ class SparkLane:
         bucketed = items.repartitionAndSortWithinPartitions(buckets, lambda key: bucket_of(key, buckets))
         written = bucketed.mapPartitionsWithIndex(lambda bucket, sorted_: [write_bucket(folding, bucket, sorted_)])
         parts = self._run(f"fold into {buckets} buckets", written.collect, done)
-        for leftover in folding.directory.glob("attempt-*"):
-            shutil.rmtree(leftover, ignore_errors=True)
+        folding.place.tidy()
+        folding.place.remove_notes()
         return list(chain.from_iterable(parts))
 
     def _run(self, description: str, work: Callable[[], list[T]], done: Done) -> list[T]:
@@ -83,17 +82,9 @@ def read_items(sorting: Sorting, source: SpoolPart | LogShare) -> Iterator[Item]
 
 
 def write_bucket(folding: Folding, bucket: int, items: Iterable[Item]) -> list[PartInfo]:
-    """What one writing task does: the parts of a bucket, whole or not at all."""
-    from pyspark import TaskContext
-
-    context = TaskContext.get()
-    attempt = context.taskAttemptId() if context is not None else 0
-    own = folding.directory / f"attempt-{bucket}-{attempt}"
-    own.mkdir()
-    try:
+    """What one writing task does: the parts of a bucket, each whole or not at all."""
+    with folding.place.scratch() as own:
         parts = folding.write_bucket(bucket, items, own)
         for part in parts:
-            (own / part.file).replace(folding.directory / part.file)
-    finally:
-        shutil.rmtree(own, ignore_errors=True)
+            folding.place.put(own / part.file, part)
     return parts

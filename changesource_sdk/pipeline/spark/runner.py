@@ -109,7 +109,16 @@ class SparkRunner:
             with opened(adapter_factory(self._adapter, self._settings)) as adapter:
                 parts = SparkParts(self._session)
                 snapshot_into_log(
-                    adapter, writer, self._store, self._stage, self.stop, above, self._clock, parts, unfinished
+                    adapter,
+                    writer,
+                    self._store,
+                    self._stage,
+                    self.stop,
+                    above,
+                    self._clock,
+                    parts,
+                    unfinished,
+                    self._store.place,
                 )
             self._recovery.progressed()
         finally:

@@ -2,16 +2,19 @@ from __future__ import annotations
 
 import json
 import random
+from datetime import datetime
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from adapters.postgres.catalog import read_catalog
 from adapters.postgres.connection import Connection
-from adapters.postgres.copy_json import CannotVouch, JsonWriter
+from adapters.postgres.copy_json import CannotVouch, JsonWriter, column_writer
 from adapters.postgres.copy_text import CopyReader
 from adapters.postgres.judge import Selection
 from adapters.postgres.snapshot import copy_batches
-from adapters.postgres.types import decoder
+from adapters.postgres.types import decoder, timestamp_ms
 from changesource_sdk.pipeline.encode import TableEncoder
 from changesource_sdk.schema import Column
 from tests.adapters.postgres.type_zoo import COLUMNS, ZOO, random_values
@@ -45,3 +48,12 @@ def test_columns_that_the_store_lacks_are_null() -> None:
 def test_a_null_where_none_is_allowed_is_left_to_the_checked_way() -> None:
     with pytest.raises(CannotVouch):
         JsonWriter([(Column("a", "text", optional=False), 0)], {}).objects(b"\\N\n")
+
+
+@given(st.lists(st.datetimes(datetime(1830, 1, 1), datetime(2110, 1, 1)), min_size=1))
+def test_timestamps_are_exact_to_the_microsecond_by_the_short_way(moments: list[datetime]) -> None:
+    texts = [moment.isoformat(sep=" ") for moment in moments]
+    exact = [timestamp_ms(text) for text in texts]
+    for data_type, zone in (("timestamp", ""), ("timestamptz", "+00")):
+        write = column_writer(Column("t", data_type), timestamp_ms)
+        assert [json.loads(text) for text in write([text + zone for text in texts])] == exact

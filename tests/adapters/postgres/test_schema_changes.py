@@ -19,8 +19,8 @@ DROP TYPE IF EXISTS mood, tone, tint;
 """
 START = """
 CREATE TABLE item (id int PRIMARY KEY, name text, price numeric(8,2), at timestamp);
-INSERT INTO item SELECT n, 'item ' || n, n * 1.25, timestamp '2024-01-01' + n * interval '1 hour'
-FROM generate_series(1, 5) n;
+INSERT INTO item SELECT n, 'item ' || n, n * 1.25, timestamp '2024-01-01' + n * interval '1 h'
+  FROM generate_series(1, 5) n;
 CREATE TABLE part (id int PRIMARY KEY, item int, code text NOT NULL UNIQUE);
 INSERT INTO part SELECT n, n, 'c' || n FROM generate_series(1, 3) n;
 """

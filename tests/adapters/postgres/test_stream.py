@@ -1,16 +1,17 @@
-"""Rows through a real stream: what was committed is what a consumer gets, once, in order, and acknowledged later."""
+"""Rows through a real stream: a consumer gets what was committed, once and in order; it is confirmed when durable."""
 
 from __future__ import annotations
 
 import threading
 
+import psycopg
 import pytest
 
 from adapters.postgres import stream as stream_module
 from adapters.postgres.connection import Connection
 from adapters.postgres.slot import slot_state
 from adapters.postgres.stream import Stream
-from changesource_sdk.adapter import Delete, Insert, Truncate, Update
+from changesource_sdk.adapter import CreateTable, Delete, DropColumn, DropTable, Insert, Truncate, Update
 from changesource_sdk.errors import AdapterError
 from changesource_sdk.pipeline.validate import NeedsNewGeneration
 from protocol.watermark import from_int
@@ -46,7 +47,7 @@ def test_a_large_value_that_was_not_touched_keeps_what_it_is(following: MakeFoll
         "ALTER TABLE doc ALTER COLUMN body SET STORAGE EXTERNAL",
     )
     follower.run("INSERT INTO doc VALUES (1, repeat('x', 100000), 1)", "UPDATE doc SET n = 2")
-    assert follower.catch_up()[1] == [[Update("doc", {"id": 1, "n": 2})]][0]
+    assert follower.catch_up()[1] == [Update("doc", {"id": 1, "n": 2})]
     follower.run("UPDATE doc SET id = 5")
     follower.catch_up()
     follower.assert_same()
@@ -268,9 +269,37 @@ def test_a_publication_dropped_and_made_again_asks_for_a_new_snapshot(following:
     follower.run("DROP PUBLICATION chosen", "INSERT INTO item VALUES (1)")
     with pytest.raises(NeedsNewGeneration, match="publication"):
         follower._next()
+    with pytest.raises(AdapterError, match="dropped while it was followed") as caught:
+        follower.begin()
+    assert 'CREATE PUBLICATION "chosen"' in caught.value.fix
     follower.run("CREATE PUBLICATION chosen FOR TABLE item, fence")
     follower.begin()
     follower.run("INSERT INTO item VALUES (2)")
+    follower.catch_up()
+    follower.assert_same()
+
+
+def test_concurrent_schema_changes_do_not_undo_each_other(following: MakeFollower, dsn: str) -> None:
+    follower = following(ITEM, "CREATE TABLE part (id int PRIMARY KEY)")
+    with psycopg.connect(dsn) as first, psycopg.connect(dsn) as second:
+        first.execute("ALTER TABLE item ADD COLUMN a int")
+        second.execute("ALTER TABLE part ADD COLUMN b int")
+        second.execute("CREATE TABLE other (id int PRIMARY KEY)")
+        second.commit()
+        follower.run("INSERT INTO part VALUES (1, 2)")
+        first.commit()
+    follower.run("INSERT INTO item (id, a) VALUES (1, 3)", "INSERT INTO other VALUES (4)")
+    changes = follower.changes()
+    assert sum(isinstance(change, CreateTable) for change in changes) == 1
+    assert not any(isinstance(change, DropTable | DropColumn) for change in changes)
+    follower.assert_same()
+
+
+def test_a_broken_announcement_does_not_stop_a_users_command(following: MakeFollower) -> None:
+    follower = following(ITEM)
+    follower.catch_up()
+    follower.run("ALTER TABLE changesource_state.pipelines RENAME TO hidden", "ALTER TABLE item ADD COLUMN a int")
+    follower.run("ALTER TABLE changesource_state.hidden RENAME TO pipelines", "UPDATE item SET a = 1")
     follower.catch_up()
     follower.assert_same()
 

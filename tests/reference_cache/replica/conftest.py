@@ -30,15 +30,13 @@ class Filled:
         self.frames = RowFrames()
         load = load_beside(path, ORIGIN)
         load.begin(messages[0][2]["commitWatermark"], messages[0][1].get("json", "p"))
-        for message in messages[1:-1]:
-            self.frames.apply(json.dumps(message).encode(), load)
+        self.frames.apply_all([json.dumps(message).encode() for message in messages[1:-1]], load)
         self.writer: ReplicaWriter = load.finish()
 
     def commit(self, version: str, *messages: Message, json_mode: str = "p") -> None:
         """Apply a transaction and make it durable."""
         self.writer.begin(version, "s" if json_mode == "s" else "p")
-        for message in messages:
-            self.frames.apply(json.dumps(message).encode(), self.writer)
+        self.frames.apply_all([json.dumps(message).encode() for message in messages], self.writer)
         self.writer.commit()
         self.writer.flush()
 

@@ -31,6 +31,10 @@ class Recorder:
     def insert(self, *arguments: object) -> None:
         self.calls.append(("insert", self._table, *arguments))
 
+    def insert_all(self, rows: list[object], columns: object) -> None:
+        for row in rows:
+            self.insert(row, columns)
+
     def update(self, *arguments: object) -> None:
         self.calls.append(("update", self._table, *arguments))
 
@@ -68,9 +72,9 @@ def changes(draw: st.DrawFn) -> dict[str, Any]:
 @given(st.lists(changes(), min_size=1, max_size=6), st.sampled_from([(",", ":"), (", ", ": "), (" , ", " : ")]))
 def test_both_ways_do_the_same(messages: list[dict[str, Any]], separators: tuple[str, str]) -> None:
     quick, careful, frames = Recorder(), Recorder(), RowFrames()
-    for change in messages:
-        data = json.dumps(["data", change], separators=separators).encode()
-        frames.apply(data, quick)  # type: ignore[arg-type]
+    encoded = [json.dumps(["data", change], separators=separators).encode() for change in messages]
+    frames.apply_all(encoded, quick)  # type: ignore[arg-type]
+    for data in encoded:
         message = codec.decode_downstream(data)
         assert isinstance(message, Data)
         apply_change(message.change, careful)  # type: ignore[arg-type]
@@ -90,5 +94,5 @@ def test_both_ways_do_the_same(messages: list[dict[str, Any]], separators: tuple
 def test_what_the_codec_refuses_is_refused(text: str) -> None:
     recorder = Recorder()
     with pytest.raises(CodecError):
-        RowFrames().apply(text.encode(), recorder)  # type: ignore[arg-type]
+        RowFrames().apply_all([text.encode()], recorder)  # type: ignore[arg-type]
     assert recorder.calls == []

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from protocol.sync.ast import Query
@@ -56,6 +57,7 @@ class Client:
         self.client_id = client_id
         self.group_id = group_id
         self.user_id = user_id
+        self.keys = dict(KEYS)
         self.cookie: str | None = None
         self.rows: Rows = {}
         self.got: set[str] = set()
@@ -66,6 +68,7 @@ class Client:
         self.messages: list[list[Any]] = []
         self.pokes: list[dict[str, Any]] = []
         self.connection: Connection | None = None
+        self._told = asyncio.Event()
         self._poke: dict[str, Any] | None = None
 
     async def connect(self, syncer: ViewSyncer, patch: Sequence[Mapping[str, Any]] = (), **init: Any) -> None:
@@ -95,6 +98,14 @@ class Client:
             tag, body = json.loads(frame)
             self.messages.append([tag, body])
             getattr(self, f"_on_{tag}")(body)
+        self._told.set()
+
+    async def until(self, condition: Callable[[], bool]) -> None:
+        """Wait until what the client was told makes the condition true."""
+        async with asyncio.timeout(10):
+            while not condition():
+                self._told.clear()
+                await self._told.wait()
 
     def fail(self, error: SyncError) -> None:
         self.errors.append(error)
@@ -136,7 +147,7 @@ class Client:
 
     def _apply_row(self, op: dict[str, Any]) -> None:
         table = op["tableName"]
-        key = row_key(table, op["value"] if op["op"] == "put" else op["id"], KEYS)
+        key = row_key(table, op["value"] if op["op"] == "put" else op["id"], self.keys)
         if op["op"] == "put":
             self.rows[table, key] = op["value"]
         else:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import AsyncIterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -72,6 +74,15 @@ class Setup:
         self.syncer.notify()
         await self.syncer.reached(version)
 
+    async def settled(self) -> None:
+        """Wait until what the syncer does on its own account is done."""
+        working = [task for task in self.syncer._services.tasks if task not in self._permanent]
+        await asyncio.gather(*working)
+
+    def forget_after(self, seconds: float) -> None:
+        """Have the next syncer forget what has been gone for so long; negative: at once."""
+        self.options = replace(self.options, forget_groups_after=seconds)
+
     async def restart(self) -> None:
         await self.syncer.stop()
         await self.start_again()
@@ -87,12 +98,16 @@ class Setup:
 
     async def start_again(self) -> None:
         self.syncer = ViewSyncer(self.options, self.app)
+        await self.start()
+
+    async def start(self) -> None:
         await self.syncer.start()
+        self._permanent = set(self.syncer._services.tasks)
 
 
 @pytest.fixture
 async def setup(tmp_path: Path) -> AsyncIterator[Setup]:
     made = Setup(tmp_path)
-    await made.syncer.start()
+    await made.start()
     yield made
     await made.syncer.stop()

@@ -19,6 +19,7 @@ import pytest
 from protocol.changes import Truncate
 from protocol.specs import Relation
 from protocol.sync.ast_json import parse
+from protocol.sync.errors import ErrorKind, SyncError
 from reference_cache.ivm.engine import Engine
 from reference_cache.ivm.memory_table import memory_source
 from reference_cache.ivm.row_changes import RowChange
@@ -60,6 +61,7 @@ class History:
         self.random = random
         self.players = [Player(Client(f"c{n}", f"g{n % 3}")) for n in range(6)]
         self.variant = 0
+        self.has_forgotten = False
 
     async def step(self) -> str:
         name = self.random.choices(list(WEIGHTS), list(WEIGHTS.values()))[0]
@@ -110,6 +112,15 @@ class History:
             player.fall_back(self.random.choice(player.past))
         elif self.random.random() < 0.1:
             player.client = Client(player.client.client_id, player.client.group_id)
+        try:
+            await self._connect(player)
+        except SyncError as error:
+            if error.kind != ErrorKind.CLIENT_NOT_FOUND or not self.has_forgotten:
+                raise
+            player.client = Client(player.client.client_id, player.client.group_id)
+            await self._connect(player)
+
+    async def _connect(self, player: Player) -> None:
         wishes = self._wishes(player)
         known = player.client.desired.get(player.client.client_id, set())
         patch = [named(hash) for hash in sorted(wishes - known)] + [dropped(hash) for hash in sorted(known - wishes)]
@@ -159,6 +170,12 @@ class History:
             speaker = next(each for each in self.players if each.connected and each.client.group_id == group)
             assert speaker.client.connection is not None
             await speaker.client.connection.update_auth("new")
+
+    async def forget(self) -> None:
+        """Everything that was gone the last time this happened, and groups nobody is connected to, are forgotten."""
+        self.has_forgotten = True
+        self.setup.syncer.purge()
+        await self.change_data()  # so that no cookie of a forgotten group is of the version a new one begins with
 
     async def many_at_once(self) -> None:
         """What several clients do, and what happens to the data, all under way together."""
@@ -226,6 +243,7 @@ WEIGHTS = {
     "confirm_a_mutation": 2,
     "mean_something_else": 1,
     "many_at_once": 3,
+    "forget": 1,
     "empty_a_table": 1,
     "restart": 1,
     "die": 1,
@@ -235,7 +253,8 @@ WEIGHTS = {
 @pytest.mark.parametrize("seed", range(HISTORIES))
 async def test_every_client_always_has_the_rows_of_its_queries(tmp_path: Path, seed: int) -> None:
     setup = Setup(tmp_path, time_slice=0.0 if seed % 2 else 0.01)
-    await setup.syncer.start()
+    setup.forget_after(-1.0)
+    await setup.start_again()
     history = History(setup, Random(seed))
     taken = []
     try:

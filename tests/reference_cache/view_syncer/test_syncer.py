@@ -170,3 +170,44 @@ async def test_a_group_belongs_to_one_user(setup: Setup) -> None:
     await setup.commit(("put", "issue", issue("1")))
     assert ann.rows == setup.world.everything()
     assert eve.messages == []
+
+
+async def test_rows_that_stand_for_an_exists_may_be_others_after_a_restart(setup: Setup) -> None:
+    """Which labels prove that there is one is a matter of history; clients must follow the new choice."""
+    await setup.commit(
+        ("put", "issue", issue("1")), *(("put", "label", {"issue": "1", "name": name}) for name in "wxyz")
+    )
+    client, away = Client("c1", "g1"), Client("c2", "g2")
+    for each in (client, away):
+        await each.connect(setup.syncer, [named("labelled")])
+    await setup.commit(*(("put", "label", {"issue": "1", "name": name}) for name in "abcdefgh"))
+    await setup.commit(("put", "issue", issue("1", "bob")))
+    before = set(client.rows)
+    await setup.restart()
+    await client.connect(setup.syncer)
+    assert set(client.rows) != before, "the choice has not changed, so this proves nothing"
+    await away.connect(setup.syncer)
+    assert client.rows == away.rows
+    for name in "abcdefghwxyz":
+        await setup.commit(("del", "label", {"issue": "1", "name": name}))
+        everything = setup.world.everything()
+        assert client.rows.items() <= everything.items()
+        assert client.rows == away.rows
+    assert client.rows == {}
+
+
+async def test_whoever_has_not_seen_the_new_choice_is_told_of_it_at_the_same_data_version(setup: Setup) -> None:
+    await setup.commit(
+        ("put", "issue", issue("1")), *(("put", "label", {"issue": "1", "name": name}) for name in "wxyz")
+    )
+    one, two = Client("c1", "g1"), Client("c2", "g1")
+    await one.connect(setup.syncer, [named("labelled")])
+    await two.connect(setup.syncer)
+    await setup.commit(*(("put", "label", {"issue": "1", "name": name}) for name in "abcdefgh"))
+    await setup.commit(("put", "issue", issue("1", "bob")))
+    await setup.restart()
+    other = Client("c3", "g3")
+    await other.connect(setup.syncer, [named("labelled")])
+    for client in (one, two):
+        await client.connect(setup.syncer)
+        assert client.rows == other.rows

@@ -75,3 +75,17 @@ def test_the_key_comes_before_the_parameters() -> None:
 
 def test_without_a_configured_key_anyone_may_connect() -> None:
     assert isinstance(admit(GOOD + "&apiKey=whatever", None, None), Handshake)
+
+
+def test_a_consumer_gets_the_publications_it_names_or_nothing() -> None:
+    served = frozenset({"a", "b"})
+    for asked in ("", "&publications=b&publications=a"):
+        assert isinstance(admit(GOOD + asked, None, None, served), Handshake)
+    refusal = admit(GOOD + "&publications=a", None, None, served)
+    assert isinstance(refusal, Refusal)
+    assert (refusal.status, refusal.reason) == (400, "publications")
+    assert "ZERO_APP_PUBLICATIONS=a,b" in refusal.text
+
+
+def test_where_nothing_is_known_of_publications_any_are_taken() -> None:
+    assert isinstance(admit(GOOD + "&publications=a", None, None), Handshake)

@@ -49,3 +49,12 @@ def test_a_mapping_that_is_no_dict_will_do() -> None:
 def test_a_table_can_travel_to_another_process_and_encode_the_same() -> None:
     there = TableEncoder(pickle.loads(pickle.dumps(ISSUE)))
     assert there.insert({"id": 1}) == TableEncoder(ISSUE).insert({"id": 1})
+
+
+def test_rows_that_are_json_already_get_the_same_frames() -> None:
+    encoder = TableEncoder(ISSUE)
+    rows = [{"id": number, "title": "x" * number} for number in range(300)]
+    objects = list(map(encoder.row_json, rows))
+    batches = list(encoder.json_inserts([objects[:7], [], objects[7:]]))
+    assert [count for count, _ in batches] == [7, 0, 293]
+    assert b"".join(frames for _, frames in batches) == b"".join(map(encoder.insert, rows))

@@ -1,0 +1,76 @@
+"""The server goes and comes back: it is never kept from stopping, and nothing is lost or doubled."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Iterator
+
+import psycopg
+import pytest
+
+from adapters.postgres.opening import open_snapshot, prepare
+from adapters.postgres.settings import PostgresSettings
+from adapters.postgres.stream import Stream
+from changesource_sdk.adapter import Insert
+from changesource_sdk.errors import AdapterError
+from tests.support.postgres_server import PostgresServer
+from tests.support.waiting import until
+
+
+class Reader:
+    """Reads and acknowledges in a thread of its own, from where the last one ended, until the server is lost."""
+
+    def __init__(self, settings: PostgresSettings, position: int) -> None:
+        self.position = position
+        self.rows: list[object] = []
+        self.error: AdapterError | None = None
+        self._stream = Stream(settings)
+        self._thread = threading.Thread(target=self._run)
+        self._thread.start()
+
+    def _run(self) -> None:
+        try:
+            for transaction in self._stream.transactions(self.position):
+                self.rows += [change.row["n"] for change in transaction.changes if isinstance(change, Insert)]
+                assert isinstance(transaction.position, int)
+                self.position = transaction.position
+                self._stream.acknowledge(self.position)
+        except AdapterError as error:
+            self.error = error
+
+    def end(self) -> None:
+        self._stream.close()
+        self._thread.join()
+
+
+@pytest.fixture
+def server() -> Iterator[PostgresServer]:
+    with PostgresServer(wal_level="logical", synchronous_commit="on") as made:
+        yield made
+
+
+def test_a_server_can_stop_and_be_killed_while_it_is_followed(server: PostgresServer) -> None:
+    url = server.create_database("store")
+    with psycopg.connect(url, autocommit=True) as db:
+        db.execute("CREATE TABLE t (n int PRIMARY KEY)")
+    settings = PostgresSettings.parse(url)
+    prepare(settings)
+    snapshot, _ = open_snapshot(settings)
+    snapshot.close()
+    position = snapshot.lsn
+    for number, leave in enumerate((server.stop, server.kill, server.stop)):
+        reader = Reader(settings, position)
+        with psycopg.connect(url, autocommit=True) as db:
+            db.execute("INSERT INTO t VALUES (%s)", (number,))
+        position = _lost(reader, leave)
+        assert reader.rows == [number]
+        server.start_again()
+
+
+def _lost(reader: Reader, leave: Callable[[], None]) -> int:
+    """Let the server go once the reader has something; where the reader got to."""
+    until(lambda: reader.rows, "the row")
+    leave()
+    until(lambda: reader.error, "the reader to notice")
+    reader.end()
+    return reader.position
