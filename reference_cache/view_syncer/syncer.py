@@ -226,12 +226,19 @@ class ViewSyncer:
         async with services.pipelines.lock:
             newest = services.pipelines.newest()
             if newest is not None and newest.replica_version == services.file.replica_version:
+                began = time.perf_counter()
                 step = await services.pipelines.advance()
                 if step is not None:
                     await self._tell(step)
+                    self._note_duration((time.perf_counter() - began) * 1000)
                     self._announce()
                 return
         await self._restart(SyncError(ErrorKind.CLIENT_NOT_FOUND, "Client not found: the replica was made anew"))
+
+    def _note_duration(self, milliseconds: float) -> None:
+        durations = self._services.status.extra
+        durations["lastStepMs"] = round(milliseconds, 3)
+        durations["longestStepMs"] = max(durations.get("longestStepMs", 0.0), durations["lastStepMs"])
 
     def _announce(self) -> None:
         self._told = self._services.pipelines.version
