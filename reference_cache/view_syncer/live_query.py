@@ -104,11 +104,8 @@ class LiveQuery:
         self.evaluation = evaluation
         self.shared = evaluation.shared.find(self.query)
 
-    def patches(self, found: list[RowPatch], version: str) -> list[Patch]:
-        """What a transaction did, and each row's version brought up to date."""
-        return list(self._patches(found, version))
-
-    def _patches(self, found: list[RowPatch], version: str) -> Iterator[Patch]:
+    def patches(self, found: list[RowPatch], version: str) -> Iterator[Patch]:
+        """What a transaction did, and each row's version brought up to date. To be read to the end."""
         held = self.held
         for patch in found:
             keys = self.keys[patch.table]

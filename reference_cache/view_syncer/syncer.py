@@ -274,7 +274,7 @@ class ViewSyncer:
         async for group in services.pace.sliced(touched, every=16):
             queries = group.view.queries
             if queries not in rows:
-                rows[queries] = patches.chunks(queries)
+                rows[queries] = await services.chunks(patches.of(queries))
             told = confirmed.get(group.config.group_id)
             if rows[queries] or told is not None:
                 group.step(step.version, rows[queries], told, pokes)
