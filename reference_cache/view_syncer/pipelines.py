@@ -236,10 +236,11 @@ class Pipelines:
                     await self._push(net)
         await self._push(net)
         for evaluation in self._evaluations.values():
-            for shared, found in evaluation.settle():
+            for shared in evaluation.settle():
                 live = self._by_shared[shared]
-                patches = self._pace.sliced(live.patches(found, step.version))
-                step.patches[live] = [patch async for patch in patches]
+                patches = [patch async for patch in self._pace.sliced(live.patches(step.version))]
+                if patches:
+                    step.patches[live] = patches
         return True
 
     async def _push(self, net: NetChanges) -> None:
