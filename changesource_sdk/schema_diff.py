@@ -22,7 +22,7 @@ from changesource_sdk.adapter import (
     RenameTable,
     SchemaChange,
 )
-from changesource_sdk.schema import Column, Default, Index, Table
+from changesource_sdk.schema import PUBLIC, Column, Default, Index, Table
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,15 +63,21 @@ AddedDefault = Callable[[int, int], Default]
 """The default that existing rows have in an added column, by the identities of table and column."""
 
 
-def schema_diff(old: Sequence[KnownTable], new: Sequence[KnownTable], default: AddedDefault) -> SchemaDiff:
-    """What leads a consumer from one set of tables to another."""
+def schema_diff(
+    old: Sequence[KnownTable], new: Sequence[KnownTable], default: AddedDefault, *, key_index_follows: bool = False
+) -> SchemaDiff:
+    """What leads a consumer from one set of tables to another.
+
+    A rename leaves the key's index its old name. Where no other index can have such a name, `key_index_follows` gives
+    it the new one, so that a later table finds its own free.
+    """
     before = {table.id: table for table in old}
     kept = [(was, now) for now in new if (was := before.get(now.id)) is not None and was.key_ids == now.key_ids]
     stay = {now.id for _, now in kept}
     changes = [
         *(change for pair in kept for change in _dropped_indexes(*pair)),
         *(DropTable(table.name) for table in old if table.id not in stay),
-        *_renamed_tables(kept),
+        *_renamed_tables(kept, key_index_follows),
         *(change for pair in kept for change in _altered_columns(*pair, default)),
         *(CreateTable(table.table) for table in new if table.id not in stay),
         *(change for pair in kept for change in _created_indexes(*pair)),
@@ -79,33 +85,38 @@ def schema_diff(old: Sequence[KnownTable], new: Sequence[KnownTable], default: A
     return SchemaDiff(tuple(changes), frozenset(table.id for table in new if table.id not in stay), tuple(kept))
 
 
-def free_order(renames: Mapping[str, str], aside: Callable[[str], str]) -> Iterator[tuple[str, str]]:
-    """Renames one by one so that no name is taken; `aside` names a place for one of two that swap."""
+def _free_order(renames: Mapping[str, tuple[int, str]]) -> Iterator[tuple[int, str, str]]:
+    """Renames of identities one by one so that no name is taken; of two that swap, one goes aside first."""
     waiting = dict(renames)
     while waiting:
-        free = next((old for old, new in waiting.items() if new == old or new not in waiting), None)
+        free = next((old for old, (_, new) in waiting.items() if new == old or new not in waiting), None)
         if free is not None:
-            yield free, waiting.pop(free)
+            number, target = waiting.pop(free)
+            yield number, free, target
         else:
             old = next(iter(waiting))
-            yield old, aside(old)
-            waiting[aside(old)] = waiting.pop(old)
+            number, target = waiting.pop(old)
+            aside = f"{target}_moving_{number}"
+            yield number, old, aside
+            waiting[aside] = number, target
 
 
-def _renamed_tables(kept: Sequence[tuple[KnownTable, KnownTable]]) -> Iterator[SchemaChange]:
-    renames = {was.name: now.name for was, now in kept if was.name != now.name}
-    return (RenameTable(old, new) for old, new in free_order(renames, lambda name: f"{name}_moving"))
+def _renamed_tables(kept: Sequence[tuple[KnownTable, KnownTable]], key_index_follows: bool) -> Iterator[SchemaChange]:
+    tables = {was.id: was.table for was, _ in kept}
+    for number, old, new in _free_order({was.name: (was.id, now.name) for was, now in kept if was.name != now.name}):
+        yield RenameTable(old, new)
+        before, after = (replace(tables[number], name=name, schema=PUBLIC).key_index for name in (old, new))
+        if key_index_follows and before and after:
+            yield CreateIndex(after)
+            yield DropIndex(before.full_name)
 
 
 def _altered_columns(was: KnownTable, now: KnownTable, default: AddedDefault) -> Iterator[SchemaChange]:
     there, here = was.columns, now.columns
     yield from (DropColumn(now.name, column.name) for number, column in there.items() if number not in here)
-    altered = {there[number].name: c for number, c in here.items() if number in there and there[number] != c}
-    places: dict[str, Column] = dict(altered)
-    for old, new in free_order({name: c.name for name, c in altered.items()}, lambda name: f"{name}_moving"):
-        column = places.pop(old)
-        yield AlterColumn(now.name, old, replace(column, name=new))
-        places[new] = column
+    altered = {there[i].name: (i, column.name) for i, column in here.items() if i in there and there[i] != column}
+    for number, old, new in _free_order(altered):
+        yield AlterColumn(now.name, old, replace(here[number], name=new))
     for number, column in here.items():
         if number not in there:
             yield AddColumn(now.name, replace(column, default=default(now.id, number)))

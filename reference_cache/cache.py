@@ -20,7 +20,7 @@ from reference_cache.app_client.transform import QueryTransformer
 from reference_cache.config import AppEndpoint, CacheConfig
 from reference_cache.errors import CacheError
 from reference_cache.observe import event, logger
-from reference_cache.replica.stored_catalog import Origin
+from reference_cache.replica.stored_catalog import Origin, ReplicaState
 from reference_cache.replicator.process import ReplicatorFailed, ReplicatorProcess
 from reference_cache.replicator.settings import ReplicatorSettings
 from reference_cache.sync_server.auth import Authenticator
@@ -44,6 +44,7 @@ class Cache:
         self._authenticator = Authenticator(config)
         self._replicator = ReplicatorProcess(_replicator_settings(config))
         self._ready = asyncio.Event()
+        self._has_replica = asyncio.Event()
         self._tasks: list[asyncio.Task[None]] = []
 
     @property
@@ -65,7 +66,7 @@ class Cache:
         except CacheError:
             await self._session.close()
             raise
-        self._replicator.on_version(lambda _: self._syncer.notify())
+        self._replicator.on_version(self._note_version)
         self._tasks = [
             asyncio.create_task(each) for each in (self._replicator.run(), self._sync(), self._report_read())
         ]
@@ -99,7 +100,13 @@ class Cache:
             return None
         return AppPost(self._session, endpoint, variable, self._config.schema, self._config.app_id)
 
+    def _note_version(self, _: ReplicaState) -> None:
+        self._has_replica.set()
+        self._syncer.notify()
+
     async def _sync(self) -> None:
+        # The replicator looks at a file first: it knows whether it is a replica, and this app's.
+        await self._has_replica.wait()
         await self._syncer.start()
         self._ready.set()
         event(log, logging.INFO, "ready", version=self._syncer.status().version)

@@ -23,7 +23,6 @@ from adapters.postgres.stream import Stream
 from adapters.postgres.system_tables import as_consumers_expect
 from changesource_sdk.adapter import Check, Position, Snapshot, Table, Transaction
 from changesource_sdk.observe.logs import event, logger
-from protocol.watermark import from_int
 
 _log = logger("postgres")
 
@@ -79,8 +78,7 @@ class PostgresAdapter:
             raise
         for where, what in found.notes:
             event(_log, logging.WARNING, f"{where}: {what}")
-        mark = from_int(exported.lsn)
-        return Snapshot(exported.lsn, parts, tables=tables, close=exported.close, watermark=mark)
+        return Snapshot(exported.lsn, parts, tables=tables, close=exported.close, watermark=exported.watermark)
 
     def _declared(self, found: Found) -> tuple[Table, ...]:
         app, shard = self._settings.app, self._settings.shard

@@ -111,6 +111,7 @@ _STATES = (
     ("42501", "missing-privilege", "grant what the message names to the user of the setting `dsn`; see `doctor`"),
     ("53300", "too-many-connections", "raise max_connections on the server, or close idle connections"),
     ("53100", "disk-full", "make room on the server's disk"),
+    ("57P", "server-away", "nothing to do if the server comes back: it is tried again; else see its log"),
 )
 _SIGNS = (
     ("password authentication failed", *_STATES[0][1:]),
@@ -118,4 +119,9 @@ _SIGNS = (
     ("no pg_hba.conf entry", *_STATES[0][1:]),
     ('role "', *_STATES[0][1:]),
     ("does not exist", *_STATES[1][1:]),
+    (
+        "connection failed",
+        "server-unreachable",
+        "start the server, or correct host and port in the setting `dsn`; it is tried again",
+    ),
 )

@@ -2,6 +2,9 @@
 
 A server is known by its system identifier and the timeline it writes. A promoted standby begins a new timeline at the
 point up to which it had followed; what was read beyond it never happened there, and the store must be read anew.
+
+Such a server, or one restored from a backup, counts positions that were used before. Watermarks must grow all the same,
+so from then on they are ahead of positions by what is missing.
 """
 
 from __future__ import annotations
@@ -16,6 +19,23 @@ from adapters.postgres.slot import lost
 
 _KNOWN = f"SELECT server FROM {STATE_SCHEMA}.pipelines WHERE slot = %s"
 _REMEMBER = f"UPDATE {STATE_SCHEMA}.pipelines SET server = %s WHERE slot = %s AND server <> %s"
+_AHEAD = f"SELECT ahead FROM {STATE_SCHEMA}.pipelines WHERE slot = %s"
+_GO_AHEAD = f"""UPDATE {STATE_SCHEMA}.pipelines
+SET ahead = ahead + (%(after)s::pg_lsn - pg_current_wal_flush_lsn())::bigint + %(margin)s
+WHERE slot = %(slot)s AND pg_current_wal_flush_lsn() <= %(after)s::pg_lsn"""
+MARGIN = 1 << 24
+"""Above the last position by more than the watermarks that snapshots without a change in between use up."""
+
+
+def watermarks_ahead(db: Connection, slot: str) -> int:
+    """By how much watermarks are ahead of positions."""
+    found = db.execute(_AHEAD, (slot,)).fetchone()
+    return int(found[0]) if found else 0
+
+
+def keep_watermarks_growing(db: Connection, slot: str, after: int) -> None:
+    """The store is read anew: if its server is behind a position that was used, watermarks go ahead of it."""
+    db.execute(_GO_AHEAD, {"after": lsn_text(after), "margin": MARGIN, "slot": slot})
 
 
 def check_lineage(db: Connection, settings: PostgresSettings, after: int) -> None:

@@ -93,13 +93,20 @@ class ReplicationSession:
             try:
                 found = self._take()
                 if not found:
-                    select.select([self._pgconn.socket, self._awake.fileno()], [], [], timeout)
+                    self._wait(timeout)
                     found = self._take()
             except psycopg.Error:
                 if self._closed.is_set():
                     return []
                 raise
         return found
+
+    def _wait(self, timeout: float) -> None:
+        """Until something has come or the session is closed."""
+        poll = select.poll()
+        for descriptor in (self._pgconn.socket, self._awake.fileno()):
+            poll.register(descriptor, select.POLLIN)
+        poll.poll(timeout * 1000)
 
     def _take(self) -> list[Payload | Keepalive]:
         """All that is at hand, up to a limit."""

@@ -17,6 +17,7 @@ from adapters.postgres.replication import lsn_number, lsn_text
 from adapters.postgres.settings import PostgresSettings
 from changesource_sdk.errors import AdapterError
 from changesource_sdk.pipeline.validate import NeedsNewGeneration
+from protocol.watermark import from_int
 
 FAILOVER_FROM = 170_000
 """The first server version whose slots can be carried over to a standby."""
@@ -118,11 +119,20 @@ def held_by_another(db: Connection, settings: PostgresSettings) -> AdapterError:
 
 @dataclass(frozen=True, slots=True)
 class ExportedSnapshot:
-    """A state of the store that other sessions can read until `close`; the stream continues after `lsn`."""
+    """A state of the store that other sessions can read until `close`; the stream continues after `lsn`.
+
+    Watermarks are `ahead` of positions (`lineage`).
+    """
 
     lsn: int
     name: str
     close: Callable[[], None]
+    ahead: int = 0
+
+    @property
+    def watermark(self) -> str:
+        """The watermark of this state."""
+        return from_int(self.lsn + self.ahead)
 
 
 def export_snapshot(settings: PostgresSettings) -> ExportedSnapshot:

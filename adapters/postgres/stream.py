@@ -21,7 +21,7 @@ from adapters.postgres.catalog import read_catalog
 from adapters.postgres.change_reader import ChangeReader
 from adapters.postgres.connection import Connection, naming_the_cause
 from adapters.postgres.document import publications_needed
-from adapters.postgres.lineage import check_lineage
+from adapters.postgres.lineage import check_lineage, keep_watermarks_growing, watermarks_ahead
 from adapters.postgres.pgoutput import Begin, Commit, decode
 from adapters.postgres.raw_transaction import SPILL_BYTES, RawTransaction
 from adapters.postgres.replication import Keepalive, ReplicationSession
@@ -32,6 +32,7 @@ from adapters.postgres.watch import Watcher
 from changesource_sdk.adapter import Position, Transaction
 from changesource_sdk.errors import AdapterError
 from changesource_sdk.observe.logs import event, logger
+from changesource_sdk.pipeline.validate import NeedsNewGeneration
 from protocol.watermark import from_int
 
 QUIET_BYTES = 16 * 1024 * 1024
@@ -52,7 +53,7 @@ class Stream:
         self._closed = threading.Event()
         self._session: ReplicationSession | None = None
         self._acknowledged = self._forgotten = 0
-        self._last = 0
+        self._last = self._ahead = 0
 
     def transactions(self, after: Position) -> Iterator[Transaction]:
         """What follows a position, as it comes, until the stream is closed."""
@@ -80,17 +81,23 @@ class Stream:
 
     def _prepare(self, db: Connection, after: int) -> tuple[ChangeReader, Watcher]:
         """See whether the position can be continued from, and with what."""
-        with naming_the_cause(self._settings.dsn):
-            check_resumable(db, self._settings, after)
-            has_triggers = install(db, self._settings.slot, self._settings.all_publications)
-            check_lineage(db, self._settings, after)
-            version = last_version(db, self._settings.slot, after)
+        settings = self._settings
+        with naming_the_cause(settings.dsn):
+            has_triggers = install(db, settings.slot, settings.all_publications)
+            try:
+                check_resumable(db, settings, after)
+                check_lineage(db, settings, after)
+            except NeedsNewGeneration:
+                keep_watermarks_growing(db, settings.slot, after)
+                raise
+            version = last_version(db, settings.slot, after)
+            self._ahead = watermarks_ahead(db, settings.slot)
             with publications_needed():
-                told = read_catalog(db, self._settings.all_publications, self._settings.selection).notes
+                told = read_catalog(db, settings.all_publications, settings.selection).notes
         if version is None:
             raise lost("the schema it was read under is not kept any more")
-        watcher = Watcher(self._settings, version.catalog, has_triggers=has_triggers)
-        return ChangeReader(self._settings, db, version, watcher, told), watcher
+        watcher = Watcher(settings, version.catalog, has_triggers=has_triggers)
+        return ChangeReader(settings, db, version, watcher, told), watcher
 
     def _open_session(self, db: Connection, after: int) -> ReplicationSession:
         """Start streaming; a former reader may still hold the slot for a moment."""
@@ -136,9 +143,8 @@ class Stream:
         first = next(changes, None)
         if first is not None:
             self._last = commit.end_lsn
-            yield Transaction(
-                commit.end_lsn, chain((first,), changes), begin.commit_time_ms, watermark=from_int(commit.end_lsn)
-            )
+            mark = from_int(commit.end_lsn + self._ahead)
+            yield Transaction(commit.end_lsn, chain((first,), changes), begin.commit_time_ms, mark)
             for _ in changes:
                 pass
 
@@ -149,7 +155,7 @@ class Stream:
 
     def _empty(self, lsn: int) -> Transaction:
         self._last = lsn
-        return Transaction(lsn, (), time.time() * 1000, watermark=from_int(lsn))
+        return Transaction(lsn, (), time.time() * 1000, from_int(lsn + self._ahead))
 
     def acknowledge(self, position: Position) -> None:
         """Everything up to `position` is durable downstream: the server may forget it."""

@@ -21,7 +21,8 @@ from adapters.postgres.visibility import Horizon
 TABLES = f"""
 CREATE SCHEMA IF NOT EXISTS {STATE_SCHEMA};
 CREATE TABLE IF NOT EXISTS {STATE_SCHEMA}.pipelines (
-  slot text PRIMARY KEY, publications text[] NOT NULL, server text NOT NULL DEFAULT '');
+  slot text PRIMARY KEY, publications text[] NOT NULL,
+  server text NOT NULL DEFAULT '', ahead bigint NOT NULL DEFAULT 0);
 CREATE TABLE IF NOT EXISTS {STATE_SCHEMA}.versions (
   slot text, position pg_lsn, version text NOT NULL, PRIMARY KEY (slot, position));
 """

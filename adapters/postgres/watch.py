@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import logging
 import threading
+import time
 
 from adapters.postgres.capture import PREFIX, described
 from adapters.postgres.catalog import read_catalog
@@ -20,6 +21,8 @@ from changesource_sdk.observe.logs import event, logger
 
 ALONE_S = 1.0
 BELOW_TRIGGERS_S = 10.0
+SHARE = 10
+"""Looking takes at most one part of so many of the time: a large catalog is looked at less often."""
 _DESCRIBED = described("''", "%(publications)s::text[]")
 _ANNOUNCE = f"SELECT pg_logical_emit_message(true, %(prefix)s, ({_DESCRIBED})::text)"
 _log = logger("postgres")
@@ -55,15 +58,18 @@ class Watcher:
 
     def _run(self) -> None:
         db: Connection | None = None
+        took = 0.0
         while not self._closed:
-            self._asked.wait(self._interval)
+            self._asked.wait(max(self._interval, took * SHARE))
             self._asked.clear()
             if self._closed:
                 break
+            began = time.monotonic()
             try:
                 db = db or self._settings.connect()
                 with naming_the_cause(self._settings.dsn):
                     self._compare(db)
+                took = time.monotonic() - began
             except ChangesourceError as error:
                 # The reader of the stream meets what is wrong with the store; here it is tried again.
                 event(_log, logging.DEBUG, "cannot look for schema changes", code=error.code, reason=error.message)

@@ -14,6 +14,8 @@ from protocol.handshake import PATHS
 
 STREAM = next(iter(PATHS))
 OPEN_SECONDS = 10.0
+CLOSE_SECONDS = 0.2
+"""A stream in full flow is not worth waiting for its close: all that it still sends would have to be read first."""
 
 
 class Refused(EndpointError):
@@ -44,8 +46,9 @@ async def connected(url: str, seconds: float = OPEN_SECONDS) -> AsyncIterator[Cl
     where = urlsplit(url).netloc
     try:
         # No proxy: an endpoint is a neighbour, and a proxy from the environment would answer in its place.
-        opening = connect(url, max_size=None, compression=None, proxy=None, open_timeout=seconds, close_timeout=1)
-        connection = await opening
+        connection = await connect(
+            url, max_size=None, compression=None, proxy=None, open_timeout=seconds, close_timeout=CLOSE_SECONDS
+        )
     except InvalidStatus as error:
         said = bytes(error.response.body or b"").decode(errors="replace").strip()
         raise Refused(error.response.status_code, said, where) from None

@@ -43,14 +43,14 @@ async def _judge(run: EndpointRun, case: EndpointCase) -> Verdict:
         return Verdict(case.name, "not seen", DISTURBS)
     if not run.left:
         return Verdict(case.name, "not seen", f"the {run.settings.seconds:g} s were over: give --seconds more")
-    run.findings = {}
+    run.findings, message = {}, ""
     try:
         message = await case.run(run)
     except NotSeen as reason:
-        message = str(reason)
         if not run.findings:
-            return Verdict(case.name, "not seen", message)
-    except Broken as reason:
-        message = str(reason)
-    found = tuple(each for same in run.findings.values() for each in same)
-    return Verdict(case.name, "broken" if found else "ok", message, found)
+            return Verdict(case.name, "not seen", str(reason))
+    except Broken:
+        pass
+    if found := tuple(each for same in run.findings.values() for each in same):
+        return Verdict(case.name, "broken", case.proves, found)
+    return Verdict(case.name, "ok", message)

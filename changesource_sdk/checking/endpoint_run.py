@@ -56,6 +56,7 @@ class CheckSettings:
     watch: float = 3.0
     patience: float = 10.0
     resets: bool = False
+    acks: bool = True
 
 
 @dataclass(frozen=True, slots=True)
@@ -120,9 +121,16 @@ class EndpointRun:
     ) -> AsyncIterator[ProbeStream]:
         """A stream. Not getting one is a finding, unless it is the very first or may be refused."""
         is_first = self.log.count == 0
+        settings = self.settings
         try:
             async with probe(
-                self.settings.url, handshake, self.log, self.note, seconds=self.patience, checker=checker
+                settings.url,
+                handshake,
+                self.log,
+                self.note,
+                seconds=self.patience,
+                checker=checker,
+                acknowledges=settings.acks,
             ) as stream:
                 yield stream
         except EndpointError as error:

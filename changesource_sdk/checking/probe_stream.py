@@ -12,7 +12,7 @@ import hashlib
 import json
 import time
 from collections.abc import AsyncIterator, Callable
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass
 
 from websockets.asyncio.client import ClientConnection
@@ -27,6 +27,8 @@ from protocol.handshake import Handshake
 from protocol.messages import Ack, Begin, Commit, Data, ResetRequired, Rollback, Status, StatusAck
 from protocol.rules import Checker, Violation
 from protocol.transcript import Connect, Direction, Frame
+
+READ_SECONDS = 0.02
 
 Note = Callable[[Finding], None]
 
@@ -78,7 +80,14 @@ class ProbeStream:
     """An open connection. Invariant: `open` holds the changes of the transaction under way, None between two."""
 
     def __init__(
-        self, connection: ClientConnection, handshake: Handshake, checker: Checker, log: FrameLog, note: Note
+        self,
+        connection: ClientConnection,
+        handshake: Handshake,
+        checker: Checker,
+        log: FrameLog,
+        note: Note,
+        *,
+        acknowledges: bool,
     ) -> None:
         self.open: list[Change] | None = None
         self.connection = connection
@@ -86,6 +95,7 @@ class ProbeStream:
         self._checker = checker
         self._log = log
         self._note = note
+        self._acknowledges = acknowledges
 
     async def next(self, seconds: float) -> AnyDownstream | None:
         """The next message, judged; None for a frame that cannot be read."""
@@ -127,7 +137,9 @@ class ProbeStream:
                     pass
 
     async def acknowledge(self, watermark: str, *, of_commit: bool = True) -> None:
-        """Say that all up to a watermark is durable, in the words of the dialect."""
+        """Say that all up to a watermark is durable, in the words of the dialect; nothing for one that must not."""
+        if not self._acknowledges:
+            return
         ack: AnyUpstream = Ack(watermark=watermark)
         if self._dialect == "shipped":
             ack = (
@@ -141,28 +153,40 @@ class ProbeStream:
             raise Ended(str(error)) from None
 
     async def answers_ping(self, seconds: float) -> bool:
-        """Whether a ping comes back in time."""
+        """Whether a ping comes back in time; what comes before it is read, for a pong queues behind it."""
         try:
-            pong = await self.connection.ping()
-            async with asyncio.timeout(seconds):
-                await pong
-        except TimeoutError:
-            return False
+            pong = asyncio.ensure_future(await self.connection.ping())
         except ConnectionClosed as error:
             raise Ended(str(error)) from None
+        until = time.monotonic() + seconds
+        while not pong.done() and (left := until - time.monotonic()) > 0:
+            with suppress(Silent):
+                await self.next(min(left, READ_SECONDS))
+        if not pong.done():
+            pong.cancel()
+            return False
+        if closed := pong.exception():
+            raise Ended(str(closed))
         return True
 
 
 @asynccontextmanager
 async def probe(
-    url: str, handshake: Handshake, log: FrameLog, note: Note, *, seconds: float, checker: Checker | None = None
+    url: str,
+    handshake: Handshake,
+    log: FrameLog,
+    note: Note,
+    *,
+    seconds: float,
+    checker: Checker | None = None,
+    acknowledges: bool = True,
 ) -> AsyncIterator[ProbeStream]:
     """A stream asked for with these parameters; `checker` is given when the same consumer connects again."""
     judge = checker or Checker()
     async with connected(request_url(url, handshake.query), seconds) as connection:
         # zero-cache takes any path, and a key in the URL has no place in a transcript.
         judge.take(log.connect(f"{STREAM}?{handshake.query}"))
-        yield ProbeStream(connection, handshake, judge, log, note)
+        yield ProbeStream(connection, handshake, judge, log, note, acknowledges=acknowledges)
 
 
 def finding(violation: Violation, text: bytes) -> Finding:

@@ -58,6 +58,9 @@ def check(
     resets: Annotated[
         bool, typer.Option("--resets", help="Also ask what may make the endpoint start over for all its consumers.")
     ] = False,
+    acks: Annotated[
+        bool, typer.Option("--acks/--no-acks", help="Whether to acknowledge; an endpoint remembers who does.")
+    ] = True,
     transcript: Annotated[
         Path | None, typer.Option(help="Write every frame to this file; frame N is its line N.", show_default=False)
     ] = None,
@@ -66,7 +69,7 @@ def check(
     """Check an adapter, or any running endpoint, against the rules of the protocol."""
     with reported(as_json=as_json):
         settings = configuration.parse_pairs(pairs or [])
-        asked = CheckSettings(target, app, shard, seconds, watch, resets=resets)
+        asked = CheckSettings(target, app, shard, seconds, watch, resets=resets, acks=acks)
         with _kept(transcript) as keep, _progress(as_json=as_json) as tell:
             found = asyncio.run(_gather(_verdicts(asked, settings, keep, tell), as_json))
         if as_json:

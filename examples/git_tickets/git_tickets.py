@@ -19,8 +19,7 @@ class Ticket:
 
 
 def git(path, *arguments, asked=""):
-    command = ["git", "-C", path, *arguments]
-    return subprocess.run(command, input=asked.encode(), stdout=subprocess.PIPE, check=True).stdout
+    return subprocess.check_output(["git", "-C", path, *arguments], input=asked.encode())
 
 
 @dataclass
@@ -46,11 +45,12 @@ class GitTickets:
     def snapshot(self):
         head = git(self.path, "rev-parse", self.branch).decode().strip()
         listed = git(self.path, "ls-tree", "-r", "-z", head, "tickets/").decode().split("\0")[:-1]
-        blobs = {line.split("\t")[1]: line.split()[2] for line in listed}
+        blobs = {line.split("\t", 1)[1]: line.split()[2] for line in listed}
         return Snapshot(head, [Files(self.path, dict(list(blobs.items())[share::4])) for share in range(4)])
 
     def changes(self, after):
-        for commit in git(self.path, "rev-list", "--reverse", f"{after}..{self.branch}").decode().split():
+        new = f"{after}..{self.branch}"
+        for commit in git(self.path, "rev-list", "--first-parent", "--reverse", new).decode().split():
             listed = git(self.path, "diff-tree", "-r", "-z", after, commit, "tickets/").decode().split("\0")
             files = {name: line.split()[3:] for line, name in zip(listed[::2], listed[1::2], strict=False)}
             gone = [Delete("ticket", {"id": Path(name).stem}) for name, (_, kind) in files.items() if kind == "D"]

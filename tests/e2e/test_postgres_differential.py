@@ -17,11 +17,13 @@ import psycopg
 import pytest
 
 from protocol.data_types import zql_type
-from tests.support.fix_zero_cache import zero_caches
+from tests.support.fix_zero_cache import MakeZeroClient, zero_caches
 from tests.support.postgres_server import PostgresServer
 from tests.support.postgres_workload import PUBLICATION, SETUP, Workload
+from tests.support.push_processor import push
 from tests.support.replica import Replica
-from tests.support.serving import Serving
+from tests.support.spark_serving import SPARK_SECONDS, SparkServing
+from tests.support.zero_cache import ZeroCache
 
 pytestmark = [pytest.mark.e2e, pytest.mark.timeout(600)]
 
@@ -73,11 +75,13 @@ Content = dict[str, tuple[dict[str, str], list[tuple[object, ...]]]]
 class Pair:
     """The database, and what two caches made of it."""
 
+    url: str
     db: psycopg.Connection[tuple[object, ...]]
     workload: Workload
     official: Replica
     ours: Replica
-    endpoint: Serving
+    endpoint: SparkServing
+    cache: ZeroCache
 
     def run(self, statements: list[str]) -> None:
         """One transaction."""
@@ -106,14 +110,14 @@ def pair(logical_postgres: PostgresServer, tmp_path_factory: pytest.TempPathFact
         make_cache = stack.enter_context(zero_caches(logical_postgres, folder))
         official = make_cache(url, app_id=OFFICIAL, ZERO_UPSTREAM_TYPE="pg", ZERO_APP_PUBLICATIONS="common,lists")
         settings = {"dsn": url, "publication": "common,lists,odd"}
-        endpoint = stack.enter_context(Serving("postgres", settings, folder / "state"))
+        endpoint = stack.enter_context(SparkServing("postgres", settings, folder / "state"))
         ours = make_cache(endpoint.stream_url)
         official.launch()
-        endpoint.start()
+        endpoint.start(seconds=SPARK_SECONDS)
         stack.callback(lambda: print(endpoint.process.tail(60)))
         ours.start()
         official.wait_until_ready()
-        yield Pair(db, workload, official.replica, ours.replica, endpoint)
+        yield Pair(url, db, workload, official.replica, ours.replica, endpoint, ours)
 
 
 def content(replica: Replica) -> Content:
@@ -226,3 +230,27 @@ def test_rows_that_a_schema_change_rewrites_or_attaches_arrive(pair: Pair) -> No
     pair.settle()
     assert odd_rows(pair.ours, "retyped") == [{"id": 1, "n": "1.50", "d": "2024-02-29", "ts": 1709175600000}]
     assert odd_rows(pair.ours, "parted") == [{"id": 1}, {"id": 2}]
+
+
+def test_what_the_official_push_processor_writes_arrives_with_its_data(pair: Pair) -> None:
+    push(pair.url, [("counter|set", {"id": 1, "n": 41}), ("counter|refuse", {}), ("counter|set", {"id": 1, "n": 42})])
+    pair.settle()
+    assert pair.ours.rows("counter", ["id", "n"]) == [(1, 42)]
+    assert pair.ours.rows("zero_0.clients", ["clientGroupID", "clientID", "lastMutationID"]) == [("group", "client", 3)]
+    ((number, result, mutation),) = pair.ours.rows("zero_0.mutations", ["mutationID", "result", "mutation"])
+    assert (number, mutation) == (2, None)
+    assert json.loads(str(result))["message"] == "refused"
+
+
+def test_clients_read_what_the_permissions_in_the_database_allow(pair: Pair, zero_client: MakeZeroClient) -> None:
+    allowed = {"row": {"select": [["allow", {"type": "and", "conditions": []}]]}}
+    document = json.dumps({"tables": {"by_index": allowed}})
+    pair.db.execute("TRUNCATE by_index, whole")
+    pair.db.execute("INSERT INTO by_index VALUES ('seen', 1)")
+    pair.db.execute("INSERT INTO whole VALUES (1, 'unseen', NULL)")
+    pair.db.execute("UPDATE zero.permissions SET permissions = %s", [document])
+    pair.settle()
+    tables = {"by_index": {"code": "string", "n": "number"}, "whole": {"id": "number", "a": "string"}}
+    client = zero_client(pair.cache, tables)
+    client.wait_for_rows("by_index", [{"code": "seen", "n": 1}])
+    client.wait_for_rows("whole", [])

@@ -23,7 +23,7 @@ from tests.support.sqlite_store import SqliteStore, wait_until_same
 from tests.support.waiting import until
 from tests.support.zero_cache import ZeroCache
 
-pytestmark = [pytest.mark.faults, pytest.mark.e2e, pytest.mark.timeout(3600)]
+pytestmark = [pytest.mark.faults, pytest.mark.e2e, pytest.mark.timeout(1200)]
 
 SEED = int(os.environ.get("FAULT_SEED") or random.randrange(1 << 32))
 KILLS = int(os.environ.get("FAULT_KILLS") or 50)

@@ -40,9 +40,9 @@ def test_swapped_names_pass_through_a_third() -> None:
     swapped = replace(TABLE, columns=[TABLE.columns[0], replace(A, name="b"), replace(B, name="a")], indexes=[])
     assert _changes(replace(KNOWN, table=swapped)) == (
         DropIndex("t_a"),
-        AlterColumn("t", "a", Column("a_moving", "text")),
+        AlterColumn("t", "a", Column("b_moving_2", "text")),
         AlterColumn("t", "b", Column("a", "int8")),
-        AlterColumn("t", "a_moving", Column("b", "text")),
+        AlterColumn("t", "b_moving_2", Column("b", "text")),
     )
 
 

@@ -65,10 +65,11 @@ SETUP = (
     "CREATE TABLE changing (id int PRIMARY KEY, a int)",
     "CREATE TABLE marker (id int PRIMARY KEY, n int NOT NULL)",
     "INSERT INTO marker VALUES (1, 0)",
+    "CREATE TABLE counter (id int PRIMARY KEY, n int)",
 )
 PUBLICATION = (
-    'CREATE PUBLICATION common FOR TABLES IN SCHEMA "Shop", TABLE zoo, by_index, whole, parted, big, marker, changing, '
-    "filtered WHERE (id % 2 = 0) WITH (publish_via_partition_root = true)",
+    'CREATE PUBLICATION common FOR TABLES IN SCHEMA "Shop", TABLE zoo, by_index, whole, parted, big, '
+    "marker, counter, changing, filtered WHERE (id % 2 = 0) WITH (publish_via_partition_root = true)",
     "CREATE PUBLICATION lists FOR TABLE listed (id, shown)",
 )
 

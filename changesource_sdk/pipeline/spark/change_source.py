@@ -183,8 +183,12 @@ class ChangesReader(SimpleDataSourceStreamReader):
         return ChangesReader, (self._source,)
 
     def initialOffset(self) -> Offset:  # noqa: N802
-        """Where the log ends."""
-        return {"position": to_text(self._source.after), "pieces": 0, "failed": False}
+        """Where the log ends.
+
+        Spark begins with a batch even if nothing has come, and would ask executors for it, which have no store. So the
+        first look always moves on, from not begun to begun.
+        """
+        return {"position": to_text(self._source.after), "pieces": 0, "failed": False, "begun": False}
 
     def read(self, start: Offset) -> tuple[Iterator[Values], Offset]:
         """All pieces at hand, waiting a moment for one; an error after all that came before it."""
@@ -195,7 +199,8 @@ class ChangesReader(SimpleDataSourceStreamReader):
             return iter(()), start
         ended = [piece.position for piece in taken if piece.position is not None]
         count = len(taken) + int(str(start["pieces"]))
-        end: Offset = {"position": [start["position"], *ended][-1], "pieces": count, "failed": failure is not None}
+        position = [start["position"], *ended][-1]
+        end: Offset = {"position": position, "pieces": count, "failed": failure is not None, "begun": True}
         # Spark copies the iterator, which only a list's can bear.
         return iter([row for piece in taken for row in piece.rows] + ([] if failure is None else [failure])), end
 

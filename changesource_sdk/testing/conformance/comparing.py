@@ -17,7 +17,7 @@ Kind = Literal["missing", "extra", "different"]
 
 @dataclass(frozen=True, slots=True)
 class Difference:
-    """One row that is not as it should be; `column` is the first that differs."""
+    """One row that is not as it should be, or a whole table if it has no key; `column` is the first that differs."""
 
     kind: Kind
     table: str
@@ -27,7 +27,7 @@ class Difference:
     found: object = None
 
     def __str__(self) -> str:
-        row = f"row {shown_key(self.key)} of {self.table}"
+        row = f"row {shown_key(self.key)} of {self.table}" if self.key else f"table {self.table}"
         match self.kind:
             case "missing":
                 return f"{row} is missing"

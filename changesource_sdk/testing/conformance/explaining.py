@@ -89,7 +89,9 @@ def nearest_state(history: History, replica: Replica, first: int) -> tuple[int, 
     states = history.states
     candidates = range(min(first, len(states) - 1), min(first + NEAR, len(states)))
     found = {number: list(differences(states[number], replica)) for number in candidates}
-    nearest = min(found, key=lambda number: len(found[number]))
+    # A row with a wrong value is nearer than one that is not there.
+    weights = {n: sum(1 if each.kind == "different" else 2 for each in found[n]) for n in candidates}
+    nearest = min(candidates, key=lambda number: (weights[number], -number))
     return nearest, found[nearest]
 
 

@@ -57,6 +57,9 @@ class Harness(ABC):
     lacks: ClassVar[Collection[str]] = ()
     """Capabilities that the store does not have."""
 
+    table: ClassVar[str] = ""
+    """The full name of the table to write to; the first that has a key, if none is named."""
+
     patience: ClassVar[float] = 10.0
     """Seconds to wait for something that should come."""
 

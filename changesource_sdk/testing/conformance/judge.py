@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from changesource_sdk.adapter import Delete
 from changesource_sdk.testing.conformance.case import Broken
-from changesource_sdk.testing.conformance.comparing import same_state
+from changesource_sdk.testing.conformance.comparing import Difference, differences, same_state
 from changesource_sdk.testing.conformance.explaining import (
     Replica,
     Touched,
@@ -18,25 +18,46 @@ from changesource_sdk.testing.conformance.explaining import (
     listed,
     nearest_state,
 )
-from changesource_sdk.testing.conformance.history import History
+from changesource_sdk.testing.conformance.history import History, State
 
 
 class Judge:
-    """One consumer of one history. Invariant: the consumer is in state `reached` of the history."""
+    """One consumer of one history. Invariant: the consumer is in state `reached` of the history.
+
+    That is said of the tables that were there from the beginning. A table that is created meanwhile may come later, or
+    with later rows, than the transaction that created it; in the end it must hold what the store holds.
+    """
 
     def __init__(self, history: History, reached: int = -1) -> None:
         self.reached = reached
         self._history = history
+        self._replica: Replica = {}
 
     @property
     def is_caught_up(self) -> bool:
         """Whether the consumer has all that was written."""
-        return self.reached == self._history.last or (
-            self.reached >= 0 and self._history.states[self.reached] == self._history.states[-1]
-        )
+        return self._has_reached_last() and not self._unsettled()
+
+    def _has_reached_last(self) -> bool:
+        last = self._history.last
+        return self.reached == last or (self.reached >= 0 and self._lasting(self.reached) == self._lasting(last))
+
+    def _unsettled(self) -> list[Difference]:
+        """How the tables that were created differ from what the store holds."""
+        created = {name: rows for name, rows in self._history.states[-1].items() if not self._is_lasting(name)}
+        missing = [Difference("missing", name, ()) for name in created if name not in self._replica]
+        return missing or list(differences(created, self._replica))
+
+    def _is_lasting(self, table: str) -> bool:
+        return table in self._history.states[0]
+
+    def _lasting(self, number: int) -> State:
+        """A state without the tables that were created since the beginning."""
+        return {name: rows for name, rows in self._history.states[number].items() if self._is_lasting(name)}
 
     def snapshot(self, replica: Replica) -> None:
         """The consumer was given a snapshot."""
+        self._replica = replica
         found = self._find(replica, max(self.reached, 0))
         if found is None:
             raise Broken(self._inconsistent(replica))
@@ -44,26 +65,30 @@ class Judge:
 
     def transaction(self, replica: Replica, touched: Touched, what: str) -> None:
         """The consumer applied a transaction that touched these rows; `what` tells which it was, for messages."""
+        self._replica = replica
         found = self._find(replica, self.reached + 1)
-        if found is None:
+        if found is not None:
+            self.reached = found
+        elif any(self._is_lasting(table) for table, _ in touched):
             raise Broken(explain(self._history, self.reached, replica, touched, what))
-        self.reached = found
 
     def _find(self, replica: Replica, first: int) -> int | None:
-        states = self._history.states
-        return next((n for n in range(first, len(states)) if same_state(states[n], replica)), None)
+        numbers = range(first, self._history.last + 1)
+        return next((number for number in numbers if same_state(self._lasting(number), replica)), None)
 
     def missing(self) -> str:
         """What has not come, once it should have."""
-        count = self._history.last - self.reached
         if self.reached < 0:
             return "no snapshot came: snapshot() or the rows of its partitions did not finish"
+        if self._has_reached_last():
+            found = listed(self._unsettled())
+            return f"a table that was created did not come as it is: {found}. Yield CreateTable, then its rows"
         first = self._history.transactions[self.reached]
         deleted = " (yield a Delete for a row that is gone)" if all(isinstance(c, Delete) for c in first) else ""
         return (
-            f"{count} of {self._history.last} transactions never came; the first of them: {described(first)}. Either "
-            f"changes() left it out{deleted}, or gave it a position that was used before (or, being an integer, is not "
-            f"above the one before), so that it passed for a repetition"
+            f"{self._history.last - self.reached} of {self._history.last} transactions never came; the first of them: "
+            f"{described(first)}. Either changes() left it out{deleted}, or gave it a position that was used before "
+            f"(or, being an integer, is not above the one before), so that it passed for a repetition"
         )
 
     def _inconsistent(self, replica: Replica) -> str:

@@ -18,7 +18,7 @@ from pathlib import Path
 
 from changesource_sdk.adapter import Adapter
 from changesource_sdk.changelog.sqlite_store import SqliteStore
-from changesource_sdk.errors import CorruptLog
+from changesource_sdk.errors import StateError
 from changesource_sdk.pipeline.inline import InlineRunner
 from changesource_sdk.pipeline.recovery import Backoff
 from changesource_sdk.pipeline.settings import PipelineSettings, command_line
@@ -30,6 +30,7 @@ MakeAdapter = Callable[[], Adapter]
 PERSISTENT = 4
 """Failures in a row, without progress, after which trying again is given up."""
 STOP_S = 5.0
+START_S = 60.0
 SPILL_BYTES = 64 * 1024
 
 
@@ -58,17 +59,30 @@ class Watch:
         deadline = time.monotonic() + self._patience
         failures = self.failures()
         while not condition():
-            try:
-                if self.witness.look():
-                    deadline, failures = time.monotonic() + self._patience, self.failures()
-                    continue
-            except CorruptLog:
-                pass  # It stays in its place until the pipeline opens it.
+            if self._looked():
+                deadline, failures = time.monotonic() + self._patience, self.failures()
+                continue
             if self.failures() - failures >= PERSISTENT:
                 raise Broken(self._reported())
             if time.monotonic() > deadline:
                 raise Broken(self._reported() or missing())
-            self._ear.wait(0.02)
+            self.pause()
+
+    def pause(self) -> None:
+        """Wait a moment, less if the log moves."""
+        self._ear.wait(0.02)
+
+    def pid(self) -> int:
+        """The process that the pipeline last reported from."""
+        return int(str(self._stage().get("pid", 0)))
+
+    def _looked(self) -> bool:
+        """Whether there was anything new in the log."""
+        try:
+            return self.witness.look()
+        except StateError:
+            # A damaged log fails its readers until the pipeline has put a new one in its place.
+            return False
 
     def failures(self) -> int:
         """How often the pipeline failed and tried again."""
@@ -104,15 +118,24 @@ def running(make: MakeAdapter, watch: Watch) -> Iterator[threading.Thread]:
 
 
 class PipelineProcess:
-    """The pipeline as a process that can be killed. Invariant: none is left when the block ends."""
+    """The pipeline as a process that can be killed, for the length of a block. Invariant: none is left at its end."""
 
-    def __init__(self, pipeline: PipelineSettings, state: Path) -> None:
+    def __init__(self, pipeline: PipelineSettings, watch: Watch) -> None:
         path = os.pathsep.join(entry for entry in sys.path if entry)
         environment = {**os.environ, "PYTHONPATH": path, "CHANGESOURCE_LOG_LEVEL": "error"}
-        command = command_line(pipeline, state)
-        self._process = subprocess.Popen(command, stdin=subprocess.PIPE, stderr=subprocess.DEVNULL, env=environment)
+        command = command_line(pipeline, watch.store.layout.root)
+        self._watch = watch
+        self._process = subprocess.Popen(command, stdin=subprocess.PIPE, stderr=subprocess.PIPE, env=environment)
 
     def __enter__(self) -> PipelineProcess:
+        """The process at work: what follows waits for the adapter, not for Python to start."""
+        deadline = time.monotonic() + START_S
+        while self._watch.pid() != self.pid:
+            if self._process.poll() is not None or time.monotonic() > deadline:
+                self._process.kill()
+                said = self._process.communicate()[1].decode(errors="replace").strip()
+                raise Broken(f"the pipeline's process did not start: {said}")
+            self._watch.pause()
         return self
 
     def __exit__(self, *_: object) -> None:

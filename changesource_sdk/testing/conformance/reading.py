@@ -19,7 +19,7 @@ from changesource_sdk.pipeline.snapshotting import adapter_call, checked_schema
 from changesource_sdk.pipeline.tail import POLL_INTERVAL_S
 from changesource_sdk.pipeline.transactions import TransactionEncoder
 from changesource_sdk.pipeline.validate import known_table
-from changesource_sdk.positions import is_behind, to_text
+from changesource_sdk.positions import from_text, is_behind, to_text
 from changesource_sdk.testing.conformance.case import Broken, worded
 from changesource_sdk.testing.conformance.witness import changes_of
 from changesource_sdk.testing.folding import FoldedTables
@@ -101,6 +101,15 @@ def folded(adapter: Adapter, snapshot: Snapshot) -> ReadSnapshot:
 def no_segment() -> Path:
     """For an encoder that never spills."""
     raise AssertionError("nothing is spilled here")
+
+
+def position_is_json(position: Position) -> None:
+    """Positions are stored as JSON and must come back as they were."""
+    if from_text(to_text(position)) != position:
+        raise Broken(
+            f"the position {position!r} is {from_text(to_text(position))!r} when it comes back from the log: make "
+            f"positions of JSON values only (lists, not tuples)"
+        )
 
 
 class Follower:

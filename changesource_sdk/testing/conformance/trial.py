@@ -59,10 +59,14 @@ class Trial:
 
     @cached_property
     def table(self) -> Table:
-        """The table that is written to: the first one whose rows have a key."""
+        """The table that is written to: the one that the harness names, or the first whose rows have a key."""
+        wanted = self.harness.table
         for table in self.tables:
-            if table.key:
+            if table.full_name == wanted or (table.key and not wanted):
                 return table
+        if wanted:
+            known = ", ".join(table.full_name for table in self.tables)
+            raise Broken(f"tables() gives no table {wanted!r}, which the harness names; it gives {known}")
         raise NotApplicable("no table has a key, so no row can be told from another")
 
     @cached_property

@@ -68,6 +68,7 @@ class Follower:
     mirror: Mirror = field(default_factory=Mirror)
     seen: list[Transaction] = field(default_factory=list)
     position: int = 0
+    watermark: str = ""
     fences: int = 0
 
     def __post_init__(self) -> None:
@@ -81,7 +82,7 @@ class Follower:
         self.mirror = Mirror()
         prepare(self.settings)
         snapshot, found = open_snapshot(self.settings)
-        self.position = snapshot.lsn
+        self.position, self.watermark = snapshot.lsn, snapshot.watermark
         tables = [table.declared() for table in found.catalog.tables]
         self.mirror.apply(CreateTable(table) for table in tables)
         self.mirror.apply(_all_rows(self.app, self.settings, snapshot.name))
@@ -119,6 +120,9 @@ class Follower:
         changes = list(transaction.changes)
         assert isinstance(transaction.position, int)
         assert transaction.position > self.position
+        assert transaction.watermark is not None
+        assert transaction.watermark > self.watermark
+        self.watermark = transaction.watermark
         self._encoder.encode(Transaction(transaction.position, changes, watermark=transaction.watermark))
         self.mirror.apply(changes)
         self.position = transaction.position

@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+import json
 import secrets
 from collections.abc import Iterator
+from pathlib import Path
 
 import psycopg
 import pytest
+from typer.testing import CliRunner
 
 from adapters.postgres import PostgresAdapter
 from changesource_sdk.adapter import Check, Examining
+from changesource_sdk.cli.app import app
 from changesource_sdk.errors import AdapterError
 from tests.support.ports import free_port
 from tests.support.postgres_server import PostgresServer
@@ -90,6 +94,7 @@ def test_too_few_slots_are_told_with_the_number_needed(narrow_postgres: Postgres
 def test_a_server_that_is_not_there_is_told_with_its_address() -> None:
     port = free_port()
     error = _refusal(f"postgresql://nobody:hidden@127.0.0.1:{port}/none")
+    assert error.code == "server-unreachable"
     assert str(port) in error.where
     assert "hidden" not in str(error)
 
@@ -120,3 +125,20 @@ def test_doctor_hears_everything_and_nothing_is_made(dsn: str) -> None:
             None,
             0,
         )
+
+
+def test_the_doctor_command_says_what_to_run(postgres: PostgresServer, tmp_path: Path) -> None:
+    options = ["doctor", "postgres", "--set", f"dsn={postgres.create_database('store')}", "--state", str(tmp_path)]
+    result = CliRunner().invoke(app, [*options, "--listen", "127.0.0.1:0", "--json"])
+    wrong = {finding["check"]: finding["fix"] for finding in json.loads(result.stdout) if not finding["ok"]}
+    assert wrong == {"wal-level": "ALTER SYSTEM SET wal_level = 'logical'; then restart the server"}
+    assert result.exit_code == AdapterError.exit_code
+
+
+def test_the_doctor_command_tells_of_a_server_that_is_not_there(tmp_path: Path) -> None:
+    dsn = f"postgresql://nobody@127.0.0.1:{free_port()}/none"
+    options = ["doctor", "postgres", "--set", f"dsn={dsn}", "--state", str(tmp_path), "--listen", "127.0.0.1:0"]
+    result = CliRunner().invoke(app, [*options, "--json"])
+    (store,) = [finding for finding in json.loads(result.stdout) if finding["check"] == "store"]
+    assert not store["ok"]
+    assert "Connection refused" in store["message"]

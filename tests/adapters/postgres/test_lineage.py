@@ -6,6 +6,7 @@ import pytest
 
 from adapters.postgres.lineage import timeline_ends
 from changesource_sdk.pipeline.validate import NeedsNewGeneration
+from protocol.watermark import from_int
 from tests.adapters.postgres.conftest import MakeFollower
 
 HISTORY = """1\t0/3000148\tno recovery target specified
@@ -26,3 +27,22 @@ def test_another_server_asks_for_a_new_snapshot(following: MakeFollower) -> None
     follower._open()
     with pytest.raises(NeedsNewGeneration, match="another server"):
         follower._next()
+
+
+def test_watermarks_grow_though_the_server_went_back_in_time(following: MakeFollower) -> None:
+    follower = following("CREATE TABLE t (id int PRIMARY KEY)")
+    follower.catch_up()
+    follower.close()
+    follower.position += 1 << 40
+    highest = from_int(follower.position)
+    follower._open()
+    with pytest.raises(NeedsNewGeneration, match="back in time"):
+        follower._next()
+    follower.begin()
+    assert follower.watermark > highest
+    follower.run("INSERT INTO t VALUES (1)")
+    follower.catch_up()
+    follower.restart()
+    follower.run("INSERT INTO t VALUES (2)")
+    follower.catch_up()
+    follower.assert_same()

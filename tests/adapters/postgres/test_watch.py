@@ -55,9 +55,11 @@ def follower(logical_postgres: PostgresServer, tmp_path_factory: pytest.TempPath
     with psycopg.connect(own, autocommit=True) as db:
         db.execute(START.encode())
     settings = PostgresSettings.parse(own, publication="chosen", slot=f"s_{secrets.token_hex(6)}")
-    made = Follower(settings, tmp_path_factory.mktemp("watch"))
-    yield made
-    made.drop()
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(watch, "ALONE_S", 0.1)
+        made = Follower(settings, tmp_path_factory.mktemp("watch"))
+        yield made
+        made.drop()
 
 
 def _is_same(follower: Follower) -> bool:

@@ -49,7 +49,7 @@ def test_swapped_tables_pass_through_a_third_name() -> None:
     other = replace(T, id=2, name="u")
     moved = migration(catalog(T, other), catalog(replace(T, name="u"), replace(other, name="t")))
     renames = [(change.old, change.new) for change in moved.changes if isinstance(change, RenameTable)]
-    assert renames == [("t", "t_moving_1"), ("u", "t"), ("t_moving_1", "u")]
+    assert renames == [("t", "u_moving_1"), ("u", "t"), ("u_moving_1", "u")]
 
 
 def test_renamed_tables_wait_until_their_name_is_free() -> None:

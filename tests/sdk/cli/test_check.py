@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import itertools
 import json
+import threading
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -14,6 +16,7 @@ from changesource_sdk.cli.check import is_endpoint
 from changesource_sdk.testing.conformance import CASES
 from protocol import rules
 from tests.sdk.checking.plain_endpoint import NoPermissions, NumbersForTexts, PlainEndpoint
+from tests.support.fix_serving import MakeServing, MakeStore
 
 runner = CliRunner()
 SHORT = [case for case in CASES if case.name in ("tables", "values-in-changes")]
@@ -78,6 +81,14 @@ def test_machines_get_one_document(without_permissions: str) -> None:
     assert finding["rule"] == "permissions-row"
     assert finding["doc"].endswith("#permissions-row")
     assert finding["text"].startswith('["commit"')
+
+
+def test_an_endpoint_in_use_can_be_checked_without_acks(right: str, tmp_path: Path) -> None:
+    transcript = tmp_path / "transcript.jsonl"
+    result = runner.invoke(app, ["check", right, *QUICK, "--no-acks", "--transcript", str(transcript)])
+    assert result.exit_code == 0
+    directions = {json.loads(line).get("direction") for line in transcript.read_text().splitlines()}
+    assert directions == {None, "down"}
 
 
 def test_an_endpoint_that_is_not_there_is_no_verdict() -> None:
@@ -150,3 +161,28 @@ def test_tail_tells_a_broken_rule_after_its_frame() -> None:
     assert whole.exit_code == 1
     assert "[value-type] item.name" in whole.stderr
     assert "docs/reference/rules.md#value-type" in whole.stderr
+
+
+def test_our_own_endpoint_passes_while_its_store_is_written_to(serving: MakeServing, store: MakeStore) -> None:
+    database = store("CREATE TABLE item (id INTEGER PRIMARY KEY, name TEXT, doc JSON)")
+    database.insert("item", [(number, f"name {number}", '{"n": [1]}') for number in range(100)])
+    endpoint = serving(database).start()
+    done = threading.Event()
+
+    def write() -> None:
+        for number in itertools.count(1000):
+            database.insert("item", [(number, "new", "[]")])
+            database.run(f"UPDATE item SET id = id + 100000, name = 'moved' WHERE id = {number - 5}")
+            database.run(f"DELETE FROM item WHERE id = {number - 950}")
+            if done.wait(0.05):
+                return
+
+    writer = threading.Thread(target=write)
+    writer.start()
+    try:
+        result = runner.invoke(app, ["check", endpoint.stream_url, "--watch", "1.5", "--resets"])
+    finally:
+        done.set()
+        writer.join()
+    assert result.exit_code == 0, result.output
+    assert result.output.splitlines()[-1] == "9 ok", result.output

@@ -6,12 +6,11 @@ import pickle
 import threading
 from typing import TypeVar
 
-from changesource_sdk.adapter import Partition, Position, Row
+from changesource_sdk.adapter import Partition, Row
 from changesource_sdk.pipeline.snapshotting import checked_schema
-from changesource_sdk.positions import from_text, to_text
 from changesource_sdk.testing.conformance.case import Broken
 from changesource_sdk.testing.conformance.pipeline_run import STOP_S
-from changesource_sdk.testing.conformance.reading import within
+from changesource_sdk.testing.conformance.reading import position_is_json, within
 from changesource_sdk.testing.conformance.trial import Trial
 
 T = TypeVar("T")
@@ -76,15 +75,6 @@ def lets_go(trial: Trial) -> None:
         raise Broken(
             f"changes() still blocks {STOP_S:g} s after the pipeline was told to stop: give the adapter a close() that "
             f"makes changes() return, or let changes() return when there is nothing for a while"
-        )
-
-
-def position_is_json(position: Position) -> None:
-    """Positions are stored as JSON and must come back as they were."""
-    if from_text(to_text(position)) != position:
-        raise Broken(
-            f"the position {position!r} is {from_text(to_text(position))!r} when it comes back from the log: make "
-            f"positions of JSON values only (lists, not tuples)"
         )
 
 

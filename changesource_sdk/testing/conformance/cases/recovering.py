@@ -7,7 +7,7 @@ from functools import partial
 
 from changesource_sdk.adapter import Acknowledging
 from changesource_sdk.testing.conformance.case import Broken, NotApplicable
-from changesource_sdk.testing.conformance.cases.resuming import checkpoints, continue_from
+from changesource_sdk.testing.conformance.checkpoints import checkpoints, continue_from
 from changesource_sdk.testing.conformance.pipeline_run import PipelineProcess
 from changesource_sdk.testing.conformance.reading import within
 from changesource_sdk.testing.conformance.trial import Trial
@@ -38,7 +38,7 @@ def full_disk(trial: Trial) -> None:
     if not hasattr(resource, "prlimit"):
         raise NotApplicable("this system cannot limit the files of another process")
     trial.insert_many(5)
-    with trial.watch() as watch, PipelineProcess(trial.pipeline(), trial.folder / "state") as process:
+    with trial.watch() as watch, PipelineProcess(trial.pipeline(), watch) as process:
         watch.caught_up()
         make_room = trial.faults.fill_disk(process.pid)
         trial.some_transaction()

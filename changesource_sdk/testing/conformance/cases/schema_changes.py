@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from changesource_sdk.adapter import AddColumn, Column, CreateTable, DropColumn, Insert, Table
+from changesource_sdk.testing.conformance.case import Broken
 from changesource_sdk.testing.conformance.sample_rows import row
 from changesource_sdk.testing.conformance.trial import Trial
 
@@ -33,6 +34,8 @@ def dropped_column(trial: Trial) -> None:
         trial.commit(DropColumn(trial.name, ADDED))
         trial.insert_many(3, first=10)
         watch.caught_up()
+        if any(ADDED in row for row in watch.witness.replica.tables[trial.name].values()):
+            raise Broken(f"the column {ADDED} of {trial.name} was dropped and is still there: yield DropColumn for it")
 
 
 def created_table(trial: Trial) -> None:

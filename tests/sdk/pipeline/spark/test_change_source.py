@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 from itertools import pairwise
+from pathlib import Path
 
 from hypothesis import given
 from hypothesis import strategies as st
 
 from changesource_sdk.adapter import Insert, Transaction
 from changesource_sdk.pipeline.mapping import Sql, TableMapping
-from changesource_sdk.pipeline.spark.change_source import END, HEAD, StreamRows, pieces
+from changesource_sdk.pipeline.spark.change_source import END, HEAD, ChangesReader, StreamRows, StreamSource, pieces
 from changesource_sdk.pipeline.table_mapping import map_table
-from tests.sdk.pipeline.spark.people import PERSON
+from tests.sdk.pipeline.spark.people import PERSON, PeopleFile
 from tests.sdk.pipeline.spark.test_mapping import person
 
 MAPPED = map_table(PERSON, TableMapping(filter=Sql("age > 18")))
@@ -35,3 +36,15 @@ def test_few_large_rows_are_cut_by_their_size() -> None:
     found = list(pieces(StreamRows([MAPPED]).of(1, transaction), "7", most_bytes=5000))
     assert len(found) > 3
     assert all(piece.size < 5000 + 3000 for piece in found)
+
+
+def test_an_idle_store_still_moves_spark_on_from_its_first_offset(tmp_path: Path) -> None:
+    PeopleFile(tmp_path).commit(("insert", person(1), None))
+    adapter = "tests.sdk.pipeline.spark.people:PeopleAdapter"
+    reader = ChangesReader(StreamSource(adapter, {"folder": str(tmp_path)}, 1, [MAPPED], tmp_path / "durable"))
+    first = reader.initialOffset()
+    rows, begun = reader.read(first)
+    assert (list(rows), begun["position"]) == ([], first["position"])
+    assert begun != first, "else Spark asks executors for an empty batch"
+    rows, still = reader.read(begun)
+    assert (list(rows), still) == ([], begun)

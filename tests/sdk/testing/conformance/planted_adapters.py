@@ -8,6 +8,7 @@ import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
+from decimal import Decimal
 from typing import ClassVar
 
 from changesource_sdk.adapter import (
@@ -15,9 +16,11 @@ from changesource_sdk.adapter import (
     Change,
     CreateTable,
     Delete,
+    DropColumn,
     Insert,
     Position,
     Row,
+    RowsPartition,
     Snapshot,
     Table,
     Transaction,
@@ -206,6 +209,14 @@ class ForgetsCreateTable(EachChange):
         return None if isinstance(change, CreateTable) else change
 
 
+class IgnoresNewTables(EachChange):
+    """Follows the tables that were there when it started, and no other."""
+
+    def altered(self, change: Change) -> Change | None:
+        known = change.table.full_name if isinstance(change, CreateTable) else getattr(change, "table", "item")
+        return change if known == "item" else None
+
+
 class SchemaAfterRows(RightAdapter):
     """The new column is told after the rows that have it."""
 
@@ -334,6 +345,58 @@ class Reorders(RightAdapter):
             yield found[-1]
 
 
+class NeedsARow(RightAdapter):
+    """Takes the position from the newest row, and there may be none."""
+
+    def snapshot(self) -> Snapshot:
+        max(self.store.rows["item"])
+        return super().snapshot()
+
+
+class ExpectsAChange(RightAdapter):
+    """Looks at the first change of a transaction, and there may be none."""
+
+    def changes(self, after: Position) -> Iterator[Transaction]:
+        for transaction in super().changes(after):
+            next(iter(transaction.changes)).__class__  # noqa: B018
+            yield transaction
+
+
+class ReadsAThousand(RightAdapter):
+    """Reads a transaction up to a limit that nobody reaches in tests."""
+
+    def changes(self, after: Position) -> Iterator[Transaction]:
+        for transaction in super().changes(after):
+            yield replace(transaction, changes=list(transaction.changes)[:1000])
+
+
+class SnapshotsOnce(RightAdapter):
+    """Makes something for its snapshot that is there already the second time."""
+
+    made: ClassVar[set[str]] = set()
+
+    def snapshot(self) -> Snapshot:
+        if self._name in self.made:
+            raise FileExistsError("the export exists")
+        self.made.add(self._name)
+        return super().snapshot()
+
+
+class LosesDroppedColumns(EachChange):
+    """Says nothing of columns that are gone."""
+
+    def altered(self, change: Change) -> Change | None:
+        return None if isinstance(change, DropColumn) else change
+
+
+class TextForJsonInSnapshots(RightAdapter):
+    """JSON text where the document belongs, in snapshots only."""
+
+    def snapshot(self) -> Snapshot:
+        rows = [{**row, "extra": json.dumps(row["extra"])} for row in self.store.rows["item"].values()]
+        return replace(super().snapshot(), partitions=[RowsPartition("item", rows)])
+
+
 class Deaf(RightAdapter):
     """Nothing after the snapshot."""
 
@@ -412,6 +475,8 @@ class ChokesOnBadValues(EachChange):
     def altered(self, change: Change) -> Change:
         def checked(row: dict[str, object]) -> dict[str, object]:
             (int(str(row.get("amount") or 0))).to_bytes(8, "big", signed=True)
+            str(row.get("title")).encode()
+            Decimal(str(row.get("rate") or 0)).quantize(Decimal("0.000001")).to_integral_exact().__int__()
             return row
 
         return with_values(change, checked)

@@ -38,6 +38,7 @@ ITEM = Table(
         Column("amount", int),
         Column("made", "timestamptz"),
         Column("extra", dict),
+        Column("rate", float),
     ],
 )
 
