@@ -37,7 +37,7 @@ READ_SECONDS = 0.25
 
 
 class Cache:
-    """One running cache. Invariant: between `start` and `stop` its port is open; clients are let in once `is_ready`."""
+    """One running cache. Invariant: from `start` to `stop` its port is open; clients are let in once it is ready."""
 
     def __init__(self, config: CacheConfig) -> None:
         self._config = config
@@ -46,10 +46,6 @@ class Cache:
         self._ready = asyncio.Event()
         self._has_replica = asyncio.Event()
         self._tasks: list[asyncio.Task[None]] = []
-
-    @property
-    def is_ready(self) -> bool:
-        return self._ready.is_set()
 
     async def start(self) -> int:
         """Listen and begin to replicate; the port in use. Raises `CacheError`."""
@@ -85,10 +81,10 @@ class Cache:
         self._raise_if_ended()
 
     async def stop(self) -> None:
-        """Clients first, then the syncer, then the replicator."""
-        await self._server.stop()
+        """Clients first, then the replicator, then the syncer."""
         if self._pusher is not None:
             await self._pusher.stop()
+        await self._server.stop()
         for task in self._tasks:
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)

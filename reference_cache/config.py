@@ -291,11 +291,6 @@ class CacheConfig:
         """The schema of the cache's own tables in the store, such as `zero_0`."""
         return f"{self.app_id}_{self.shard_num}"
 
-    @property
-    def token_options(self) -> tuple[str, ...]:
-        """Which ways to verify JWTs are configured."""
-        return tuple(name for name in ("auth_secret", "auth_jwk") if getattr(self, name) is not None)
-
 
 def settings() -> list[Any]:
     """The fields that are read from variables, in the order they are documented."""
@@ -333,5 +328,5 @@ def _check(config: CacheConfig) -> None:
         raise BadSetting(
             "ZERO_UPSTREAM_DB", "is not set", "set it to the change source, ws://host:port/changes/v0/stream"
         )
-    if len(config.token_options) > 1:
+    if config.auth_secret is not None and config.auth_jwk is not None:
         raise BadSetting("ZERO_AUTH_JWK", "is set together with ZERO_AUTH_SECRET", "set one of them")

@@ -46,11 +46,6 @@ class ConnectRequest:
         return MIN_VERSION <= self.version <= MAX_VERSION
 
 
-def is_sync_path(target: str) -> bool:
-    """Whether a request target is one of ours, such as `/sync/v51/connect?…`, under at most one leading segment."""
-    return _PATH.fullmatch(target.partition("?")[0]) is not None
-
-
 def parse_request(target: str, subprotocol: str | None) -> ConnectRequest:
     """The request of a target and of the subprotocol header; raises `HandshakeError`."""
     path, _, query = target.partition("?")

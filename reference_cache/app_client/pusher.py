@@ -59,6 +59,7 @@ class Pusher:
         self._post = post
         self._groups: dict[str, _Group] = {}
         self._cleanups: set[asyncio.Task[None]] = set()
+        self._stopped = False
 
     def register(self, group_id: str, client_id: str, downstream: Downstream) -> None:
         """From now on, tell this client of its failures here."""
@@ -73,9 +74,11 @@ class Pusher:
 
     async def push(self, group_id: str, sender: str, credentials: Credentials, push: Push) -> None:
         """Queue a push; waits only while the group has too many waiting. `sender` names the socket."""
+        if self._stopped:
+            return
         group = self._groups.setdefault(group_id, _Group())
         await group.queue.put(_Waiting(sender, credentials, push))
-        if group.worker is None:
+        if group.worker is None and not self._stopped:
             group.worker = asyncio.create_task(self._work(group_id, group))
 
     def results_seen(self, group_id: str, credentials: Credentials, client_id: str, up_to: float) -> None:
@@ -91,10 +94,15 @@ class Pusher:
 
     async def stop(self) -> None:
         """Give up what is under way; clients send unconfirmed mutations again when they are back."""
+        self._stopped = True
         tasks = [group.worker for group in self._groups.values() if group.worker is not None] + list(self._cleanups)
         for task in tasks:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
+        for group in list(self._groups.values()):
+            while not group.queue.empty():
+                group.queue.get_nowait()
+                await asyncio.sleep(0)  # whoever waits for room has it now
 
     async def _work(self, group_id: str, group: _Group) -> None:
         while not group.queue.empty():

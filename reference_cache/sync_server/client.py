@@ -30,15 +30,14 @@ from reference_cache.observe import event, logger
 from reference_cache.sync_server import auth
 from reference_cache.sync_server.auth import Authenticator, Identity
 from reference_cache.sync_server.metrics import CacheMetrics
-from reference_cache.sync_server.outbox import Outbox, SyncSocket
+from reference_cache.sync_server.outbox import Outbox
+from reference_cache.sync_server.socket import SyncSocket
 from reference_cache.view_syncer.api import ClientInfo, Connection, Outgoing, Syncer, Transformer
 
 log = logger("sync")
 
 WAITING_MESSAGES = 64
 """How many messages of one client may wait for their turn; then its socket is not read."""
-
-CLOSE_SECONDS = 5.0
 
 SETTLE_SECONDS = 0.25
 """What a client needs to take in `connected`. An error that overtakes that leaves the official client believing that it
@@ -105,7 +104,7 @@ class Client:
     def close(self, code: int | None = None, reason: str = "") -> None:
         """Close the socket, without an error."""
         self.outbox.discard()
-        close(self._socket, code, reason)
+        self._socket.begin_close(code, reason)
 
     def drop(self) -> None:
         """Cut the connection to a client that does not read."""
@@ -274,7 +273,7 @@ class Client:
         self._log(logging.WARNING, "error told to client", kind=str(error.kind), why=error.message)
         self.outbox.discard()
         loop = self._socket.loop
-        loop.call_at(max(loop.time(), self._greeted + SETTLE_SECONDS), tell_and_close, self._socket, error, code)
+        loop.call_at(max(loop.time(), self._greeted + SETTLE_SECONDS), self._socket.tell_and_close, error, code)
 
     async def _leave(self) -> None:
         self._inbox.clear()
@@ -288,22 +287,6 @@ class Client:
 
     def _log(self, level: int, what: str, **fields: Any) -> None:
         event(log, level, what, client=self.asked.client_id, group=self.asked.client_group_id, **fields)
-
-
-def tell_and_close(socket: SyncSocket, error: SyncError, code: int | None = None) -> None:
-    """Tell a client what is wrong and close its socket."""
-    if socket.state is State.OPEN:
-        socket.protocol.send_text(error.frame)
-        close(socket, code, error.message if code is not None else "")
-
-
-def close(socket: SyncSocket, code: int | None = None, reason: str = "") -> None:
-    """Begin to close a socket; if the client takes no part in it, the connection is cut."""
-    if socket.state is State.OPEN:
-        # A close frame has room for this much; without a code the client sees 1005, as from the official server.
-        socket.protocol.send_close(code, reason.encode()[:120].decode(errors="ignore"))
-        socket.send_data()
-        socket.loop.call_later(CLOSE_SECONDS, socket.cut)
 
 
 def _is_refusal(command: object, error: SyncError) -> bool:

@@ -10,43 +10,17 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
-from collections.abc import Callable
-from typing import Any
 
-from websockets.asyncio.server import ServerConnection
 from websockets.protocol import State
 
 from protocol.framing import frame
-from protocol.sync.handshake import ConnectRequest
+from reference_cache.sync_server.socket import SyncSocket
 from reference_cache.view_syncer.api import Outgoing
-
-TRANSPORT_BYTES = 64 * 1024
-"""What may wait in the transport itself, where bytes are copied."""
 
 STUCK_SECONDS = 10.0
 BEHIND_SECONDS = 30.0
 NEVER_MORE = 8
 """A client this many times over the limit is dropped at once."""
-
-
-class SyncSocket(ServerConnection):
-    """A server connection that says when its transport takes more, and remembers what its client asked for."""
-
-    def __init__(self, *args: Any, **kwargs: Any) -> None:
-        super().__init__(*args, **kwargs)
-        self.asked: ConnectRequest | None = None
-        self.refused: str | None = None  # why the handshake cannot be served
-        self.on_room: Callable[[], None] | None = None
-
-    def cut(self) -> None:
-        """End the connection at once, if it has not ended."""
-        if not self.connection_lost_waiter.done():
-            self.transport.abort()
-
-    def resume_writing(self) -> None:
-        super().resume_writing()
-        if self.on_room is not None:
-            self.on_room()
 
 
 class Outbox:

@@ -27,9 +27,9 @@ from reference_cache.app_client.credentials import Credentials, address
 from reference_cache.errors import CacheError
 from reference_cache.observe import event, logger
 from reference_cache.sync_server import auth
-from reference_cache.sync_server.client import Client, Services, close, tell_and_close
-from reference_cache.sync_server.outbox import TRANSPORT_BYTES, SyncSocket
+from reference_cache.sync_server.client import Client, Services
 from reference_cache.sync_server.pages import Page, Pages
+from reference_cache.sync_server.socket import TRANSPORT_BYTES, SyncSocket
 from reference_cache.sync_server.upkeep import Upkeep
 
 log = logger("server")
@@ -95,17 +95,23 @@ class SyncServer:
         self._server.close(close_connections=False)
         for client in list(self.clients.values()):
             client.close(CloseCode.GOING_AWAY, "the cache is stopping")
-        try:
-            async with asyncio.timeout(STOP_SECONDS):
-                await self._server.wait_closed()
-        except TimeoutError:
+        if not await self._all_gone(self._server):
             for connection in list(self._server.all_connections):
                 assert isinstance(connection, SyncSocket)
                 connection.cut()
-            await self._server.wait_closed()
+            if not await self._all_gone(self._server):
+                event(log, logging.WARNING, "clients are left behind in mid-message", count=len(self.clients))
         for task in self._tasks:
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
+
+    async def _all_gone(self, server: Server) -> bool:
+        try:
+            async with asyncio.timeout(STOP_SECONDS):
+                await asyncio.shield(asyncio.ensure_future(server.wait_closed()))
+        except TimeoutError:
+            return False
+        return True
 
     def status(self) -> dict[str, Any]:
         """The document of `/statusz`; the gauges follow it."""
@@ -165,13 +171,13 @@ class SyncServer:
     async def _serve(self, socket: SyncSocket) -> None:
         if socket.asked is None:
             self._refused(socket, "handshake", socket.refused or "")
-            close(socket, CloseCode.PROTOCOL_ERROR, socket.refused or "")
+            socket.begin_close(CloseCode.PROTOCOL_ERROR, socket.refused or "")
             return
         try:
             client = self._admitted(socket, socket.asked)
         except SyncError as error:
             self._refused(socket, str(error.kind), error.message)
-            tell_and_close(socket, error, auth.CLOSE_CODE if error.refuses_credentials else None)
+            socket.tell_and_close(error, auth.CLOSE_CODE if error.refuses_credentials else None)
             return
         self._services.metrics.opened.inc()
         self._enter(client)

@@ -35,7 +35,7 @@ class Upkeep:
         self._clients = clients
         self._transformer = transformer
         self._revalidate = config.revalidate_seconds
-        self._retransform = config.retransform_seconds
+        self._retransform = config.retransform_seconds if config.query_urls else 0.0
         self._transformed: dict[str, float] = {}  # group -> when its queries were last asked for
         self._checks: set[asyncio.Task[None]] = set()
 

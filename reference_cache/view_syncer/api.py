@@ -121,6 +121,7 @@ class SyncerStatus:
     advances: int = 0
     pokes: int = 0
     extra: dict[str, float] = field(default_factory=dict)
+    """Durations in milliseconds: of the last step to a new version, and of the longest so far."""
 
 
 class Connection(Protocol):

@@ -5,6 +5,7 @@ Raw clients say the same to both; what comes back is compared, and nobody's conn
 
 from __future__ import annotations
 
+import asyncio
 import json
 from collections.abc import Awaitable, Callable, Iterator
 from contextlib import ExitStack
@@ -86,9 +87,9 @@ async def synced(client: SyncClient) -> str:
 
 async def ending(client: SyncClient) -> Outcome:
     code, _ = await client.closing()
-    kinds = [frame[1]["kind"] for frame in client.frames if frame[0] == "error"]
-    origins = {frame[1].get("origin") for frame in client.frames if frame[0] == "error"}
-    return (*kinds, *origins, code)
+    told = ("kind", "origin", "reason", "status", "bodyPreview", "mutationIDs", "queryIDs")
+    errors = [[frame[1].get(name) for name in told] for frame in client.frames if frame[0] == "error"]
+    return (*errors, code)
 
 
 async def future_cookie(at: Prober) -> Outcome:
@@ -168,6 +169,14 @@ PROBES: dict[str, Callable[[Prober], Awaitable[Outcome]]] = {
     "bad last mutation id": lambda at: at.refusal(INIT, lmid="many"),
     "token without a user": lambda at: at.refusal(INIT, token="t"),
     "refused credentials": lambda at: at.refusal(INIT, token="stale", user="ann"),
+    "application out of order": lambda at: at.refusal(INIT, token="broken", user="ann"),
+    "application talking nonsense": lambda at: at.refusal(INIT, token="nonsense", user="ann"),
+    "mutation with the application out of order": lambda at: at.said(
+        "push", push({**MUTATION, "clientID": at.client, "name": "broken"}, at.group)
+    ),
+    "mutation with the application talking nonsense": lambda at: at.said(
+        "push", push({**MUTATION, "clientID": at.client, "name": "nonsense"}, at.group)
+    ),
     "new group without a schema": lambda at: at.refusal({"desiredQueriesPatch": []}),
     "cookie of an unknown group": lambda at: at.refusal(INIT, cookie="07"),
     "cookie of the future": future_cookie,
@@ -223,5 +232,6 @@ def ports(postgres: PostgresServer, tmp_path_factory: pytest.TempPathFactory) ->
 
 @pytest.mark.parametrize("name", PROBES)
 async def test_the_answer_is_the_official_one(ports: dict[str, int], name: str) -> None:
-    outcomes = {which: await PROBES[name](Prober(port, name.replace(" ", "-"))) for which, port in ports.items()}
-    assert outcomes["ours"] == outcomes["official"]
+    probes = (PROBES[name](Prober(ports[which], name.replace(" ", "-"))) for which in ("ours", "official"))
+    ours, official = await asyncio.gather(*probes)
+    assert ours == official

@@ -1,7 +1,7 @@
 """The application behind the scenario: named queries and mutators over its store, in the official shapes.
 
 Every mutation is one transaction with the client's last mutation id; a refused one leaves its result for the cache to
-find. Tokens outside `accepted` are refused with 401.
+find. Tokens outside `accepted` are refused with 401; those called `broken` and `nonsense` get what they say.
 """
 
 from __future__ import annotations
@@ -85,21 +85,28 @@ class AppServer:
         await web.TCPSite(self._runner, "127.0.0.1", 0).start()
         return f"http://127.0.0.1:{self._runner.addresses[0][1]}"
 
-    def _admits(self, request: web.Request) -> bool:
-        return request.headers.get("Authorization", "Bearer ") in self.accepted
+    def _trouble(self, request: web.Request, *names: str) -> web.Response | None:
+        """The answer to credentials that are refused, and to tokens and mutations that ask for trouble by name."""
+        bearer = request.headers.get("Authorization", "Bearer ")
+        asked = {bearer.removeprefix("Bearer "), *names}
+        if "broken" in asked:
+            return web.Response(status=500, text="out of order")
+        if "nonsense" in asked:
+            return web.Response(text="<html>")
+        return None if bearer in self.accepted else web.json_response({"error": "unauthorized"}, status=401)
 
     async def _query(self, request: web.Request) -> web.Response:
         body = await request.json()
         self.requests.append(("query", body))
-        if not self._admits(request):
-            return web.json_response({"error": "unauthorized"}, status=401)
+        if trouble := self._trouble(request):
+            return trouble
         return web.json_response({"kind": "QueryResponse", "queries": [_answered(each) for each in body[1]]})
 
     async def _mutate(self, request: web.Request) -> web.Response:
         body = await request.json()
         self.requests.append(("mutate", body))
-        if not self._admits(request):
-            return web.json_response({"error": "unauthorized"}, status=401)
+        if trouble := self._trouble(request, *(each["name"] for each in body["mutations"])):
+            return trouble
         schema = request.query["schema"]
         results = await asyncio.to_thread(self._process, schema, body)
         return web.json_response({"kind": "MutateResponse", "mutations": results})

@@ -209,3 +209,20 @@ async def test_nothing_is_kept_of_a_group_that_is_gone(app: AppStub, pusher: Pus
     assert pusher._groups
     pusher.unregister("g", "c1", heard)
     assert not pusher._groups
+
+
+async def test_stopping_lets_go_of_whoever_waits_for_a_slow_application(
+    app: AppStub, pusher: Pusher, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("reference_cache.app_client.pusher.WAITING_PUSHES", 2)
+    app.gate.clear()
+    await pusher.push("g", "s1", user(app), push("c1", 1))
+    await app.wait_for_requests(1)
+    waiting = [asyncio.create_task(pusher.push("g", "s1", user(app), push("c1", number))) for number in range(2, 7)]
+    await asyncio.wait(waiting, timeout=0.05)
+    assert [task.done() for task in waiting] == [True, True, False, False, False]
+    await pusher.stop()
+    async with asyncio.timeout(10):
+        await asyncio.gather(*waiting)
+        await pusher.push("g", "s1", user(app), push("c1", 9))
+    assert sent(app) == [[("c1", 1)]]

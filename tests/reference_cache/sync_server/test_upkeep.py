@@ -47,7 +47,7 @@ async def test_refused_credentials_end_a_connection_and_a_sick_application_does_
 
 
 async def test_named_queries_are_asked_for_again_once_per_group(serve: Serve) -> None:
-    served = await serve(revalidate_seconds=0.0)
+    served = await serve(revalidate_seconds=0.0, query_urls=("http://127.0.0.1:9/q",))
     async with (
         sync_client(sync_url(served.port, "c1", "g1"), init=INIT) as one,
         sync_client(sync_url(served.port, "c2", "g1"), init=INIT) as two,

@@ -123,6 +123,45 @@ async def test_a_refused_query_is_told_and_the_others_go_on(setup: Setup) -> Non
     assert client.rows == setup.world.everything()
 
 
+async def test_a_client_that_is_still_behind_is_told_of_a_refused_query_too(setup: Setup) -> None:
+    first, second = Client("c1", "g1"), Client("c2", "g1")
+    await first.connect(setup.syncer, [named("all")])
+    setup.app.refused["bad"] = "no such query"
+    await second.connect(setup.syncer, [named("bad")])
+    assert [tag for tag, _ in second.messages if tag == "transformError"] == ["transformError"]
+    assert [tag for tag, _ in first.messages if tag == "transformError"] == []
+
+
+async def test_a_poke_of_many_rows_comes_in_parts_and_the_status_counts_them(setup: Setup) -> None:
+    await setup.commit(*(("put", "issue", issue(str(number))) for number in range(250)))
+    client = Client("c1", "g1")
+    await client.connect(setup.syncer, [named("all")])
+    assert [len(part["rowsPatch"]) for part in client.pokes[-1]["parts"]] == [100, 100, 50]
+    status = setup.syncer.status()
+    assert (status.version, status.groups, status.clients, status.queries, status.rows) == ("02", 1, 1, 1, 250)
+    assert status.extra["longestStepMs"] >= status.extra["lastStepMs"] > 0
+
+
+async def test_a_value_no_client_can_hold_fails_its_readers_and_nobody_else(setup: Setup) -> None:
+    mine, yours = Client("c1", "g1"), Client("c2", "g2")
+    await mine.connect(setup.syncer, [named("all")])
+    await yours.connect(setup.syncer, [named("comments")])
+    setup.world.number += 1
+    writer = setup.world.writer
+    writer.begin(setup.world.version, "p")
+    writer.rows("issue").insert(issue("1"), ("id",))
+    writer.write_pending()
+    writer.connection.execute("UPDATE issue SET rank = 9007199254740993")
+    writer.connection.execute("UPDATE issue SET extra = 'this is not JSON'")
+    writer.commit()
+    writer.flush()
+    setup.syncer.notify()
+    await setup.syncer.reached(setup.world.version)
+    assert [error.kind for error in mine.errors] == [ErrorKind.INTERNAL]
+    await setup.commit(("put", "comment", {"id": "1", "issue": "1", "text": "still here"}))
+    assert (yours.errors, len(yours.rows)) == ([], 1)
+
+
 async def test_last_mutation_ids_come_with_the_rows(setup: Setup) -> None:
     client = Client("c1", "g1")
     await client.connect(setup.syncer, [named("all")])
