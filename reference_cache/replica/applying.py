@@ -45,11 +45,11 @@ class RowSink:
 
     def insert_all(self, rows: Sequence[JsonObject], columns: KeyColumns) -> None:
         """As `insert`, for many rows."""
-        if self._fresh is None:
-            self._applying.put(self._rows, self._rows.insert_all(rows, self._applying.version))
-        else:
+        if self._fresh is not None:
             for row in rows:
                 self.insert(row, columns)
+        elif not self._applying.append(self._rows, rows):
+            self._applying.put(self._rows, self._rows.insert_all(rows, self._applying.version))
 
     def update(self, key: JsonObject | None, new: JsonObject, columns: KeyColumns) -> None:
         """New values for the row of `key` (or, if that is None, of the key in `new`); inserts it if it is not there."""
@@ -116,6 +116,10 @@ class Applying(ABC):
             self.write_pending()
             self._pending_rows = rows
         self._pending += parameters
+
+    def append(self, rows: TableRows, news: Sequence[JsonObject]) -> bool:
+        """Write rows at once, if there is a quicker way than `put`."""
+        return False
 
     def run(self, table: str, sql: str, parameters: Parameters) -> int:
         """Run a statement on rows of a table, after what is pending; how many rows it changed."""

@@ -15,18 +15,21 @@ from __future__ import annotations
 
 import os
 import sqlite3
+from collections.abc import Sequence
 from pathlib import Path
 
 from protocol.changes import Backfill, BackfillChange, CreateIndex, CreateTable, SchemaChange, Truncate
 from protocol.messages import JsonMode
+from protocol.specs import JsonObject
 from reference_cache.ivm.sqlite_text import quoted
 from reference_cache.replica.applying import Applying
+from reference_cache.replica.bulk_rows import BulkRows
 from reference_cache.replica.catalog import Catalog, Effect, StoredIndex, create_index_sql
 from reference_cache.replica.change_log import log_statements
 from reference_cache.replica.required import check_required_tables
 from reference_cache.replica.schema import schema_of
 from reference_cache.replica.stored_catalog import STATE, Origin, create_system_tables, save_catalog
-from reference_cache.replica.table_rows import TableRows
+from reference_cache.replica.table_rows import UNSUITABLE, TableRows
 from reference_cache.replica.writer import ReplicaWriter, connect_writer, open_writer
 
 ANALYSIS_LIMIT = 1000
@@ -46,6 +49,7 @@ class InitialLoad(Applying):
         self._staged = staged
         self._origin = origin
         self._unsettled: set[str] = set()
+        self._bulk: dict[TableRows, BulkRows] = {}
 
     def begin(self, version: str, json_mode: JsonMode) -> None:
         """The transaction begins; what was in the file goes, once it is complete."""
@@ -86,6 +90,27 @@ class InitialLoad(Applying):
         self.connection.close()  # which takes the open transaction back
         if self._staged is not None:
             self._staged.unlink(missing_ok=True)
+
+    def append(self, rows: TableRows, news: Sequence[JsonObject]) -> bool:
+        if rows.name not in self._unsettled:
+            return False
+        bulk = self._bulk.get(rows)
+        if bulk is None:
+            bulk = self._bulk[rows] = BulkRows(rows.table, self.json_mode, self.version)
+        values = bulk.values(news)
+        if values is None:
+            return False
+        self.write_pending()
+        self.connection.execute("SAVEPOINT rows")
+        try:
+            bulk.append(self.connection, values)
+        except UNSUITABLE:
+            self.connection.execute("ROLLBACK TO rows")
+            return False
+        finally:
+            self.connection.execute("RELEASE rows")
+        self.loaded += len(news)
+        return True
 
     def insert_sql(self, rows: TableRows) -> str:
         self.loaded += len(self._pending)

@@ -53,7 +53,7 @@ class TableRows:
         convert = "text" if self._is_text else "dump"
         parts = [f"{convert}(r[{name!r}])" if name in self._json else f"r[{name!r}]" for name in self.table.columns]
         source = f"lambda r, version: ({', '.join([*parts, 'version'])},)"
-        return cast(Callable[[JsonObject, str], Parameters], eval(source, {"dump": _dump, "text": _text}))
+        return cast(Callable[[JsonObject, str], Parameters], eval(source, {"dump": dump, "text": text}))
 
     def insert(self, new: JsonObject, version: str) -> Parameters:
         """The values of all columns and the version; absent columns have their default, or are null."""
@@ -130,7 +130,7 @@ class TableRows:
 
     def _stored(self, name: str, value: object) -> object:
         if name in self._json:
-            return _text(value) if self._is_text else _dump(value)
+            return text(value) if self._is_text else dump(value)
         return self._storable(name, value)
 
     def _storable(self, name: str, value: object) -> object:
@@ -141,7 +141,7 @@ class TableRows:
         return value
 
 
-def _dump(value: object) -> str | None:
+def dump(value: object) -> str | None:
     """A JSON value as it is stored; JSON's null is no value."""
     if value is None:
         return None
@@ -151,7 +151,7 @@ def _dump(value: object) -> str | None:
         return values.dumps(value).decode()
 
 
-def _text(value: object) -> str | None:
+def text(value: object) -> str | None:
     """A JSON value that came as its text, which is stored untouched."""
     return value if value is None or isinstance(value, str) else values.dumps(value).decode()
 

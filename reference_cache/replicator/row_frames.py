@@ -72,7 +72,7 @@ class RowFrames:
             parsed = orjson.loads(b"[" + b",".join(rows) + b"]")
         except orjson.JSONDecodeError:
             return 0
-        if len(parsed) != len(rows) or not all(type(row) is dict for row in parsed):
+        if len(parsed) != len(rows) or set(map(type, parsed)) != {dict}:
             return 0
         target.rows(beginning.table).insert_all(parsed, beginning.columns)
         return len(rows)
