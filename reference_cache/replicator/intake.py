@@ -62,17 +62,17 @@ class InitialIntake(_Intake):
 
     def take(self, batch: Sequence[bytes]) -> None:
         """The next messages."""
-        rows: list[bytes] = []
-        for data in batch:
-            if self._is_open and data.startswith(DATA):
-                rows.append(data)
-                continue
-            self._frames.apply_all(rows, self._load)
-            rows = []
-            self._take(data)
-        self._frames.apply_all(rows, self._load)
+        place, end = 0, len(batch)
+        while place < end:
+            count = self._frames.apply_inserts(batch, place, self._load) if self._is_open else 0
+            if not count:
+                self._take(batch[place])
+            place += count or 1
 
     def _take(self, data: bytes) -> None:
+        if self._is_open and data.startswith(DATA):
+            self._frames.apply(data, self._load)
+            return
         message = self._receive(data)
         match message:
             case Begin():

@@ -53,12 +53,12 @@ class RowFrames:
         """Apply the changes in data messages, in order."""
         place, end = 0, len(messages)
         while place < end:
-            count = self._apply_inserts(messages, place, target)
+            count = self.apply_inserts(messages, place, target)
             if not count:
                 self.apply(messages[place], target)
             place += count or 1
 
-    def _apply_inserts(self, messages: Sequence[bytes], place: int, target: Applying) -> int:
+    def apply_inserts(self, messages: Sequence[bytes], place: int, target: Applying) -> int:
         """Apply the inserts into one table that begin here; how many messages that was, 0 if none or not all are."""
         start = _row_start(messages[place])
         beginning = self._beginning(messages[place][:start]) if start > 0 else None
