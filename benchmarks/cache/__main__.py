@@ -52,18 +52,17 @@ def _parts(scale: float) -> dict[str, Callable[[], Any]]:
     def scaled(number: int, least: int = 1) -> int:
         return max(least, round(number * scale))
 
-    def groups(number: int, distinct: bool, official: int, ours: int, target: float) -> dict[str, Any]:
+    def groups(number: int, distinct: bool, burst: int, target: float) -> dict[str, Any]:
         count = scaled(number, 2)
-        burst = {"official": scaled(official, count), "ours": scaled(ours, count)}
         seconds = 10.0 * min(1.0, max(scale, 0.2))
-        return fan_out.measure(Plan(count, count if distinct else 1, burst, seconds, target))
+        return fan_out.measure(Plan(count, count if distinct else 1, scaled(burst, count), seconds, target))
 
     return {
         "initial-sync": lambda: ingest.initial_sync(rows=scaled(500_000)),
         "ingest": lambda: ingest.live(plan={1: scaled(5000), 10: scaled(2000), 1000: scaled(60)}),
-        "same-100": lambda: groups(100, False, 1000, 10_000, 20.0),
-        "same-500": lambda: groups(500, False, 300, 5_000, 20.0),
-        "distinct-100": lambda: groups(100, True, 1000, 10_000, 5.0),
+        "same-100": lambda: groups(100, False, 2000, 20.0),
+        "same-500": lambda: groups(500, False, 1000, 20.0),
+        "distinct-100": lambda: groups(100, True, 2000, 5.0),
     }
 
 

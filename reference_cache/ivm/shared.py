@@ -7,7 +7,7 @@ form, orderings completed) share one pipeline and one set of rows, and a transac
     for _ in shared.subscribe(query): ...             # pauses of the hydration, none if somebody else has it already
     shared.rows(query)                                 # what a new subscriber begins with
     for query, patches in shared.advance(changes): ... # one transaction: the net effect on every query it concerns
-    shared.push(table, change); shared.settle()        # the same in steps, for whoever must not take long
+    shared.push(table, change); shared.settle()        # the same bit by bit, for whoever must not take long
     shared.unsubscribe(query)                          # the last one to leave stops the pipeline
 
 Subscribers see sets: a row is in a query's set while the pipeline references it at least once, however often.  Patches
@@ -111,16 +111,14 @@ class SharedQuery:
             self.before.setdefault(row_id, held)
         self.held.clear()
 
-    def patches(self) -> list[RowPatch]:
-        """The net effect since the last call."""
-        found = []
-        for row_id, before in self.before.items():
+    def patches(self) -> Iterator[RowPatch]:
+        """The net effect since the last call. To be read before anything else is noted."""
+        touched, self.before = self.before, {}
+        for row_id, before in touched.items():
             held = self.held.get(row_id)
             old, new = (None if each is None else each.row for each in (before, held))
             if old != new:
-                found.append(RowPatch(*row_id, new, old))
-        self.before.clear()
-        return found
+                yield RowPatch(*row_id, new, old)
 
 
 class SharedQueries:
@@ -172,22 +170,22 @@ class SharedQueries:
         """Push one transaction (table and change, in order); the queries whose sets it changed, each with how."""
         for table, change in changes:
             self.push(table, change)
-        return [(shared.query, patches) for shared, patches in self.settle()]
+        found = [(shared.query, list(shared.patches())) for shared in self.settle()]
+        return [(query, patches) for query, patches in found if patches]
 
     def push(self, table: str, change: SourceChange) -> None:
-        """Push one change of a transaction; sets and patches are right again after `settle`."""
+        """Push one change of a transaction; sets are right again after `settle`."""
         for row_change in self._engine.push(table, change):
             shared = self._touched[row_change.query_id] = self._by_id[row_change.query_id]
             shared.note(row_change, self._row_id(row_change))
 
-    def settle(self) -> list[tuple[SharedQuery, list[RowPatch]]]:
-        """End the transaction: the queries whose sets it changed, each with how."""
+    def settle(self) -> list[SharedQuery]:
+        """End the transaction: the queries whose sets it touched; each has its `patches`, if it was changed at all."""
         for query_id in list(self._engine.stale):
             self._touched[query_id] = self._start_anew(self._by_id[query_id])
         self._engine.flush()
-        results = [(shared, shared.patches()) for shared in self._touched.values()]
-        self._touched.clear()
-        return [(shared, patches) for shared, patches in results if patches]
+        touched, self._touched = self._touched, {}
+        return list(touched.values())
 
     def _start_anew(self, shared: SharedQuery) -> SharedQuery:
         """Hydrate a query again whose scalar subquery has another value now."""

@@ -83,9 +83,7 @@ class InitialLoad(Applying):
 
     def abandon(self) -> None:
         """Give up; the replica, if there was one, stays as it was."""
-        if self._staged is None and self.connection.in_transaction:
-            self.connection.execute("ROLLBACK")
-        self.connection.close()
+        self.connection.close()  # which takes the open transaction back
         if self._staged is not None:
             self._staged.unlink(missing_ok=True)
 

@@ -70,12 +70,14 @@ class Replicator:
 
     def forget_changes(self, upto: str) -> None:
         """The reader of the replica has read the change log up to and including this version."""
-        if self._writer is not None:
-            self._writer.retention.forget_changes(upto)
-            if self._writer.retention.is_full:
-                self._writer.prune()
-            if not self._writer.retention.is_full:
-                self._has_room.set()
+        if self._writer is None or self._must_reset:  # a reset under way writes the file, and begins a new log
+            return
+        retention = self._writer.retention
+        retention.forget_changes(upto)
+        if retention.is_full:
+            self._writer.prune()
+        if not retention.is_full:
+            self._has_room.set()
 
     async def run(self) -> None:
         """Keep the replica until cancelled; `UnusableReplica` if its file is not ours to write."""

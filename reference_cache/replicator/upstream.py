@@ -69,9 +69,10 @@ class Upstream:
                 self._end = self._ended(message.type, message.data)
                 self._came.set()
                 return
+            if not self._batch:
+                self._came.set()
             self._batch.append(message.data)
             self._bytes += len(message.data)
-            self._came.set()
             if self._bytes > BATCH_BYTES:
                 self._taken.clear()
                 await self._taken.wait()

@@ -324,7 +324,7 @@ class ClientGroup:
     async def evict_expired(self) -> None:
         """Drop the queries whose time is over."""
         async with self.lock, self._services.pipelines.lock:
-            expired = self.config.expired(self._clock.now())
+            expired = self.config.expired(self._clock.now()) if self.view.active else []
             if expired and self._switch({}, expired):
                 await self._bring_up(list(self.clients.values()))
         self._schedule_eviction()

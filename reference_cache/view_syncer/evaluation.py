@@ -16,7 +16,7 @@ from protocol.sync.messages import ClientSchema
 from reference_cache.ivm.change import Edit, Pause, SourceChange, add, remove
 from reference_cache.ivm.engine import Engine
 from reference_cache.ivm.followed_table import FollowedTable
-from reference_cache.ivm.shared import RowPatch, SharedQueries, SharedQuery
+from reference_cache.ivm.shared import SharedQueries, SharedQuery
 from reference_cache.ivm.source import Source
 from reference_cache.query.schema import Schema, TableSchema
 from reference_cache.view_syncer.row_keys import RowKeys
@@ -75,8 +75,8 @@ class Evaluation:
         else:
             self.shared.push(table, change)
 
-    def settle(self) -> list[tuple[SharedQuery, list[RowPatch]]]:
-        """What the changes pushed since the last time mean to each query."""
+    def settle(self) -> list[SharedQuery]:
+        """The queries that the changes pushed since the last time have touched."""
         return self.shared.settle()
 
     def move_to(self, connection: sqlite3.Connection) -> None:

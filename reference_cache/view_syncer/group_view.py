@@ -25,10 +25,15 @@ if TYPE_CHECKING:
 
 
 class GroupView:
-    """What a group sees. Invariant: `queries` is the set of those in `running`, each held once per hash, and the
-    memberships that have not ended are exactly theirs, unless nothing runs."""
+    """What a group sees. Invariant: `queries` is the set of those in `running`, each held once per hash; once the view
+    is `active`, the memberships that have not ended are exactly theirs.
+
+    Only an active view may be taken to a later version of the data: one whose queries do not run would pass over what
+    happened to their rows.
+    """
 
     def __init__(self, stored: StoredGroup, services: Services) -> None:
+        self.active = False
         self.running: dict[str, LiveQuery] = {}
         self.queries: View = frozenset()
         self._stored = stored
@@ -56,7 +61,7 @@ class GroupView:
         for live in self.queries:
             live.groups.discard(group)
         self._services.pipelines.release(self.running.values())
-        self.running, self.queries = {}, frozenset()
+        self.active, self.running, self.queries = False, {}, frozenset()
 
     def switch(self, group: ClientGroup, started: dict[str, LiveQuery], dropped: Sequence[str], now: float) -> bool:
         """Move to another set of queries, at once and durably; whether that made a new version."""
@@ -66,6 +71,7 @@ class GroupView:
         for hash in dropped:
             edit.drop(hash)
         ended = self._replace(group, started, dropped)
+        self.active = True
         for hash in self.running:
             edit.get(hash)
         joined = self._join(edit.version)

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import orjson
 
 from protocol.sync.ast import Query
-from reference_cache.ivm.shared import Held, RowId, RowPatch, SharedQuery
+from reference_cache.ivm.shared import Held, RowId, SharedQuery
 from reference_cache.query.ordering import complete_query
 from reference_cache.query.query_id import normal_text
 from reference_cache.query.schema import Row
@@ -104,13 +104,10 @@ class LiveQuery:
         self.evaluation = evaluation
         self.shared = evaluation.shared.find(self.query)
 
-    def patches(self, found: list[RowPatch], version: str) -> list[Patch]:
-        """What a transaction did, and each row's version brought up to date."""
-        return list(self._patches(found, version))
-
-    def _patches(self, found: list[RowPatch], version: str) -> Iterator[Patch]:
+    def patches(self, version: str) -> Iterator[Patch]:
+        """What a transaction did, and each row's version brought up to date. To be read to the end."""
         held = self.held
-        for patch in found:
+        for patch in self.shared.patches():
             keys = self.keys[patch.table]
             row_id = patch.table, patch.key
             row = patch.row

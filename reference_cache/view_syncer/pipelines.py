@@ -14,7 +14,7 @@ import asyncio
 import logging
 import sqlite3
 import time
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -35,7 +35,7 @@ from reference_cache.view_syncer.live_query import LiveQuery, Patch, query_key
 from reference_cache.view_syncer.net_changes import KeyOf, NetChanges
 from reference_cache.view_syncer.pacing import Pace
 from reference_cache.view_syncer.record_store import RecordStore
-from reference_cache.view_syncer.recording import record_hydration
+from reference_cache.view_syncer.recording import BATCH, record_hydration
 
 log = logging.getLogger(__name__)
 
@@ -203,7 +203,7 @@ class Pipelines:
         self._move(after, state.version)
         if step.anew:
             await self._start_anew(step)
-        self._write(step)
+        await self._write(step)
         self._note_update(step, time.perf_counter() - began)
         return step
 
@@ -236,9 +236,11 @@ class Pipelines:
                     await self._push(net)
         await self._push(net)
         for evaluation in self._evaluations.values():
-            for shared, found in evaluation.settle():
+            for shared in evaluation.settle():
                 live = self._by_shared[shared]
-                step.patches[live] = live.patches(found, step.version)
+                patches = [patch async for patch in self._pace.sliced(live.patches(step.version))]
+                if patches:
+                    step.patches[live] = patches
         return True
 
     async def _push(self, net: NetChanges) -> None:
@@ -279,10 +281,31 @@ class Pipelines:
                 if patches:
                     step.patches[live] = patches
 
-    def _write(self, step: Step) -> None:
-        """Record what the step did, all queries in one transaction."""
+    async def _write(self, step: Step) -> None:
+        """Record what the step did to all queries, in one transaction unless there is much of it.
+
+        Nobody has been told of the step yet, so one that is recorded in part is like none: the rest is found, as a
+        difference, when the queries start again.
+        """
         if step.anew or not (step.patches or step.watched):
             return
-        with self._file.transaction(step.version):
-            for live, patches in step.patches.items():
-                self.records.write(live.recorded, step.version, [patch.change() for patch in patches])
+        for batch in _batches(step.patches):
+            with self._file.transaction(step.version):
+                for live, patches in batch:
+                    self.records.write(live.recorded, step.version, [patch.change() for patch in patches])
+            await self._pace.pause()
+
+
+def _batches(patches: dict[LiveQuery, list[Patch]]) -> Iterator[list[tuple[LiveQuery, list[Patch]]]]:
+    """The patches, for one transaction each; at least one, though it be empty."""
+    batch: list[tuple[LiveQuery, list[Patch]]] = []
+    size = 0
+    for live, found in patches.items():
+        for start in range(0, len(found), BATCH):
+            part = found[start : start + BATCH]
+            if batch and size + len(part) > BATCH:
+                yield batch
+                batch, size = [], 0
+            batch.append((live, part))
+            size += len(part)
+    yield batch

@@ -270,11 +270,11 @@ class ViewSyncer:
         rows: dict[View, list[bytes]] = {}
         pokes: dict[Any, Outgoing] = {}
         touched = {group: None for live in step.patches for group in live.groups}
-        touched |= {group: None for each in confirmed if (group := self._groups.get(each)) is not None}
+        touched |= {group: None for each in confirmed if (group := self._groups.get(each)) and group.view.active}
         async for group in services.pace.sliced(touched, every=16):
             queries = group.view.queries
             if queries not in rows:
-                rows[queries] = patches.chunks(queries)
+                rows[queries] = await services.chunks(patches.of(queries))
             told = confirmed.get(group.config.group_id)
             if rows[queries] or told is not None:
                 group.step(step.version, rows[queries], told, pokes)
@@ -286,7 +286,8 @@ class ViewSyncer:
         services = self._services
         if step.anew:
             self._restrict_again()
-            found = {id: group.view.confirmed_since(group.view.data_version) for id, group in self._groups.items()}
+            active = {id: group.view for id, group in self._groups.items() if group.view.active}
+            found = {id: view.confirmed_since(view.data_version) for id, view in active.items()}
             return {id: each for id, each in found.items() if each.version}
         if any(table == self._permissions_table for table, _ in step.watched):
             self._restrict_again()

@@ -12,7 +12,6 @@ from typing import TypeAlias
 from reference_cache.ivm.shared import RowId
 from reference_cache.view_syncer.group_store import Membership
 from reference_cache.view_syncer.live_query import LiveQuery, Patch
-from reference_cache.view_syncer.pokes import row_chunks
 from reference_cache.view_syncer.record_store import RecordStore
 from reference_cache.view_syncer.row_keys import delete
 from reference_cache.view_syncer.versions import state_of
@@ -28,23 +27,16 @@ class StepPatches:
         self._changed: dict[LiveQuery, set[RowId]] = {}
         self._encoded: dict[tuple[str, str, bool], bytes] = {}
 
-    def of(self, view: View) -> list[bytes]:
-        """What a client with this view must be told."""
-        touched = [live for live in view if live in self._patches]
-        if len(view) == 1:
-            return [self._encode(live, patch) for live in touched for patch in self._patches[live]]
-        puts: dict[tuple[str, str], bytes] = {}
-        dels: dict[tuple[str, str], bytes] = {}
-        for live in touched:
-            for patch in self._patches[live]:
-                if self._is_news(patch, view):
-                    into = dels if patch.row is None else puts
-                    into[patch.row_id[0], patch.key] = self._encode(live, patch)
-        return [*(patch for key, patch in dels.items() if key not in puts), *puts.values()]
-
-    def chunks(self, view: View) -> list[bytes]:
-        """The same, cut into parts."""
-        return row_chunks(self.of(view))
+    def of(self, view: View) -> Iterator[bytes]:
+        """What a client with this view must be told, each row once."""
+        told: set[RowId] = set()
+        for live in view:
+            for patch in self._patches.get(live, ()):
+                if len(view) == 1:
+                    yield self._encode(live, patch)
+                elif patch.row_id not in told and self._is_news(patch, view):
+                    told.add(patch.row_id)
+                    yield self._encode(live, patch)
 
     def _is_news(self, patch: Patch, view: View) -> bool:
         """A row is no news if another query of the view has it, unchanged; a change that query tells by itself."""

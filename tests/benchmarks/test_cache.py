@@ -34,19 +34,22 @@ def server() -> socket.socket:
     return listener
 
 
-def test_a_client_asks_as_the_protocol_wants_and_counts_rows_however_they_are_cut(server: socket.socket) -> None:
-    client = Client(server.getsockname()[1], 7, 3, run="r", samples=True)
+@pytest.mark.parametrize("samples", [True, False])
+def test_a_client_asks_as_the_protocol_wants_and_counts_rows_however_they_are_cut(
+    server: socket.socket, samples: bool
+) -> None:
+    client = Client(server.getsockname()[1], 7, 3, run="r", samples=samples)
     peer, _ = server.accept()
     head = peer.recv(65536).decode().split("\r\n")
     protocol = next(line.partition(": ")[2] for line in head if line.startswith("Sec-WebSocket-Protocol"))
     request = parse_request(head[0].split(" ")[1], protocol)
     assert (request.client_group_id, request.version) == ("rg7", 51)
     client.socket.setblocking(True)
-    answer = b"HTTP/1.1 101 Switching Protocols\r\n\r\n" + POKE
+    answer = b"HTTP/1.1 101 Switching Protocols\r\n\r\n" + POKE * 3
     for place in range(0, len(answer), 37):
         peer.sendall(answer[place : place + 37])
         client.receive()
-    assert (client.rows, client.pokes, client.has_query, len(client.latencies)) == (2, 1, True, 1)
+    assert (client.rows, client.has_query, len(client.latencies)) == (6, True, 3 if samples else 0)
     peer.sendall(frame(b'["error",{"kind":"Internal"}]'))
     with pytest.raises(AssertionError, match="Internal"):
         client.receive()

@@ -33,12 +33,16 @@ class App:
         self.refused: dict[str, str] = {}
         self.calls: list[list[str]] = []
         self.failure: SyncError | None = None
+        self.turns = 0
+        """How often others get their turn before an answer comes."""
 
     async def validate(self, credentials: Any) -> None:
         return None
 
     async def transform(self, credentials: Any, queries: Sequence[NamedQuery]) -> dict[str, Query | QueryFailure]:
         self.calls.append([query.name for query in queries])
+        for _ in range(self.turns):
+            await asyncio.sleep(0)
         if self.failure is not None:
             raise self.failure
         return {query.hash: self._one(query) for query in queries if query.name in {*self.queries, *self.refused}}

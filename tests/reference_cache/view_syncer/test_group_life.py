@@ -82,7 +82,8 @@ async def test_a_failed_transformation_fails_the_one_who_asked_and_the_group_goe
     assert third.got == {"anns", "bobs", "all"}
 
 
-async def test_a_replica_made_anew_while_a_client_connects_sends_it_away(setup: Setup) -> None:
+def slow_application(setup: Setup) -> tuple[asyncio.Event, asyncio.Event]:
+    """Have the application take its time: it was asked, and it may answer."""
     asked, answered = asyncio.Event(), asyncio.Event()
     transform = setup.app.transform
 
@@ -92,6 +93,30 @@ async def test_a_replica_made_anew_while_a_client_connects_sends_it_away(setup: 
         return await transform(*arguments)
 
     setup.app.transform = slow  # type: ignore[method-assign]
+    return asked, answered
+
+
+@pytest.mark.parametrize("is_changed_before", [False, True])
+async def test_a_mutation_confirmed_while_a_client_returns_hides_nothing(setup: Setup, is_changed_before: bool) -> None:
+    await setup.commit(("put", "issue", issue("1")))
+    client = Client("c1", "g1")
+    await client.connect(setup.syncer, [named("all")])
+    await setup.restart()
+    if is_changed_before:
+        await setup.commit(("put", "issue", issue("2")))
+    asked, answered = slow_application(setup)
+    connecting = asyncio.ensure_future(client.connect(setup.syncer))
+    await asked.wait()
+    mine = {"clientGroupID": "g1", "clientID": "c1", "lastMutationID": 1, "userID": None}
+    await setup.commit(("put", "issue", issue("3")), ("put", "zero_0.clients", mine))
+    answered.set()
+    await connecting
+    assert client.rows == setup.world.everything()
+    assert client.last_mutation_ids == {"c1": 1}
+
+
+async def test_a_replica_made_anew_while_a_client_connects_sends_it_away(setup: Setup) -> None:
+    asked, answered = slow_application(setup)
     client = Client("c1", "g1")
     connecting = asyncio.ensure_future(client.connect(setup.syncer, [named("all")]))
     await asked.wait()

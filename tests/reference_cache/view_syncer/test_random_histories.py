@@ -180,11 +180,13 @@ class History:
     async def many_at_once(self) -> None:
         """What several clients do, and what happens to the data, all under way together."""
         busy = self.players
+        self.setup.app.turns = self.random.choice([0, 3, 30, 100])
         work = []
         for part in (busy[0:2], busy[2:4], busy[4:6]):
             self.players = part
             name = self.random.choice(["connect", "disconnect", "want", "want_no_more", "want_nothing"])
-            work += [asyncio.ensure_future(self.change_data()), asyncio.ensure_future(getattr(self, name)())]
+            data = self.random.choice(["change_data", "confirm_a_mutation", "empty_a_table"])
+            work += [asyncio.ensure_future(getattr(self, each)()) for each in (name, data)]
             await asyncio.sleep(0)
         self.players = busy
         await asyncio.gather(*work)
