@@ -82,8 +82,8 @@ class Trial:
 
     @cached_property
     def history(self) -> History:
-        """What was written."""
-        return History(self.tables, [self.table.full_name])
+        """What was written. A store that is only read holds whatever it holds: nothing is expected of its rows."""
+        return History(self.tables, [self.table.full_name] if self.has("writes") else [])
 
     @property
     def name(self) -> str:
