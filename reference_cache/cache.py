@@ -25,6 +25,7 @@ from reference_cache.replicator.process import ReplicatorFailed, ReplicatorProce
 from reference_cache.replicator.settings import ReplicatorSettings
 from reference_cache.sync_server.auth import Authenticator
 from reference_cache.sync_server.client import Services
+from reference_cache.sync_server.inspectors import Inspectors
 from reference_cache.sync_server.metrics import CacheMetrics
 from reference_cache.sync_server.server import SyncServer
 from reference_cache.view_syncer.api import SyncerOptions
@@ -55,7 +56,8 @@ class Cache:
         transformer = QueryTransformer(query)
         self._pusher = Pusher(mutate) if mutate is not None else None
         self._syncer = ViewSyncer(_syncer_options(config), transformer)
-        services = Services(config, self._syncer, transformer, self._pusher, self._authenticator, CacheMetrics())
+        parts = (self._authenticator, CacheMetrics(), Inspectors(config))
+        services = Services(config, self._syncer, transformer, self._pusher, *parts)
         self._server = SyncServer(services, self._ready, self._replication_status)
         try:
             port = await self._server.start()

@@ -15,7 +15,7 @@ from typing import Any
 from adapters.postgres.catalog import read_catalog
 from adapters.postgres.checks import examine
 from adapters.postgres.connection import naming_the_cause
-from adapters.postgres.judge import Found
+from adapters.postgres.judge import Found, refuse_unknown
 from adapters.postgres.opening import open_snapshot, prepare
 from adapters.postgres.settings import PostgresSettings
 from adapters.postgres.snapshot import import_snapshot, table_ranges
@@ -81,6 +81,7 @@ class PostgresAdapter:
         return Snapshot(exported.lsn, parts, tables=tables, close=exported.close, watermark=exported.watermark)
 
     def _declared(self, found: Found) -> tuple[Table, ...]:
+        refuse_unknown(self._settings.selection, found)
         app, shard = self._settings.app, self._settings.shard
         return tuple(as_consumers_expect(table.declared(), app, shard) for table in found.catalog.tables)
 

@@ -15,6 +15,7 @@ from fnmatch import fnmatchcase
 from adapters.postgres.connection import quoted
 from adapters.postgres.model import STATE_SCHEMA, Catalog, ColumnDef, Identity, IndexDef, TableDef
 from adapters.postgres.types import Types, Unsynced, column_for, is_rounded
+from changesource_sdk.errors import ConfigurationError
 from changesource_sdk.schema import Column, Direction
 from protocol.specs import replica_name
 
@@ -138,6 +139,22 @@ def judge(stored: Stored, selection: Selection) -> Found:
         except _Skip as reason:
             notes.append((f"table {name}", f"it is not synced: {reason}"))
     return Found(Catalog(_with_free_index_names(tables, taken)), stored.types, tuple(notes))
+
+
+def refuse_unknown(selection: Selection, found: Found) -> None:
+    """Raise if the user asks by name for a table that is not synced."""
+    synced = {table.full_name for table in found.catalog.tables}
+    notes = dict(found.notes)
+    for name in selection.include:
+        if name in synced or any(mark in name for mark in "*?["):
+            continue
+        reason = notes.get(f"table {name}", "it is not published, or there is none")
+        raise ConfigurationError(
+            "table-not-usable",
+            f"table {name}, asked for by the setting `tables`, cannot be synced: {reason}",
+            where=f"table {name}",
+            fix="correct the setting `tables`, add the table to the publication, or do what the reason says",
+        )
 
 
 def _table(table: StoredTable, stored: Stored, taken: set[str], notes: list[tuple[str, str]]) -> TableDef:

@@ -8,10 +8,10 @@ nothing is read: the next announcement is the time to try again.
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass
 
-from psycopg.errors import UndefinedTable
+from psycopg.errors import LockNotAvailable, UndefinedTable
 
 from adapters.postgres.catalog import read_catalog
 from adapters.postgres.connection import Connection, naming_the_cause, quoted
@@ -23,10 +23,12 @@ from adapters.postgres.visibility import Horizon
 from changesource_sdk.adapter import Row
 from changesource_sdk.errors import AdapterError
 
+GIVE_WAY_MS = 300
+"""Less than the server's `deadlock_timeout`, after which it might end the user's transaction instead of ours."""
 VISIBLE_WITHIN_S = 60.0
 _LOOK_AGAIN_S = 0.005
 _NAME = """SELECT n.nspname, c.relname FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace WHERE c.oid = %s"""
-_HORIZON = "SELECT pg_current_snapshot()::text, pg_export_snapshot(), pg_current_wal_insert_lsn()::text"
+_HORIZON = "SELECT pg_current_snapshot()::text, pg_current_wal_insert_lsn()::text"
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,15 +37,23 @@ class ReadAhead:
 
     horizon: Horizon
     ranges: list[TableRange]
-    close: Callable[[], None]
+    db: Connection
 
     def rows(self) -> Iterator[Row]:
-        """The rows; the snapshot is let go of afterwards."""
+        """The rows; the snapshot is let go of afterwards.
+
+        They are read by the session that holds the lock: any other would queue behind a schema change that waits for
+        the lock, and both would wait for ever.
+        """
         try:
             for part in self.ranges:
-                yield from part.rows()
+                yield from part.rows_within(self.db)
         finally:
             self.close()
+
+    def close(self) -> None:
+        """Let go of the snapshot and the lock."""
+        self.db.close()
 
 
 def read_ahead(settings: PostgresSettings, table: TableDef, xid: int) -> ReadAhead | None:
@@ -52,7 +62,7 @@ def read_ahead(settings: PostgresSettings, table: TableDef, xid: int) -> ReadAhe
     try:
         with naming_the_cause(settings.dsn):
             _await_visible(db, xid)
-            found = _opened(db, settings, table)
+            found = _opened_in_time(db, settings, table)
     except BaseException:
         db.close()
         raise
@@ -77,6 +87,20 @@ def _await_visible(db: Connection, xid: int) -> None:
         time.sleep(_LOOK_AGAIN_S)
 
 
+def _opened_in_time(db: Connection, settings: PostgresSettings, table: TableDef) -> ReadAhead | None:
+    """Give way to whoever waits for us while we wait for them, before the server ends one of us."""
+    db.execute(f"SET lock_timeout = {GIVE_WAY_MS}".encode())
+    while True:
+        try:
+            found = _opened(db, settings, table)
+        except LockNotAvailable:
+            db.rollback()
+            continue
+        if found is not None:
+            db.execute("SET lock_timeout = 0")
+        return found
+
+
 def _opened(db: Connection, settings: PostgresSettings, table: TableDef) -> ReadAhead | None:
     name = db.execute(_NAME, (table.oid,)).fetchone()
     if name is None or name != (table.schema, table.name):
@@ -88,9 +112,9 @@ def _opened(db: Connection, settings: PostgresSettings, table: TableDef) -> Read
         return None
     answer = db.execute(_HORIZON).fetchone()
     assert answer is not None
-    snapshot, exported, end = answer
+    snapshot, end = answer
     found = read_catalog(db, settings.all_publications, settings.selection)
     if found.catalog.table(table.oid) != table:
         return None
-    ranges = table_ranges(db, settings.dsn, exported, Catalog((table,)), found.types)
-    return ReadAhead(Horizon.parse(snapshot, lsn_number(end)), ranges, db.close)
+    ranges = table_ranges(db, settings.dsn, "", Catalog((table,)), found.types)
+    return ReadAhead(Horizon.parse(snapshot, lsn_number(end)), ranges, db)

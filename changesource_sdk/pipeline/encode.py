@@ -123,7 +123,7 @@ class TableEncoder:
         return InvalidChange(error.code, error.message, f"{error.where}, row {key}" if key else error.where, error.fix)
 
     def _present(self, row: Row) -> bytes:
-        if not isinstance(row, Mapping) or len(row) == self._width:
+        if len(row) == self._width:
             return self._whole(row)
         names = tuple(row)
         shape = self._partial.get(names)

@@ -22,6 +22,7 @@ from __future__ import annotations
 
 import json
 import math
+import re
 from collections.abc import Callable
 from dataclasses import replace
 from datetime import UTC, date, datetime, time, timedelta
@@ -40,6 +41,7 @@ Converter = Callable[[object], object]
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _EPOCH_DAY = date(1970, 1, 1).toordinal()
 _DAY_MS = 86_400_000
+_CANONICAL_UUID = re.compile(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}").fullmatch
 
 
 class Unsuitable(Exception):
@@ -149,6 +151,8 @@ def to_uuid(value: object) -> str:
     """UUIDs, spelled with hyphens."""
     if isinstance(value, UUID):
         return str(value)
+    if isinstance(value, str) and _CANONICAL_UUID(value):
+        return value
     try:
         return str(UUID(value if isinstance(value, str) else ""))
     except ValueError:
@@ -233,11 +237,23 @@ def _exact_json(value: object) -> str:
 def _checked_json(document: JsonText) -> str:
     text = str(document)
     try:
-        orjson.loads(str(text))
-    except ValueError as error:
+        orjson.loads(text)
+    except ValueError:
+        _check_unusual_json(text)
+    return text
+
+
+def _check_unusual_json(text: str) -> None:
+    """Documents with numbers of any size, or escapes of half a character, are JSON, too; stores may hold them."""
+    try:
+        json.loads(text, parse_constant=_no_constant)
+    except (ValueError, RecursionError) as error:
         fix = "give a JSON document in JsonText, or a Python value"
         raise Unsuitable(f"a text that is not JSON: {error}", fix) from error
-    return text
+
+
+def _no_constant(name: str) -> object:
+    raise ValueError(f"{name} is no JSON value")
 
 
 def _array_converter(column: Column) -> Converter:

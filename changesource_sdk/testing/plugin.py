@@ -1,6 +1,6 @@
 """The pytest plugin that comes with the package: a fixture with seeded faults, and a summary of conformance verdicts.
 
-It is loaded by pytest in every project that has the package installed, so it imports nothing until it is used.
+It is loaded by pytest in every project that has the package installed, so it imports the suite only when it is used.
 """
 
 from __future__ import annotations

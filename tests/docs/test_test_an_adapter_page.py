@@ -43,7 +43,7 @@ def test_the_adapter_in_the_readme_keeps_every_rule(harness: type[Harness], caps
 
 def test_the_example_of_a_fault_passes(pytester: pytest.Pytester) -> None:
     pytester.makepyfile(todo_file=ADAPTER, test_faults=FAULTS)
-    pytester.runpytest("-p", "changesource_sdk.testing.plugin").assert_outcomes(passed=1)
+    pytester.runpytest("-p", "changesource_sdk.testing.plugin", "-p", "no:asyncio").assert_outcomes(passed=1)
 
 
 def test_the_harness_that_comes_from_a_fixture_is_a_test_class() -> None:

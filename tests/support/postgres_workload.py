@@ -40,6 +40,15 @@ TYPES = {
     "timestamptz[]": ("'{2024-02-29 12:00:00Z}'",),
     "jsonb[]": ("""ARRAY['{"a": 1}'::jsonb]""",),
     "uuid[]": ("'{11111111-2222-4333-8444-555555555555}'",),
+    "int8[]": ("'{9007199254740991,-1}'",),
+    "float8[]": ("'{0.1,1e100}'",),
+    "date[]": ("'{2024-02-29,1969-07-20}'",),
+    "timestamp[]": ("'{2024-02-29 12:34:56.789123}'",),
+    "varchar(9)[]": ("'{ab,cd}'",),
+    "mood[]": ("'{happy,so so}'",),
+    "json[]": ("""ARRAY['{"a": 1}'::json]""",),
+    "macaddr8": ("'08:00:2b:01:02:03:04:05'",),
+    "pg_lsn": ("'16/B374D848'",),
 }
 """Types, each with literals of ordinary values."""
 
@@ -68,8 +77,8 @@ SETUP = (
     "CREATE TABLE counter (id int PRIMARY KEY, n int)",
 )
 PUBLICATION = (
-    'CREATE PUBLICATION common FOR TABLES IN SCHEMA "Shop", TABLE zoo, by_index, whole, parted, big, '
-    "marker, counter, changing, filtered WHERE (id % 2 = 0) WITH (publish_via_partition_root = true)",
+    'CREATE PUBLICATION common FOR TABLES IN SCHEMA "Shop", TABLE zoo, by_index, whole, parted, big, marker, counter, '
+    "changing, filtered WHERE (id % 2 = 0) WITH (publish_via_partition_root = true)",
     "CREATE PUBLICATION lists FOR TABLE listed (id, shown)",
 )
 

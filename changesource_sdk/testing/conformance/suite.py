@@ -8,7 +8,7 @@ from __future__ import annotations
 import tempfile
 import time
 from collections.abc import Callable, Iterable, Iterator
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from pathlib import Path
 
 from changesource_sdk.errors import ChangesourceError
@@ -114,8 +114,8 @@ def _outcome(harness: Harness, case: Case, folder: Path, seed: int) -> tuple[Out
         missing = [need for need in case.needs if need in lacking(harness)]
         if missing:
             raise NotApplicable(f"declared: lacks {missing[0]}")
-        with _created(harness, folder / "store"):
-            case.run(Trial(harness, folder, seed))
+        with _created(harness, folder / "store"), closing(Trial(harness, folder, seed)) as trial:
+            case.run(trial)
     except NotApplicable as reason:
         return "not applicable", str(reason)
     except Broken as broken:

@@ -7,14 +7,16 @@ the trial remembers which version of each the store holds.
 from __future__ import annotations
 
 import random
+import threading
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from functools import cached_property
 from pathlib import Path
 
-from changesource_sdk.adapter import Adapter, Change, Delete, Insert, Row, Table, Update
+from changesource_sdk.adapter import Adapter, Change, Closing, Delete, Insert, Row, Table, Update
 from changesource_sdk.errors import ChangesourceError
 from changesource_sdk.pipeline.settings import PipelineSettings
+from changesource_sdk.pipeline.snapshotting import let_go
 from changesource_sdk.testing.conformance.case import Broken, NotApplicable
 from changesource_sdk.testing.conformance.explaining import described
 from changesource_sdk.testing.conformance.harness import Harness, lacking
@@ -37,6 +39,8 @@ class Trial:
         self.faults = Faults(seed)
         self._lacking = lacking(harness)
         self._versions: dict[int, int] = {}
+        self._made: list[Adapter] = []
+        self._writing = threading.Lock()
 
     def has(self, capability: str) -> bool:
         """Whether the store can do something."""
@@ -47,7 +51,14 @@ class Trial:
         made: Adapter = within(
             self.patience, "creating the adapter", lambda: self.harness.adapter(**self.harness.settings())
         )
+        self._made.append(made)
         return made
+
+    def close(self) -> None:
+        """Close every adapter that was made, a second time perhaps."""
+        for adapter in self._made:
+            if isinstance(adapter, Closing):
+                let_go("closing the adapter", adapter.close)
 
     @cached_property
     def tables(self) -> Sequence[Table]:
@@ -130,8 +141,10 @@ class Trial:
 
     def some_transaction(self) -> None:
         """A random transaction."""
-        size = self.random.choice((1, 1, 2, 5)) if self.has("transactions") else 1
-        self.commit(*[self.some_change() for _ in range(size)])
+        # Chosen and committed in one go: what a change does depends on the one before.
+        with self._writing:
+            size = self.random.choice((1, 1, 2, 5)) if self.has("transactions") else 1
+            self.commit(*[self.some_change() for _ in range(size)])
 
     @contextmanager
     def watch(self, state: str = "state", judge: Judge | None = None) -> Iterator[Watch]:

@@ -6,7 +6,7 @@ import pytest
 
 from adapters.postgres.catalog import read_catalog
 from adapters.postgres.connection import Connection
-from adapters.postgres.judge import Found, Selection
+from adapters.postgres.judge import Found, Selection, refuse_unknown
 from adapters.postgres.model import TableDef
 from changesource_sdk.errors import ConfigurationError
 from changesource_sdk.schema import Column
@@ -177,6 +177,15 @@ def test_the_user_chooses_among_what_is_published(db: Connection) -> None:
     tables = [f"CREATE TABLE {name} (id int PRIMARY KEY)" for name in ("apple", "apricot", "banana", "system")]
     found = published(db, *tables, selection=Selection(("ap*",), ("apricot",), ("system",)))
     assert [table.full_name for table in found.catalog.tables] == ["apple", "system"]
+
+
+def test_a_table_asked_for_by_name_that_is_not_synced_is_refused_with_the_reason(db: Connection) -> None:
+    found = published(db, "CREATE TABLE raw (id bytea PRIMARY KEY, n int)", "CREATE TABLE good (id int PRIMARY KEY)")
+    refuse_unknown(Selection(("good", "no*")), found)
+    for name, reason in (("raw", "REPLICA IDENTITY"), ("nope", "not published")):
+        with pytest.raises(ConfigurationError) as raised:
+            refuse_unknown(Selection((name,)), found)
+        assert reason in raised.value.message
 
 
 def test_columns_are_told_as_consumers_hold_them(db: Connection) -> None:

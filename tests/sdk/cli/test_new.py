@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import subprocess
 import sys
 import tomllib
@@ -44,6 +45,13 @@ def test_every_file_carries_the_projects_name(project: Path) -> None:
     assert ".github/workflows/test.yml" in found
     for word in ("my_store", "my-store", "MyStore"):
         assert not [path for path in files if word in path.read_text() or word in str(path)], word
+
+
+def test_the_page_on_projects_names_what_is_there(project: Path) -> None:
+    page = (REPOSITORY / "docs" / "how-to" / "start-a-project.md").read_text()
+    named = re.findall(r"^\| `([^`]+)` \|", page, re.M)
+    assert len(named) > 4
+    assert [name for name in named if not (project / name).exists()] == []
 
 
 def test_it_depends_on_this_distribution(project: Path) -> None:

@@ -2,11 +2,17 @@
 
 from __future__ import annotations
 
+import tomllib
+from pathlib import Path
+
 import pytest
 
+from changesource_sdk.testing import plugin
 from changesource_sdk.testing.conformance import CASES
 
 pytest_plugins = ["pytester"]
+
+OPTIONS = ("-p", "changesource_sdk.testing.plugin", "-p", "no:asyncio")
 
 AUTHORS_TEST = """
 from changesource_sdk.testing.conformance import CASES, conformance
@@ -27,7 +33,7 @@ TestWrong = conformance(WrongHarness, CHOSEN)
 
 def run(pytester: pytest.Pytester, source: str, *arguments: str) -> pytest.RunResult:
     pytester.makepyfile(source)
-    return pytester.runpytest("-p", "changesource_sdk.testing.plugin", "-ra", *arguments)
+    return pytester.runpytest(*OPTIONS, "-ra", *arguments)
 
 
 def test_one_line_gives_a_test_for_every_case(pytester: pytest.Pytester) -> None:
@@ -68,3 +74,9 @@ def test_a_test_whose_fault_never_fires_fails(pytester: pytest.Pytester, monkeyp
     )
     result.assert_outcomes(passed=2, errors=1)
     result.stdout.fnmatch_lines(["*FaultNeverFired: planned but never fired: delay (seed 77)*"])
+
+
+def test_the_plugin_is_declared_under_its_own_name() -> None:
+    # pytest would refuse the module under two names where a test also asks for it with -p or in its conftest.
+    declared = tomllib.loads((Path(__file__).parents[3] / "pyproject.toml").read_text())
+    assert declared["project"]["entry-points"]["pytest11"] == {plugin.__name__: plugin.__name__}

@@ -8,7 +8,7 @@ from changesource_sdk.testing.conformance.pipeline_run import Watch
 from changesource_sdk.testing.conformance.trial import Trial
 
 TRANSACTIONS = 60
-HUGE_ROWS = 5_000
+HUGE_ROWS = 2_000
 
 
 def from_nothing(trial: Trial) -> None:

@@ -117,9 +117,11 @@ class SeamAdapter:
             raise self._failed[0]
 
     def tables(self) -> Sequence[Table]:
+        """As they are."""
         return self._inner.tables()
 
     def snapshot(self) -> Snapshot:
+        """The snapshot, with writes before, after and while it is read."""
         self.write()
         snapshot = self._inner.snapshot()
         self.write()
@@ -127,6 +129,7 @@ class SeamAdapter:
         return replace(snapshot, partitions=partitions, can_resume=None)
 
     def changes(self, after: Position) -> Iterator[Transaction]:
+        """The transactions, with writes before and after the first."""
         if not self.is_tailing.is_set():
             self.write()
         for transaction in self._inner.changes(after):
@@ -136,10 +139,12 @@ class SeamAdapter:
             yield transaction
 
     def acknowledge(self, position: Position) -> None:
+        """Passed on, if anyone wants it."""
         if isinstance(self._inner, Acknowledging):
             self._inner.acknowledge(position)
 
     def close(self) -> None:
+        """Passed on, if anyone wants it."""
         if isinstance(self._inner, Closing):
             self._inner.close()
 
