@@ -8,6 +8,7 @@ syncer are the replica file, word of new versions, and word of what has been rea
 from __future__ import annotations
 
 import asyncio
+import gc
 import logging
 from contextlib import suppress
 from typing import Any
@@ -25,12 +26,17 @@ from reference_cache.replicator.process import ReplicatorFailed, ReplicatorProce
 from reference_cache.replicator.settings import ReplicatorSettings
 from reference_cache.sync_server.auth import Authenticator
 from reference_cache.sync_server.client import Services
+from reference_cache.sync_server.inspectors import Inspectors
 from reference_cache.sync_server.metrics import CacheMetrics
 from reference_cache.sync_server.server import SyncServer
 from reference_cache.view_syncer.api import SyncerOptions
 from reference_cache.view_syncer.syncer import ViewSyncer
 
 log = logger("cache")
+
+COLLECTOR = (50_000, 20, 100)
+"""How seldom the cycle collector looks through memory: rows are held by the hundred thousand and form no cycles, and a
+look at all of them would keep the event loop for tenths of a second."""
 
 READ_SECONDS = 0.25
 """How often the replicator is told what has been read, so that it can forget it."""
@@ -49,13 +55,15 @@ class Cache:
 
     async def start(self) -> int:
         """Listen and begin to replicate; the port in use. Raises `CacheError`."""
+        gc.set_threshold(*COLLECTOR)
         config = self._config
         self._session = aiohttp.ClientSession(connector=aiohttp.TCPConnector(limit=1000))
         query, mutate = self._post(config.query, "ZERO_QUERY_URL"), self._post(config.mutate, "ZERO_MUTATE_URL")
         transformer = QueryTransformer(query)
         self._pusher = Pusher(mutate) if mutate is not None else None
         self._syncer = ViewSyncer(_syncer_options(config), transformer)
-        services = Services(config, self._syncer, transformer, self._pusher, self._authenticator, CacheMetrics())
+        parts = (self._authenticator, CacheMetrics(), Inspectors(config))
+        services = Services(config, self._syncer, transformer, self._pusher, *parts)
         self._server = SyncServer(services, self._ready, self._replication_status)
         try:
             port = await self._server.start()

@@ -8,12 +8,11 @@ is told to this client alone, in the official kind, and ends its connection; nob
 from __future__ import annotations
 
 import asyncio
-import hmac
 import logging
 import time
 from collections import deque
 from collections.abc import Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from typing import Any
 
 from websockets.exceptions import ConnectionClosed
@@ -29,6 +28,7 @@ from reference_cache.config import CacheConfig
 from reference_cache.observe import event, logger
 from reference_cache.sync_server import auth
 from reference_cache.sync_server.auth import Authenticator, Identity
+from reference_cache.sync_server.inspectors import Inspectors
 from reference_cache.sync_server.metrics import CacheMetrics
 from reference_cache.sync_server.outbox import Outbox
 from reference_cache.sync_server.socket import SyncSocket
@@ -56,8 +56,7 @@ class Services:
     pusher: Pusher | None
     authenticator: Authenticator
     metrics: CacheMetrics
-    inspectors: set[str] = field(default_factory=set)
-    """Groups that have given the admin password."""
+    inspectors: Inspectors
 
 
 @dataclass(frozen=True, slots=True)
@@ -242,14 +241,10 @@ class Client:
             self.validated_at = asyncio.get_running_loop().time()
 
     async def _inspect(self, synced: Connection, question: up.Inspection) -> None:
-        group, services = self.asked.client_group_id, self._services
+        group, inspectors = self.asked.client_group_id, self._services.inspectors
         if isinstance(question, up.InspectAuthenticate):
-            admitted = _opens(question.value, services.config)
-            (services.inspectors.add if admitted else services.inspectors.discard)(group)
-            self._answer("authenticated", question.id, admitted)
-        elif group not in services.inspectors and not (
-            services.config.development and not services.config.admin_password
-        ):
+            self._answer("authenticated", question.id, inspectors.authenticate(group, question.value))
+        elif not inspectors.admits(group):
             self._answer("authenticated", question.id, False)
         else:
             try:
@@ -295,10 +290,3 @@ def _is_refusal(command: object, error: SyncError) -> bool:
 
 def _invalid_push(message: str) -> SyncError:
     return SyncError(ErrorKind.INVALID_PUSH, message)
-
-
-def _opens(password: str, config: CacheConfig) -> bool:
-    """Whether a password opens the inspector; none is needed where none is set and it is development."""
-    if not config.admin_password:
-        return config.development and not password
-    return hmac.compare_digest(password.encode(), config.admin_password.encode())

@@ -218,7 +218,7 @@ class SyncServer:
             self._users[client.asked.client_group_id] = (user, count - 1)
         else:
             del self._users[client.asked.client_group_id]
-            self._services.inspectors.discard(client.asked.client_group_id)
+            self._services.inspectors.forget(client.asked.client_group_id)
 
     def _refused(self, socket: SyncSocket, reason: str, why: str) -> None:
         self._services.metrics.refused.labels(reason).inc()

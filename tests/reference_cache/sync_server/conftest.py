@@ -17,6 +17,7 @@ from reference_cache.config import CacheConfig
 from reference_cache.sync_server import client
 from reference_cache.sync_server.auth import Authenticator
 from reference_cache.sync_server.client import Services
+from reference_cache.sync_server.inspectors import Inspectors
 from reference_cache.sync_server.metrics import CacheMetrics
 from reference_cache.sync_server.server import SyncServer
 from tests.reference_cache.sync_server.scripted_syncer import ScriptedSyncer
@@ -51,6 +52,7 @@ async def serve(monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[Serve]:
                 _pusher(session, config),
                 Authenticator(config),
                 CacheMetrics(),
+                Inspectors(config),
             )
             ready = asyncio.Event()
             ready.set()

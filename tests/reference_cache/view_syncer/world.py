@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -22,6 +23,7 @@ from reference_cache.replica.initial_load import load_beside, load_over
 from reference_cache.replica.replica import open_replica
 from reference_cache.replica.schema import read_schema
 from reference_cache.replica.stored_catalog import Origin
+from reference_cache.replica.writer import open_writer
 
 ORIGIN = Origin("zero")
 TYPES = {"string": "text", "number": "float8", "boolean": "bool", "json": "json"}
@@ -71,6 +73,20 @@ class World:
         """Another initial sync, into the same file."""
         self.writer.close()
         self._load(load_over(self.path, ORIGIN))
+
+    def back_up(self, path: Path) -> None:
+        """Copy the file, complete."""
+        self.writer.connection.execute("PRAGMA wal_checkpoint(TRUNCATE)")
+        shutil.copy(self.path, path)
+
+    def restore(self, path: Path) -> None:
+        """Go back to a copy, and on from the version it has."""
+        self.writer.close()
+        for suffix in ("", "-wal", "-shm"):
+            Path(f"{self.path}{suffix}").unlink(missing_ok=True)
+        shutil.copy(path, self.path)
+        self.writer = open_writer(self.path, ORIGIN)
+        self.number = watermark.to_int(self.writer.state.version)[0]
 
     def commit(self, *changes: tuple[Any, ...] | SchemaChange | Truncate) -> str:
         """One transaction: ("put", table, row), ("del", table, key row), or a schema change. Its version."""

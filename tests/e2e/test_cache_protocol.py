@@ -22,6 +22,7 @@ from tests.support.reference_cache import ReferenceCache
 from tests.support.sync_client import SyncClient, sync_client, sync_url
 from tests.support.tiny_source import TinySource, insert
 from tests.support.waiting import until
+from tests.support.zero_cache import QUIET
 
 pytestmark = pytest.mark.e2e
 
@@ -39,6 +40,7 @@ INIT = {"desiredQueriesPatch": [ITEMS], "clientSchema": SCHEMA}
 MUTATION = {"type": "custom", "id": 1, "clientID": "c", "name": "m", "args": [], "timestamp": 1}
 CRUD_OP = {"op": "insert", "tableName": "item", "primaryKey": ["id"], "value": {"id": 9, "name": "x"}}
 CRUD = {**MUTATION, "type": "crud", "name": "_zero_crud", "args": [{"ops": [CRUD_OP]}]}
+PASSWORD = QUIET["ZERO_ADMIN_PASSWORD"]
 Outcome = tuple[Any, ...]
 
 
@@ -148,6 +150,29 @@ async def uninvited_inspector(at: Prober) -> Outcome:
         return (await client.hear("inspect"),)
 
 
+async def inspector(at: Prober) -> Outcome:
+    """What an inspector with the password is told, without what is measured."""
+    questions = (
+        {"op": "authenticate", "id": "0", "value": "wrong"},
+        {"op": "authenticate", "id": "1", "value": PASSWORD},
+        {"op": "queries", "id": "2"},
+        {"op": "metrics", "id": "3"},
+        {"op": "analyze-query", "id": "4", "ast": ITEMS["ast"]},
+    )
+    async with sync_client(at.url(), init=INIT) as client:
+        await synced(client)
+        answers = []
+        for question in questions:
+            await client.say("inspect", question)
+            answers.append(await client.hear("inspect"))
+    queries = [
+        {name: each[name] for name in ("queryID", "name", "args", "got", "deleted", "ttl", "rowCount")}
+        for each in answers[2]["value"]
+    ]
+    shapes = [sorted(answers[2]["value"][0]), sorted(answers[3]["value"])]
+    return *answers[:2], queries, shapes, answers[4]["value"]["syncedRowCount"]
+
+
 async def unknown_named_query(at: Prober) -> Outcome:
     asked = {**INIT, "desiredQueriesPatch": [{"op": "put", "hash": "n1", "name": "nobodyKnows", "args": []}]}
     async with sync_client(at.url(), init=asked) as client:
@@ -208,6 +233,7 @@ PROBES: dict[str, Callable[[Prober], Awaitable[Outcome]]] = {
     "nothing new after a reconnect": resumed,
     "messages before the first": early_messages,
     "a binary frame": binary,
+    "an inspector with the password": inspector,
     "an inspector without a password": uninvited_inspector,
     "a named query nobody knows": unknown_named_query,
     "deleted clients": deleted_clients,
@@ -221,7 +247,9 @@ def ports(postgres: PostgresServer, tmp_path_factory: pytest.TempPathFactory) ->
     with ExitStack() as stack:
         source = stack.enter_context(TinySource(insert(1, "one")))
         app = stack.enter_context(AppServer(sqlite_app_store(folder / "app.db"), "", "t"))
-        ours = stack.enter_context(ReferenceCache(source.url, folder, settings=app.settings))
+        ours = stack.enter_context(
+            ReferenceCache(source.url, folder, settings={**app.settings, "ZERO_ADMIN_PASSWORD": PASSWORD})
+        )
         stack.callback(lambda: print(ours.process.tail(80)))
         official = stack.enter_context(zero_caches(postgres, folder))(source.url, **app.settings)
         ours.start()
