@@ -13,7 +13,7 @@ from collections.abc import Iterator
 
 from adapters.postgres.connection import Connection, naming_the_cause
 from adapters.postgres.model import STATE_SCHEMA
-from adapters.postgres.replication import lsn_number, lsn_text
+from adapters.postgres.replication import lsn_number, lsn_text, server_identity
 from adapters.postgres.settings import PostgresSettings
 from adapters.postgres.slot import lost
 
@@ -43,7 +43,7 @@ def check_lineage(db: Connection, settings: PostgresSettings, after: int) -> Non
     session = settings.connect(replication=True)
     try:
         with naming_the_cause(settings.dsn):
-            system, timeline = _identity(session)
+            system, timeline = server_identity(session)
             known = db.execute(_KNOWN, (settings.slot,)).fetchone()
             if known and known[0]:
                 before, was_on = known[0].split("/")
@@ -51,22 +51,21 @@ def check_lineage(db: Connection, settings: PostgresSettings, after: int) -> Non
                     raise lost("the database is on another server now")
                 if int(was_on) < timeline:
                     _check_fork(session, int(was_on), timeline, after)
-            server = f"{system}/{timeline}"
-            db.execute(_REMEMBER, (server, settings.slot, server))
+            remember_server(db, settings.slot, system, timeline)
     finally:
         session.close()
 
 
-def _identity(session: Connection) -> tuple[str, int]:
-    found = session.execute("IDENTIFY_SYSTEM").fetchone()
-    assert found is not None
-    return str(found[0]), int(found[1])
+def remember_server(db: Connection, slot: str, system: str, timeline: int) -> None:
+    """The history that positions belong to from now on."""
+    server = f"{system}/{timeline}"
+    db.execute(_REMEMBER, (server, slot, server))
 
 
 def _check_fork(session: Connection, was_on: int, timeline: int, after: int) -> None:
     answer = session.execute(f"TIMELINE_HISTORY {timeline}".encode()).fetchone()
-    text = bytes(answer[1]).decode() if answer else ""
-    ends = dict(timeline_ends(text))
+    content = answer[1] if answer else ""
+    ends = dict(timeline_ends(content if isinstance(content, str) else bytes(content).decode()))
     if was_on not in ends:
         raise lost(f"the server's history does not hold timeline {was_on}, which was followed")
     if after > ends[was_on]:

@@ -15,7 +15,7 @@ from adapters.postgres.catalog import read_catalog
 from adapters.postgres.checks import require
 from adapters.postgres.connection import naming_the_cause
 from adapters.postgres.judge import Found
-from adapters.postgres.lineage import watermarks_ahead
+from adapters.postgres.lineage import remember_server, watermarks_ahead
 from adapters.postgres.publication import ensure_publications
 from adapters.postgres.settings import PostgresSettings
 from adapters.postgres.slot import ExportedSnapshot, ensure_slot, export_snapshot
@@ -51,6 +51,7 @@ def open_snapshot(settings: PostgresSettings) -> tuple[ExportedSnapshot, Found]:
             found = read_catalog(db, settings.all_publications, settings.selection)
             db.execute("COMMIT")
             store_version(db, settings.slot, exported.lsn, Version(found.catalog, found.types))
+            remember_server(db, settings.slot, *exported.server)
             exported = replace(exported, ahead=watermarks_ahead(db, settings.slot))
     except BaseException:
         exported.close()

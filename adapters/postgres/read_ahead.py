@@ -96,7 +96,8 @@ def _opened_in_time(db: Connection, settings: PostgresSettings, table: TableDef)
         except LockNotAvailable:
             db.rollback()
             continue
-        db.execute("SET lock_timeout = 0")
+        if found is not None:
+            db.execute("SET lock_timeout = 0")
         return found
 
 

@@ -18,7 +18,7 @@ from typing import NamedTuple
 import psycopg
 from psycopg.pq import ExecStatus
 
-from adapters.postgres.connection import connect, naming_the_cause, quoted
+from adapters.postgres.connection import Connection, connect, naming_the_cause, quoted
 from adapters.postgres.pgoutput import POSTGRES_EPOCH_MS
 
 REPORT_EVERY_S = 10.0
@@ -53,6 +53,13 @@ def lsn_number(text: str) -> int:
     """A position that Postgres wrote."""
     high, low = text.split("/")
     return (int(high, 16) << 32) | int(low, 16)
+
+
+def server_identity(session: Connection) -> tuple[str, int]:
+    """The server's system identifier and timeline; `session` is one for replication."""
+    found = session.execute("IDENTIFY_SYSTEM").fetchone()
+    assert found is not None
+    return str(found[0]), int(found[1])
 
 
 class ReplicationSession:

@@ -13,7 +13,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from adapters.postgres.connection import Connection, naming_the_cause, place, quoted
-from adapters.postgres.replication import lsn_number, lsn_text
+from adapters.postgres.replication import lsn_number, lsn_text, server_identity
 from adapters.postgres.settings import PostgresSettings
 from changesource_sdk.errors import AdapterError
 from changesource_sdk.pipeline.validate import NeedsNewGeneration
@@ -121,11 +121,12 @@ def held_by_another(db: Connection, settings: PostgresSettings) -> AdapterError:
 class ExportedSnapshot:
     """A state of the store that other sessions can read until `close`; the stream continues after `lsn`.
 
-    Watermarks are `ahead` of positions (`lineage`).
+    Watermarks are `ahead` of positions, and `server` is the history the position belongs to (`lineage`).
     """
 
     lsn: int
     name: str
+    server: tuple[str, int]
     close: Callable[[], None]
     ahead: int = 0
 
@@ -142,6 +143,7 @@ def export_snapshot(settings: PostgresSettings) -> ExportedSnapshot:
     connection = settings.connect(replication=True)
     try:
         with naming_the_cause(settings.dsn):
+            server = server_identity(connection)
             command = f"CREATE_REPLICATION_SLOT {quoted(name)} TEMPORARY LOGICAL pgoutput (SNAPSHOT 'export')"
             made = connection.execute(command.encode()).fetchone()
         if made is None:
@@ -149,4 +151,4 @@ def export_snapshot(settings: PostgresSettings) -> ExportedSnapshot:
     except BaseException:
         connection.close()
         raise
-    return ExportedSnapshot(lsn_number(made[1]), str(made[2]), connection.close)
+    return ExportedSnapshot(lsn_number(made[1]), str(made[2]), server, connection.close)

@@ -26,7 +26,7 @@ from tests.support.tools import MissingTool, postgres_bin
 from tests.support.waiting import until
 
 ACCOUNTS = ("postgres", "nobody")
-READY_LINE = "database system is ready to accept connections"
+READY_LINES = ("ready to accept connections", "ready to accept read-only connections")
 READY_SECONDS = 60
 SETTINGS = {
     "listen_addresses": "127.0.0.1",
@@ -43,8 +43,10 @@ SETTINGS = {
 class PostgresServer:
     """One running server; `url(database)` is valid until `close()`."""
 
-    def __init__(self, **settings: str) -> None:
+    def __init__(self, *, copy_of: PostgresServer | None = None, **settings: str) -> None:
+        """Start an empty server, or a standby that follows another."""
         self.port = free_port()
+        self._copy_of = copy_of
         self._settings = {**SETTINGS, **settings, "port": str(self.port)}
         self._account = _unprivileged_account()
         self._folder = Path(tempfile.mkdtemp(prefix="changesource-pg-"))
@@ -100,6 +102,11 @@ class PostgresServer:
         self._process.send_signal(signal.SIGINT)
         self._process.wait(READY_SECONDS)
 
+    def promote(self) -> None:
+        """Make a standby a primary of its own."""
+        with psycopg.connect(self.url(), autocommit=True) as connection:
+            connection.execute("SELECT pg_promote()")
+
     def start_again(self) -> None:
         """The same server on the same port, recovered from what was left."""
         self._ready.clear()
@@ -109,9 +116,11 @@ class PostgresServer:
         data = self._folder / "data"
         if self._account is not None:
             os.chown(self._folder, self._account.pw_uid, self._account.pw_gid)
-        initdb = ["--auth=trust", "--username=changesource", "--encoding=UTF8", "--locale=C", "--no-sync"]
+        command = ["initdb", "--auth=trust", "--username=changesource", "--encoding=UTF8", "--locale=C", "--no-sync"]
+        if self._copy_of is not None:
+            command = ["pg_basebackup", "-d", self._copy_of.url(), "-R", "-X", "stream", "-c", "fast", "--no-sync"]
         made = subprocess.run(
-            [postgres_bin() / "initdb", *initdb, "-D", data],
+            [postgres_bin() / command[0], *command[1:], "-D", data],
             cwd=self._folder,
             capture_output=True,
             text=True,
@@ -120,7 +129,7 @@ class PostgresServer:
             group=self._account and self._account.pw_gid,
         )
         if made.returncode != 0:
-            raise MissingTool(f"initdb failed: {made.stdout}{made.stderr}")
+            raise MissingTool(f"{command[0]} failed: {made.stdout}{made.stderr}")
         self._run()
 
     def _run(self) -> None:
@@ -146,7 +155,7 @@ class PostgresServer:
         assert process.stderr is not None
         for line in process.stderr:
             self._log.append(line)
-            if READY_LINE in line:
+            if any(ready in line for ready in READY_LINES):
                 self._ready.set()
         if process is self._process:
             self._ready.set()

@@ -4,15 +4,18 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Iterator
+from typing import Any
 
 import psycopg
 import pytest
 
 from adapters.postgres.opening import open_snapshot, prepare
 from adapters.postgres.settings import PostgresSettings
+from adapters.postgres.slot import ensure_slot
 from adapters.postgres.stream import Stream
 from changesource_sdk.adapter import Insert
 from changesource_sdk.errors import AdapterError
+from changesource_sdk.pipeline.validate import NeedsNewGeneration
 from tests.support.postgres_server import PostgresServer
 from tests.support.waiting import until
 
@@ -74,3 +77,34 @@ def _lost(reader: Reader, leave: Callable[[], None]) -> int:
     until(lambda: reader.error, "the reader to notice")
     reader.end()
     return reader.position
+
+
+def test_a_slot_that_the_server_gave_up_is_made_anew(server: PostgresServer) -> None:
+    url = server.create_database("store")
+    settings = PostgresSettings.parse(url)
+    with psycopg.connect(url, autocommit=True) as db:
+        db.execute("CREATE TABLE t (n int PRIMARY KEY)")
+        prepare(settings)
+        snapshot, _ = open_snapshot(settings)
+        snapshot.close()
+        db.execute("ALTER SYSTEM SET max_slot_wal_keep_size = '1MB'")
+        db.execute("SELECT pg_reload_conf()")
+        until(lambda: _is_given_up(db), "the server to give the slot up")
+        with pytest.raises(NeedsNewGeneration, match="thrown away changes"):
+            next(Stream(settings).transactions(snapshot.lsn))
+        with settings.connect() as own:
+            assert "anew, since the server had lost it" in str(ensure_slot(own, settings))
+        again, _ = open_snapshot(settings)
+        again.close()
+        reader = Reader(settings, again.lsn)
+        db.execute("INSERT INTO t VALUES (1)")
+        until(lambda: reader.rows, "the row")
+        reader.end()
+
+
+def _is_given_up(db: psycopg.Connection[tuple[Any, ...]]) -> bool:
+    """Fill the log further, and look."""
+    for _ in range(3):
+        db.execute("INSERT INTO t VALUES (0); DELETE FROM t; SELECT pg_switch_wal()")
+    db.execute("CHECKPOINT")
+    return db.execute("SELECT wal_status FROM pg_replication_slots").fetchone() == ("lost",)
