@@ -2,6 +2,7 @@
 VENV ?= .venv
 PY := $(VENV)/bin/python
 STAMP := $(VENV)/.ready
+WORKERS ?= 2
 
 .PHONY: help setup tools demo test cover style types faults oracle bench docs
 
@@ -30,13 +31,13 @@ types: $(STAMP) ## mypy --strict over every package
 	$(PY) -m mypy
 
 test: setup ## the tests, against the real peers
-	$(PY) -m pytest -m "not faults and not oracle"
+	$(PY) -m pytest -m "not faults and not oracle" -n $(WORKERS) --dist loadgroup
 
 cover: setup ## every branch of the change-source protocol is tested
 	$(PY) -m pytest tests/protocol --ignore=tests/protocol/sync --cov --cov-config=tests/protocol/coverage.toml
 
 faults: setup ## kill loops and broken disks, seeded and bounded
-	$(PY) -m pytest -m faults tests/faults
+	$(PY) -m pytest -m faults
 
 oracle: setup ## 10,000 random queries and 1,000 change scenarios against two oracles (ORACLE_* knobs)
 	$(PY) -m tests.oracle
@@ -45,8 +46,9 @@ docs: $(STAMP) ## the documentation as a site in site/
 	$(PY) -m pip install --quiet -c constraints.txt mkdocs-material
 	$(PY) -m mkdocs build --strict --quiet
 
-bench: setup ## the endpoint and the incremental engine beside the official ones
+bench: setup ## the endpoint, the incremental engine and the cache beside the official ones
 	$(PY) -m benchmarks.endpoint
 	$(PY) -m benchmarks.postgres
 	$(PY) -m benchmarks.ivm
 	$(PY) -m benchmarks.ivm.many_queries
+	$(PY) -m benchmarks.cache

@@ -26,6 +26,7 @@ from changesource_sdk.adapter import (
     Truncate,
     Update,
 )
+from changesource_sdk.annotations import table_of, table_of_rows
 from changesource_sdk.errors import AdapterError, ChangesourceError, ConfigurationError
 from changesource_sdk.pipeline.mapping import Function, MappedColumn, Mask, Sql, TableMapping
 from changesource_sdk.schema import Column, Index, JsonText, Table
@@ -67,4 +68,6 @@ __all__ = [
     "Transaction",
     "Truncate",
     "Update",
+    "table_of",
+    "table_of_rows",
 ]

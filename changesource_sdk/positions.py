@@ -15,6 +15,9 @@ import orjson
 
 from changesource_sdk.errors import AdapterError
 
+_EXACTLY = orjson.OPT_SORT_KEYS | orjson.OPT_PASSTHROUGH_DATETIME | orjson.OPT_PASSTHROUGH_DATACLASS
+"""What would come back as something else is refused: a date, given to `changes` as a text, fails much later."""
+
 Position: TypeAlias = "int | float | str | bool | list[Position] | dict[str, Position] | None"
 
 
@@ -23,7 +26,7 @@ def to_text(position: Position) -> str:
     if type(position) is int:
         return str(position)
     try:
-        return orjson.dumps(position, option=orjson.OPT_SORT_KEYS).decode()
+        return orjson.dumps(position, option=_EXACTLY).decode()
     except TypeError:
         return _slow_text(position)
 

@@ -1,8 +1,9 @@
 """The rules of a legal stream, checkable on any transcript.
 
-`check` reads what one consumer saw, over all its connections, and names each broken rule with the frame that broke it.
-It never stops at the first: after a broken rule it goes on as the consumer most likely would. `RULES` is the whole
-list; `section` is the section of the protocol description that a rule comes from.
+`check` reads what one consumer saw, over all its connections, and names each broken rule with the frame that broke it;
+`Checker` does so frame by frame, for a stream that is still going on. Neither stops at the first: after a broken rule
+it goes on as the consumer most likely would. `RULES` is the whole list; `section` is the section of the protocol
+description that a rule comes from.
 
 Rules about tables, columns and rows are checked as far as the transcript shows the replica: all of them after an
 initial sync, and otherwise those about what was created since.
@@ -96,17 +97,19 @@ RULES = {name: Rule(name, text, section) for name, text, section in _TABLE}
 
 def check(lines: Iterable[str | bytes], *, max_message_bytes: int = MAX_MESSAGE_BYTES) -> list[Violation]:
     """Each broken rule of a transcript (see `transcript`), in its order."""
-    checker = _Checker(max_message_bytes)
-    for entry in transcript.read(lines):
-        checker.take(entry)
-    return checker.violations
+    checker = Checker(max_message_bytes)
+    return [violation for entry in transcript.read(lines) for violation in checker.take(entry)]
 
 
-class _Checker:
-    """One consumer, over all its connections; `_sent` are the watermarks that it may acknowledge."""
+class Checker:
+    """One consumer, over all its connections; `_sent` are the watermarks that it may acknowledge.
 
-    def __init__(self, max_message_bytes: int) -> None:
-        self.violations: list[Violation] = []
+    `message` is what the last frame from the source said; None if it could not be read, or was no such frame.
+    """
+
+    def __init__(self, max_message_bytes: int = MAX_MESSAGE_BYTES) -> None:
+        self.message: AnyDownstream | None = None
+        self._found: list[Violation] = []
         self._max_bytes = max_message_bytes
         self._line = 0
         self._connection: tuple[Handshake, Stream] | None = None
@@ -116,7 +119,9 @@ class _Checker:
         self._acked = ""
         self._reset_above: str | None = None
 
-    def take(self, entry: transcript.Entry) -> None:
+    def take(self, entry: transcript.Entry) -> list[Violation]:
+        """The rules that the next entry breaks."""
+        self.message, self._found = None, []
         self._line = entry.line
         if isinstance(entry, Connect):
             self._connect(entry.target)
@@ -126,11 +131,12 @@ class _Checker:
             self._take_up(entry.text)
         else:
             self._take_down(entry.text, *self._connection)
+        return self._found
 
     def _note(self, *problems: Problem) -> None:
         for problem in problems:
             section = RULES[problem.rule].section
-            self.violations.append(Violation(problem.rule, self._line, problem.message, section))
+            self._found.append(Violation(problem.rule, self._line, problem.message, section))
 
     def _connect(self, target: str) -> None:
         self._replica.rollback()
@@ -148,6 +154,7 @@ class _Checker:
 
     def _take_down(self, text: bytes, handshake: Handshake, stream: Stream) -> None:
         found, message = wire_rules.read_downstream(text, self._max_bytes)
+        self.message = message
         self._note(*found)
         if message is None:
             return

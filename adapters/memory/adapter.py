@@ -12,6 +12,7 @@ import threading
 import time
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
+from typing import Any
 
 from changesource_sdk.adapter import (
     Change,
@@ -38,6 +39,15 @@ class MemoryStore:
         self.history: list[tuple[float, tuple[Change, ...]]] = []
         self.changed = threading.Condition()
 
+    def __getstate__(self) -> dict[str, Any]:
+        with self.changed:
+            return {"tables": self.tables, "rows": self.rows, "history": self.history}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        """A pickled store is a copy: commits to one are not seen in the other."""
+        self.__dict__.update(state)
+        self.changed = threading.Condition()
+
     def commit(self, changes: Iterable[Change]) -> int:
         """Apply row changes as one transaction; its position."""
         with self.changed:
@@ -53,8 +63,8 @@ class MemoryStore:
             case Insert(table, row):
                 self.rows[table][self._key(table, row)] = row
             case Update(table, row, old_key):
-                self.rows[table].pop(self._key(table, old_key or row), None)
-                self.rows[table][self._key(table, row)] = row
+                old = self.rows[table].pop(self._key(table, old_key or row), {})
+                self.rows[table][self._key(table, row)] = {**old, **row}
             case Delete(table, key):
                 self.rows[table].pop(self._key(table, key), None)
             case _:
@@ -71,6 +81,7 @@ class MemoryAdapter:
 
     def __init__(self, file: str = "", store: MemoryStore | None = None) -> None:
         self.store = store or load(file)
+        self._closed = False
 
     def tables(self) -> Sequence[Table]:
         """The store's tables."""
@@ -86,10 +97,16 @@ class MemoryAdapter:
         """The transactions after a position; returns when there is none for a second."""
         position = after if isinstance(after, int) else 0
         with self.store.changed:
-            self.store.changed.wait_for(lambda: len(self.store.history) > position, timeout=1.0)
+            self.store.changed.wait_for(lambda: self._closed or len(self.store.history) > position, timeout=1.0)
             new = self.store.history[position:]
         for number, (commit_time_ms, batch) in enumerate(new, start=position + 1):
             yield Transaction(number, batch, commit_time_ms)
+
+    def close(self) -> None:
+        """Make `changes` return."""
+        with self.store.changed:
+            self._closed = True
+            self.store.changed.notify_all()
 
 
 def load(file: str) -> MemoryStore:

@@ -1,10 +1,10 @@
 """Any SQLite database file behind Zero.
 
 Settings: `path` of the database; `tables` and `exclude`, comma-separated names or globs; `poll`, the longest pause in
-seconds between two looks for changes; `dates`, `text` or `number`, what columns declared DATE… or TIME… hold;
-`exact_replace`, whether `REPLACE` is followed through unique indexes, too (`introspect.Selection`); `scratch`, a folder
-for the copy a snapshot is read from. The database gets triggers and two small tables (`capture`); its data is never
-touched.
+seconds between two looks for changes (`watch` cuts it short); `dates`, `text` or `number`, what columns declared DATE…
+or TIME… hold; `exact_replace`, whether `REPLACE` is followed through unique indexes, too (`introspect.Selection`);
+`scratch`, a folder for the copy a snapshot is read from. The database gets triggers and two small tables (`capture`);
+its data is never touched.
 """
 
 from __future__ import annotations
@@ -23,10 +23,12 @@ from adapters.sqlite.introspect import Selection
 from adapters.sqlite.snapshot import take_snapshot
 from adapters.sqlite.tail import Place, Tail
 from adapters.sqlite.types import Dates
+from adapters.sqlite.watch import Watch
 from changesource_sdk.adapter import Position, Snapshot, Table, Transaction
 from changesource_sdk.errors import ConfigurationError
 
-SHORTEST_PAUSE_S = 0.002
+SHORTEST_PAUSE_S = 0.0005
+PAUSE_GROWTH = 1.25
 ACKNOWLEDGE_KEYS = 1_000
 ACKNOWLEDGE_AFTER_S = 2.0
 ACKNOWLEDGE_PATIENCE_S = 0.05
@@ -79,7 +81,7 @@ class SqliteAdapter:
 
     def changes(self, after: Position) -> Generator[Transaction, None, None]:
         """What was committed after a position, as it comes, until the adapter is closed."""
-        with closing(open_database(self._path)) as db:
+        with closing(open_database(self._path)) as db, closing(Watch(self._path, self._closed)) as watch:
             tail = Tail(db, self._path, self._selection, after)
             pause, seen = SHORTEST_PAUSE_S, -1
             while not self._closed.is_set():
@@ -90,8 +92,17 @@ class SqliteAdapter:
                     yield batch
                     pause, seen = SHORTEST_PAUSE_S, -1
                     continue
-                self._closed.wait(pause)
-                pause = min(pause * 1.1, self._longest_pause)
+                pause = self._next_pause(pause, watch.wait(pause))
+
+    def _next_pause(self, pause: float, stirred: bool) -> float:
+        """How long to wait before the next look; a store that stirs again and again, as in a long write, is looked at
+        now and then and not at every page.
+        """
+        if not stirred:
+            return min(pause * PAUSE_GROWTH, self._longest_pause)
+        if pause <= SHORTEST_PAUSE_S:
+            self._closed.wait(SHORTEST_PAUSE_S)
+        return SHORTEST_PAUSE_S
 
     def _data_version(self, db: sqlite3.Connection) -> int:
         """Moves whenever another connection has committed."""

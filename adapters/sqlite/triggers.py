@@ -58,7 +58,8 @@ def table_triggers(table: TableDef) -> dict[str, str]:
             "AFTER UPDATE",
             [
                 _record(table, REMOVED, f"SELECT {old} WHERE {key_changed}"),
-                _record(table, UPDATED, f"SELECT {new}"),
+                # A row that moved is new where it came to.
+                _record(table, f"CASE WHEN {key_changed} THEN {INSERTED} ELSE {UPDATED} END", f"SELECT {new}"),
             ],
         ),
         "delete": ("AFTER DELETE", [_record(table, REMOVED, f"SELECT {old}")]),
@@ -77,7 +78,7 @@ def _create(table: TableDef, kind: str, event: str, statements: Iterable[str]) -
     return f"CREATE TRIGGER {name} {event} ON {quoted(table.name)}{never} BEGIN {body or 'SELECT 1;'} END"
 
 
-def _record(table: TableDef, operation: int, keys: str) -> str:
+def _record(table: TableDef, operation: int | str, keys: str) -> str:
     columns = ", ".join(key_columns(len(table.key)))
     recorded = keys.replace("SELECT ", f"SELECT {table.id}, {operation}, ", 1)
     return f"INSERT INTO {CHANGES} (tbl, op, {columns}) {recorded}"

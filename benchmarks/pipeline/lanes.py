@@ -3,8 +3,8 @@
 Run it with `python -m benchmarks.pipeline.lanes`.
 
 The same rows pass a mapping written as a function (resident lane) and as Spark SQL (micro-batch lane). One row every
-`--interval` seconds; the first half warms up and is not counted. A row carries the time of its commit, and a reader in
-this process is woken by the log as an endpoint is.
+`--interval` seconds, for `--seconds` at most; the first half warms up and is not counted. A row carries the time of its
+commit, and a reader in this process is woken by the log as an endpoint is.
 """
 
 from __future__ import annotations
@@ -34,6 +34,7 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 PATIENCE_S = 120.0
+LEAST_ROWS = 20
 LANES: dict[str, dict[str, object]] = {
     "resident": {"columns": {"label": {"function": "benchmarks.pipeline.lanes:label", "type": "text"}}},
     "micro-batch": {"columns": {"label": {"sql": "upper(title)", "type": "text"}}},
@@ -61,8 +62,10 @@ def following(session: SparkSession, folder: Path, mapping: dict[str, object]) -
         thread.join(PATIENCE_S)
 
 
-def measure(session: SparkSession, folder: Path, mapping: dict[str, object], rows: int, interval: float) -> list[float]:
-    """Milliseconds from commit to log, one per row."""
+def measure(
+    session: SparkSession, folder: Path, mapping: dict[str, object], rows: int, interval: float, seconds: float
+) -> list[float]:
+    """Milliseconds from commit to log, one per row. On a slow machine the time is over before the rows are."""
     database = sqlite3.connect(folder / "store.db", isolation_level=None)
     database.execute("PRAGMA journal_mode=WAL")
     database.execute("CREATE TABLE issue (id INTEGER PRIMARY KEY, title TEXT, at REAL)")
@@ -73,9 +76,11 @@ def measure(session: SparkSession, folder: Path, mapping: dict[str, object], row
         while reader.state().generation == 0:
             assert time.monotonic() < deadline, "no snapshot"
             ear.wait(0.1)
-        head = reader.head()
+        head, began = reader.head(), time.monotonic()
         for number in range(rows):
             committed = time.monotonic()
+            if number >= LEAST_ROWS and committed > began + seconds:
+                break
             database.execute("INSERT INTO issue VALUES (?, 'a title', ?)", (number, time.time() * 1000))
             while not (read := reader.read_after(head, 1 << 20)):
                 assert time.monotonic() < committed + PATIENCE_S, "the row did not arrive"
@@ -106,13 +111,15 @@ def summary(latencies: list[float]) -> dict[str, object]:
 def main() -> int:
     parser = argparse.ArgumentParser(prog="python -m benchmarks.pipeline.lanes", description=__doc__)
     parser.add_argument("--rows", type=int, default=200, help="rows per lane")
+    parser.add_argument("--seconds", type=float, default=45.0, help="most seconds per lane, but for starting")
     parser.add_argument("--interval", type=float, default=0.25, help="seconds between commits")
     options = parser.parse_args()
     session = start_session(SparkSettings("local[2]", {"spark.ui.enabled": "false"}))
     figures = {}
     for lane, mapping in LANES.items():
         with tempfile.TemporaryDirectory() as folder:
-            figures[lane] = summary(measure(session, Path(folder), mapping, options.rows, options.interval))
+            chosen = (options.rows, options.interval, options.seconds)
+            figures[lane] = summary(measure(session, Path(folder), mapping, *chosen))
         print(f"{lane}: {figures[lane]}", file=sys.stderr)
     session.stop()
     print(json.dumps({"benchmark": "lanes", "environment": environment.describe(), "commit to log": figures}, indent=2))

@@ -91,6 +91,10 @@ CREATE TABLE IF NOT EXISTS requests (
   watermark text COLLATE "C" NOT NULL,
   reason text NOT NULL
 );
+CREATE TABLE IF NOT EXISTS reports (
+  stage text PRIMARY KEY,
+  report text NOT NULL
+);
 INSERT INTO state VALUES (1, 1, 0, 0, '00', '00', '00', 'null', '', 0) ON CONFLICT DO NOTHING;
 """
 

@@ -17,14 +17,22 @@ import psycopg
 
 from changesource_sdk.changelog.layout import StateDirectory
 from changesource_sdk.changelog.log import SnapshotRecord
-from changesource_sdk.changelog.postgres_beside import PostgresRequests, PostgresSubscribers
+from changesource_sdk.changelog.offers import FileOffers, Offers
+from changesource_sdk.changelog.part_place import LocalPlace, PartPlace, RemotePlace
+from changesource_sdk.changelog.postgres_beside import (
+    PostgresOffers,
+    PostgresReports,
+    PostgresRequests,
+    PostgresSubscribers,
+)
 from changesource_sdk.changelog.postgres_connection import Connection, LogAddress, connect, translated
 from changesource_sdk.changelog.postgres_ear import PostgresEar
 from changesource_sdk.changelog.postgres_log import PostgresLogReader
 from changesource_sdk.changelog.postgres_writer import PostgresLogWriter
 from changesource_sdk.changelog.remote_spool import RemoteSpool
-from changesource_sdk.changelog.snapshots import is_complete
-from changesource_sdk.changelog.state_lock import state_lock
+from changesource_sdk.changelog.reports import FileReports
+from changesource_sdk.changelog.snapshots import Manifest, gone, is_complete, read_manifest
+from changesource_sdk.changelog.state_lock import COMPACTING, state_lock
 from changesource_sdk.changelog.writer_rules import sweep_spool
 from changesource_sdk.errors import CorruptLog, StateError
 
@@ -40,6 +48,8 @@ class PostgresStore:
         self.remote = remote
         self._fetching = threading.Lock()
         self.requests = PostgresRequests(address)
+        self.offers: Offers = FileOffers(layout) if remote is None else PostgresOffers(address, layout, remote)
+        self.reports = PostgresReports(address, FileReports(layout.stages))
 
     def __reduce__(self) -> tuple[type[PostgresStore], tuple[LogAddress, StateDirectory, RemoteSpool | None]]:
         return PostgresStore, (self.address, self.layout, self.remote)
@@ -49,6 +59,17 @@ class PostgresStore:
         """Be the one pipeline of this log, and of the state directory on this host."""
         with state_lock(self.layout.root), closing(connect(self.address)) as connection:
             self._lock_out_others(connection)
+            yield
+
+    @contextmanager
+    def compacting(self) -> Iterator[None]:
+        """Be the one that compacts this log, on whichever host."""
+        with closing(connect(self.address)) as connection, translated(self.address.where):
+            query = "SELECT pg_try_advisory_lock(hashtext(%s))"
+            if connection.execute(query, (f"compaction:{self.address.schema}",)).fetchone() != (True,):
+                raise StateError(
+                    COMPACTING, "another process compacts this log already", self.address.where, "wait until it is done"
+                )
             yield
 
     def _lock_out_others(self, connection: Connection) -> None:
@@ -90,6 +111,22 @@ class PostgresStore:
         """Whether all files of a snapshot are there."""
         return is_complete(snapshot.directory) if self.remote is None else self.remote.holds(snapshot.watermark)
 
+    def manifest(self, snapshot: SnapshotRecord) -> Manifest:
+        """What a snapshot consists of."""
+        return read_manifest(snapshot.directory) if self.remote is None else self.remote.manifest(snapshot.watermark)
+
+    def place(self, directory: Path) -> PartPlace:
+        """Where tasks put parts: in the spool that all hosts reach."""
+        if self.remote is None:
+            return LocalPlace(directory)
+        return RemotePlace(self.remote, directory.name.partition(".")[0])
+
+    def bring(self, watermark: str, name: str, target: Path) -> None:
+        """Copy one file of a snapshot from the spool that all hosts reach."""
+        if self.remote is None:
+            raise gone(watermark, str(self.layout.spool))
+        self.remote.get(watermark, name, target)
+
     def fetch(self, snapshot: SnapshotRecord) -> Path:
         """The folder of a snapshot; former ones that were brought here make room for it."""
         if self.remote is None:
@@ -117,5 +154,8 @@ class PostgresStore:
         return kept
 
     def close(self) -> None:
-        """Let go of what this process opened through `requests`."""
+        """Let go of what this process opened through `requests`, `reports` and `offers`."""
         self.requests.close()
+        if isinstance(self.offers, PostgresOffers):
+            self.offers.close()
+        self.reports.close()

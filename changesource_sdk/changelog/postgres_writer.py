@@ -186,7 +186,8 @@ class PostgresLogWriter:
             known = [watermark for (watermark,) in connection.execute("SELECT watermark FROM snapshots").fetchall()]
             if not follows(record.watermark, base, known, self._state.head) or not self._is_published(record):
                 return False
-            snapshots.adopt(record.directory, final)
+            if record.directory.is_dir():  # else it was made on another host, and is fetched when it is needed
+                snapshots.adopt(record.directory, final)
             row = (record.watermark, self._state.generation, text, record.schema, final.name, record.created_ms)
             connection.execute("INSERT INTO snapshots VALUES (%s, %s, %s, %s, %s, %s)", row)
             self._notify(connection)

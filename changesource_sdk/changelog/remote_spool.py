@@ -1,15 +1,18 @@
 """Snapshots on a file system that hosts reach by URI (`s3://`, `gs://`, `hdfs://`, `file://`), through `pyarrow.fs`.
 
-The pipeline finishes a snapshot in a directory of its own and publishes it here before the log names it; an endpoint
-that has to serve it brings it to its own disk, once, and serves it from there. Object stores cannot rename, so the
-manifest is what makes a snapshot complete: it is written last, removed first, and names every part with its size.
+Tasks put the parts they write here (`part_place`); the pipeline adds what it has itself and publishes the snapshot
+before the log names it. An endpoint that has to serve it brings it to its own disk, once, and serves it from there.
+Object stores cannot rename, so the manifest is what makes a snapshot complete: it is written last, removed first, and
+names every part with its size.
 """
 
 from __future__ import annotations
 
+import contextlib
+import json
 import shutil
 import tempfile
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -17,7 +20,7 @@ from typing import Any
 from urllib.parse import urlsplit
 
 from changesource_sdk.changelog.disk import disk_errors
-from changesource_sdk.changelog.snapshots import MANIFEST, is_complete, read_manifest, stage
+from changesource_sdk.changelog.snapshots import MANIFEST, Manifest, gone, is_complete, read_manifest, stage
 from changesource_sdk.errors import ConfigurationError, SnapshotGone, StateError
 from protocol.watermark import is_valid
 
@@ -37,24 +40,81 @@ class RemoteSpool:
         return f"{parts.scheme}://{parts.netloc.rpartition('@')[2]}{parts.path}"
 
     def publish(self, directory: Path) -> None:
-        """Copy a finished snapshot; doing it again replaces it."""
+        """Copy what is here of a finished snapshot; the rest must be there. Doing it again replaces it."""
+        watermark, parts = directory.name, read_manifest(directory).parts
+        elsewhere = [part for part in parts if not (directory / part.file).exists()]
+        sizes = self.sizes(watermark, [part.file for part in elsewhere])
+        for part, size in zip(elsewhere, sizes, strict=True):
+            if size < part.bytes:
+                raise SnapshotGone(
+                    "part-missing",
+                    f"{part.file} of snapshot {watermark} is not in the spool",
+                    self.where,
+                    "it is retried",
+                )
+        for part in parts:
+            if part not in elsewhere:
+                self.put(watermark, directory / part.file, part.file)
+        self.put(watermark, directory / MANIFEST, MANIFEST)
+
+    def put(self, watermark: str, file: Path, name: str) -> None:
+        """Copy one file into a snapshot's folder."""
         with self._file_system() as (files, root):
-            target = f"{root}/{directory.name}"
-            files.create_dir(target, recursive=True)
-            for part in read_manifest(directory).parts:
-                _upload(directory / part.file, files, f"{target}/{part.file}")
-            _upload(directory / MANIFEST, files, f"{target}/{MANIFEST}")
+            files.create_dir(f"{root}/{watermark}", recursive=True)
+            _upload(file, files, f"{root}/{watermark}/{name}")
+
+    def get(self, watermark: str, name: str, target: Path) -> None:
+        """Bring one file of a snapshot here; `SnapshotGone` if it is not there."""
+        with self._file_system() as (files, root):
+            try:
+                _download(files, f"{root}/{watermark}/{name}", target)
+            except FileNotFoundError as error:
+                raise gone(watermark, self.where) from error
+
+    def sizes(self, watermark: str, names: Sequence[str]) -> list[int]:
+        """The size of each file in a snapshot's folder, 0 if it is not there."""
+        if not names:
+            return []
+        with self._file_system() as (files, root):
+            return [info.size or 0 for info in files.get_file_info([f"{root}/{watermark}/{name}" for name in names])]
+
+    def notes(self, watermark: str) -> list[dict[str, object]]:
+        """What the notes beside the parts of an unfinished snapshot say."""
+        found = []
+        with self._file_system() as (files, _):
+            for path in self._note_paths(watermark):
+                with files.open_input_stream(path) as content:
+                    found.append(json.loads(content.read()))
+        return found
+
+    def remove_notes(self, watermark: str) -> None:
+        """Remove them."""
+        with self._file_system() as (files, _):
+            for path in self._note_paths(watermark):
+                files.delete_file(path)
+
+    def _note_paths(self, watermark: str) -> list[str]:
+        with self._file_system() as (files, root):
+            from pyarrow.fs import FileSelector  # type: ignore[import-untyped]
+
+            found = files.get_file_info(FileSelector(f"{root}/{watermark}", allow_not_found=True))
+            return [info.path for info in found if info.base_name.startswith("part-") and info.extension == "json"]
+
+    def manifest(self, watermark: str) -> Manifest:
+        """What a snapshot consists of; `SnapshotGone` if it is not there."""
+        with self._file_system() as (files, root), tempfile.TemporaryDirectory() as scratch:
+            with contextlib.suppress(FileNotFoundError):
+                _download(files, f"{root}/{watermark}/{MANIFEST}", Path(scratch) / MANIFEST)
+            return read_manifest(Path(scratch))
 
     def holds(self, watermark: str) -> bool:
         """Whether the snapshot is there, each part of its full size."""
-        with self._file_system() as (files, root), tempfile.TemporaryDirectory() as scratch:
-            try:
-                _download(files, f"{root}/{watermark}/{MANIFEST}", Path(scratch) / MANIFEST)
-                parts = read_manifest(Path(scratch)).parts
-            except (FileNotFoundError, SnapshotGone):
-                return False
-            found = files.get_file_info([f"{root}/{watermark}/{part.file}" for part in parts])
-            return all((info.size or 0) >= part.bytes for info, part in zip(found, parts, strict=True))
+        try:
+            parts = self.manifest(watermark).parts
+        except SnapshotGone:
+            return False
+        sizes = self.sizes(watermark, [part.file for part in parts])
+        return all(size >= part.bytes for size, part in zip(sizes, parts, strict=True))
 
     def fetch(self, watermark: str, spool: Path) -> Path:
         """Bring a snapshot into a local spool, unless it is there; its folder."""
@@ -75,22 +135,23 @@ class RemoteSpool:
                 for part in read_manifest(target).parts:
                     _download(files, f"{root}/{watermark}/{part.file}", target / part.file)
             except FileNotFoundError as error:
-                raise SnapshotGone(
-                    "snapshot-replaced", f"snapshot {watermark} is no longer in the spool", self.where, "connect again"
-                ) from error
+                raise gone(watermark, self.where) from error
 
     def watermarks(self) -> list[str]:
         """The snapshots that are there, whole or not, in order."""
         with self._file_system() as (files, root):
-            from pyarrow.fs import FileSelector  # type: ignore[import-untyped]
+            from pyarrow.fs import FileSelector
 
             found = files.get_file_info(FileSelector(root, allow_not_found=True))
             return sorted(info.base_name for info in found if is_valid(info.base_name))
 
     def sweep(self, named: Iterable[str]) -> None:
-        """Remove snapshots that the log does not name. Nothing else there is ours."""
+        """Remove snapshots that the log does not name. Nothing else there is ours, and what is above all that are
+        named is under way.
+        """
         kept = set(named)
-        gone = [watermark for watermark in self.watermarks() if watermark not in kept]
+        newest = max(kept, default="")
+        gone = [watermark for watermark in self.watermarks() if watermark not in kept and watermark < newest]
         with self._file_system() as (files, root):
             for watermark in gone:
                 if files.get_file_info(f"{root}/{watermark}/{MANIFEST}").is_file:

@@ -173,6 +173,11 @@ def read_manifest(directory: Path) -> Manifest:
     return Manifest(parts=tuple(PartInfo(**part) for part in parts), **found)  # type: ignore[arg-type]
 
 
+def gone(watermark: str, where: str) -> SnapshotGone:
+    """A snapshot that was there is not any more: another took its place."""
+    return SnapshotGone("snapshot-replaced", f"snapshot {watermark} is no longer in the spool", where, "connect again")
+
+
 def _no_manifest(directory: Path) -> SnapshotGone:
     return SnapshotGone(
         "manifest-unreadable",

@@ -9,14 +9,17 @@ from pathlib import Path
 
 from changesource_sdk.changelog.layout import StateDirectory
 from changesource_sdk.changelog.log import SnapshotRecord
+from changesource_sdk.changelog.offers import FileOffers
+from changesource_sdk.changelog.part_place import LocalPlace
 from changesource_sdk.changelog.poke import PokeReceiver
+from changesource_sdk.changelog.reports import FileReports
 from changesource_sdk.changelog.requests import FileRequests
-from changesource_sdk.changelog.snapshots import is_complete
+from changesource_sdk.changelog.snapshots import Manifest, gone, is_complete, read_manifest
 from changesource_sdk.changelog.sqlite_file import set_aside
 from changesource_sdk.changelog.sqlite_log import SqliteLogReader
 from changesource_sdk.changelog.sqlite_subscribers import SqliteSubscribers
 from changesource_sdk.changelog.sqlite_writer import SqliteLogWriter, open_writer
-from changesource_sdk.changelog.state_lock import state_lock
+from changesource_sdk.changelog.state_lock import compaction_lock, state_lock
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,9 +39,23 @@ class SqliteStore:
         """What endpoints ask of the pipeline."""
         return FileRequests(self.state_directory)
 
+    @property
+    def reports(self) -> FileReports:
+        """How far the stages are."""
+        return FileReports(self.layout.stages)
+
+    @property
+    def offers(self) -> FileOffers:
+        """Compacted snapshots that wait for the writer."""
+        return FileOffers(self.layout)
+
     def claim(self) -> AbstractContextManager[None]:
         """Be the one pipeline of this directory."""
         return state_lock(self.state_directory)
+
+    def compacting(self) -> AbstractContextManager[None]:
+        """Be the one that compacts this log."""
+        return compaction_lock(self.state_directory)
 
     def open_reader(self) -> SqliteLogReader:
         """The reading side; the log need not exist yet."""
@@ -59,6 +76,18 @@ class SqliteStore:
     def holds(self, snapshot: SnapshotRecord) -> bool:
         """Whether all files of a snapshot are there."""
         return is_complete(snapshot.directory)
+
+    def manifest(self, snapshot: SnapshotRecord) -> Manifest:
+        """What a snapshot consists of."""
+        return read_manifest(snapshot.directory)
+
+    def place(self, directory: Path) -> LocalPlace:
+        """Where tasks put parts: where they belong."""
+        return LocalPlace(directory)
+
+    def bring(self, watermark: str, name: str, target: Path) -> None:
+        """There is no other host."""
+        raise gone(watermark, str(self.layout.spool))
 
     def fetch(self, snapshot: SnapshotRecord) -> Path:
         """The folder of a snapshot."""

@@ -2,8 +2,9 @@
 
 A `LogStore` is a description, not a connection: it can be pickled and sent to a Spark task, and each process opens from
 it what it needs. Besides the log itself it carries the small things that travel beside it: what endpoints ask of the
-pipeline (`Requests`), what consumers acknowledged (`Subscribers`) and the wake-ups that spare readers busy polling
-(`Ear`). Its `layout` names the directories for files: the spool, segments being written, stage reports.
+pipeline (`Requests`), what its stages report (`Reports`), what consumers acknowledged (`Subscribers`) and the wake-ups
+that spare readers busy polling (`Ear`). Its `layout` names the directories for files: the spool, segments being
+written.
 """
 
 from __future__ import annotations
@@ -16,6 +17,10 @@ from typing import Protocol
 
 from changesource_sdk.changelog.layout import StateDirectory
 from changesource_sdk.changelog.log import LogReader, LogWriter, SnapshotRecord
+from changesource_sdk.changelog.offers import Offers
+from changesource_sdk.changelog.part_place import PartPlace
+from changesource_sdk.changelog.reports import Reports
+from changesource_sdk.changelog.snapshots import Manifest
 from changesource_sdk.changelog.subscribers import Subscribers
 
 SAFETY_POLL_S = 1.0
@@ -76,10 +81,21 @@ class LogStore(Protocol):
     def requests(self) -> Requests:
         """What endpoints ask of the pipeline; shared by the threads of a process, let go by `close`."""
 
+    @property
+    def reports(self) -> Reports:
+        """How far the stages are; shared by the threads of a process, let go by `close`."""
+
+    @property
+    def offers(self) -> Offers:
+        """Compacted snapshots that wait for the writer."""
+
     def claim(self) -> AbstractContextManager[None]:
         """Be the one pipeline of this log while inside; `StateError` if there is another. Fencing keeps the log whole
         without it: this only spares two pipelines from fencing each other off in turn, for ever.
         """
+
+    def compacting(self) -> AbstractContextManager[None]:
+        """Be the one that compacts this log while inside; `StateError` if there is another."""
 
     def open_reader(self) -> LogReader:
         """The reading side; the log need not exist yet."""
@@ -96,6 +112,15 @@ class LogStore(Protocol):
     def holds(self, snapshot: SnapshotRecord) -> bool:
         """Whether all files of a snapshot are there, each of its full size. Blocking."""
 
+    def manifest(self, snapshot: SnapshotRecord) -> Manifest:
+        """What a snapshot consists of. Blocking."""
+
+    def place(self, directory: Path) -> PartPlace:
+        """Where tasks put the parts of the snapshot that is written into `directory`, a staged folder of the spool."""
+
+    def bring(self, watermark: str, name: str, target: Path) -> None:
+        """Copy one file of a snapshot that is not on this host to `target`; `SnapshotGone` if it is nowhere."""
+
     def fetch(self, snapshot: SnapshotRecord) -> Path:
         """The folder of a snapshot on this host; brought here if it is elsewhere. Blocking."""
 
@@ -106,4 +131,4 @@ class LogStore(Protocol):
         """Put a damaged log out of the way; the name it is kept under, None if there is none to keep."""
 
     def close(self) -> None:
-        """Let go of what this process opened through `requests`."""
+        """Let go of what this process opened through `requests` and `reports`."""

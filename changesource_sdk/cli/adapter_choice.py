@@ -11,6 +11,7 @@ import importlib
 import inspect
 import os
 import sys
+import traceback
 from collections.abc import Mapping
 from importlib.metadata import entry_points
 
@@ -19,7 +20,7 @@ from changesource_sdk.config import nearest
 from changesource_sdk.errors import ChangesourceError, ConfigurationError
 
 GROUP = "changesource.adapters"
-METHODS = ("tables", "snapshot", "changes")
+METHODS = {"tables": "self", "snapshot": "self", "changes": "self, after"}
 BUNDLED = {
     "memory": "adapters.memory:MemoryAdapter",
     "postgres": "adapters.postgres:PostgresAdapter",
@@ -47,7 +48,7 @@ def resolve(name: str) -> str:
     return known[name]
 
 
-def load_class(path: str) -> type:
+def import_class(path: str) -> type:
     """Import `module:Class`; the current directory counts, as it does for `python -m`."""
     module_name, _, class_name = path.partition(":")
     if os.getcwd() not in sys.path:
@@ -60,18 +61,60 @@ def load_class(path: str) -> type:
             f"cannot import {module_name}: {error}",
             fix="install it, or run from the directory that holds it",
         ) from None
+    except Exception as error:
+        raise ConfigurationError(
+            "adapter-import",
+            f"importing {module_name} fails: {type(error).__name__}: {error}",
+            where=_where(error),
+            fix="correct that line",
+        ) from None
     found = getattr(module, class_name, None)
     if not isinstance(found, type):
         classes = [name for name, value in vars(module).items() if isinstance(value, type)]
         raise ConfigurationError(
             "adapter-import", f"{module_name} has no class {class_name!r}", fix=nearest(class_name, classes)
         )
+    return found
+
+
+def load_class(path: str) -> type:
+    """Import an adapter's `module:Class` and see that it is one."""
+    found = import_class(path)
+    class_name = found.__name__
     lacking = [name for name in METHODS if not callable(getattr(found, name, None))]
     if lacking:
         raise ConfigurationError(
-            "not-an-adapter", f"{class_name} has no method {', '.join(lacking)}", path, "see changesource_sdk.adapter"
+            "not-an-adapter",
+            f"{class_name} has no method {', '.join(lacking)}",
+            path,
+            f"define {', '.join(f'{name}({METHODS[name]})' for name in lacking)}: see docs/reference/adapter.md",
         )
+    for name, parameters in METHODS.items():
+        _check_signature(found, name, parameters)
     return found
+
+
+def _check_signature(adapter: type, name: str, parameters: str) -> None:
+    """Raise unless a method can be called as the pipeline does."""
+    method = getattr(adapter, name)
+    try:
+        inspect.signature(method).bind(*parameters.split(", "))
+    except TypeError as error:
+        raise ConfigurationError(
+            "wrong-signature",
+            f"{adapter.__name__}.{name} cannot be called: {error}",
+            fix=f"define it as {name}({parameters})",
+        ) from None
+    except ValueError:
+        return  # no signature to be had: a method written in C
+
+
+def _where(error: Exception) -> str:
+    """File and line that an import failed at."""
+    if isinstance(error, SyntaxError):
+        return f"{os.path.basename(error.filename or '?')} line {error.lineno}"
+    frame = traceback.extract_tb(error.__traceback__)[-1]
+    return f"{os.path.basename(frame.filename)} line {frame.lineno}"
 
 
 def check_settings(adapter: type, settings: Mapping[str, object]) -> None:

@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from changesource_sdk.cli import demo, doctor, inspect, serve, tail
+from changesource_sdk.cli import cache, check, compact, demo, doctor, inspect, new, serve, tail
 from changesource_sdk.cli.output import EXIT_CODES, print_json
 from protocol.handshake import PATHS
 
@@ -23,7 +23,11 @@ app = typer.Typer(
 )
 app.command(name="demo", epilog=demo.EPILOG)(demo.demo)
 app.command(name="serve", cls=serve.ServeCommand, epilog=serve.EPILOG)(serve.serve)
+app.command(name="new", epilog=new.EPILOG)(new.new)
+app.command(name="cache", epilog=cache.EPILOG)(cache.cache)
+app.command(name="check", epilog=check.EPILOG)(check.check)
 app.command(name="tail", epilog=tail.EPILOG)(tail.tail)
+app.command(name="compact", epilog=compact.EPILOG)(compact.compact)
 app.command(name="inspect", epilog=inspect.EPILOG)(inspect.inspect)
 app.command(name="doctor", epilog=doctor.EPILOG)(doctor.doctor)
 

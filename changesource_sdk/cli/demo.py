@@ -16,7 +16,7 @@ import tempfile
 import threading
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import aclosing, contextmanager, suppress
 from pathlib import Path
 from statistics import quantiles
 from typing import Annotated
@@ -126,18 +126,19 @@ class _Demo:
         stop = threading.Event()
         writer = threading.Thread(target=tracker.keep_writing, args=(stop,), daemon=True)
         try:
-            async for text in messages(url, None):
-                message = json.loads(text)
-                rows += message[0] == "data" and message[1]["tag"] == "insert"
-                if message[0] == "commit" and not writer.ident:
-                    took = time.monotonic() - began
-                    self._say("snapshot", f"snapshot:  {rows} rows after {took:.1f} s", rows=rows, seconds=took)
-                    writer.start()
-                    asyncio.get_running_loop().call_later(self._seconds, stop.set)
-                elif writer.ident and message[0] == "data":
-                    self._arrived(message)
-                if stop.is_set():
-                    return
+            async with aclosing(messages(url, None)) as stream:
+                async for text in stream:
+                    message = json.loads(text)
+                    rows += message[0] == "data" and message[1]["tag"] == "insert"
+                    if message[0] == "commit" and not writer.ident:
+                        took = time.monotonic() - began
+                        self._say("snapshot", f"snapshot:  {rows} rows after {took:.1f} s", rows=rows, seconds=took)
+                        writer.start()
+                        asyncio.get_running_loop().call_later(self._seconds, stop.set)
+                    elif writer.ident and message[0] == "data":
+                        self._arrived(message)
+                    if stop.is_set():
+                        return
         finally:
             stop.set()
 

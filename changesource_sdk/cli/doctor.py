@@ -28,10 +28,11 @@ from changesource_sdk.cli.statusz import fetch
 from changesource_sdk.config import ServeConfig
 from changesource_sdk.endpoint.auth import tls_context
 from changesource_sdk.errors import AdapterError, ChangesourceError, ConfigurationError, EndpointError, StateError
-from changesource_sdk.observe.stages import read_stages
 from changesource_sdk.pipeline.adapter_factory import adapter_factory, opened
 
-EPILOG = "Examples:\n\nchangesource doctor sqlite --set path=app.db\n\nchangesource doctor --config serve.toml --json"
+EPILOG = (
+    "Examples:\n\nchangesource doctor sqlite --set path=app.db\n\nchangesource doctor --log postgresql://user@host/db"
+)
 LOW_DISK = 1 << 30
 NEEDED = ("orjson", "prometheus-client", "pydantic", "rich", "typer", "websockets")
 
@@ -54,12 +55,16 @@ def doctor(
     ] = None,
     listen: Annotated[str | None, typer.Option(help="Address to check.", show_default=False)] = None,
     state: Annotated[Path | None, typer.Option(help="State directory to check.", show_default=False)] = None,
+    log: Annotated[str | None, typer.Option(help="Log to check: postgresql://…", show_default=False)] = None,
+    log_schema: Annotated[str | None, typer.Option(help="Schema of that log.", show_default=False)] = None,
+    spool: Annotated[str | None, typer.Option(help="Where the snapshots are.", show_default=False)] = None,
     config: Annotated[Path | None, typer.Option(envvar=serve.CONFIG_VARIABLE, help="TOML file, as for serve.")] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print the findings as JSON.")] = False,
 ) -> None:
     """Check versions, configuration, adapter, state directory and address; say how to fix what is wrong."""
     with reported(as_json=as_json):
         flags: dict[str, object] = {"adapter": adapter, "listen": listen, "state": state}
+        flags |= {"log": log, "log_schema": log_schema, "spool": spool}
         flags["settings"] = configuration.parse_pairs(pairs or [])
         found = list(examine(serve.effective_config(config, flags).config))
         if as_json:
@@ -149,7 +154,11 @@ def _log(config: ServeConfig) -> str:
 
 
 def _pipeline(config: ServeConfig) -> str:
-    stages = read_stages(config.state)
+    store = open_store(config.state, config.log, config.log_schema, config.spool)
+    try:
+        stages = store.reports.all()
+    finally:
+        store.close()
     for name, report in stages.items():
         if isinstance(error := report.get("error"), dict):
             raise ChangesourceError(

@@ -1,4 +1,4 @@
-"""`changesource inspect`: positions and ages of every stage, from a running endpoint or from its state directory."""
+"""`changesource inspect`: positions and ages of every stage, from a running endpoint, or from where its log is kept."""
 
 from __future__ import annotations
 
@@ -8,29 +8,57 @@ from typing import Annotated
 import typer
 from rich.table import Table
 
+from changesource_sdk.changelog.open import open_store
 from changesource_sdk.changelog.sqlite_store import SqliteStore
+from changesource_sdk.changelog.store import LogStore
 from changesource_sdk.changelog.subscribers import Subscriber
 from changesource_sdk.cli.output import print_json, reported, stdout
 from changesource_sdk.cli.statusz import fetch
+from changesource_sdk.config import ServeConfig
 from changesource_sdk.endpoint.status import Document, describe
-from changesource_sdk.errors import StateError
+from changesource_sdk.errors import ConfigurationError, StateError
 
-EPILOG = "Examples:\n\nchangesource inspect 127.0.0.1:4810\n\nchangesource inspect ./changesource-state --json"
+SCHEMA, SERVED_FROM = ServeConfig().log_schema, ServeConfig().state
+
+EPILOG = "\n\n".join(
+    (
+        "Examples:",
+        "changesource inspect 127.0.0.1:4810",
+        "changesource inspect ./changesource-state --json",
+        "changesource inspect --log postgresql://user@host/db",
+    )
+)
 
 
 def inspect(
     target: Annotated[
         str, typer.Argument(help="State directory, or endpoint as host:port or URL (?apiKey=… for a key).")
-    ],
+    ] = "",
+    log: Annotated[
+        str | None, typer.Option(envvar="CHANGESOURCE_LOG", help="Log in Postgres, instead.", show_default=False)
+    ] = None,
+    log_schema: Annotated[str, typer.Option(envvar="CHANGESOURCE_LOG_SCHEMA", help="Schema of that log.")] = SCHEMA,
     as_json: Annotated[bool, typer.Option("--json", help="Print the document instead of tables.")] = False,
 ) -> None:
     """Show where every stage stands and how long ago it moved."""
     with reported(as_json=as_json):
-        document = from_directory(Path(target)) if Path(target).is_dir() else fetch_or_explain(target)
+        document = _document(target, log, log_schema)
         if as_json:
             print_json(document)
         else:
             _print(document)
+
+
+def _document(target: str, log: str | None, log_schema: str) -> Document:
+    if target and Path(target).is_dir() and log is None:
+        return from_directory(Path(target))
+    if target and not Path(target).is_dir():
+        return fetch_or_explain(target)
+    if log is None:
+        raise ConfigurationError(
+            "no-target", "there is nothing to look at", "TARGET", "give a state directory, host:port, or --log"
+        )
+    return from_store(open_store(Path(target or SERVED_FROM), log, log_schema))
 
 
 def fetch_or_explain(target: str) -> Document:
@@ -46,16 +74,20 @@ def from_directory(directory: Path) -> Document:
     layout = store.layout
     if not layout.log.exists() and not layout.stages.is_dir():
         raise StateError("no-state", "no change log is there", str(directory), "give the directory of serve's --state")
+    return from_store(store, layout.subscribers.exists())
+
+
+def from_store(store: LogStore, has_subscribers: bool = True) -> Document:
+    """The same document from wherever the log is."""
     reader = store.open_reader()
     try:
-        return describe(store, reader, _known(store))
+        return describe(store, reader, _known(store) if has_subscribers else [])
     finally:
         reader.close()
+        store.close()
 
 
-def _known(store: SqliteStore) -> list[Subscriber]:
-    if not store.layout.subscribers.exists():
-        return []
+def _known(store: LogStore) -> list[Subscriber]:
     subscribers = store.open_subscribers()
     try:
         return subscribers.all()

@@ -32,7 +32,8 @@ EPILOG = "\n\n".join(
 )
 
 
-def _flag(name: str, *names: str) -> Any:
+def flag(name: str, *names: str) -> Any:
+    """An option of `ServeConfig` on a command line."""
     declared = names or ("--" + name.replace("_", "-"),)
     return typer.Option(*declared, help=_sentence(help_text(name)), show_default=False)
 
@@ -67,38 +68,38 @@ def serve(
         list[str] | None,
         typer.Option("--set", metavar="KEY=VALUE", help="Setting of the adapter; may be repeated.", show_default=False),
     ] = None,
-    listen: Annotated[str | None, _flag("listen")] = None,
-    state: Annotated[Path | None, _flag("state")] = None,
+    listen: Annotated[str | None, flag("listen")] = None,
+    state: Annotated[Path | None, flag("state")] = None,
     config: Annotated[
         Path | None,
         typer.Option("--config", is_eager=True, envvar=CONFIG_VARIABLE, help="TOML file with any of these options."),
     ] = None,
-    log: Annotated[str | None, _flag("log")] = None,
-    log_schema: Annotated[str | None, _flag("log_schema")] = None,
-    spool: Annotated[str | None, _flag("spool")] = None,
-    role: Annotated[str | None, _flag("role")] = None,
-    api_key: Annotated[str | None, _flag("api_key")] = None,
-    tls_cert: Annotated[Path | None, _flag("tls_cert")] = None,
-    tls_key: Annotated[Path | None, _flag("tls_key")] = None,
-    permissions: Annotated[str | None, _flag("permissions")] = None,
-    runner: Annotated[str | None, _flag("runner")] = None,
-    master: Annotated[str | None, _flag("master")] = None,
+    log: Annotated[str | None, flag("log")] = None,
+    log_schema: Annotated[str | None, flag("log_schema")] = None,
+    spool: Annotated[str | None, flag("spool")] = None,
+    role: Annotated[str | None, flag("role")] = None,
+    api_key: Annotated[str | None, flag("api_key")] = None,
+    tls_cert: Annotated[Path | None, flag("tls_cert")] = None,
+    tls_key: Annotated[Path | None, flag("tls_key")] = None,
+    permissions: Annotated[str | None, flag("permissions")] = None,
+    runner: Annotated[str | None, flag("runner")] = None,
+    master: Annotated[str | None, flag("master")] = None,
     conf: Annotated[
         list[str] | None,
         typer.Option("--conf", metavar="KEY=VALUE", help="Spark setting; may be repeated.", show_default=False),
     ] = None,
-    mappings: Annotated[str | None, _flag("mappings")] = None,
-    compression: Annotated[bool | None, _flag("compression", "--compression/--no-compression")] = None,
-    log_format: Annotated[str | None, _flag("log_format")] = None,
-    log_level: Annotated[str | None, _flag("log_level")] = None,
-    status_interval: Annotated[float | None, _flag("status_interval")] = None,
-    ping_interval: Annotated[float | None, _flag("ping_interval")] = None,
-    dead_after: Annotated[float | None, _flag("dead_after")] = None,
-    tail_bytes: Annotated[int | None, _flag("tail_bytes")] = None,
-    grace: Annotated[float | None, _flag("grace")] = None,
-    prune_interval: Annotated[float | None, _flag("prune_interval")] = None,
-    subscriber_expiry: Annotated[float | None, _flag("subscriber_expiry")] = None,
-    compact_after: Annotated[str | None, _flag("compact_after")] = None,
+    mappings: Annotated[str | None, flag("mappings")] = None,
+    compression: Annotated[bool | None, flag("compression", "--compression/--no-compression")] = None,
+    log_format: Annotated[str | None, flag("log_format")] = None,
+    log_level: Annotated[str | None, flag("log_level")] = None,
+    status_interval: Annotated[float | None, flag("status_interval")] = None,
+    ping_interval: Annotated[float | None, flag("ping_interval")] = None,
+    dead_after: Annotated[float | None, flag("dead_after")] = None,
+    tail_bytes: Annotated[int | None, flag("tail_bytes")] = None,
+    grace: Annotated[float | None, flag("grace")] = None,
+    prune_interval: Annotated[float | None, flag("prune_interval")] = None,
+    subscriber_expiry: Annotated[float | None, flag("subscriber_expiry")] = None,
+    compact_after: Annotated[str | None, flag("compact_after")] = None,
     show_config: Annotated[
         bool, typer.Option("--show-config", help="Print every value with its origin, and stop.")
     ] = False,

@@ -14,16 +14,18 @@ from contextlib import suppress
 from time import time
 
 from changesource_sdk.changelog.open import open_store
+from changesource_sdk.changelog.store import LogStore
 from changesource_sdk.cli.adapter_choice import load_class, resolve, try_settings
 from changesource_sdk.cli.output import ExitCode, print_json, stderr, stdout
+from changesource_sdk.cli.signals import first_signal
 from changesource_sdk.cli.supervisor import Supervisor
 from changesource_sdk.config import ServeConfig
 from changesource_sdk.endpoint.server import Endpoint
 from changesource_sdk.observe import logs
 from changesource_sdk.observe.progress import Bar, Lines, StageWatch
-from changesource_sdk.pipeline.child import PipelineSettings, Runner, command_line
 from changesource_sdk.pipeline.mapped import mapped_source
 from changesource_sdk.pipeline.mapping import load_mappings, needs_spark, wrong
+from changesource_sdk.pipeline.settings import PipelineSettings, Runner, command_line
 from changesource_sdk.system_tables import Permissions
 from protocol.handshake import PATHS
 
@@ -33,25 +35,29 @@ async def run(config: ServeConfig, *, as_json: bool) -> int:
     logs.configure(form="json" if as_json else config.log_format, level=config.log_level)
     store = open_store(config.state, config.log, config.log_schema, config.spool)
     if config.role == "endpoint":
-        return await _run_here(config, None, None, as_json)
+        return await _run_here(config, store, None, None, as_json)
     adapter = resolve(config.adapter)
     publications = try_settings(load_class(adapter), config.settings)
     _check_mappings(config)
     with store.claim():
         command = command_line(_pipeline(config, adapter), config.state)
         supervisor = Supervisor(command, _environment(config), grace=config.grace)
-        return await _run_here(config, supervisor, publications, as_json)
+        return await _run_here(config, store, supervisor, publications, as_json)
 
 
 async def _run_here(
-    config: ServeConfig, supervisor: Supervisor | None, publications: frozenset[str] | None, as_json: bool
+    config: ServeConfig,
+    store: LogStore,
+    supervisor: Supervisor | None,
+    publications: frozenset[str] | None,
+    as_json: bool,
 ) -> int:
     """What the role asks for, until a signal or until the pipeline gives up; the exit code."""
     # Before anyone is told that we are there: a signal that came sooner would end us without a clean stop.
-    told_to_stop = _signals()
+    told_to_stop = first_signal()
     endpoint = await _started_endpoint(config, supervisor, publications, as_json)
     supervision = asyncio.create_task(supervisor.run()) if supervisor else None
-    watch = asyncio.create_task(_watch(config, as_json)) if supervisor else None
+    watch = asyncio.create_task(_watch(store, as_json)) if supervisor else None
     try:
         received = await _first_of(told_to_stop, supervision)
     finally:
@@ -63,6 +69,7 @@ async def _run_here(
             watch.cancel()
             with suppress(asyncio.CancelledError):
                 await watch
+        store.close()
     if received is None:
         return (supervisor.health.last_exit if supervisor else None) or ExitCode.FAILURE
     return ExitCode.INTERRUPTED if received == signal.SIGINT else ExitCode.OK
@@ -82,23 +89,9 @@ async def _started_endpoint(
     return endpoint
 
 
-async def _watch(config: ServeConfig, as_json: bool) -> None:
+async def _watch(store: LogStore, as_json: bool) -> None:
     display = Bar(stderr) if stderr.is_terminal and not as_json else Lines()
-    await StageWatch(display, time() * 1000).run(config.state)
-
-
-def _signals() -> asyncio.Future[signal.Signals]:
-    """The first signal to stop, from now on."""
-    loop = asyncio.get_running_loop()
-    received: asyncio.Future[signal.Signals] = loop.create_future()
-
-    def note(number: signal.Signals) -> None:
-        if not received.done():
-            received.set_result(number)
-
-    for number in (signal.SIGTERM, signal.SIGINT):
-        loop.add_signal_handler(number, note, number)
-    return received
+    await StageWatch(display, time() * 1000).run(store.reports.all)
 
 
 async def _first_of(

@@ -16,7 +16,6 @@ from changesource_sdk.changelog.subscribers import Subscriber
 from changesource_sdk.endpoint.acks import subscriber_key
 from changesource_sdk.endpoint.subscription import Phase, Subscription
 from changesource_sdk.observe.metrics import EndpointMetrics
-from changesource_sdk.observe.stages import read_stages
 from protocol.watermark import is_valid, to_int
 
 Document = dict[str, object]
@@ -29,7 +28,7 @@ STUCK_AFTER = 30.0
 def describe(
     store: LogStore, reader: LogReader, known: Iterable[Subscriber], open_streams: Iterable[Subscription] = ()
 ) -> Document:
-    """The whole document. Blocking: it reads the log and the stage files."""
+    """The whole document. Blocking: it reads the log and the reports of the stages."""
     now = time()
     log = _log(reader, now)
     head = str(log["head"])
@@ -37,7 +36,7 @@ def describe(
     return {
         "time": now,
         "state": str(store.layout.root),
-        "stages": {name: _stage(report, now) for name, report in read_stages(store.layout.root).items()},
+        "stages": {name: _stage(report, now) for name, report in store.reports.all().items()},
         "log": log,
         "snapshotRequest": {"above": request.above, "reason": request.reason} if request else None,
         "subscribers": [_subscriber(item, head, now) for item in known],
@@ -105,6 +104,8 @@ def _stage(report: Mapping[str, object], now: float) -> Document:
 def _stage_verdict(report: Mapping[str, object], age: float, since_progress: float | None) -> str:
     if report.get("state") == "stopped":
         return "stopped"
+    if report.get("state") == "idle":
+        return "ok"  # nothing to do is nothing to report
     if age > DEAD_AFTER:
         return "dead"
     if report.get("error"):

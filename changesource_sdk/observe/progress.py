@@ -1,7 +1,7 @@
 """Progress of a snapshot, for whoever started it: a bar on a terminal, a line now and then elsewhere.
 
-It watches the stage files, which the pipeline's process writes, and says nothing while no snapshot is being taken.
-Errors of the pipeline are told here too, once each: the same error again is not news.
+It watches the reports of the stages and says nothing while no snapshot is being taken. Errors of the pipeline are told
+here too, once each: the same error again is not news.
 """
 
 from __future__ import annotations
@@ -9,7 +9,6 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Callable, Mapping
-from pathlib import Path
 from time import monotonic
 from typing import Protocol
 
@@ -17,7 +16,6 @@ from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TaskID, TextColumn, TimeElapsedColumn
 
 from changesource_sdk.observe.logs import event, logger
-from changesource_sdk.observe.stages import read_stages
 
 log = logger("pipeline")
 
@@ -78,7 +76,7 @@ class Lines:
 
 
 class StageWatch:
-    """Turns stage files into progress and news. Invariant: an error is told once until it changes or goes away."""
+    """Turns reports into progress and news. Invariant: an error is told once until it changes or goes away."""
 
     def __init__(self, display: Display, since_ms: float = 0.0) -> None:
         self._display = display
@@ -86,11 +84,11 @@ class StageWatch:
         self._states: dict[str, object] = {}
         self._errors: dict[str, object] = {}
 
-    async def run(self, state_directory: Path) -> None:
-        """Look at an interval, until cancelled."""
+    async def run(self, reports: Callable[[], Mapping[str, Report]]) -> None:
+        """Look at an interval, until cancelled; `reports` may block."""
         try:
             while True:
-                self.look(await asyncio.to_thread(read_stages, state_directory))
+                self.look(await asyncio.to_thread(reports))
                 await asyncio.sleep(LOOK_INTERVAL)
         finally:
             self._display.finish()

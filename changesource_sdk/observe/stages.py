@@ -1,26 +1,23 @@
-"""Stage files: how far each stage of the pipeline is, for `/statusz`, `inspect` and progress bars.
+"""Stages: how far each part of the pipeline is, for `/statusz`, `inspect` and progress bars.
 
-A stage writes one small file, replaced whole; any process reads it. `updated_ms` moves as long as the stage lives
-(`beat`), `moved_ms` only when its position does: old `updated_ms` means dead, old `moved_ms` with a fresh `updated_ms`
-means idle or stuck, and `state` and `error` tell which.
+A stage leaves one small report beside the log (`changelog.reports`); any process reads it. `updated_ms` moves as long
+as the stage lives (`beat`), `moved_ms` only when its position does: old `updated_ms` means dead, old `moved_ms` with a
+fresh `updated_ms` means idle or stuck, and `state` and `error` tell which.
 """
 
 from __future__ import annotations
 
-import contextlib
 import os
 import time
 from collections.abc import Callable
 from dataclasses import asdict, dataclass, replace
-from pathlib import Path
 from typing import Literal
 
-from changesource_sdk.changelog.atomic_json import overwrite_json, read_json, write_json
-from changesource_sdk.changelog.layout import StateDirectory
+from changesource_sdk.changelog.reports import Reports
 from changesource_sdk.errors import ChangesourceError
 from changesource_sdk.positions import Position
 
-Activity = Literal["starting", "snapshot", "tailing", "backing-off", "stopped"]
+Activity = Literal["starting", "snapshot", "tailing", "idle", "compacting", "backing-off", "stopped"]
 MIN_INTERVAL_S = 0.2
 BEAT_S = 5.0
 
@@ -55,17 +52,17 @@ def _now() -> float:
 
 
 class Stage:
-    """Writes the report of one stage; frequent updates are thinned out, changes of state and errors never."""
+    """Leaves the reports of one stage; frequent updates are thinned out, changes of state and errors never."""
 
-    def __init__(self, state_directory: Path, name: str, clock: Callable[[], float] = _now) -> None:
-        self._path = StateDirectory(state_directory).stages / f"{name}.json"
+    def __init__(self, reports: Reports, name: str, clock: Callable[[], float] = _now) -> None:
+        self._reports = reports
         self._clock = clock
         self.report = StageReport(name, pid=os.getpid())
         self._written_at = 0.0
 
     def take_over(self) -> None:
         """Go on with the counts another process reported; from now on this one reports the stage."""
-        found = read_json(self._path)
+        found = self._reports.all().get(self.report.stage)
         if found is not None:
             self.report = replace(StageReport(**found), pid=os.getpid())  # type: ignore[arg-type]
 
@@ -104,9 +101,9 @@ class Stage:
         if urgent or self._clock() - self._written_at >= MIN_INTERVAL_S:
             self._write()
 
-    def start_snapshot(self, partitions: int) -> None:
-        """A snapshot begins: counts of rows and partitions start over."""
-        self.report = replace(self.report, state="snapshot", rows=0, done=0, total=partitions)
+    def start(self, state: Activity, units: int) -> None:
+        """A piece of work begins: counts of rows and units of work start over."""
+        self.report = replace(self.report, state=state, rows=0, done=0, total=units)
         self._write()
 
     def failed(self, error: ChangesourceError) -> None:
@@ -122,7 +119,7 @@ class Stage:
             self._write()
 
     def beat(self) -> None:
-        """Still alive; writes only if the file grew old."""
+        """Still alive; writes only if the report grew old."""
         if self._clock() - self._written_at >= BEAT_S:
             self._write()
 
@@ -133,18 +130,4 @@ class Stage:
     def _write(self) -> None:
         self._written_at = self._clock()
         self.report = replace(self.report, updated_ms=self._written_at * 1000)
-        report = asdict(self.report)
-        try:
-            write_json(self._path, report)
-        except OSError:
-            # Most likely the disk is full, which is just what the report should tell. A report that cannot be written
-            # must not stop the stage itself.
-            with contextlib.suppress(OSError):
-                overwrite_json(self._path, report)
-
-
-def read_stages(state_directory: Path) -> dict[str, dict[str, object]]:
-    """All stage files, by stage name."""
-    folder = StateDirectory(state_directory).stages
-    found = {path.stem: read_json(path) for path in sorted(folder.glob("*.json"))}
-    return {name: report for name, report in found.items() if report is not None}
+        self._reports.leave(self.report.stage, asdict(self.report))

@@ -1,8 +1,7 @@
 """The pipeline as a process of its own: `python -m changesource_sdk.pipeline.child STATE`.
 
-What to run is in `STATE/pipeline.json`, readable by its owner only: settings may hold passwords, which do not belong on
-a command line. The process ends by itself when its standard input closes, so it never outlives whoever started it, and
-between two transactions on SIGTERM or SIGINT.
+What to run is in the state directory (`settings`). The process ends by itself when its standard input closes, so it
+never outlives whoever started it, and between two transactions on SIGTERM or SIGINT.
 """
 
 from __future__ import annotations
@@ -11,17 +10,12 @@ import os
 import signal
 import sys
 import threading
-from collections.abc import Mapping
-from dataclasses import asdict, dataclass, field
 from pathlib import Path
-from typing import Literal
 
-import orjson
-
-from changesource_sdk.changelog.atomic_json import read_json
 from changesource_sdk.changelog.layout import StateDirectory
 from changesource_sdk.changelog.open import open_store
-from changesource_sdk.errors import ChangesourceError, ConfigurationError
+from changesource_sdk.changelog.reports import FileReports, Reports
+from changesource_sdk.errors import ChangesourceError
 from changesource_sdk.observe.logs import configure_from_environment as configure_logs
 from changesource_sdk.observe.stages import Stage
 from changesource_sdk.pipeline.adapter_factory import adapter_factory
@@ -29,49 +23,7 @@ from changesource_sdk.pipeline.compaction_policy import CompactionPolicy
 from changesource_sdk.pipeline.inline import InlineRunner
 from changesource_sdk.pipeline.mapped import mappings_of
 from changesource_sdk.pipeline.mapping_memory import renew_if_changed
-
-_FILE = "pipeline.json"
-Runner = Literal["inline", "spark"]
-
-
-@dataclass(frozen=True, slots=True)
-class PipelineSettings:
-    """What a pipeline process is to do. `adapter` is `module:Class`; `master` and `conf` are for the Spark runner;
-    `log`, `log_schema` and `spool` say where the log is (`changelog.open`).
-    """
-
-    adapter: str
-    settings: Mapping[str, object] = field(default_factory=dict)
-    runner: Runner = "inline"
-    master: str = "local[*]"
-    conf: Mapping[str, str] = field(default_factory=dict)
-    log: str | None = None
-    log_schema: str = "changesource"
-    spool: str | None = None
-    compact_after: str = "never"
-
-
-def command_line(pipeline: PipelineSettings, state_directory: Path) -> list[str]:
-    """Leave the settings in the state directory; the command that starts the pipeline with them."""
-    layout = StateDirectory(state_directory).create()
-    path = layout.root / _FILE
-    descriptor = os.open(path.with_suffix(".staged"), os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
-    with os.fdopen(descriptor, "wb") as file:
-        file.write(orjson.dumps(asdict(pipeline)))
-    path.with_suffix(".staged").replace(path)
-    return [sys.executable, "-m", "changesource_sdk.pipeline.child", str(state_directory)]
-
-
-def _read_settings(state: Path) -> PipelineSettings:
-    found = read_json(state / _FILE)
-    if found is None:
-        raise ConfigurationError(
-            "pipeline-settings",
-            f"there is no {_FILE} to say what to run",
-            where=str(state),
-            fix="use changesource serve",
-        )
-    return PipelineSettings(**found)  # type: ignore[arg-type]
+from changesource_sdk.pipeline.settings import PipelineSettings, read_settings
 
 
 def _watch_parent(stop: threading.Event) -> None:
@@ -97,6 +49,15 @@ def _run(pipeline: PipelineSettings, state: Path, stop: threading.Event) -> None
         store.close()
 
 
+def _reports(state: Path) -> Reports:
+    """Where to tell what ended the pipeline: beside the log, or on this host if it is the log that cannot be had."""
+    try:
+        pipeline = read_settings(state)
+        return open_store(state, pipeline.log, pipeline.log_schema, pipeline.spool).reports
+    except ChangesourceError:
+        return FileReports(StateDirectory(state).stages)
+
+
 def main(arguments: list[str]) -> int:
     """Run until told to stop; the exit code."""
     configure_logs()
@@ -106,9 +67,9 @@ def main(arguments: list[str]) -> int:
     threading.Thread(target=_watch_parent, args=(stop,), daemon=True).start()
     (state,) = map(Path, arguments)
     try:
-        _run(_read_settings(state), state, stop)
+        _run(read_settings(state), state, stop)
     except ChangesourceError as error:
-        Stage(state, "pipeline").failed(error)
+        Stage(_reports(state), "pipeline").failed(error)
         print(f"error[{error.code}]: {error.message} ({error.where})\nfix: {error.fix}", file=sys.stderr)
         return error.exit_code
     return 0

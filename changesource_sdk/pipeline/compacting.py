@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import os
 import shutil
+import tempfile
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import groupby, islice
@@ -21,7 +22,7 @@ from changesource_sdk.changelog import snapshots
 from changesource_sdk.changelog.blocks import BlockFile
 from changesource_sdk.changelog.disk import disk_errors
 from changesource_sdk.changelog.log import LogReader, Share
-from changesource_sdk.changelog.offers import offer
+from changesource_sdk.changelog.part_place import PartPlace
 from changesource_sdk.changelog.snapshots import Manifest, PartInfo
 from changesource_sdk.changelog.store import LogStore
 from changesource_sdk.errors import SnapshotGone, StateError
@@ -56,6 +57,10 @@ _BATCH_ROWS = 256
 
 OpenReader = Callable[[], LogReader]
 """Opens the log, in whatever process it is called; picklable."""
+
+
+Bring = Callable[[str, str, Path], None]
+"""Brings a file of a snapshot to this host: watermark, name, where to; picklable."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,15 +103,25 @@ def _numbered(watermark: str, chunks: Iterable[bytes]) -> Iterator[Change]:
 
 @dataclass(frozen=True, slots=True)
 class SpoolPart:
-    """A part of the old snapshot that any process can read."""
+    """A part of the old snapshot that any process can read: from its file, else from the spool that hosts share."""
 
     directory: Path
     part: PartInfo
+    bring: Bring
 
     def payloads(self) -> Iterator[bytes]:
         """Its messages."""
-        file = BlockFile(self.directory / self.part.file, self.part.bytes, self.part.crc32)
-        for block in file.blocks():
+        path = self.directory / self.part.file
+        if path.exists():
+            yield from self._read(path)
+            return
+        with tempfile.TemporaryDirectory(prefix="changesource-part-") as folder:
+            path = Path(folder) / self.part.file
+            self.bring(self.directory.name, self.part.file, path)
+            yield from self._read(path)
+
+    def _read(self, path: Path) -> Iterator[bytes]:
+        for block in BlockFile(path, self.part.bytes, self.part.crc32).blocks():
             yield from unframe(block)
 
 
@@ -120,6 +135,7 @@ class Folding:
     sorting: Sorting
     buckets: int
     directory: Path
+    place: PartPlace
     first_part: int
 
     def write_bucket(self, bucket: int, items: Iterable[Item], directory: Path) -> list[PartInfo]:
@@ -135,17 +151,32 @@ class Folding:
         return parts
 
 
+Done = Callable[[int], None]
+"""Hears how many units of work (shares, parts, buckets) are done since the last call; 0 says that work goes on."""
+
+
 class Lane(Protocol):
     """Where the work of a compaction is done."""
 
-    def scan(self, shares: Sequence[LogShare]) -> Sequence[Findings]:
+    def scan(self, shares: Sequence[LogShare], done: Done) -> Sequence[Findings]:
         """`compaction.scan` of every share."""
 
-    def ties(self, shares: Sequence[LogShare], sorting: Sorting) -> Sequence[Tie]:
+    def ties(self, shares: Sequence[LogShare], sorting: Sorting, done: Done) -> Sequence[Tie]:
         """`Sorting.ties` of every share, together."""
 
-    def fold(self, folding: Folding) -> Sequence[PartInfo]:
+    def fold(self, folding: Folding, done: Done) -> Sequence[PartInfo]:
         """Sort all items into buckets and write the parts of each."""
+
+
+@dataclass(frozen=True, slots=True)
+class Progress:
+    """Who hears how a compaction goes on: units of work that turn out to be needed, and units that are done."""
+
+    planned: Done = lambda units: None
+    done: Done = lambda units: None
+
+
+UNHEARD = Progress()
 
 
 def compact(
@@ -155,6 +186,7 @@ def compact(
     *,
     share_bytes: int = SHARE_BYTES,
     bucket_bytes: int = BUCKET_BYTES,
+    progress: Progress = UNHEARD,
 ) -> str | None:
     """Offer a snapshot at the log's head, made from the newest one; its watermark, None if nothing came after that."""
     reader = store.open_reader()
@@ -173,17 +205,18 @@ def compact(
         directory = snapshots.stage(store.layout.compaction, state.head)
         before, after = existing_schema(schema)
         parts = [snapshots.write_frames(directory, 0, before)]
-        parts += _row_parts(old, base.directory, directory, shares, schema, lane, bucket_bytes)
+        parts += _row_parts(store, old, base.directory, directory, shares, schema, lane, bucket_bytes, progress)
         if after:
             parts.append(snapshots.write_frames(directory, 1, after))
     manifest = Manifest(state.head, state.position, state.schema, now_ms(), tuple(parts))
     final = snapshots.complete(directory, manifest)
     store.publish(final)
-    offer(store.layout, base.watermark, final)
+    store.offers.make(base.watermark, final)
     return state.head
 
 
 def _row_parts(
+    store: LogStore,
     old: Manifest,
     source: Path,
     directory: Path,
@@ -191,10 +224,15 @@ def _row_parts(
     schema: ConsumerSchema,
     lane: Lane,
     bucket_bytes: int,
+    progress: Progress,
 ) -> list[PartInfo]:
-    findings = lane.scan(shares)
+    progress.planned(len(shares))
+    findings = lane.scan(shares, progress.done)
     history = history_of(ConsumerSchema.from_json(old.schema), findings, schema)
-    ties = lane.ties(shares, Sorting(history)) if has_partial_moves(history, findings) else []
+    ties: Sequence[Tie] = ()
+    if has_partial_moves(history, findings):
+        progress.planned(len(shares))
+        ties = lane.ties(shares, Sorting(history), progress.done)
     touched = set[str]().union(*(found.touched for found in findings))
     kept = [part for part in old.parts if part.table and part.table not in touched and history.unchanged(part.table)]
     read = [part for part in old.parts if part.table and part not in kept]
@@ -202,15 +240,17 @@ def _row_parts(
     size = sum(part.bytes for part in read) + sum(share.share.bytes for share in shares)
     buckets = min(MOST_BUCKETS, 1 + size // bucket_bytes)
     folded = Folding(
-        [SpoolPart(source, part) for part in read],
+        [SpoolPart(source, part, store.bring) for part in read],
         shares,
         history,
         Sorting(history, groups_of(ties)),
         buckets,
         directory,
+        store.place(directory),
         first_part=2 + len(kept),
     )
-    return parts + list(lane.fold(folded))
+    progress.planned(len(read) + len(shares) + buckets)
+    return parts + list(lane.fold(folded, progress.done))
 
 
 def history_of(base: ConsumerSchema, findings: Iterable[Findings], final: ConsumerSchema) -> History:

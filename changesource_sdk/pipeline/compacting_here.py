@@ -11,47 +11,55 @@ import zlib
 from collections.abc import Iterable, Iterator, Sequence
 from itertools import chain
 from pathlib import Path
-from typing import BinaryIO
+from typing import BinaryIO, TypeVar
 
 from changesource_sdk.changelog.disk import disk_errors
 from changesource_sdk.changelog.snapshots import PartInfo
-from changesource_sdk.pipeline.compacting import Folding, LogShare
+from changesource_sdk.pipeline.compacting import Done, Folding, LogShare
 from changesource_sdk.pipeline.compaction import Findings, Item, Sorting, SortKey, Tie, scan
 
 _SPILL_ITEMS = 256
+T = TypeVar("T")
 
 
 class LocalLane:
     """A `Lane` of one process and one thread."""
 
-    def scan(self, shares: Sequence[LogShare]) -> list[Findings]:
+    def scan(self, shares: Sequence[LogShare], done: Done) -> list[Findings]:
         """What every share holds besides rows."""
-        return [scan(share.changes()) for share in shares]
+        return [scan(share.changes()) for share in _counted(shares, done)]
 
-    def ties(self, shares: Sequence[LogShare], sorting: Sorting) -> list[Tie]:
+    def ties(self, shares: Sequence[LogShare], sorting: Sorting, done: Done) -> list[Tie]:
         """The tied keys of all shares."""
-        return [tie for share in shares for tie in sorting.ties(share.changes())]
+        return [tie for share in _counted(shares, done) for tie in sorting.ties(share.changes())]
 
-    def fold(self, folding: Folding) -> list[PartInfo]:
+    def fold(self, folding: Folding, done: Done) -> list[PartInfo]:
         """Spill, then fold bucket by bucket."""
         folder = folding.directory / "buckets"
         with disk_errors(folder):
             folder.mkdir()
             with _Buckets(folder, folding.buckets) as buckets:
-                for item in items_of(folding):
+                for item in items_of(folding, done):
                     buckets.add(item)
             parts: list[PartInfo] = []
-            for bucket in range(folding.buckets):
+            for bucket in _counted(range(folding.buckets), done):
                 items = sorted(buckets.read(bucket), key=lambda item: item[0])
                 parts += folding.write_bucket(bucket, items, folding.directory)
             shutil.rmtree(folder)
         return parts
 
 
-def items_of(folding: Folding) -> Iterator[Item]:
+def _counted(units: Iterable[T], done: Done) -> Iterator[T]:
+    """The same units of work, each told when its turn is over."""
+    for unit in units:
+        yield unit
+        done(1)
+
+
+def items_of(folding: Folding, done: Done) -> Iterator[Item]:
     """All items of old rows and of changes."""
-    rows = (folding.sorting.rows(part.payloads()) for part in folding.parts)
-    changes = (folding.sorting.changes(share.changes()) for share in folding.shares)
+    rows = (folding.sorting.rows(part.payloads()) for part in _counted(folding.parts, done))
+    changes = (folding.sorting.changes(share.changes()) for share in _counted(folding.shares, done))
     return chain.from_iterable(chain(rows, changes))
 
 

@@ -14,12 +14,13 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 
-from changesource_sdk.changelog import offers
 from changesource_sdk.changelog.log import LogReader
-from changesource_sdk.changelog.snapshots import read_manifest
+from changesource_sdk.changelog.state_lock import COMPACTING
 from changesource_sdk.changelog.store import LogStore
+from changesource_sdk.errors import ChangesourceError, StateError
 from changesource_sdk.observe.logs import event, logger
-from changesource_sdk.pipeline.compacting import Lane, compact
+from changesource_sdk.observe.stages import BEAT_S, Stage
+from changesource_sdk.pipeline.compacting import Lane, Progress, compact
 from changesource_sdk.pipeline.compaction_policy import CompactionPolicy
 from changesource_sdk.pipeline.recovery import Backoff, Stopped
 
@@ -27,6 +28,7 @@ _log = logger("compaction")
 
 LOOK_EVERY_S = 1.0
 JOIN_S = 10.0
+STAGE = "compaction"
 
 
 @dataclass(slots=True)
@@ -47,7 +49,7 @@ class Growth:
         if known[-1].watermark != self.base:
             self.base = self.counted = known[-1].watermark
             self.transactions = self.bytes = 0
-            self.snapshot_bytes = read_manifest(store.fetch(known[-1])).bytes
+            self.snapshot_bytes = store.manifest(known[-1]).bytes
         for share in reader.shares(self.counted, head, 1 << 62):
             self.transactions += share.transactions
             self.bytes += share.bytes
@@ -75,6 +77,7 @@ class Compactor:
         self._look_every_s = look_every_s
         self._backoff = backoff or Backoff(first_s=1.0, last_s=300.0)
         self._clock = clock
+        self._stage = Stage(store.reports, STAGE, clock)
         self._growth = Growth()
 
     @contextmanager
@@ -93,7 +96,7 @@ class Compactor:
 
     def _run(self) -> None:
         failures = 0
-        while not self._stop.wait(self._backoff.delay(failures) if failures else self._look_every_s):
+        while not self._pause(self._backoff.delay(failures) if failures else self._look_every_s):
             try:
                 self.look()
                 failures = 0
@@ -104,21 +107,30 @@ class Compactor:
                 failures += 1
                 event(_log, logging.WARNING, "compaction failed, trying again later", error=error, failures=failures)
 
+    def _pause(self, seconds: float) -> bool:
+        """Wait; whether to stop. A stage that failed shows that it will try again."""
+        deadline = time.monotonic() + seconds
+        while (left := deadline - time.monotonic()) > 0:
+            if self._stop.wait(min(left, BEAT_S)):
+                return True
+            if self._stage.report.state == "backing-off":
+                self._stage.beat()
+        return self._stop.is_set()
+
     def look(self) -> str | None:
-        """Compact if it is due; the watermark of the snapshot on offer."""
-        if offers.is_pending(self._store.layout) or not self._is_due():
+        """Compact if it is due and nobody else does; the watermark of the snapshot on offer."""
+        if self._store.offers.is_pending() or not self._is_due():
             return None
-        started = time.monotonic()
-        event(_log, logging.INFO, "compacting", transactions=self._growth.transactions, bytes=self._growth.bytes)
         try:
-            watermark = compact(self._store, self._lane, lambda: self._clock() * 1000)
-        except BaseException:
-            with contextlib.suppress(OSError):
-                offers.withdraw(self._store.layout)
-            raise
-        seconds = round(time.monotonic() - started, 3)
-        event(_log, logging.INFO, "a compacted snapshot is ready", watermark=watermark, seconds=seconds)
-        return watermark
+            with self._store.compacting():
+                event(
+                    _log, logging.INFO, "compacting", transactions=self._growth.transactions, bytes=self._growth.bytes
+                )
+                return compact_and_report(self._store, self._lane, self._stage, self._clock)
+        except StateError as error:
+            if error.code != COMPACTING:
+                raise
+            return None
 
     def _is_due(self) -> bool:
         reader = self._store.open_reader()
@@ -128,3 +140,32 @@ class Compactor:
             reader.close()
         growth = self._growth
         return self._policy.is_due(growth.transactions, growth.bytes, growth.snapshot_bytes)
+
+
+def compact_and_report(store: LogStore, lane: Lane, stage: Stage, clock: Callable[[], float]) -> str | None:
+    """Compact now, telling the stage how it goes; the watermark on offer, None if there is nothing to compact.
+
+    The caller holds `store.compacting()`. What a failed compaction wrote is removed.
+    """
+    started = clock()
+    stage.start("compacting", 0)
+    progress = Progress(
+        planned=lambda units: stage.update(total=stage.report.total + units),
+        done=lambda units: stage.update(done=units),
+    )
+    try:
+        watermark = compact(store, lane, lambda: clock() * 1000, progress=progress)
+    except BaseException as error:
+        with contextlib.suppress(OSError, ChangesourceError):
+            store.offers.withdraw()
+        if isinstance(error, ChangesourceError):
+            stage.failed(error)
+        else:
+            stage.update(state="idle")
+        raise
+    stage.recovered()
+    stage.update(state="idle", watermark=watermark)
+    if watermark is not None:
+        seconds = round(clock() - started, 3)
+        event(_log, logging.INFO, "a compacted snapshot is ready", watermark=watermark, seconds=seconds)
+    return watermark

@@ -7,13 +7,14 @@ nothing else: it works the same in a task on another machine.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import islice
 
 import orjson
 
 from changesource_sdk.adapter import Row
 from changesource_sdk.errors import InvalidChange
+from changesource_sdk.pipeline.contract import no_row
 from changesource_sdk.pipeline.rows import RowShape
 from changesource_sdk.pipeline.validate import known_column
 from changesource_sdk.schema import Table
@@ -102,6 +103,9 @@ class TableEncoder:
                 return self._full.to_json(row)
         except KeyError:
             pass
+        except TypeError:
+            if isinstance(row, Mapping):
+                raise
         except InvalidChange as error:
             raise self._with_key(error, row) from error
         self._refuse_unknown(row)
@@ -133,15 +137,19 @@ class TableEncoder:
     def _key_json(self, row: Row) -> bytes:
         try:
             return self._key.to_json(row if len(row) == len(self.table.key) else {n: row[n] for n in self.table.key})
-        except KeyError:
+        except (KeyError, TypeError):
             self._refuse_missing_key(row)
             raise
 
     def _refuse_unknown(self, row: Row) -> None:
+        if not isinstance(row, Mapping):
+            raise no_row(self.table.full_name, row)
         for name in row:
             known_column(self.table, name)
 
     def _refuse_missing_key(self, row: Row) -> None:
+        if not isinstance(row, Mapping):
+            raise no_row(self.table.full_name, row)
         for name in self.table.key:
             if name not in row:
                 raise InvalidChange(

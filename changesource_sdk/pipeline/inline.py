@@ -9,9 +9,12 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Callable
+from functools import partial
+from pathlib import Path
 
 from changesource_sdk.adapter import Adapter
 from changesource_sdk.changelog.log import LogWriter
+from changesource_sdk.changelog.part_place import LocalPlace, PartPlace
 from changesource_sdk.changelog.store import LogStore
 from changesource_sdk.observe.stages import Stage
 from changesource_sdk.pipeline.adapter_factory import opened
@@ -44,7 +47,7 @@ class InlineRunner:
         self._store = store
         self._spill_bytes = spill_bytes
         self._clock = clock
-        self._stage = Stage(store.layout.root, "pipeline", clock)
+        self._stage = Stage(store.reports, "pipeline", clock)
         self._recovery = Recovery(self._store, self._stage, self.stop, backoff or Backoff())
         self._compactor = Compactor(store, LocalLane(), compaction, self.stop, clock=clock)
 
@@ -94,6 +97,7 @@ def snapshot_into_log(
     clock: Callable[[], float],
     write_parts: PartsWriter = write_parts_here,
     unfinished: Unfinished | None = None,
+    place_of: Callable[[Path], PartPlace] = LocalPlace,
 ) -> None:
     """Take a snapshot above a watermark, reporting progress, and answer whoever asked for it."""
 
@@ -108,11 +112,12 @@ def snapshot_into_log(
         store.layout,
         lambda: clock() * 1000,
         above=above,
-        begin=stage.start_snapshot,
+        begin=partial(stage.start, "snapshot"),
         rows_done=rows_done,
         part_done=lambda parts: stage.update(done=parts),
         write_parts=write_parts,
         unfinished=unfinished,
+        place_of=place_of,
     )
     store.requests.answer_snapshot(record.watermark)
     stage.update(watermark=record.watermark, position=record.position)

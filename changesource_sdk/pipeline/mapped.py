@@ -23,6 +23,7 @@ from changesource_sdk.adapter import (
 )
 from changesource_sdk.pipeline.adapter_factory import adapter_factory
 from changesource_sdk.pipeline.change_mapping import ChangeMapper
+from changesource_sdk.pipeline.contract import checked_snapshot, checked_tables, checked_transactions
 from changesource_sdk.pipeline.mapping import Mappings, load_mappings
 from changesource_sdk.pipeline.row_mapping import RowMapper
 from changesource_sdk.pipeline.table_mapping import MappedTable, map_tables
@@ -92,13 +93,14 @@ class MappedAdapter:
 
     def tables(self) -> Sequence[Table]:
         """The tables as consumers get them."""
-        return [table.target for table in map_tables(self.inner.tables(), self.mappings).values()]
+        return [table.target for table in map_tables(checked_tables(self.inner.tables()), self.mappings).values()]
 
     def snapshot(self) -> Snapshot:
         """The store's snapshot, with mapped tables and partitions."""
-        snapshot = self.inner.snapshot()
+        snapshot = checked_snapshot(self.inner.snapshot())
         try:
-            mapped = map_tables(self.inner.tables() if snapshot.tables is None else snapshot.tables, self.mappings)
+            declared = checked_tables(self.inner.tables() if snapshot.tables is None else snapshot.tables)
+            mapped = map_tables(declared, self.mappings)
         except BaseException:
             if snapshot.close is not None:
                 snapshot.close()
@@ -117,12 +119,12 @@ class MappedAdapter:
         if self._mapper is None:
             self._mapper = self.change_mapper()
         mapper = self._mapper
-        for transaction in self.inner.changes(after):
+        for transaction in checked_transactions(self.inner.changes(after)):
             yield replace(transaction, changes=mapper.changes(transaction.changes))
 
     def change_mapper(self) -> ChangeMapper:
         """A mapper for the changes that follow, from the tables as they are now."""
-        return ChangeMapper(map_tables(self.inner.tables(), self.mappings), self.mappings)
+        return ChangeMapper(map_tables(checked_tables(self.inner.tables()), self.mappings), self.mappings)
 
     def acknowledge(self, position: Position) -> None:
         """Passed on, if the adapter wants to know."""

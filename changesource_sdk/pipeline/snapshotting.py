@@ -8,6 +8,7 @@ former generation in place and a folder that the next writer sweeps away, or goe
 from __future__ import annotations
 
 import logging
+import sysconfig
 import traceback
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
@@ -18,16 +19,26 @@ from changesource_sdk.adapter import Adapter, CreateTable, JsonPartition, Partit
 from changesource_sdk.changelog import snapshots
 from changesource_sdk.changelog.layout import StateDirectory
 from changesource_sdk.changelog.log import EMPTY, LogWriter, SnapshotRecord
+from changesource_sdk.changelog.part_place import LocalPlace, PartPlace
 from changesource_sdk.changelog.snapshots import Manifest, PartInfo
 from changesource_sdk.errors import AdapterError, ChangesourceError
 from changesource_sdk.observe.logs import event, logger
 from changesource_sdk.pipeline.consumer_schema import ConsumerSchema
+from changesource_sdk.pipeline.contract import checked_snapshot, checked_tables
 from changesource_sdk.pipeline.encode import TableEncoder
 from changesource_sdk.pipeline.schema_frames import snapshot_schema
-from changesource_sdk.pipeline.unfinished import Plan, Unfinished, finished_parts, remove_notes
+from changesource_sdk.pipeline.unfinished import Plan, Unfinished
 from changesource_sdk.pipeline.validate import check_table, known_table, known_watermark
 
 _log = logger("runner")
+
+_NOT_THE_AUTHORS = (
+    str(Path(__file__).parents[1]),
+    sysconfig.get_path("stdlib"),
+    sysconfig.get_path("purelib"),
+    "<",
+)
+"""Where code lives that no adapter's author wrote: ours, Python's, and what was installed."""
 
 Progress = Callable[[int], None]
 
@@ -41,17 +52,20 @@ class PartTask:
     partition: Partition
 
 
-PartsWriter = Callable[[Path, Sequence[PartTask], Progress, Progress], Sequence[PartInfo]]
-"""Writes parts into a folder, telling rows and parts done; where the work happens is its choice."""
+PartsWriter = Callable[[PartPlace, Sequence[PartTask], Progress, Progress], Sequence[PartInfo]]
+"""Writes parts and puts them in their place, telling rows and parts done; where the work happens is its choice."""
 
 
 def write_parts_here(
-    directory: Path, tasks: Sequence[PartTask], rows_done: Progress, part_done: Progress
+    place: PartPlace, tasks: Sequence[PartTask], rows_done: Progress, part_done: Progress
 ) -> Sequence[PartInfo]:
     """One part after the other, in this process."""
     parts = []
     for task in tasks:
-        parts.append(write_partition(directory, task, rows_done))
+        with place.scratch() as own:
+            part = write_partition(own, task, rows_done)
+            place.put(own / part.file, part)
+        parts.append(part)
         part_done(1)
     return parts
 
@@ -68,10 +82,12 @@ def take_snapshot(
     part_done: Progress = lambda parts: None,
     write_parts: PartsWriter = write_parts_here,
     unfinished: Unfinished | None = None,
+    place_of: Callable[[Path], PartPlace] = LocalPlace,
 ) -> SnapshotRecord:
     """Read the store into a new generation whose watermark is above `above`; the callbacks hear of progress.
 
-    With `unfinished`, a snapshot that was interrupted is gone on with where its store allows it.
+    With `unfinished`, a snapshot that was interrupted is gone on with where its store allows it. `place_of` a staged
+    folder is where its row parts go.
     """
     plan = unfinished.resume(lambda mark: writer.next_generation(above, mark) == mark) if unfinished else None
     if plan is None:
@@ -80,7 +96,7 @@ def take_snapshot(
     try:
         is_kept = unfinished is not None and unfinished.keep(plan)
         begin(len(plan.snapshot.partitions))
-        manifest = _write(plan, rows_done, part_done, write_parts)
+        manifest = _write(plan, place_of(plan.directory), rows_done, part_done, write_parts)
         final = snapshots.complete(plan.directory, manifest)
         record = writer.start_generation(
             plan.watermark, plan.snapshot.position, manifest.schema, final, plan.created_ms
@@ -111,10 +127,10 @@ def _plan(
 ) -> Plan:
     """Open a new snapshot of the store and a folder for its parts."""
     with adapter_call("snapshot()"):
-        snapshot = adapter.snapshot()
+        snapshot = checked_snapshot(adapter.snapshot())
     try:
         with adapter_call("tables()"):
-            tables = tuple(adapter.tables() if snapshot.tables is None else snapshot.tables)
+            tables = checked_tables(adapter.tables() if snapshot.tables is None else snapshot.tables)
         checked_schema(tables)
         known_watermark(snapshot.watermark, "snapshot()")
         watermark = writer.next_generation(above, snapshot.watermark)
@@ -126,21 +142,23 @@ def _plan(
     return Plan(watermark, directory, snapshot, tables, now_ms())
 
 
-def _write(plan: Plan, rows_done: Progress, part_done: Progress, write_parts: PartsWriter) -> Manifest:
+def _write(
+    plan: Plan, place: PartPlace, rows_done: Progress, part_done: Progress, write_parts: PartsWriter
+) -> Manifest:
     """All parts that are not there yet, and what the whole consists of."""
     schema = checked_schema(plan.tables)
     before, after = snapshot_schema(plan.tables)
     tasks = _part_tasks(plan.snapshot, schema)
-    done = finished_parts(plan.directory)
+    done = place.finished()
     part_done(len(done))
     rows_done(sum(part.rows for part in done.values()))
     first = snapshots.write_frames(plan.directory, 0, before)
     missing = [task for task in tasks if snapshots.part_name(task.number) not in done]
-    done |= {part.file: part for part in write_parts(plan.directory, missing, rows_done, part_done)}
+    done |= {part.file: part for part in write_parts(place, missing, rows_done, part_done)}
     parts = [first, *(done[snapshots.part_name(task.number)] for task in tasks)]
     if after:
         parts.append(snapshots.write_frames(plan.directory, len(tasks) + 1, after))
-    remove_notes(plan.directory)
+    place.remove_notes()
     return Manifest(plan.watermark, plan.snapshot.position, schema.to_json(), plan.created_ms, tuple(parts))
 
 
@@ -196,6 +214,8 @@ def adapter_call(where: str) -> Iterator[None]:
 
 
 def _origin(error: Exception) -> str:
-    """File and line that raised, for the adapter's author."""
-    frame = traceback.extract_tb(error.__traceback__)[-1]
+    """File and line of the adapter's that led to the error; what it called is not its author's business."""
+    frames = traceback.extract_tb(error.__traceback__)
+    foreign = [frame for frame in frames if not frame.filename.startswith(_NOT_THE_AUTHORS)]
+    frame = (foreign or frames)[-1]
     return f"{Path(frame.filename).name} line {frame.lineno}"

@@ -15,6 +15,7 @@ from changesource_sdk.changelog.log import LogState
 from changesource_sdk.changelog.store import LogStore
 from changesource_sdk.observe.logs import event, logger
 from changesource_sdk.pipeline.consumer_schema import ConsumerSchema
+from changesource_sdk.pipeline.contract import checked_transactions
 from changesource_sdk.pipeline.feed import FeedClosed, TransactionFeed
 from changesource_sdk.pipeline.snapshotting import adapter_call, let_go
 from changesource_sdk.pipeline.transactions import TransactionEncoder
@@ -73,7 +74,7 @@ class Tail:
     def _read_available(self) -> bool:
         """Feed what the adapter gives now; whether anything was new, so that more may be waiting already."""
         before = self._position
-        for transaction in self._adapter.changes(self._position):
+        for transaction in checked_transactions(self._adapter.changes(self._position)):
             if self._ended.is_set():
                 break
             if self._is_replay(transaction):

@@ -13,6 +13,7 @@ from changesource_sdk.adapter import Change, Delete, Insert, Transaction, Trunca
 from changesource_sdk.changelog.blocks import BlockFile, BlockWriter
 from changesource_sdk.changelog.log import EncodedTransaction
 from changesource_sdk.pipeline.consumer_schema import ConsumerSchema
+from changesource_sdk.pipeline.contract import known_change
 from changesource_sdk.pipeline.encode import TableEncoder, truncate_frame
 from changesource_sdk.pipeline.schema_frames import change_frames
 from changesource_sdk.pipeline.validate import check, known_table, known_watermark
@@ -63,6 +64,7 @@ class TransactionEncoder:
                 if tables:
                     sink.add(truncate_frame(map(self._encoder, tables)))
             case _:
+                known_change(change)
                 check(self.schema, change)
                 for frame in change_frames(self.schema, change):
                     sink.add(frame)

@@ -1,9 +1,9 @@
 """The unfinished snapshot: what a runner that was interrupted needs to go on with the same snapshot, part by part.
 
 A snapshot whose store can show it again to a later process (`Snapshot.can_resume`) is written down before its first
-part is begun, and every finished part leaves a note beside it. Whoever takes the next snapshot of the same source finds
-both and reads only what is missing. A snapshot is forgotten when it is in the log, or when its rows turn out to be at
-fault: reading those again would fail again.
+part is begun, and every finished part leaves a note beside it (`part_place`). Whoever takes the next snapshot of the
+same source finds both and reads only what is missing. A snapshot is forgotten when it is in the log, or when its rows
+turn out to be at fault: reading those again would fail again.
 
 The file is a pickle, readable by its owner only, like everything in a state directory that holds settings.
 """
@@ -15,14 +15,13 @@ import os
 import pickle
 import shutil
 from collections.abc import Callable
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from pathlib import Path
 
 from changesource_sdk.adapter import Snapshot, Table
-from changesource_sdk.changelog.atomic_json import read_json, write_json
 from changesource_sdk.changelog.disk import disk_errors
 from changesource_sdk.changelog.layout import StateDirectory
-from changesource_sdk.changelog.snapshots import RESUMABLE, PartInfo
+from changesource_sdk.changelog.snapshots import RESUMABLE
 from changesource_sdk.observe.logs import event, logger
 
 _log = logger("runner")
@@ -79,8 +78,7 @@ class Unfinished:
         if plan is None or source != self._source or not is_high_enough(plan.watermark) or not _is_usable(plan):
             self.forget()
             return None
-        done, total = len(finished_parts(plan.directory)), len(plan.snapshot.partitions)
-        event(_log, logging.INFO, "going on with an interrupted snapshot", parts=done, of=total)
+        event(_log, logging.INFO, "going on with an interrupted snapshot", of=len(plan.snapshot.partitions))
         return plan
 
     def _read(self) -> tuple[str, Plan | None]:
@@ -112,33 +110,3 @@ def _is_usable(plan: Plan) -> bool:
     except Exception as error:
         event(_log, logging.WARNING, "the interrupted snapshot cannot be read again", error=error)
         return False
-
-
-def note_part(directory: Path, part: PartInfo) -> None:
-    """A part is whole and in its place."""
-    with disk_errors(directory):
-        write_json(_note(directory, part.file), asdict(part))
-
-
-def finished_parts(directory: Path) -> dict[str, PartInfo]:
-    """The noted parts whose files are there, by file name."""
-    found: dict[str, PartInfo] = {}
-    for path in directory.glob("part-*.json"):
-        content = read_json(path)
-        if content is None:
-            continue
-        part = PartInfo(**content)  # type: ignore[arg-type]
-        file = directory / part.file
-        if file.exists() and file.stat().st_size >= part.bytes:
-            found[part.file] = part
-    return found
-
-
-def remove_notes(directory: Path) -> None:
-    """All parts are there: the notes have done their work."""
-    for path in directory.glob("part-*.json"):
-        path.unlink()
-
-
-def _note(directory: Path, file: str) -> Path:
-    return (directory / file).with_suffix(".json")

@@ -10,7 +10,6 @@ import logging
 from time import monotonic
 
 from changesource_sdk.changelog.log import EMPTY, LogWriter
-from changesource_sdk.changelog.offers import take_offer
 from changesource_sdk.changelog.store import LogStore
 from changesource_sdk.observe.logs import event, logger
 
@@ -30,7 +29,7 @@ class Upkeep:
 
     def look(self) -> None:
         """Do a little of what is asked for."""
-        if watermark := take_offer(self._store.layout, self._writer):
+        if watermark := self._store.offers.take(self._writer):
             event(_log, logging.INFO, "a compacted snapshot is served from now on", watermark=watermark)
         self._forget = max(self._forget, self._store.requests.take_prune() or EMPTY)
         deadline = monotonic() + STEP_S

@@ -84,7 +84,13 @@ def check_table(schema: ConsumerSchema, table: Table) -> None:
             raise _clash(f"column {column.name} appears twice (names are compared without case)", f"table {name}")
         seen.add(column.name.lower())
     for key in table.key:
-        known_column(table, key)
+        if table.column(key) is None:
+            raise InvalidChange(
+                "unknown-column",
+                f"the key names {key!r}, which is none of its columns{nearest(key, table.column_names)}",
+                f"table {name}",
+                "declare the columns that identify a row: Table(…, key=(…)); without key= it is ('id',)",
+            )
     with_table = ConsumerSchema({**schema.tables, name: table}, schema.indexes)
     for index in schema.indexes_for(table):
         _check_index(with_table, table, index)

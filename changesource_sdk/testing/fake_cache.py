@@ -19,15 +19,14 @@ from urllib.parse import urlencode, urlsplit
 
 from websockets.asyncio.client import ClientConnection, connect
 
+from changesource_sdk.testing.folding import FoldedTables, Rows
 from protocol import transcript
-from protocol.changes import Change, Delete, DropTable, Insert, RenameTable, Truncate, Update
+from protocol.changes import Change
 from protocol.codec import AnyDownstream
 from protocol.handshake import Dialect, Handshake
 from protocol.messages import Begin, Commit, Data, ResetRequired, Rollback
 from protocol.session import ConsumerSession
-from protocol.specs import JsonObject, Relation
-
-Key = tuple[object, ...]
+from protocol.specs import JsonObject
 
 
 class ResetAsked(Exception):
@@ -40,7 +39,7 @@ class FakeCache:
     def __init__(
         self, url: str, *, app_id: str = "zero", shard_num: int = 0, dialect: Dialect = "shipped", timeout: float = 20.0
     ) -> None:
-        self.tables: dict[str, dict[Key, JsonObject]] = {}
+        self._folded = FoldedTables()
         self.commits: list[str] = []
         self.transcript: list[bytes] = []
         self.acknowledges = True
@@ -66,6 +65,11 @@ class FakeCache:
         """The snapshot this replica stems from."""
         return self._session.replica_version
 
+    @property
+    def tables(self) -> dict[str, Rows]:
+        """Rows by key, by the table's name in the replica."""
+        return self._folded.tables
+
     def rows(self, table: str) -> dict[object, JsonObject]:
         """A table's rows by their key: the value itself for a key of one column, else the tuple."""
         found = self.tables.get(table, {})
@@ -73,7 +77,7 @@ class FakeCache:
 
     async def initial_sync(self) -> None:
         """Start from nothing: one connection, one transaction, as zero-cache does it."""
-        self.tables, self._open = {}, []
+        self._folded, self._open = FoldedTables(), []
         handshake = self._session.reconnect()
         fresh = Handshake(handshake.dialect, handshake.app_id, handshake.shard_num)
         async with self.stream(fresh):
@@ -121,44 +125,12 @@ class FakeCache:
             case Data():
                 self._open.append(message.change)
             case Commit():
-                for change in self._open:
-                    self._apply(change)
+                self._folded.apply(self._open)
                 self._open = []
                 self.commits.append(message.watermark)
                 self._session.durable(message.watermark)
             case _:
                 pass
-
-    def _apply(self, change: Change) -> None:
-        match change:
-            case Insert():
-                self._table(change.relation)[_key(change.relation, change.new)] = dict(change.new)
-            case Update():
-                self._update(change)
-            case Delete():
-                self._table(change.relation).pop(_key(change.relation, change.key), None)
-            case Truncate():
-                for relation in change.relations:
-                    self._table(relation).clear()
-            case RenameTable():
-                self.tables[change.new.replica_name] = self.tables.pop(change.old.replica_name, {})
-            case DropTable():
-                self.tables.pop(change.id.replica_name, None)
-            case _:
-                pass
-
-    def _update(self, change: Update) -> None:
-        table = self._table(change.relation)
-        new_key = _key(change.relation, change.new)
-        old = table.pop(_key(change.relation, change.key), {}) if change.key else table.get(new_key, {})
-        table[new_key] = {**old, **change.new}
-
-    def _table(self, relation: Relation) -> dict[Key, JsonObject]:
-        return self.tables.setdefault(relation.replica_name, {})
-
-
-def _key(relation: Relation, row: JsonObject) -> Key:
-    return tuple(row[column] for column in relation.key.columns)
 
 
 def _parameters(handshake: Handshake) -> dict[str, str]:

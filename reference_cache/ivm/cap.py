@@ -9,7 +9,8 @@ from __future__ import annotations
 from collections.abc import Callable, Generator
 
 from reference_cache.ivm.change import YIELD, Add, Change, Edit, Node, Pause, Remove, Stream
-from reference_cache.ivm.operator import Columns, Input, InputSchema, Key, Push, Request, no_output
+from reference_cache.ivm.one_input import OneInput
+from reference_cache.ivm.operator import Columns, Input, Key, Request
 from reference_cache.query.ordering import join_key
 from reference_cache.query.schema import Row
 
@@ -24,7 +25,7 @@ class Kept:
         self.complete = complete
 
 
-class Cap:
+class Cap(OneInput):
     """Passes up to `limit` rows of each partition.
 
     Invariant: a partition that was fetched has `limit` rows out, or all of its rows. Fetches name the partition.
@@ -33,28 +34,13 @@ class Cap:
     def __init__(
         self, input: Input, limit: int, partition: Columns, watch: Callable[[Key], None] = lambda key: None
     ) -> None:
-        self._input = input
+        super().__init__(input)
         self._limit = limit
         self._partition = partition
         self._partition_of = join_key(partition, input.schema.table)
         self._key = join_key(input.schema.table.primary_key, input.schema.table)
         self._watch = watch
         self._kept: dict[Key, Kept] = {}
-        self._output: Push = no_output
-        input.set_output(self._push)
-
-    @property
-    def schema(self) -> InputSchema:
-        return self._input.schema
-
-    def set_output(self, push: Push) -> None:
-        self._output = push
-
-    def node(self, row: Row) -> Node:
-        return self._input.node(row)
-
-    def destroy(self) -> None:
-        self._input.destroy()
 
     def fetch(self, request: Request) -> Stream:
         if request.columns != self._partition or request.start is not None or request.any_of:

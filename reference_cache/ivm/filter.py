@@ -11,9 +11,9 @@ from collections.abc import Hashable
 from typing import Protocol, TypeAlias
 
 from reference_cache.ivm.change import YIELD, Add, Change, Edit, Node, Remove, Stream
-from reference_cache.ivm.operator import Input, InputSchema, Push, Request, no_output
+from reference_cache.ivm.one_input import OneInput
+from reference_cache.ivm.operator import Input, Request
 from reference_cache.query.predicate import Predicate
-from reference_cache.query.schema import Row
 
 Memo: TypeAlias = dict[tuple[int, Hashable], bool]
 """Answers that hold for the duration of one fetch."""
@@ -70,28 +70,13 @@ class AllOf:
         return left
 
 
-class FilterPipeline:
+class FilterPipeline(OneInput):
     """The operator around a tree of stages. Invariant: its output is the input's nodes that pass."""
 
     def __init__(self, input: Input, stage: Stage) -> None:
-        self._input = input
+        super().__init__(input)
         self._stage = stage
         self._pushing = False
-        self._output: Push = no_output
-        input.set_output(self._push)
-
-    @property
-    def schema(self) -> InputSchema:
-        return self._input.schema
-
-    def set_output(self, push: Push) -> None:
-        self._output = push
-
-    def node(self, row: Row) -> Node:
-        return self._input.node(row)
-
-    def destroy(self) -> None:
-        self._input.destroy()
 
     def fetch(self, request: Request) -> Stream:
         # While a child change walks over several parents, two parents with the same key may show different

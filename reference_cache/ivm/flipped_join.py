@@ -6,64 +6,26 @@ parents up.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from functools import partial
 
-from protocol.sync.ast import Correlation, System
 from reference_cache.ivm.change import YIELD, Add, Change, Child, Edit, Node, Remove, Stream
-from reference_cache.ivm.join import HalfPushed
-from reference_cache.ivm.operator import AnyOf, Columns, Input, InputSchema, Key, Push, Request, first, no_output, nodes
+from reference_cache.ivm.correlation import Correlated
+from reference_cache.ivm.operator import AnyOf, Columns, Key, Request, first, nodes
 from reference_cache.ivm.undo import undone
-from reference_cache.query.ordering import join_key
 from reference_cache.query.schema import Row
 
 
-class FlippedJoin:
+class FlippedJoin(Correlated):
     """Passes the parents that have children, with the relationship `name` attached, in parent order.
 
-    Invariant: a parent is in the output iff the children it has been told of are not none. Relies on sources to
-    split edits that would change a join column.
+    Invariant: a parent is in the output iff the children it has been told of are not none.
     """
-
-    def __init__(
-        self, parent: Input, child: Input, correlation: Correlation, name: str, *, hidden: bool, system: System
-    ) -> None:
-        self._parent = parent
-        self._child = child
-        self._name = name
-        self._parent_columns = correlation.parent_field
-        self._child_columns = correlation.child_field
-        self._parent_key = join_key(correlation.parent_field, parent.schema.table)
-        self._child_key = join_key(correlation.child_field, child.schema.table)
-        self._parent_id = join_key(parent.schema.table.primary_key, parent.schema.table)
-        self._half_pushed: HalfPushed | None = None
-        self._output: Push = no_output
-        self.schema: InputSchema = parent.schema.with_relationship(name, child.schema, hidden=hidden, system=system)
-        parent.set_output(self._push_parent)
-        child.set_output(self._push_child)
-
-    def set_output(self, push: Push) -> None:
-        self._output = push
-
-    def destroy(self) -> None:
-        self._parent.destroy()
-        self._child.destroy()
 
     def node(self, row: Row) -> Node:
         return self._attach(self._parent.node(row), nodes(self._children(row)))
 
     def _attach(self, node: Node, children: list[Node]) -> Node:
         return node.with_relationship(self._name, lambda: children)
-
-    def _children(self, parent: Row) -> Stream:
-        key = self._parent_key(parent)
-        if key is None:
-            return ()
-        stream = self._child.fetch(Request(self._child_columns, key))
-        half = self._half_pushed
-        if half is not None and key == half.key and self._parent_id(parent) in half.untold:
-            return undone(stream, half.change, self._child.schema)
-        return stream
 
     # Fetching
 
@@ -154,14 +116,10 @@ class FlippedJoin:
         key = self._child_key(change.node.row)
         if key is None:
             return
-        parents = nodes(self._parent.fetch(Request(self._parent_columns, key)))
-        if not parents:
-            return
-        alone = isinstance(change, Add | Remove) and not self._has_other_child(key, change.node.row)
-        if len(parents) == 1:
-            self._output(self._told(parents[0], change, alone))
-        else:
-            self._push_one_by_one(parents, HalfPushed(change, key, {self._parent_id(p.row) for p in parents}), alone)
+        parents = self._parents(key)
+        if parents:
+            alone = isinstance(change, Add | Remove) and not self._has_other_child(key, change.node.row)
+            self._tell(parents, change, key, lambda parent: self._told(parent, change, alone))
 
     def _has_other_child(self, key: Key, row: Row) -> bool:
         order_key = self._child.schema.order_key
@@ -176,15 +134,6 @@ class FlippedJoin:
             return Add(node) if isinstance(change, Add) else Remove(node)
         node = parent.with_relationship(self._name, partial(self._children, parent.row))
         return Child(node, self._name, change)
-
-    def _push_one_by_one(self, parents: Iterable[Node], half: HalfPushed, alone: bool) -> None:
-        self._half_pushed = half
-        try:
-            for parent in parents:
-                half.untold.discard(self._parent_id(parent.row))
-                self._output(self._told(parent, half.change, alone))
-        finally:
-            self._half_pushed = None
 
 
 def _parts(columns: Columns, key: Key) -> tuple[Key, ...]:

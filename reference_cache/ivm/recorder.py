@@ -10,8 +10,8 @@ from __future__ import annotations
 from typing import Any, TypeAlias
 
 from reference_cache.ivm.change import Add, Change, Child, Edit, Node, Remove, Stream
-from reference_cache.ivm.operator import Input, InputSchema, Push, Request, no_output, nodes
-from reference_cache.query.schema import Row
+from reference_cache.ivm.one_input import OneInput
+from reference_cache.ivm.operator import Input, Request, nodes
 
 Message: TypeAlias = tuple[Any, ...]
 
@@ -48,25 +48,13 @@ def plain_request(request: Request) -> Message:
     return ("fetch", asked)
 
 
-class Recorder:
+class Recorder(OneInput):
     """Passes everything on, and appends `(name, ...)` to the log for each fetch and push that goes through."""
 
     def __init__(self, input: Input, name: str, log: list[Message]) -> None:
-        self._input = input
+        super().__init__(input)
         self._name = name
         self._log = log
-        self._output: Push = no_output
-        input.set_output(self._push)
-
-    @property
-    def schema(self) -> InputSchema:
-        return self._input.schema
-
-    def set_output(self, push: Push) -> None:
-        self._output = push
-
-    def node(self, row: Row) -> Node:
-        return self._input.node(row)
 
     def destroy(self) -> None:
         self._log.append((self._name, "destroy"))

@@ -7,6 +7,7 @@ form, orderings completed) share one pipeline and one set of rows, and a transac
     for _ in shared.subscribe(query): ...             # pauses of the hydration, none if somebody else has it already
     shared.rows(query)                                 # what a new subscriber begins with
     for query, patches in shared.advance(changes): ... # one transaction: the net effect on every query it concerns
+    shared.push(table, change); shared.settle()        # the same bit by bit, for whoever must not take long
     shared.unsubscribe(query)                          # the last one to leave stops the pipeline
 
 Subscribers see sets: a row is in a query's set while the pipeline references it at least once, however often.  Patches
@@ -27,33 +28,45 @@ from reference_cache.ivm.store import KeyExtractors
 from reference_cache.query.check import check
 from reference_cache.query.ordering import KeyOf, complete_query
 from reference_cache.query.schema import Row
+from reference_cache.query.simplify import simplify
 
 RowId: TypeAlias = tuple[str, object]
 """Table and primary key."""
 
 
 class RowPatch:
-    """A row of a query's set is new or has new values; or (`row` is None) it left the set."""
+    """A row of a query's set is new or has new values; or (`row` is None) it left the set. `before` is what it was."""
 
-    __slots__ = ("key", "row", "table")
+    __slots__ = ("before", "key", "row", "table")
 
-    def __init__(self, table: str, key: object, row: Row | None) -> None:
+    def __init__(self, table: str, key: object, row: Row | None, before: Row | None = None) -> None:
         self.table = table
         self.key = key
         self.row = row
+        self.before = before
 
     def __repr__(self) -> str:
         return f"RowPatch({self.table!r}, {self.key!r}, {self.row!r})"
 
 
-class _Held:
-    """A row of a query's set and how often the pipeline references it."""
+class Held:
+    """A row of a query's set and how often the pipeline references it.
 
-    __slots__ = ("count", "row")
+    `version` is the subscribers' own, and stays with a row that leaves and returns within a transaction.
+    """
+
+    __slots__ = ("count", "row", "version")
 
     def __init__(self, row: Row) -> None:
         self.row = row
         self.count = 0
+        self.version = ""
+
+    def copy(self) -> Held:
+        """What it is now, whatever happens to it later."""
+        copied = Held(self.row)
+        copied.count, copied.version = self.count, self.version
+        return copied
 
 
 class SharedQuery:
@@ -70,16 +83,19 @@ class SharedQuery:
         self.id = query_id
         self.subscribers = 0
         self.hydration: Iterator[Pause] = iter(())
-        self.held: dict[RowId, _Held] = {}
-        self.before: dict[RowId, Row | None] = {}
+        self.held: dict[RowId, Held] = {}
+        self.before: dict[RowId, Held | None] = {}
 
     def note(self, change: RowChange, row_id: RowId) -> None:
         """Count one reference more or less, or take new values."""
         held = self.held.get(row_id)
         if row_id not in self.before:
-            self.before[row_id] = None if held is None else held.row
+            self.before[row_id] = None if held is None else held.copy()
         if held is None:
-            held = self.held[row_id] = _Held(change.row)
+            held = self.held[row_id] = Held(change.row)
+            before = self.before[row_id]
+            if before is not None:
+                held.version = before.version
         if change.op == "remove":
             held.count -= 1
             if not held.count:
@@ -92,19 +108,17 @@ class SharedQuery:
     def forget(self) -> None:
         """Drop all references, to be counted anew."""
         for row_id, held in self.held.items():
-            self.before.setdefault(row_id, held.row)
+            self.before.setdefault(row_id, held)
         self.held.clear()
 
-    def patches(self) -> list[RowPatch]:
-        """The net effect since the last call."""
-        found = []
-        for row_id, before in self.before.items():
+    def patches(self) -> Iterator[RowPatch]:
+        """The net effect since the last call. To be read before anything else is noted."""
+        touched, self.before = self.before, {}
+        for row_id, before in touched.items():
             held = self.held.get(row_id)
-            after = None if held is None else held.row
-            if after != before:
-                found.append(RowPatch(*row_id, after))
-        self.before.clear()
-        return found
+            old, new = (None if each is None else each.row for each in (before, held))
+            if old != new:
+                yield RowPatch(*row_id, new, old)
 
 
 class SharedQueries:
@@ -115,6 +129,7 @@ class SharedQueries:
         self._by_query: dict[Query, SharedQuery] = {}
         self._by_id: dict[str, SharedQuery] = {}
         self._keys: dict[str, KeyOf] = {}
+        self._touched: dict[str, SharedQuery] = {}
         self._next_id = 1
 
     def __len__(self) -> int:
@@ -141,7 +156,7 @@ class SharedQueries:
 
     def unsubscribe(self, query: Query) -> None:
         """Count one subscriber less; the last one's call stops the pipeline."""
-        shared = self._find(query)
+        shared = self.find(query)
         shared.subscribers -= 1
         if not shared.subscribers:
             del self._by_query[shared.query], self._by_id[shared.id]
@@ -149,20 +164,28 @@ class SharedQueries:
 
     def rows(self, query: Query) -> list[RowPatch]:
         """The whole set of a subscribed query, as patches."""
-        return [RowPatch(*row_id, held.row) for row_id, held in self._find(query).held.items()]
+        return [RowPatch(*row_id, held.row) for row_id, held in self.find(query).held.items()]
 
     def advance(self, changes: Iterable[tuple[str, SourceChange]]) -> list[tuple[Query, list[RowPatch]]]:
         """Push one transaction (table and change, in order); the queries whose sets it changed, each with how."""
-        touched: dict[str, SharedQuery] = {}
         for table, change in changes:
-            for row_change in self._engine.push(table, change):
-                shared = touched[row_change.query_id] = self._by_id[row_change.query_id]
-                shared.note(row_change, self._row_id(row_change))
+            self.push(table, change)
+        found = [(shared.query, list(shared.patches())) for shared in self.settle()]
+        return [(query, patches) for query, patches in found if patches]
+
+    def push(self, table: str, change: SourceChange) -> None:
+        """Push one change of a transaction; sets are right again after `settle`."""
+        for row_change in self._engine.push(table, change):
+            shared = self._touched[row_change.query_id] = self._by_id[row_change.query_id]
+            shared.note(row_change, self._row_id(row_change))
+
+    def settle(self) -> list[SharedQuery]:
+        """End the transaction: the queries whose sets it touched; each has its `patches`, if it was changed at all."""
         for query_id in list(self._engine.stale):
-            touched[query_id] = self._start_anew(self._by_id[query_id])
+            self._touched[query_id] = self._start_anew(self._by_id[query_id])
         self._engine.flush()
-        results = [(shared.query, shared.patches()) for shared in touched.values()]
-        return [(query, patches) for query, patches in results if patches]
+        touched, self._touched = self._touched, {}
+        return list(touched.values())
 
     def _start_anew(self, shared: SharedQuery) -> SharedQuery:
         """Hydrate a query again whose scalar subquery has another value now."""
@@ -175,9 +198,10 @@ class SharedQueries:
 
     def _identity(self, query: Query) -> Query:
         check(query, self._engine.schema)
-        return normalize(complete_query(query, self._engine.schema))
+        return normalize(simplify(complete_query(query, self._engine.schema)))
 
-    def _find(self, query: Query) -> SharedQuery:
+    def find(self, query: Query) -> SharedQuery:
+        """The set of a subscribed query, to be read only."""
         shared = self._by_query.get(self._identity(query))
         if shared is None:
             raise EngineError(f"nobody has subscribed to this query on {query.table!r}")

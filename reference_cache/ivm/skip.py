@@ -2,35 +2,21 @@
 
 from __future__ import annotations
 
-from reference_cache.ivm.change import YIELD, Add, Change, Edit, Node, Remove, Stream
-from reference_cache.ivm.operator import Input, InputSchema, Push, Request, Start, no_output
+from reference_cache.ivm.change import YIELD, Add, Change, Edit, Remove, Stream
+from reference_cache.ivm.one_input import OneInput
+from reference_cache.ivm.operator import Input, Request, Start
 from reference_cache.query.schema import Row
 
 
-class Skip:
+class Skip(OneInput):
     """Passes the rows at (if inclusive) or after the bound. Stateless; the bound row need not exist."""
 
     def __init__(self, input: Input, bound: Start) -> None:
-        self._input = input
+        super().__init__(input)
         self._bound = bound
         self._order_key = input.schema.order_key
         self._position_key = input.schema.position_key
         self._bound_key = self._position_key(bound.row)
-        self._output: Push = no_output
-        input.set_output(self._push)
-
-    @property
-    def schema(self) -> InputSchema:
-        return self._input.schema
-
-    def set_output(self, push: Push) -> None:
-        self._output = push
-
-    def node(self, row: Row) -> Node:
-        return self._input.node(row)
-
-    def destroy(self) -> None:
-        self._input.destroy()
 
     def fetch(self, request: Request) -> Stream:
         if request.reverse:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Sequence
+from functools import lru_cache
 from typing import Any, cast
 
 import orjson
@@ -15,6 +16,7 @@ from reference_cache.ivm.operator import Columns, Key
 from reference_cache.query.schema import Row, TableSchema
 
 LARGEST_INTEGER = 2**53 - 1
+SHORT_JSON = 64
 
 Convert = Callable[[Row], Row]
 
@@ -50,11 +52,17 @@ def decoder(table: TableSchema) -> Convert | None:
 def _json_reader(table: str, column: str) -> Callable[[str], Any]:
     def read(text: str) -> Any:
         try:
-            return orjson.loads(text)
+            # Short texts are often the same ("[]", a few flags): values are never modified, so rows can share them.
+            return _short_json(text) if len(text) <= SHORT_JSON else orjson.loads(text)
         except orjson.JSONDecodeError as error:
             raise StoredValueError(f"{table}.{column} holds text that is not JSON: {text!r} ({error})") from error
 
     return read
+
+
+@lru_cache(maxsize=4096)
+def _short_json(text: str) -> Any:
+    return orjson.loads(text)
 
 
 def _number_check(table: str, column: str) -> Callable[[Any], Any]:

@@ -13,7 +13,8 @@ from __future__ import annotations
 from collections.abc import Callable, Generator, Iterator
 
 from reference_cache.ivm.change import YIELD, Add, Change, Child, Edit, Node, Pause, Remove, SourceChange, Stream
-from reference_cache.ivm.operator import Columns, Input, InputSchema, Key, Push, Request, Start, no_output
+from reference_cache.ivm.one_input import OneInput
+from reference_cache.ivm.operator import Columns, Input, Key, Request, Start
 from reference_cache.ivm.sorted_rows import SortedRows, SortKey
 from reference_cache.ivm.store import KeyExtractors, matches
 from reference_cache.query.schema import Row
@@ -77,7 +78,7 @@ class Window:
             self.reserve.pop(place)
 
 
-class Take:
+class Take(OneInput):
     """Passes the first `limit` rows.
 
     Invariant: never more than `limit` rows are out, not even between two changes; so when one row displaces another,
@@ -87,28 +88,13 @@ class Take:
     def __init__(
         self, input: Input, limit: int, partition: Columns = (), watch: Callable[[Key], None] = lambda key: None
     ) -> None:
-        self._input = input
+        super().__init__(input)
         self._limit = limit
         self._partition = partition
         self._order_key = input.schema.order_key
         self._keys = KeyExtractors(input.schema.table)
         self._watch = watch
         self._windows: dict[Key, Window] = {}
-        self._output: Push = no_output
-        input.set_output(self._push)
-
-    @property
-    def schema(self) -> InputSchema:
-        return self._input.schema
-
-    def set_output(self, push: Push) -> None:
-        self._output = push
-
-    def node(self, row: Row) -> Node:
-        return self._input.node(row)
-
-    def destroy(self) -> None:
-        self._input.destroy()
 
     # Fetching
 

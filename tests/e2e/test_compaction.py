@@ -7,22 +7,21 @@ import pytest
 from tests.support.fix_serving import MakeServing, MakeStore
 from tests.support.fix_zero_cache import MakeZeroCache
 from tests.support.serving import Serving
-from tests.support.sqlite_store import SqliteStore, difference, wait_until_same
+from tests.support.sqlite_store import difference, wait_until_same
 from tests.support.waiting import until
 
 pytestmark = pytest.mark.e2e
 
 
-def live(data: SqliteStore) -> None:
-    """Some forty transactions: rows that come, change, move and go, and a schema that changes with them."""
-    for number in range(20):
-        data.insert("item", [(1000 + number, f"live {number}", number)])
-    data.run("ALTER TABLE item ADD COLUMN state TEXT DEFAULT 'open'")
-    for number in range(10):
-        data.run(f"UPDATE item SET state = 'done', n = -1 WHERE id = {number * 7}")
-        data.run(f"DELETE FROM item WHERE id = {number * 7 + 1}")
-    data.run("UPDATE item SET id = id + 5000 WHERE id BETWEEN 500 AND 520")
-    data.run("ALTER TABLE item RENAME COLUMN n TO number", "ALTER TABLE other RENAME TO another")
+LIVE = (
+    tuple(f"INSERT INTO item VALUES ({1000 + number}, 'live {number}', {number})" for number in range(400)),
+    ("ALTER TABLE item ADD COLUMN state TEXT DEFAULT 'open'",),
+    tuple(f"UPDATE item SET state = 'done', n = -1 WHERE id = {number * 7}" for number in range(10)),
+    tuple(f"DELETE FROM item WHERE id = {number * 7 + 1}" for number in range(10)),
+    ("UPDATE item SET id = id + 5000 WHERE id BETWEEN 500 AND 520",),
+    ("ALTER TABLE item RENAME COLUMN n TO number", "ALTER TABLE other RENAME TO another"),
+)
+"""Rows that come, change, move and go, and a schema that changes with them; each step is seen before the next."""
 
 
 def compacted_and_pruned(endpoint: Serving, first: str) -> bool:
@@ -38,7 +37,7 @@ def test_a_compacted_log_serves_old_and_new_caches(
     monkeypatch: pytest.MonkeyPatch,
     runner: str,
 ) -> None:
-    monkeypatch.setenv("CHANGESOURCE_COMPACT_AFTER", "20tx")
+    monkeypatch.setenv("CHANGESOURCE_COMPACT_AFTER", f"{len(LIVE)}tx")
     monkeypatch.setenv("CHANGESOURCE_PRUNE_INTERVAL", "0.5")
     data = store(
         "CREATE TABLE item (id INTEGER PRIMARY KEY, name TEXT, n INTEGER)",
@@ -51,8 +50,9 @@ def test_a_compacted_log_serves_old_and_new_caches(
     endpoint = serving(data, runner=runner).start()
     first = zero_cache(endpoint.stream_url).start()
     began_with = first.replica.version()
-    live(data)
-    wait_until_same(data, first.replica)
+    for statements in LIVE:
+        data.run(*statements)
+        wait_until_same(data, first.replica)
     until(lambda: compacted_and_pruned(endpoint, began_with), "a compacted log", seconds=120)
 
     away = data.path.rename(data.path.with_suffix(".away"))

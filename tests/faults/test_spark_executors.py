@@ -21,7 +21,8 @@ def _pids(folder: Path, first: int) -> list[int]:
     return [int(line) for line in file.read_text().splitlines()] if file.exists() else []
 
 
-def _inserted(consumer: RawConsumer, count: int) -> Counter[int]:
+def inserted(consumer: RawConsumer, count: int) -> Counter[int]:
+    """The items inserted in what comes next, until there are so many."""
     seen: Counter[int] = Counter()
     while seen.total() < count:
         changes = [message[1] for message in consumer.messages() if message[0] == "data"]
@@ -33,7 +34,8 @@ def _is_item(change: dict[str, dict[str, str]]) -> bool:
     return change["relation"]["name"] == "item"
 
 
-def _commit(folder: Path, *numbers: int) -> None:
+def commit(folder: Path, *numbers: int) -> None:
+    """One transaction each."""
     with (folder / "transactions").open("a") as file:
         file.writelines(f"{number}\n" for number in numbers)
 
@@ -49,22 +51,22 @@ def test_an_executor_killed_in_the_snapshot_and_in_the_stream_costs_nothing(tmp_
         (tmp_path / "go").touch()
         until(endpoint.ready, "the snapshot", seconds=SPARK_SECONDS)
         with RawConsumer(endpoint.stream_url, keep=True) as consumer:
-            assert _inserted(consumer, 4000) == Counter(range(4000))
+            assert inserted(consumer, 4000) == Counter(range(4000))
             version = consumer.receive_commits(1).watermark
 
         with RawConsumer(endpoint.stream_url, last_watermark=version, keep=True, timeout=SPARK_SECONDS) as consumer:
-            _commit(tmp_path, 5000, 5001)
-            assert _inserted(consumer, 2) == Counter([5000, 5001])
+            commit(tmp_path, 5000, 5001)
+            assert inserted(consumer, 2) == Counter([5000, 5001])
             task = until(endpoint.task, "the resident task", seconds=SPARK_SECONDS)
             holder = endpoint.executor_of(task or 0)
             assert holder is not None
             kill(holder)
-            _commit(tmp_path, 5002, 5003)
-            assert _inserted(consumer, 2) == Counter([5002, 5003])
+            commit(tmp_path, 5002, 5003)
+            assert inserted(consumer, 2) == Counter([5002, 5003])
             until(lambda: endpoint.task() not in (None, task), "another task", seconds=SPARK_SECONDS)
             until(lambda: task not in endpoint.process.tree(), "the orphan to end", seconds=SPARK_SECONDS)
-            _commit(tmp_path, 5004)
-            assert _inserted(consumer, 1) == Counter([5004])
+            commit(tmp_path, 5004)
+            assert inserted(consumer, 1) == Counter([5004])
         assert endpoint.status()["log"]["generation"] == 1
         assert endpoint.status()["pipeline"]["starts"] == 1, "the driver lives through it"
         assert endpoint.stop() == 0
@@ -78,7 +80,7 @@ def test_a_driver_killed_in_the_snapshot_is_replaced_by_one_that_goes_on_with_it
         (tmp_path / "go").touch()
         until(endpoint.ready, "the snapshot", seconds=SPARK_SECONDS)
         with RawConsumer(endpoint.stream_url, keep=True) as consumer:
-            assert _inserted(consumer, 4000) == Counter(range(4000))
+            assert inserted(consumer, 4000) == Counter(range(4000))
         assert len(_pids(tmp_path, 0)) == len(_pids(tmp_path, 1000)) == 1, "finished parts are not read again"
         assert (tmp_path / "snapshots").read_text() == "taken\n"
         assert endpoint.stop() == 0

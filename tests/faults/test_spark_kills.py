@@ -23,26 +23,31 @@ from tests.support.sqlite_store import SqliteStore, wait_until_same
 from tests.support.waiting import until
 from tests.support.zero_cache import ZeroCache
 
-pytestmark = [pytest.mark.faults, pytest.mark.e2e, pytest.mark.timeout(3600)]
+pytestmark = [pytest.mark.faults, pytest.mark.e2e, pytest.mark.timeout(1200)]
 
 SEED = int(os.environ.get("FAULT_SEED") or random.randrange(1 << 32))
 KILLS = int(os.environ.get("FAULT_KILLS") or 50)
-#: How often each part dies, and how many of the kills do not wait for the former to be overcome.
-WEIGHTS = {"task": 6, "executor": 2, "driver": 1, "endpoint": 1}
+#: How often each part dies in ten kills, and how many of the kills do not wait for the former to be overcome.
+DECK = ("task",) * 6 + ("executor",) * 2 + ("driver", "endpoint")
 HASTY = 0.2
 
 
 class Hand:
-    """Kills parts of one endpoint. Invariant: every call ends exactly one process by SIGKILL."""
+    """Kills parts of one endpoint. Invariants: every call ends exactly one process by SIGKILL, and each ten of them are
+    one shuffled deck, so that every part dies.
+    """
 
     def __init__(self, endpoint: SparkServing, seed: int) -> None:
         self._endpoint = endpoint
         self._random = random.Random(seed)
+        self._deck: list[str] = []
         self.kills: Counter[str] = Counter()
 
     def strike(self) -> None:
         """Let the pipeline get a little further, or not, and kill one of its processes."""
-        part = self._random.choices(list(WEIGHTS), list(WEIGHTS.values()))[0]
+        if not self._deck:
+            self._deck = self._random.sample(DECK, len(DECK))
+        part = self._deck.pop()
         if self._random.random() > HASTY:
             self._wait_for_progress(self._random.randrange(1, 60))
         self.kills[self._kill(part)] += 1

@@ -32,6 +32,7 @@ class ChildProcess:
         cwd: Path | None = None,
         on_exit: Callable[[int], None] | None = None,
         limits: Mapping[int, int] | None = None,
+        takes_lines: bool = False,
     ) -> None:
         self.lines: list[str] = []
         self._times: list[float] = []
@@ -43,7 +44,7 @@ class ChildProcess:
             command,
             env={**os.environ, **(env or {}), MARK: self._mark},
             cwd=cwd,
-            stdin=subprocess.DEVNULL,
+            stdin=subprocess.PIPE if takes_lines else subprocess.DEVNULL,
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,
             text=True,
@@ -83,6 +84,12 @@ class ChildProcess:
                     raise AssertionError(f"process ended with {self.code} before {text!r}:\n{self.tail()}")
                 if not self._changed.wait(seconds):
                     raise AssertionError(f"no line with {text!r} for {seconds:g} s:\n{self.tail()}")
+
+    def write_line(self, text: str) -> None:
+        """Give a process that `takes_lines` one more."""
+        assert self._process.stdin is not None
+        self._process.stdin.write(f"{text}\n")
+        self._process.stdin.flush()
 
     def time_of(self, after: int) -> float:
         """When the line came that `wait_for_line` found (it returns the number after it), on the monotonic clock."""

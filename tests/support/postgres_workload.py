@@ -40,6 +40,15 @@ TYPES = {
     "timestamptz[]": ("'{2024-02-29 12:00:00Z}'",),
     "jsonb[]": ("""ARRAY['{"a": 1}'::jsonb]""",),
     "uuid[]": ("'{11111111-2222-4333-8444-555555555555}'",),
+    "int8[]": ("'{9007199254740991,-1}'",),
+    "float8[]": ("'{0.1,1e100}'",),
+    "date[]": ("'{2024-02-29,1969-07-20}'",),
+    "timestamp[]": ("'{2024-02-29 12:34:56.789123}'",),
+    "varchar(9)[]": ("'{ab,cd}'",),
+    "mood[]": ("'{happy,so so}'",),
+    "json[]": ("""ARRAY['{"a": 1}'::json]""",),
+    "macaddr8": ("'08:00:2b:01:02:03:04:05'",),
+    "pg_lsn": ("'16/B374D848'",),
 }
 """Types, each with literals of ordinary values."""
 
@@ -82,6 +91,7 @@ class Workload:
         self._columns = ["a"]
         self._made = 0
         self._extra: list[str] = []
+        self._tables: list[str] = []
 
     def first_rows(self) -> Iterator[str]:
         """What is there before anyone looks."""
@@ -141,6 +151,7 @@ class Workload:
                 [f"UPDATE filtered SET a = {n} WHERE id < {id_}"],
                 [f'UPDATE "Shop"."OrderLine" SET "unitPrice" = {n} WHERE "Order" = {id_}'],
                 [f"INSERT INTO changing (id, {self._columns[0]}) VALUES ({other}, NULL) ON CONFLICT DO NOTHING"],
+                ["SAVEPOINT s", "DELETE FROM big", "ROLLBACK TO s", f"UPDATE big SET n = {n} WHERE id < {id_}"],
                 ["TRUNCATE listed, filtered"] if n < 150 else [f"DELETE FROM filtered WHERE id = {id_}"],
             ]
         )
@@ -155,7 +166,7 @@ class Workload:
         self._made += 1
         name, victim = f"x{self._made}", self.chance.choice(self._columns)
         table = f'"Shop".t{self._made}'
-        kind = self.chance.choice(["add", "add", "drop", "rename", "retype", "table", "index"])
+        kind = self.chance.choice(["add", "add", "drop", "rename", "retype", "table", "gone", "late", "index"])
         if kind == "add":
             self._columns.append(name)
             type_ = self.chance.choice(["int", "text", "jsonb", "timestamptz", "text[]"])
@@ -179,7 +190,14 @@ class Workload:
             ]
         if kind == "index":
             return [f"CREATE INDEX changing_{name} ON changing ({victim})"] if victim == "a" else ["SELECT 1"]
+        if kind == "gone" and self._tables:
+            return [f"DROP TABLE {self._tables.pop()}"]
+        if kind == "late":
+            late = f"public.late{self._made}"
+            rows = f"CREATE TABLE {late} AS SELECT n AS id, 'l' || n AS a FROM generate_series(1, 30) n"
+            return [rows, f"ALTER TABLE {late} ADD PRIMARY KEY (id)", f"ALTER PUBLICATION common ADD TABLE {late}"]
         renamed = [f"ALTER TABLE {table} RENAME TO r{self._made}"] if self.chance.random() < 0.4 else []
+        self._tables.append(f'"Shop".r{self._made}' if renamed else table)
         return [
             f"CREATE TABLE {table} (id int PRIMARY KEY, a text)",
             f"INSERT INTO {table} SELECT n, 'r' || n FROM generate_series(1, 20) n",

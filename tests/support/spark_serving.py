@@ -58,7 +58,7 @@ class SparkServing(Serving):
 
     def executors(self) -> list[int]:
         """The Java processes of a cluster's executors."""
-        return [pid for pid in self.process.tree() if EXECUTOR in _command_line(pid)]
+        return [pid for pid in self.process.tree() if EXECUTOR in command_line(pid)]
 
     def executor_of(self, pid: int) -> int | None:
         """The executor among the ancestors of a process."""
@@ -83,7 +83,8 @@ def kill(pid: int) -> None:
         pass
 
 
-def _command_line(pid: int) -> bytes:
+def command_line(pid: int) -> bytes:
+    """What a process was started with; nothing if it is gone."""
     try:
         return Path(f"/proc/{pid}/cmdline").read_bytes()
     except OSError:

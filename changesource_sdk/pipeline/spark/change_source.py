@@ -1,11 +1,13 @@
 """A streaming data source over an adapter's `changes()`: the reading half of the micro-batch lane.
 
-Spark runs it in one Python process beside the driver, which holds the adapter and its connection. Offsets are the
-store's positions and lie between transactions, so a transaction is never split. A stream starts after the position it
-is given, the log's last: Spark's own checkpoint is never used to resume.
+Spark runs it in one Python process beside the driver, which holds the adapter and its connection. Transactions travel
+in pieces of bounded size, small ones many to a batch, a large one over many batches; an offset is the position of the
+last whole transaction and the number of pieces so far. A stream starts after the position it is given, the log's last:
+Spark's own checkpoint is never used to resume, so a transaction that was cut off is read again from its beginning.
 
 Each change is one row (pickled), each whole row that it tells another, with the columns that SQL looks at in Spark's
-types. A failure of the store travels as a row too, so that it arrives as what it is.
+types. A failure of the store travels as a row too, so that it arrives as what it is. What Spark has seen to its end is
+not what is durable: the store is acknowledged up to the position that the driver left in the file `durable`.
 """
 
 from __future__ import annotations
@@ -13,7 +15,7 @@ from __future__ import annotations
 import pickle
 import threading
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -24,6 +26,7 @@ from changesource_sdk.adapter import Acknowledging, Adapter, Delete, Insert, Pos
 from changesource_sdk.errors import AdapterError, ChangesourceError
 from changesource_sdk.pipeline.adapter_factory import adapter_factory
 from changesource_sdk.pipeline.change_images import Image, images
+from changesource_sdk.pipeline.contract import checked_transactions
 from changesource_sdk.pipeline.mapped import MappedAdapter
 from changesource_sdk.pipeline.row_mapping import RowMapper
 from changesource_sdk.pipeline.snapshotting import adapter_call
@@ -43,9 +46,11 @@ TRANSACTION, CHANGE, IMAGE, TABLE, PAYLOAD = (
 IDS = (TRANSACTION, CHANGE, IMAGE)
 IMAGES: Mapping[Image, int] = {"before": 1, "after": 2}
 HEAD, FAILURE, NO_TABLE = -1, -2, -1
+END = 1 << 62
 WAIT_S = 0.2
 MOST_ROWS = 20_000
-"""Transactions are read ahead up to this many rows; a larger one comes alone."""
+MOST_BYTES = 8 * 1024 * 1024
+"""A piece ends with the change that reaches either; about as much is read ahead."""
 
 Offset = dict[str, object]
 
@@ -58,6 +63,7 @@ class StreamSource:
     settings: Mapping[str, object]
     after: Position
     tables: Sequence[MappedTable]
+    durable: Path
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,14 +103,16 @@ class StreamRows:
             for number, table in enumerate(tables)
         }
 
-    def of(self, number: int, transaction: Transaction) -> Iterator[Values]:
-        """The head of a transaction, then its changes with their images."""
+    def of(self, number: int, transaction: Transaction) -> Iterator[list[Values]]:
+        """The head of a transaction, then its changes, each with its images, then its end."""
         position, time_ms, watermark = transaction.position, transaction.commit_time_ms, transaction.watermark
-        yield self._plain(number, HEAD, TransactionHead(position, time_ms, watermark, time.time()))
+        yield [self._plain(number, HEAD, TransactionHead(position, time_ms, watermark, time.time()))]
         for index, change in enumerate(transaction.changes):
-            yield self._plain(number, index, change)
+            rows = [self._plain(number, index, change)]
             if isinstance(change, Insert | Update | Delete):
-                yield from self._images(number, index, change)
+                rows += self._images(number, index, change)
+            yield rows
+        yield [self._plain(number, END, None)]
 
     def failure(self, error: ChangesourceError) -> Values:
         """The row that tells an error."""
@@ -124,6 +132,30 @@ class StreamRows:
     def _cells(self, table: int, values: Values) -> Iterator[object]:
         for number, blank in enumerate(self._blank):
             yield from values if number == table else blank
+
+
+@dataclass(frozen=True, slots=True)
+class RowsPiece:
+    """Rows of one transaction: all of them, or as many as fit. `position` is that of a transaction that ends here."""
+
+    rows: list[Values]
+    size: int
+    position: str | None = None
+
+
+def pieces(
+    rows: Iterable[list[Values]], position: str, most_rows: int = MOST_ROWS, most_bytes: int = MOST_BYTES
+) -> Iterator[RowsPiece]:
+    """The rows of a transaction in pieces; rows that belong together stay together."""
+    held: list[Values] = []
+    size = 0
+    for group in rows:
+        if len(held) >= most_rows or size >= most_bytes:
+            yield RowsPiece(held, size)
+            held, size = [], 0
+        held += group
+        size += sum(len(value) for row in group for value in row if isinstance(value, str | bytes))
+    yield RowsPiece(held, size, position)
 
 
 class ChangesDataSource(DataSource):
@@ -151,24 +183,39 @@ class ChangesReader(SimpleDataSourceStreamReader):
         return ChangesReader, (self._source,)
 
     def initialOffset(self) -> Offset:  # noqa: N802
-        """Where the log ends."""
-        return {"position": to_text(self._source.after), "failed": False}
+        """Where the log ends.
+
+        Spark begins with a batch even if nothing has come, and would ask executors for it, which have no store. So the
+        first look always moves on, from not begun to begun.
+        """
+        return {"position": to_text(self._source.after), "pieces": 0, "failed": False, "begun": False}
 
     def read(self, start: Offset) -> tuple[Iterator[Values], Offset]:
-        """All transactions at hand, waiting a moment for one; an error after all that came before it."""
+        """All pieces at hand, waiting a moment for one; an error after all that came before it."""
         if self._ahead is None:
             self._ahead = ReadAhead(self._source)
-        rows, position, failed = self._ahead.take()
-        if failed and start["failed"]:
+        taken, failure = self._ahead.take()
+        if failure is not None and start["failed"]:
             return iter(()), start
-        end = {"position": start["position"] if position is None else position, "failed": failed}
+        ended = [piece.position for piece in taken if piece.position is not None]
+        count = len(taken) + int(str(start["pieces"]))
+        position = [start["position"], *ended][-1]
+        end: Offset = {"position": position, "pieces": count, "failed": failure is not None, "begun": True}
         # Spark copies the iterator, which only a list's can bear.
-        return iter(rows), end
+        return iter([row for piece in taken for row in piece.rows] + ([] if failure is None else [failure])), end
 
     def commit(self, end: Offset) -> None:
-        """The log holds everything up to here: the store may forget it."""
-        if self._ahead is not None and not end["failed"]:
-            self._ahead.acknowledge(from_text(str(end["position"])))
+        """Spark is done with what came before: a moment to let the store forget what the log holds."""
+        if self._ahead is not None and (durable := read_text(self._source.durable)):
+            self._ahead.acknowledge(from_text(durable))
+
+
+def read_text(path: Path) -> str:
+    """What a file holds; nothing if it is not there."""
+    try:
+        return path.read_text()
+    except OSError:
+        return ""
 
 
 class ReadAhead:
@@ -176,28 +223,29 @@ class ReadAhead:
 
     def __init__(self, source: StreamSource) -> None:
         self._changed = threading.Condition()
-        self._waiting: list[tuple[str, list[Values]]] = []
+        self._waiting: list[RowsPiece] = []
         self._failure: ChangesourceError | None = None
         self._number = 0
         self._after = source.after
+        self._acknowledged = ""
         self._rows = StreamRows(source.tables)
         made = adapter_factory(source.adapter, source.settings)()
         self._adapter: Adapter = made.inner if isinstance(made, MappedAdapter) else made
         threading.Thread(target=self._run, name="changesource-read", daemon=True).start()
 
-    def take(self) -> tuple[list[Values], str | None, bool]:
-        """The rows at hand, the position they end at, and whether they tell a failure; waits a moment for some."""
+    def take(self) -> tuple[list[RowsPiece], Values | None]:
+        """The pieces at hand, and after the last of them the row of a failure; waits a moment for some."""
         with self._changed:
             self._changed.wait_for(lambda: self._waiting or self._failure, WAIT_S)
             taken, self._waiting = self._waiting, []
             self._changed.notify_all()
-            if taken:
-                return [row for _, rows in taken for row in rows], taken[-1][0], False
-            return ([], None, False) if self._failure is None else ([self._rows.failure(self._failure)], None, True)
+            failed = None if taken or self._failure is None else self._rows.failure(self._failure)
+            return taken, failed
 
     def acknowledge(self, position: Position) -> None:
-        """Passed on, if the adapter wants to know."""
-        if isinstance(self._adapter, Acknowledging):
+        """Passed on once, if the adapter wants to know."""
+        if isinstance(self._adapter, Acknowledging) and self._acknowledged != to_text(position):
+            self._acknowledged = to_text(position)
             self._adapter.acknowledge(position)
 
     def _run(self) -> None:
@@ -213,7 +261,7 @@ class ReadAhead:
         position, pause = self._after, threading.Event()
         while True:
             before = position
-            for transaction in self._adapter.changes(position):
+            for transaction in checked_transactions(self._adapter.changes(position)):
                 self._put(transaction)
                 position = transaction.position
             if position == before:
@@ -221,11 +269,15 @@ class ReadAhead:
 
     def _put(self, transaction: Transaction) -> None:
         self._number += 1
-        rows = list(self._rows.of(self._number, transaction))
-        with self._changed:
-            self._changed.wait_for(lambda: sum(len(rows) for _, rows in self._waiting) < MOST_ROWS)
-            self._waiting.append((to_text(transaction.position), rows))
-            self._changed.notify_all()
+        for piece in pieces(self._rows.of(self._number, transaction), to_text(transaction.position)):
+            with self._changed:
+                self._changed.wait_for(self._has_room)
+                self._waiting.append(piece)
+                self._changed.notify_all()
+
+    def _has_room(self) -> bool:
+        rows, size = sum(len(piece.rows) for piece in self._waiting), sum(piece.size for piece in self._waiting)
+        return rows < MOST_ROWS and size < MOST_BYTES
 
     def _fail(self, error: ChangesourceError) -> None:
         with self._changed:

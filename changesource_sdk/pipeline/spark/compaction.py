@@ -1,24 +1,23 @@
 """The compaction lane on Spark: shares of the log and parts of the old snapshot are read, sorted and folded by tasks.
 
 One task per share or part gives items; Spark's shuffle brings the items of one bucket to one task, sorted, spilling to
-disk beyond what a worker may hold; that task writes one part per table, under a name of its own attempt until it is
-whole. The driver sees findings, tied keys and descriptions of parts, never rows.
+disk beyond what a worker may hold; that task writes one part per table and puts it in its place when it is whole
+(`part_place`). The driver sees findings, tied keys and descriptions of parts, never rows.
 """
 
 from __future__ import annotations
 
-import shutil
 import threading
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from itertools import chain
 from typing import TYPE_CHECKING, TypeVar
 
 from changesource_sdk.changelog.snapshots import PartInfo
-from changesource_sdk.pipeline.compacting import Folding, LogShare, SpoolPart
+from changesource_sdk.pipeline.compacting import Done, Folding, LogShare, SpoolPart
 from changesource_sdk.pipeline.compacting_here import bucket_of
 from changesource_sdk.pipeline.compaction import Findings, Item, Sorting, Tie, scan
 from changesource_sdk.pipeline.recovery import Stopped
-from changesource_sdk.pipeline.spark.job import SparkJob
+from changesource_sdk.pipeline.spark.job import FinishedTasks, SparkJob
 
 if TYPE_CHECKING:
     from pyspark import SparkContext
@@ -36,17 +35,17 @@ class SparkLane:
         self._context = context
         self._stop = stop
 
-    def scan(self, shares: Sequence[LogShare]) -> list[Findings]:
+    def scan(self, shares: Sequence[LogShare], done: Done) -> list[Findings]:
         """What every share holds besides rows."""
-        distributed = self._context.parallelize(shares, len(shares))
-        return self._run("scan", lambda: distributed.map(lambda share: scan(share.changes())).collect())
+        found = self._context.parallelize(shares, len(shares)).map(lambda share: scan(share.changes()))
+        return self._run("scan", found.collect, done)
 
-    def ties(self, shares: Sequence[LogShare], sorting: Sorting) -> list[Tie]:
+    def ties(self, shares: Sequence[LogShare], sorting: Sorting, done: Done) -> list[Tie]:
         """The tied keys of all shares."""
-        distributed = self._context.parallelize(shares, len(shares))
-        return self._run("ties", lambda: distributed.flatMap(lambda share: sorting.ties(share.changes())).collect())
+        found = self._context.parallelize(shares, len(shares)).flatMap(lambda share: sorting.ties(share.changes()))
+        return self._run("ties", found.collect, done)
 
-    def fold(self, folding: Folding) -> list[PartInfo]:
+    def fold(self, folding: Folding, done: Done) -> list[PartInfo]:
         """Sort all items into buckets and write the parts of each."""
         sources: list[SpoolPart | LogShare] = [*folding.parts, *folding.shares]
         buckets = folding.buckets
@@ -54,21 +53,25 @@ class SparkLane:
         items = self._context.parallelize(sources, len(sources)).flatMap(lambda source: read_items(sorting, source))
         bucketed = items.repartitionAndSortWithinPartitions(buckets, lambda key: bucket_of(key, buckets))
         written = bucketed.mapPartitionsWithIndex(lambda bucket, sorted_: [write_bucket(folding, bucket, sorted_)])
-        parts = self._run(f"fold into {buckets} buckets", written.collect)
-        for leftover in folding.directory.glob("attempt-*"):
-            shutil.rmtree(leftover, ignore_errors=True)
+        parts = self._run(f"fold into {buckets} buckets", written.collect, done)
+        folding.place.tidy()
+        folding.place.remove_notes()
         return list(chain.from_iterable(parts))
 
-    def _run(self, description: str, work: Callable[[], list[T]]) -> list[T]:
+    def _run(self, description: str, work: Callable[[], list[T]], done: Done) -> list[T]:
         def run() -> list[T]:
             self._context.setJobGroup(JOB_GROUP, f"compaction: {description}", interruptOnCancel=True)
             return work()
 
+        finished = FinishedTasks(self._context, JOB_GROUP)
         with SparkJob(self._context, JOB_GROUP, run) as job:
             while not job.wait(_LOOK_UP_S):
+                done(finished.look())
                 if self._stop.is_set():
                     raise Stopped
-            return job.result()
+            result = job.result()
+        done(finished.look())
+        return result
 
 
 def read_items(sorting: Sorting, source: SpoolPart | LogShare) -> Iterator[Item]:
@@ -79,17 +82,9 @@ def read_items(sorting: Sorting, source: SpoolPart | LogShare) -> Iterator[Item]
 
 
 def write_bucket(folding: Folding, bucket: int, items: Iterable[Item]) -> list[PartInfo]:
-    """What one writing task does: the parts of a bucket, whole or not at all."""
-    from pyspark import TaskContext
-
-    context = TaskContext.get()
-    attempt = context.taskAttemptId() if context is not None else 0
-    own = folding.directory / f"attempt-{bucket}-{attempt}"
-    own.mkdir()
-    try:
+    """What one writing task does: the parts of a bucket, each whole or not at all."""
+    with folding.place.scratch() as own:
         parts = folding.write_bucket(bucket, items, own)
         for part in parts:
-            (own / part.file).replace(folding.directory / part.file)
-    finally:
-        shutil.rmtree(own, ignore_errors=True)
+            folding.place.put(own / part.file, part)
     return parts

@@ -8,11 +8,7 @@ from __future__ import annotations
 
 import logging
 import os
-import sys
 import threading
-from collections.abc import Iterator
-from contextlib import contextmanager
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 from changesource_sdk.changelog.store import LogStore
@@ -20,22 +16,21 @@ from changesource_sdk.observe.logs import event, logger
 from changesource_sdk.observe.stages import Stage
 from changesource_sdk.pipeline.compaction_policy import CompactionPolicy
 from changesource_sdk.pipeline.spark.runner import SparkRunner
-from changesource_sdk.pipeline.spark.session import SparkSettings, start_session
+from changesource_sdk.pipeline.spark.session import LOG_FILE, SparkSettings, standard_error_to, start_session
 
 if TYPE_CHECKING:
-    from changesource_sdk.pipeline.child import PipelineSettings
+    from changesource_sdk.pipeline.settings import PipelineSettings
 
 _log = logger("spark")
-LOG_FILE = "spark.log"
 
 
 def drive(pipeline: PipelineSettings, store: LogStore, stop: threading.Event) -> None:
     """Start Spark and run the pipeline on it until `stop` is set."""
     state = store.layout.root
-    Stage(state, "pipeline").flush()
+    Stage(store.reports, "pipeline").flush()
     ended = threading.Event()
     threading.Thread(target=_leave_if_stopped_early, args=(stop, ended), daemon=True).start()
-    with _standard_error_to(state / LOG_FILE):
+    with standard_error_to(state / LOG_FILE):
         session = start_session(SparkSettings(pipeline.master, pipeline.conf))
     ended.set()
     try:
@@ -52,17 +47,3 @@ def _leave_if_stopped_early(stop: threading.Event, started: threading.Event) -> 
     while not started.wait(0.2):
         if stop.is_set():
             os._exit(0)
-
-
-@contextmanager
-def _standard_error_to(path: Path) -> Iterator[None]:
-    """Processes started meanwhile, the JVM above all, write to a file instead of our standard error."""
-    sys.stderr.flush()
-    own = os.dup(2)
-    with path.open("ab", buffering=0) as file:
-        os.dup2(file.fileno(), 2)
-    try:
-        yield
-    finally:
-        os.dup2(own, 2)
-        os.close(own)

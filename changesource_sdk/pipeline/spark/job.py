@@ -73,6 +73,29 @@ class SparkJob(Generic[T]):
         self._thread.join(JOIN_S)
 
 
+class FinishedTasks:
+    """Counts the finished tasks of a group's jobs, from the jobs that come after this was made."""
+
+    def __init__(self, context: SparkContext, group: str) -> None:
+        self._tracker = context.statusTracker()
+        self._group = group
+        self._before = set(self._tracker.getJobIdsForGroup(group))
+        self._told = 0
+
+    def look(self) -> int:
+        """How many finished since the last look."""
+        jobs = [
+            self._tracker.getJobInfo(job) for job in self._tracker.getJobIdsForGroup(self._group) if self._is_new(job)
+        ]
+        stages = [self._tracker.getStageInfo(stage) for job in jobs if job for stage in job.stageIds]
+        finished = max(self._told, sum(stage.numCompletedTasks for stage in stages if stage))
+        more, self._told = finished - self._told, finished
+        return more
+
+    def _is_new(self, job: int) -> bool:
+        return job not in self._before
+
+
 def _gist(message: str) -> str:
     """The telling line of a Spark error, which otherwise fills screens."""
     lines = [line.strip() for line in message.splitlines() if line.strip()]

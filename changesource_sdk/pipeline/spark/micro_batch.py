@@ -1,13 +1,18 @@
 """The micro-batch lane: Structured Streaming for sources whose mappings use Spark SQL.
 
 A streaming query reads the store's transactions (`change_source`), Spark evaluates the expressions on the rows before
-and after each change, and `foreachBatch` hands whole transactions, in their order, to the same tail that the other
-lanes run. A batch ends only when the log holds it, and the log tells a position it has from a new one in the
-transaction that appends it: whatever Spark or a restart repeats is stored once. Every query begins after the log's last
-position with a checkpoint of its own, so Spark's bookkeeping is never what decides where to go on.
+and after each change, and `foreachBatch` hands transactions, in their order, to the same tail that the other lanes run.
+A batch ends when the log holds every transaction that ends in it.
+
+Exactly once does not rest on Spark. The usual recipe, remembering the last pair of query and batch number, holds only
+as long as checkpoint and log survive together and a batch number always means the same rows. Here the log tells a
+source position it has from a new one in the transaction that appends it: whatever Spark, a killed driver or a lost
+checkpoint repeats, in whatever batches, is stored once. Every query begins after the log's last position with a
+checkpoint of its own, so Spark's bookkeeping is never what decides where to go on.
 
 Latency is a batch's: some hundred milliseconds where a resident task needs a few. The lane is chosen only for sources
-that need it. A transaction is held in memory whole.
+that need it. A transaction that is too large for a batch passes piece by piece, and no more than a few pieces are in
+memory at a time; the tail spills it to disk as it does in the other lanes.
 """
 
 from __future__ import annotations
@@ -20,8 +25,7 @@ import tempfile
 import threading
 import time
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from itertools import groupby
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from statistics import median
 from typing import TYPE_CHECKING
@@ -33,40 +37,28 @@ from changesource_sdk.observe.logs import event, logger
 from changesource_sdk.observe.stages import Stage
 from changesource_sdk.pipeline.adapter_factory import adapter_factory, opened
 from changesource_sdk.pipeline.appending import append_tail
-from changesource_sdk.pipeline.change_images import Image, with_slots
 from changesource_sdk.pipeline.change_mapping import ChangeMapper
 from changesource_sdk.pipeline.mapped import MappedAdapter
 from changesource_sdk.pipeline.mapping import needs_spark
+from changesource_sdk.pipeline.spark.batches import Batches, Piece, stream_failure
 from changesource_sdk.pipeline.spark.change_source import (
-    CHANGE,
-    FAILURE,
     FORMAT,
-    HEAD,
-    IDS,
-    IMAGE,
-    IMAGES,
-    NO_TABLE,
-    PAYLOAD,
-    TABLE,
-    TRANSACTION,
     ChangesDataSource,
     StreamSource,
     TransactionHead,
-    cell,
     stream_schema,
 )
-from changesource_sdk.pipeline.spark.job import SparkFailure
-from changesource_sdk.pipeline.spark.mapping import SlotReader, check_sql, explained, gist
-from changesource_sdk.pipeline.table_mapping import MappedTable, map_tables
+from changesource_sdk.pipeline.spark.mapping import gist
+from changesource_sdk.pipeline.table_mapping import map_tables
 from changesource_sdk.positions import to_text
 
 if TYPE_CHECKING:
-    from pyspark.sql import Column as SparkColumn
-    from pyspark.sql import DataFrame, Row, SparkSession
+    from pyspark.sql import DataFrame, SparkSession
     from pyspark.sql.streaming.query import StreamingQuery
 
 _log = logger("spark")
 _LOOK_UP_S = 0.25
+_END_BATCH_S = 5.0
 _KEPT_LATENCIES = 100
 LANE = "micro-batch"
 
@@ -110,7 +102,8 @@ def follow(
 class MicroBatchSource:
     """A source whose transactions come out of a streaming query, already evaluated; to the tail it is an adapter.
 
-    Invariant: a batch of the query ends only after the tail acknowledged its last transaction.
+    Invariants: as long as it is not closed, a batch of the query ends only after the tail acknowledged the last
+    transaction that ends in it; what the store is told to be durable is what the tail acknowledged.
     """
 
     poll_interval = 0.0
@@ -129,14 +122,19 @@ class MicroBatchSource:
         self._settings = settings
         self._mapped = mapped
         self._known = store.open_reader()
+        self._mapper = ChangeMapper({}, {})
         self._stage = stage
-        self._waiting: queue.Queue[Transaction | ChangesourceError] = queue.Queue()
+        self._waiting: queue.Queue[list[Piece] | ChangesourceError] = queue.Queue(maxsize=1)
+        self._pieces: deque[Piece] = deque()
         self._changed = threading.Condition()
         self._acknowledged = ""
         self._closed = False
+        self._in_batch = False
+        self._heads: list[TransactionHead] = []  # of transactions handed over, until their end is
         self._latencies: deque[float] = deque(maxlen=_KEPT_LATENCIES)
         self._query: StreamingQuery | None = None
         self._folder = tempfile.TemporaryDirectory(prefix="changesource-stream-", dir=_memory_folder())
+        self._durable = Path(self._folder.name) / "durable"
 
     def tables(self) -> Sequence[Table]:
         """The tables as consumers get them."""
@@ -150,21 +148,43 @@ class MicroBatchSource:
         """What the query gives, as long as it gives something; the query goes on between two calls."""
         if self._query is None:
             self._start(after)
-        while not self._closed:
+        while (piece := self._next_piece()) is not None:
+            head = piece.head
+            assert head is not None
+            yield Transaction(head.position, self._changes_from(piece), head.commit_time_ms, head.watermark)
+
+    def _changes_from(self, piece: Piece) -> Iterator[Change]:
+        """The changes of a transaction, from its first piece on."""
+        yield from self._mapper.changes(piece.changes)
+        while not piece.is_last:
+            following = self._next_piece()
+            if following is not None:
+                piece = following
+                yield from self._mapper.changes(piece.changes)
+            elif self._closed:
+                raise stream_failure("the pipeline stopped in the middle of a transaction")
+
+    def _next_piece(self) -> Piece | None:
+        """The next piece; None if none comes within a moment. Raises what ended the query."""
+        while not self._pieces and not self._closed:
             try:
                 found = self._waiting.get(timeout=_LOOK_UP_S)
             except queue.Empty:
                 self._check_query()
-                return
+                return None
             if isinstance(found, ChangesourceError):
                 raise found
-            yield found
+            self._pieces.extend(found)
+        return self._pieces.popleft() if self._pieces and not self._closed else None
 
     def acknowledge(self, position: Position) -> None:
         """The log holds everything up to here: the batch that waits for it may end."""
         with self._changed:
             self._acknowledged = to_text(position)
             self._changed.notify_all()
+        staged = self._durable.with_suffix(".staged")
+        staged.write_text(to_text(position))
+        staged.replace(self._durable)
 
     def close(self) -> None:
         """Stop the query; a batch in flight is given up, and read again by the next query if the log lacks it."""
@@ -173,6 +193,8 @@ class MicroBatchSource:
                 return
             self._closed = True
             self._changed.notify_all()
+            # Stopping a query in the middle of a batch would fill Spark's log with traces.
+            self._changed.wait_for(lambda: not self._in_batch, _END_BATCH_S)
         if self._query is not None:
             self._query.stop()
         self._known.close()
@@ -181,40 +203,66 @@ class MicroBatchSource:
     def _start(self, after: Position) -> None:
         sources = map_tables(self._mapped.inner.tables(), self._mapped.mappings)
         tables = [table for table in sources.values() if table.mapping.sql]
-        mapper = ChangeMapper(sources, self._mapped.mappings)
+        self._mapper = ChangeMapper(sources, self._mapped.mappings)
         batches = Batches(self._session, tables)
         described = Path(self._folder.name) / "source"
-        described.write_bytes(pickle.dumps(StreamSource(self._adapter, dict(self._settings), after, tables)))
+        source = StreamSource(self._adapter, dict(self._settings), after, tables, self._durable)
+        described.write_bytes(pickle.dumps(source))
         stream = self._session.readStream.format(FORMAT).schema(stream_schema(tables))
         writer = stream.option("source", str(described)).load().writeStream
-        writer = writer.foreachBatch(lambda frame, number: self._on_batch(batches, mapper, frame))
+        writer = writer.foreachBatch(lambda frame, number: self._on_batch(batches, frame))
         writer = writer.option("checkpointLocation", f"file://{self._folder.name}/checkpoint")
         self._query = writer.trigger(processingTime="0 seconds").start()
 
-    def _on_batch(self, batches: Batches, mapper: ChangeMapper, frame: DataFrame) -> None:
-        """One batch: evaluate, hand over, wait until it is durable."""
+    def _on_batch(self, batches: Batches, frame: DataFrame) -> None:
+        """One batch, to its end or until the source is closed."""
+        with self._changed:
+            if self._closed:
+                return
+            self._in_batch = True
         try:
-            heads = []
-            for head, changes in batches.evaluated(frame):
-                heads.append(head)
-                mapped = mapper.changes(changes)
-                self._waiting.put(Transaction(head.position, mapped, head.commit_time_ms, head.watermark))
-        except ChangesourceError as error:
-            self._waiting.put(error)
-            raise
-        if heads:
-            self._until_durable(heads[-1].position)
-            self._note_latency(heads[0].read_at)
+            self._pass_on(batches, frame)
+        finally:
+            with self._changed:
+                self._in_batch = False
+                self._changed.notify_all()
 
-    def _until_durable(self, position: Position) -> None:
+    def _pass_on(self, batches: Batches, frame: DataFrame) -> None:
+        """Evaluate, hand over, wait until what ends here is durable. What fails is the tail's to tell."""
+        try:
+            found = batches.evaluated(frame)
+        except ChangesourceError as error:
+            self._hand_over(error)
+            return
+        if not found or not self._hand_over(found):
+            return
+        self._heads += [piece.head for piece in found if piece.head is not None]
+        ended = sum(piece.is_last for piece in found)
+        if ended:
+            first, last = self._heads[0], self._heads[ended - 1]
+            del self._heads[:ended]
+            if self._until_durable(last.position):
+                self._note_latency(first.read_at)
+
+    def _hand_over(self, item: list[Piece] | ChangesourceError) -> bool:
+        """Give the tail something, when it has taken what was before; False if it will not take any more."""
+        while not self._closed:
+            try:
+                self._waiting.put(item, timeout=_LOOK_UP_S)
+                return True
+            except queue.Full:
+                continue
+        return False
+
+    def _until_durable(self, position: Position) -> bool:
+        """Wait for the acknowledgement of a position; False if the source was closed before."""
         wanted = to_text(position)
         with self._changed:
             while not self._closed and self._acknowledged != wanted:
                 # A transaction that the log had already is passed over and never acknowledged.
                 if not self._changed.wait(_LOOK_UP_S) and self._known.knows(position):
-                    return
-            if self._closed:
-                raise RuntimeError("the pipeline stopped before the log held this batch")
+                    break
+            return not self._closed
 
     def _note_latency(self, read_at: float) -> None:
         self._latencies.append((time.time() - read_at) * 1000)
@@ -226,68 +274,7 @@ class MicroBatchSource:
         if query is None or query.isActive or self._closed:
             return
         error = query.exception()
-        raise SparkFailure(
-            "stream-failed",
-            gist(str(error)) if error is not None else "the streaming query ended",
-            where="micro-batch lane",
-            fix="see spark.log in the state directory; the query is started again with a growing delay",
-        )
-
-
-class Batches:
-    """Evaluates batches of the stream: rows of Spark in, whole transactions with their slots out."""
-
-    def __init__(self, session: SparkSession, tables: Sequence[MappedTable]) -> None:
-        self._tables = tables
-        checked = [check_sql(session, table) for table in tables]
-        self._columns: list[list[SparkColumn]] = [columns for columns, _ in checked]
-        self._readers: list[SlotReader] = [reader for _, reader in checked]
-
-    def evaluated(self, frame: DataFrame) -> list[tuple[TransactionHead, list[Change]]]:
-        """The transactions of a batch, in the order of the store."""
-        try:
-            rows = self._with_results(frame).collect()
-        except Exception as error:
-            raise explained(error, self._tables) or _failure(error) from error
-        rows.sort(key=lambda row: (row[TRANSACTION], row[CHANGE], row[IMAGE]))
-        return [self._transaction(group) for _, group in groupby(rows, key=lambda row: row[TRANSACTION])]
-
-    def _with_results(self, frame: DataFrame) -> DataFrame:
-        """Changes as they are, and beside them the results of each table's expressions on its images."""
-        from pyspark.sql import functions
-
-        found = frame.where(frame[TABLE] == NO_TABLE).select(*IDS, PAYLOAD)
-        for number, (table, columns) in enumerate(zip(self._tables, self._columns, strict=True)):
-            names = [frame[cell(number, i)].alias(name) for i, name in enumerate(table.source.column_names)]
-            inputs = frame.where(frame[TABLE] == number).select(*IDS, *names)
-            results = inputs.select(*IDS, functions.struct(*columns).alias(f"_{number}"))
-            found = found.unionByName(results, allowMissingColumns=True)
-        return found
-
-    def _transaction(self, rows: Iterable[Row]) -> tuple[TransactionHead, list[Change]]:
-        groups = [list(group) for _, group in groupby(rows, key=lambda row: row[CHANGE])]
-        first = pickle.loads(groups[0][0][PAYLOAD])
-        if groups[0][0][CHANGE] == FAILURE:
-            raise first
-        assert groups[0][0][CHANGE] == HEAD
-        return first, [self._change(*group) for group in groups[1:]]
-
-    def _change(self, row: Row, *image_rows: Row) -> Change:
-        change: Change = pickle.loads(row[PAYLOAD])
-        slots: dict[Image, dict[str, object]] = {}
-        for image, number in IMAGES.items():
-            for found in image_rows:
-                if found[IMAGE] == number:
-                    slots[image] = self._slots(found)
-        return with_slots(change, slots)
-
-    def _slots(self, row: Row) -> dict[str, object]:
-        number = next(n for n in range(len(self._tables)) if row[f"_{n}"] is not None)
-        return self._readers[number].read(row[f"_{number}"])
-
-
-def _failure(error: Exception) -> SparkFailure:
-    return SparkFailure("spark-job-failed", gist(str(error)), "micro-batch lane", "see spark.log; it is tried again")
+        raise stream_failure(gist(str(error)) if error is not None else "the streaming query ended")
 
 
 def _tuned(session: SparkSession) -> SparkSession:

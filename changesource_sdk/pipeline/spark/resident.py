@@ -71,7 +71,7 @@ def run_task(task: ResidentTask) -> ChangesourceError | None:
     stop = threading.Event()
     hold(task.leash, stop)
     store = task.store
-    stage = Stage(store.layout.root, "pipeline")
+    stage = Stage(store.reports, "pipeline")
     stage.take_over()
     recovery = Recovery(store, stage, stop, Backoff())
 

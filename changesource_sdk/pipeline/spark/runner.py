@@ -53,7 +53,7 @@ class SparkRunner:
         self._settings = settings
         self._store = store
         self._clock = clock
-        self._stage = Stage(store.layout.root, "pipeline", clock)
+        self._stage = Stage(store.reports, "pipeline", clock)
         self._recovery = Recovery(self._store, self._stage, self.stop, backoff or Backoff())
         lane = SparkLane(self._context, self.stop)
         self._compactor = Compactor(store, lane, compaction, self.stop, clock=clock)
@@ -109,7 +109,16 @@ class SparkRunner:
             with opened(adapter_factory(self._adapter, self._settings)) as adapter:
                 parts = SparkParts(self._session)
                 snapshot_into_log(
-                    adapter, writer, self._store, self._stage, self.stop, above, self._clock, parts, unfinished
+                    adapter,
+                    writer,
+                    self._store,
+                    self._stage,
+                    self.stop,
+                    above,
+                    self._clock,
+                    parts,
+                    unfinished,
+                    self._store.place,
                 )
             self._recovery.progressed()
         finally:

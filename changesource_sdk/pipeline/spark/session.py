@@ -11,8 +11,10 @@ import os
 import re
 import socket
 import sys
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from changesource_sdk.errors import ConfigurationError
@@ -22,6 +24,9 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 TASK_TRIES = 4
+LOG_FILE = "spark.log"
+"""Where what the JVM says is kept, in the state directory."""
+
 _LOCAL = re.compile(r"local(?:\[(\*|\d+)(?:,(\d+))?\])?")
 _REACH_SECONDS = 3.0
 
@@ -60,6 +65,20 @@ def start_session(settings: SparkSettings) -> SparkSession:
     session = builder.getOrCreate()
     _mute_sql_errors()
     return session
+
+
+@contextmanager
+def standard_error_to(path: Path) -> Iterator[None]:
+    """Processes started meanwhile, the JVM above all, write to a file instead of our standard error."""
+    sys.stderr.flush()
+    own = os.dup(2)
+    with path.open("ab", buffering=0) as file:
+        os.dup2(file.fileno(), 2)
+    try:
+        yield
+    finally:
+        os.dup2(own, 2)
+        os.close(own)
 
 
 def _mute_sql_errors() -> None:

@@ -1,8 +1,8 @@
 """The snapshot lane: partitions of one consistent snapshot, encoded to spool parts by Spark tasks.
 
-A task gets one partition, writes one part under a name of its own attempt and renames it when it is whole, so a task
-that is retried, or runs twice, leaves one part. Only the description of a part comes back to the driver. Rows that
-pass are counted in small files beside the parts, which the driver reads for progress.
+A task gets one partition, writes one part in a scratch folder of its own attempt and puts it in its place when it is
+whole (`part_place`), so a task that is retried, or runs twice, leaves one part. Only the description of a part comes
+back to the driver. Where driver and tasks share a folder, rows that pass are counted in small files beside the parts.
 
 What the adapter raises for lack of luck is raised again, so that Spark tries the task again; what cannot be mended by
 trying (a value that fits no column) comes back as a value and ends the snapshot with its own message.
@@ -11,8 +11,6 @@ trying (a value that fits no column) comes back as a value and ends the snapshot
 from __future__ import annotations
 
 import pickle
-import secrets
-import shutil
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -20,6 +18,7 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from changesource_sdk.changelog.part_place import PartPlace
 from changesource_sdk.changelog.snapshots import PartInfo, part_name
 from changesource_sdk.errors import AdapterError, ChangesourceError
 from changesource_sdk.pipeline.mapped import MappedPartition
@@ -28,7 +27,6 @@ from changesource_sdk.pipeline.spark.job import SparkFailure, SparkJob
 from changesource_sdk.pipeline.spark.mapped_snapshot import by_table, sql_parts, uses_sql
 from changesource_sdk.pipeline.spark.mapping import explained
 from changesource_sdk.pipeline.spark.session import TASK_TRIES
-from changesource_sdk.pipeline.unfinished import finished_parts, note_part
 
 if TYPE_CHECKING:
     from pyspark import RDD
@@ -37,7 +35,6 @@ if TYPE_CHECKING:
 JOB_GROUP = "changesource snapshot"
 _LOOK_UP_S = 0.25
 _COUNT_EVERY_S = 0.25
-_COUNTS = "rows-"
 
 
 class SparkParts:
@@ -48,37 +45,37 @@ class SparkParts:
         self._context = session.sparkContext
 
     def __call__(
-        self, directory: Path, tasks: Sequence[PartTask], rows_done: Progress, part_done: Progress
+        self, place: PartPlace, tasks: Sequence[PartTask], rows_done: Progress, part_done: Progress
     ) -> Sequence[PartInfo]:
         """All parts, in the order of the tasks; raises the first error that a task gave back."""
         if not tasks:
             return []
-        _sweep(directory)
+        place.tidy()
         context = self._context
-        parts = self._parts(str(directory), tasks)
+        parts = self._parts(place, tasks)
 
         def run() -> list[PartInfo | ChangesourceError]:
             context.setJobGroup(JOB_GROUP, f"snapshot of {len(tasks)} partitions", interruptOnCancel=True)
             return parts.collect()
 
         names = frozenset(part_name(task.number) for task in tasks)
-        progress = _Progress(directory, names, rows_done, part_done)
+        progress = _Progress(place, names, rows_done, part_done)
         with SparkJob(context, JOB_GROUP, run) as job:
             while not job.wait(_LOOK_UP_S):
-                progress.look()
+                progress.look_if_due()
             results = _results(job, tasks)
         progress.look()
-        _sweep(directory)
+        place.tidy()
         for result in results:
             if isinstance(result, ChangesourceError):
                 raise result
         found = [result for result in results if isinstance(result, PartInfo)]
         return sorted(found, key=lambda part: part.file)
 
-    def _parts(self, folder: str, tasks: Sequence[PartTask]) -> RDD[PartInfo | ChangesourceError]:
+    def _parts(self, place: PartPlace, tasks: Sequence[PartTask]) -> RDD[PartInfo | ChangesourceError]:
         """One Spark partition per task; those of tables with SQL are evaluated by Spark on the way."""
         pickled = [_pickled(task) for task in tasks if not uses_sql(task)]
-        write = partial(run_task, folder)
+        write = partial(run_task, place)
         groups = by_table([task for task in tasks if uses_sql(task)])
         parts = [sql_parts(self._session, mapped, list(map(_pickled, group)), write) for mapped, group in groups]
         if pickled:
@@ -111,35 +108,21 @@ def _pickled(task: PartTask) -> bytes:
         ) from error
 
 
-def run_task(folder: str, task: PartTask) -> PartInfo | ChangesourceError:
+def run_task(place: PartPlace, task: PartTask) -> PartInfo | ChangesourceError:
     """What one Spark task does: write one part, whole or not at all."""
-    directory = Path(folder)
-    # Also of its own beside a zombie's: an earlier driver may not know yet that it was replaced.
-    own = directory / f"attempt-{task.number}-{secrets.token_hex(8)}"
     try:
-        own.mkdir(parents=True, exist_ok=True)
-        count = _RowCount(directory / f"{_COUNTS}{task.number}")
-        part = write_partition(own, task, count.add)
-        count.write()
-        (own / part.file).rename(directory / part.file)
-        note_part(directory, part)
+        with place.scratch() as own:
+            count = _RowCount(place.count_file(task.number))
+            part = write_partition(own, task, count.add)
+            count.write()
+            place.put(own / part.file, part)
     except AdapterError as error:
         if error.code == "adapter-failed" and not _is_last_attempt():
             raise
         return error
     except ChangesourceError as error:
         return error
-    finally:
-        shutil.rmtree(own, ignore_errors=True)
     return part
-
-
-def _sweep(directory: Path) -> None:
-    """Remove what only the writing needed: row counts, and the folders of attempts that were killed."""
-    for leftover in directory.glob("attempt-*"):
-        shutil.rmtree(leftover, ignore_errors=True)
-    for count in directory.glob(f"{_COUNTS}*"):
-        count.unlink()
 
 
 def _is_last_attempt() -> bool:
@@ -151,9 +134,9 @@ def _is_last_attempt() -> bool:
 
 
 class _RowCount:
-    """The rows of one part so far, in a file that is replaced now and then."""
+    """The rows of one part so far, in a file that is replaced now and then; nowhere if there is no such file."""
 
-    def __init__(self, path: Path) -> None:
+    def __init__(self, path: Path | None) -> None:
         self._path = path
         self._rows = 0
         self._written_at = 0.0
@@ -165,7 +148,8 @@ class _RowCount:
 
     def write(self) -> None:
         self._written_at = time.monotonic()
-        self._path.write_text(str(self._rows))
+        if self._path is not None:
+            self._path.write_text(str(self._rows))
 
 
 @dataclass(slots=True)
@@ -176,23 +160,25 @@ class _Progress:
     left a part that is written again.
     """
 
-    directory: Path
+    place: PartPlace
     names: frozenset[str]
     rows_done: Progress
     part_done: Progress
     parts: int = 0
     rows: int = 0
+    looked_at: float = 0.0
+
+    def look_if_due(self) -> None:
+        """Look, as often as the place bears it; in between only show that the snapshot goes on."""
+        if time.monotonic() - self.looked_at >= self.place.look_every_s:
+            self.look()
+        else:
+            self.rows_done(0)
 
     def look(self) -> None:
-        rows = sum(_number(path) for path in self.directory.glob(f"{_COUNTS}*"))
-        parts = len(self.names & finished_parts(self.directory).keys())
+        self.looked_at = time.monotonic()
+        rows = self.place.rows_counted()
+        parts = len(self.names & self.place.finished().keys())
         self.part_done(parts - self.parts)
         self.rows_done(max(0, rows - self.rows))
         self.rows, self.parts = max(rows, self.rows), parts
-
-
-def _number(path: Path) -> int:
-    try:
-        return int(path.read_text() or "0")
-    except (OSError, ValueError):
-        return 0

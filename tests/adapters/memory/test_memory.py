@@ -55,3 +55,9 @@ def test_a_file_that_does_not_fit_is_a_clear_error(tmp_path: Path, content: str)
 def test_the_store_refuses_what_it_cannot_hold() -> None:
     with pytest.raises(AdapterError, match="rows-only"):
         a_store().commit([DropTable("issue")])
+
+
+def test_an_update_keeps_the_columns_it_leaves_out() -> None:
+    store = MemoryStore([Table("issue", [Column("id", int), Column("title", str), Column("open", bool)])])
+    store.commit([Insert("issue", {"id": 1, "title": "a", "open": True}), Update("issue", {"id": 1, "title": "b"})])
+    assert list(store.rows["issue"].values()) == [{"id": 1, "title": "b", "open": True}]

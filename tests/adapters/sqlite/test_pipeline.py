@@ -14,7 +14,7 @@ import pytest
 
 from changesource_sdk.changelog import snapshots
 from changesource_sdk.changelog.sqlite_log import SqliteLogReader
-from changesource_sdk.pipeline.child import PipelineSettings, command_line
+from changesource_sdk.pipeline.settings import PipelineSettings, command_line
 from protocol.framing import unframe
 from tests.adapters.sqlite import transfers
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from changesource_sdk.changelog import offers, snapshots
+from changesource_sdk.changelog import snapshots
 from changesource_sdk.changelog.log import LogWriter, SnapshotRecord
 from changesource_sdk.changelog.snapshots import Manifest
 from changesource_sdk.errors import StaleWriter
@@ -19,7 +19,7 @@ def offered(log: LogUnderTest, writer: LogWriter, base: str | None = None) -> st
     directory = snapshots.stage(log.store.layout.compaction, state.head)
     part = snapshots.write_frames(directory, 0, [frame(b"[]")])
     final = snapshots.complete(directory, Manifest(state.head, state.position, "{}", 2.0, (part,)))
-    offers.offer(log.store.layout, base or writer.snapshots()[-1].watermark, final)
+    log.store.offers.make(base or writer.snapshots()[-1].watermark, final)
     return state.head
 
 
@@ -32,9 +32,9 @@ def test_an_offer_becomes_the_newest_snapshot_of_the_same_generation(log: LogUnd
     first = newest(log)
     writer.append([transaction(1), transaction(2)])
     watermark = offered(log, writer)
-    assert offers.is_pending(log.store.layout)
-    assert offers.take_offer(log.store.layout, writer) == watermark
-    assert not offers.is_pending(log.store.layout)
+    assert log.store.offers.is_pending()
+    assert log.store.offers.take(writer) == watermark
+    assert not log.store.offers.is_pending()
     assert [record.watermark for record in log.reader().snapshots()] == [first.watermark, watermark]
     assert (newest(log).generation, newest(log).position) == (first.generation, 2)
     assert snapshots.is_complete(newest(log).directory)
@@ -43,7 +43,7 @@ def test_an_offer_becomes_the_newest_snapshot_of_the_same_generation(log: LogUnd
 
 def test_nothing_on_offer_changes_nothing(log: LogUnderTest) -> None:
     writer = log.writer_with_generation()
-    assert offers.take_offer(log.store.layout, writer) is None
+    assert log.store.offers.take(writer) is None
     assert len(log.reader().snapshots()) == 1
 
 
@@ -51,7 +51,7 @@ def test_the_log_goes_on_after_an_offer_and_a_restart(log: LogUnderTest) -> None
     writer = log.writer_with_generation()
     writer.append([transaction(1)])
     watermark = offered(log, writer)
-    offers.take_offer(log.store.layout, writer)
+    log.store.offers.take(writer)
     again = log.writer()
     assert again.knows(1)
     (mark,) = again.append([transaction(2)])
@@ -64,7 +64,7 @@ def test_an_offer_made_for_a_former_generation_is_thrown_away(log: LogUnderTest)
     writer.append([transaction(1)])
     offered(log, writer)
     begin_generation(writer, log.state, above=writer.state().head)
-    assert offers.take_offer(log.store.layout, writer) is None
+    assert log.store.offers.take(writer) is None
     assert len(log.reader().snapshots()) == 1
     assert not log.store.layout.compaction.exists()
 
@@ -73,7 +73,7 @@ def test_an_offer_survives_the_writer_it_was_made_beside(log: LogUnderTest) -> N
     writer = log.writer_with_generation()
     writer.append([transaction(1)])
     watermark = offered(log, writer)
-    assert offers.take_offer(log.store.layout, log.writer()) == watermark
+    assert log.store.offers.take(log.writer()) == watermark
 
 
 def test_a_writer_that_was_replaced_cannot_take_an_offer(log: LogUnderTest) -> None:
@@ -82,8 +82,8 @@ def test_a_writer_that_was_replaced_cannot_take_an_offer(log: LogUnderTest) -> N
     watermark = offered(log, writer)
     newer = log.writer()
     with pytest.raises(StaleWriter):
-        offers.take_offer(log.store.layout, writer)
-    assert offers.take_offer(log.store.layout, newer) == watermark
+        log.store.offers.take(writer)
+    assert log.store.offers.take(newer) == watermark
 
 
 def test_an_older_snapshot_keeps_its_files_while_someone_reads_it(log: LogUnderTest) -> None:
@@ -95,7 +95,7 @@ def test_an_older_snapshot_keeps_its_files_while_someone_reads_it(log: LogUnderT
     with snapshots.reading(first):
         writer.append([transaction(1)])
         offered(log, writer)
-        offers.take_offer(log.store.layout, writer)
+        log.store.offers.take(writer)
         assert snapshots.is_complete(first)
     writer.append([transaction(2)])
     writer.prune(newest(log).watermark)

@@ -10,7 +10,6 @@ import pytest
 from changesource_sdk.changelog import snapshots
 from changesource_sdk.changelog.layout import StateDirectory
 from changesource_sdk.changelog.log import LogWriter
-from changesource_sdk.changelog.offers import offer, take_offer
 from changesource_sdk.changelog.postgres_connection import LogAddress
 from changesource_sdk.changelog.postgres_store import PostgresStore
 from changesource_sdk.changelog.remote_spool import RemoteSpool
@@ -119,8 +118,8 @@ def test_a_compacted_snapshot_is_named_only_if_it_was_published(
         directory = finished(store.layout.compaction, head)
         if publishes:
             store.publish(directory)
-        offer(store.layout, first, directory)
-        assert take_offer(store.layout, writer) == expected
+        store.offers.make(first, directory)
+        assert store.offers.take(writer) == expected
     assert remote.watermarks() == [head]
     writer.close()
     store.close()

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 
 from changesource_sdk.cli.adapter_choice import check_settings, load_class, resolve, try_settings
@@ -49,7 +51,7 @@ def test_unknown_names_get_the_nearest(name: str, code: str, hint: str) -> None:
     [
         ("no_such_module:X", "adapter-import", "install it"),
         ("adapters.memory:MemoryAdaptor", "adapter-import", "did you mean 'MemoryAdapter'?"),
-        ("adapters.memory:MemoryStore", "not-an-adapter", "changesource_sdk.adapter"),
+        ("adapters.memory:MemoryStore", "not-an-adapter", "docs/reference/adapter.md"),
     ],
 )
 def test_paths_that_lead_nowhere_say_so(path: str, code: str, hint: str) -> None:
@@ -72,3 +74,31 @@ def test_settings_are_compared_with_the_constructor() -> None:
 def test_settings_the_adapter_refuses_are_a_configuration_error() -> None:
     with pytest.raises(ConfigurationError, match="ValueError: no such thing"):
         try_settings(Store, {"path": "refused"})
+
+
+@pytest.mark.parametrize(
+    ("source", "code", "said", "fix"),
+    [
+        ("class Store: pass", "not-an-adapter", "no method tables, snapshot, changes", "changes(self, after)"),
+        ("import nowhere_to_be_found", "adapter-import", "No module named 'nowhere_to_be_found'", "install it"),
+        ("class Store:\n    def tables(self)\n", "adapter-import", "SyntaxError", "correct that line"),
+        ("import os\nSTORE = os.environ['NOT_SET']", "adapter-import", "KeyError: 'NOT_SET'", "correct that line"),
+        (
+            "class Store:\n    tables = snapshot = lambda self: []\n    def changes(self): ...",
+            "wrong-signature",
+            "Store.changes cannot be called",
+            "changes(self, after)",
+        ),
+    ],
+)
+def test_a_module_that_holds_no_usable_adapter_is_told_with_the_fix(
+    source: str, code: str, said: str, fix: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    name = f"store_{abs(hash(source))}"
+    (tmp_path / f"{name}.py").write_text(source)
+    monkeypatch.syspath_prepend(str(tmp_path))
+    with pytest.raises(ConfigurationError) as raised:
+        load_class(f"{name}:Store")
+    assert raised.value.code == code
+    assert said in raised.value.message
+    assert fix in raised.value.fix

@@ -8,8 +8,9 @@ from pathlib import Path
 import pytest
 from typer.testing import CliRunner
 
+from changesource_sdk.checking.connecting import stream_url
 from changesource_sdk.cli.app import app
-from changesource_sdk.cli.tail import describe, stream_url
+from changesource_sdk.cli.tail import describe
 from tests.sdk.cli.conftest import StartServe
 
 runner = CliRunner()

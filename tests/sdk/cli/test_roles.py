@@ -9,7 +9,9 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from typer.testing import CliRunner
 
+from changesource_sdk.cli.app import app
 from changesource_sdk.cli.statusz import fetch
 from changesource_sdk.errors import EndpointError
 from changesource_sdk.testing.fake_cache import FakeCache
@@ -64,10 +66,23 @@ async def test_an_endpoint_without_a_pipeline_serves_what_a_pipeline_elsewhere_w
     assert "pipeline" not in fetch(endpoint.url)
     writer.terminate()
     assert writer.wait(20) == 0
+    assert fetch(endpoint.url)["stages"]["pipeline"]["state"] == "stopped", "seen from a host without the pipeline"
+    _look_from_elsewhere(log, tmp_path / "elsewhere")
     other = FakeCache(endpoint.url, app_id="second")
     await other.initial_sync()
     assert other.rows("issue") == cache.rows("issue")
     assert endpoint.stop() == 0
+
+
+def _look_from_elsewhere(log: tuple[str, ...], state: Path) -> None:
+    """`inspect` and `doctor` need nothing but the log."""
+    looked = CliRunner().invoke(app, ["inspect", *log[:2], "--json"])
+    document = json.loads(looked.stdout)
+    assert (document["log"]["generation"], document["stages"]["pipeline"]["verdict"]) == (1, "stopped")
+    examined = CliRunner().invoke(app, ["doctor", *log, "--state", str(state), "--listen", "127.0.0.1:0", "--json"])
+    found = {finding["check"]: finding["message"] for finding in json.loads(examined.stdout)}
+    assert found["pipeline"] == "pipeline stopped"
+    assert found["log"].startswith("generation 1")
 
 
 async def test_roles_share_a_state_directory_of_one_host_too(

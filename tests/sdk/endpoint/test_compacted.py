@@ -8,7 +8,6 @@ from contextlib import contextmanager
 import pytest
 
 from changesource_sdk.adapter import Delete, Insert
-from changesource_sdk.changelog.offers import take_offer
 from changesource_sdk.endpoint.live_tail import LiveTail
 from changesource_sdk.endpoint.source import Source
 from changesource_sdk.errors import SnapshotGone
@@ -26,7 +25,7 @@ EITHER_STORE = pytest.mark.parametrize("state", ["sqlite", "postgres"], indirect
 
 def compacted(state: WrittenState) -> str:
     compact(state.store, LocalLane(), lambda: 5.0)
-    watermark = take_offer(state.layout, state.writer)
+    watermark = state.store.offers.take(state.writer)
     assert watermark is not None
     return watermark
 

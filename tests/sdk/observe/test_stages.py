@@ -4,8 +4,9 @@ import os
 from pathlib import Path
 
 from changesource_sdk.changelog.layout import StateDirectory
+from changesource_sdk.changelog.reports import FileReports
 from changesource_sdk.errors import AdapterError
-from changesource_sdk.observe.stages import BEAT_S, Stage, read_stages
+from changesource_sdk.observe.stages import BEAT_S, Stage
 
 
 class Clock:
@@ -19,7 +20,11 @@ class Clock:
 def a_stage(tmp_path: Path) -> tuple[Stage, Clock]:
     clock = Clock()
     StateDirectory(tmp_path).create()
-    return Stage(tmp_path, "pipeline", clock), clock
+    return Stage(FileReports(tmp_path / "stages"), "pipeline", clock), clock
+
+
+def read_stages(state: Path) -> dict[str, dict[str, object]]:
+    return FileReports(state / "stages").all()
 
 
 def test_counts_add_up_and_the_rest_is_replaced(tmp_path: Path) -> None:
@@ -68,7 +73,7 @@ def test_an_error_stays_until_recovery(tmp_path: Path) -> None:
 def test_a_snapshot_counts_its_rows_from_zero(tmp_path: Path) -> None:
     stage, _ = a_stage(tmp_path)
     stage.update(rows=7, done=1, total=1)
-    stage.start_snapshot(4)
+    stage.start("snapshot", 4)
     stage.update(rows=2, done=1)
     stage.flush()
     report = read_stages(tmp_path)["pipeline"]
@@ -87,7 +92,7 @@ def test_an_error_is_told_even_where_no_new_file_can_be_made(tmp_path: Path) -> 
 
 
 def test_a_report_that_cannot_be_written_at_all_does_not_stop_the_stage(tmp_path: Path) -> None:
-    stage = Stage(tmp_path / "nowhere", "pipeline")
+    stage = Stage(FileReports(tmp_path / "nowhere"), "pipeline")
     stage.update(state="tailing")
     assert stage.report.state == "tailing"
     assert read_stages(tmp_path / "nowhere") == {}

@@ -8,7 +8,6 @@ from pathlib import Path
 from changesource_sdk.adapter import Adapter
 from changesource_sdk.changelog import snapshots
 from changesource_sdk.changelog.log import LogWriter, SnapshotRecord
-from changesource_sdk.changelog.offers import take_offer
 from changesource_sdk.changelog.sqlite_store import SqliteStore
 from changesource_sdk.changelog.store import LogStore
 from changesource_sdk.pipeline.compacting import Lane, compact
@@ -61,7 +60,7 @@ class CompactedLog:
             share_bytes=share_bytes,
             bucket_bytes=bucket_bytes,
         )
-        return take_offer(self.layout, self.writer)
+        return self.store.offers.take(self.writer)
 
     def snapshot_frames(self, record: SnapshotRecord) -> Iterator[bytes]:
         yield from snapshots.blocks(record.directory, snapshots.read_manifest(record.directory))

@@ -13,7 +13,6 @@ from changesource_sdk.changelog import snapshots
 from changesource_sdk.changelog.sqlite_store import SqliteStore
 from changesource_sdk.changelog.store import LogStore
 from changesource_sdk.errors import CorruptLog
-from changesource_sdk.observe.stages import read_stages
 from changesource_sdk.pipeline.inline import InlineRunner
 from changesource_sdk.pipeline.recovery import Backoff
 from protocol.framing import unframe
@@ -35,7 +34,7 @@ class Watched:
         """Wait, paced by pokes, until the condition holds."""
         deadline = time.monotonic() + self._patience_s
         while not self._holds(condition):
-            assert time.monotonic() < deadline, f"{what} did not come; stages: {read_stages(self.state)}"
+            assert time.monotonic() < deadline, f"{what} did not come; stages: {self.store.reports.all()}"
             self._ear.wait(0.02)
 
     @staticmethod
@@ -53,7 +52,7 @@ class Watched:
         self.until(lambda: self.log.state().generation == generation, f"generation {generation}")
 
     def stage(self) -> dict[str, object]:
-        return read_stages(self.state).get("pipeline", {})
+        return self.store.reports.all().get("pipeline", {})
 
     def error_code(self) -> object:
         error = self.stage().get("error")

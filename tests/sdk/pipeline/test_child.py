@@ -12,7 +12,7 @@ import pytest
 
 from changesource_sdk.errors import ConfigurationError, ReadOnlyState
 from changesource_sdk.pipeline.adapter_factory import adapter_factory
-from changesource_sdk.pipeline.child import PipelineSettings, command_line
+from changesource_sdk.pipeline.settings import PipelineSettings, command_line
 from tests.sdk.pipeline.runner_fixtures import PATIENCE_S, Watched
 
 MEMORY = "adapters.memory:MemoryAdapter"

@@ -11,7 +11,6 @@ import pytest
 
 from adapters.memory.adapter import MemoryAdapter, MemoryStore
 from changesource_sdk.adapter import Delete, Insert, Snapshot
-from changesource_sdk.changelog import offers
 from changesource_sdk.changelog.sqlite_store import SqliteStore
 from changesource_sdk.errors import SnapshotGone
 from changesource_sdk.pipeline.compacting import LogShare
@@ -82,7 +81,7 @@ def test_nothing_is_compacted_before_it_is_due(tmp_path: Path) -> None:
     log.follow()
     assert compactor.look() == log.reader.head()
     assert compactor.look() is None, "one offer at a time"
-    offers.take_offer(log.layout, log.writer)
+    log.store.offers.take(log.writer)
     assert compactor.look() is None, "the count starts over"
     log.close()
 

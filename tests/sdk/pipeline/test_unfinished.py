@@ -12,11 +12,12 @@ import pytest
 from changesource_sdk.adapter import Position, Row, Snapshot, Table, Transaction
 from changesource_sdk.changelog import snapshots
 from changesource_sdk.changelog.layout import StateDirectory
+from changesource_sdk.changelog.part_place import PartPlace
 from changesource_sdk.changelog.snapshots import PartInfo
 from changesource_sdk.changelog.sqlite_writer import open_writer
 from changesource_sdk.errors import AdapterError, DiskFull
 from changesource_sdk.pipeline.snapshotting import PartTask, Progress, take_snapshot, write_partition
-from changesource_sdk.pipeline.unfinished import Unfinished, note_part
+from changesource_sdk.pipeline.unfinished import Unfinished
 from changesource_sdk.schema import Column
 
 ITEM = Table("item", [Column("id", int)])
@@ -72,14 +73,15 @@ class Interrupted:
         self._error = error or DiskFull("disk-full", "no room")
 
     def __call__(
-        self, directory: Path, tasks: Sequence[PartTask], rows_done: Progress, part_done: Progress
+        self, place: PartPlace, tasks: Sequence[PartTask], rows_done: Progress, part_done: Progress
     ) -> Sequence[PartInfo]:
         parts = []
         for task in tasks:
             if len(parts) == self._after:
                 raise self._error
-            parts.append(write_partition(directory, task))
-            note_part(directory, parts[-1])
+            with place.scratch() as own:
+                parts.append(write_partition(own, task))
+                place.put(own / parts[-1].file, parts[-1])
         return parts
 
 

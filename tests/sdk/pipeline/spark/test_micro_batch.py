@@ -8,13 +8,18 @@ import random
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+import pytest
+
 from changesource_sdk.adapter import Row
+from changesource_sdk.pipeline.spark.batches import Batches
+from changesource_sdk.pipeline.spark.change_source import MOST_ROWS
+from changesource_sdk.pipeline.spark.micro_batch import MicroBatchSource
 from tests.sdk.pipeline.spark.people import PeopleFile
 from tests.sdk.pipeline.spark.test_mapping import mapped_people, person
 from tests.sdk.pipeline.test_mapped import rows
 
 if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
+    from pyspark.sql import DataFrame, SparkSession
 
 ADULTS: dict[str, object] = {
     "name": "adult",
@@ -141,6 +146,48 @@ def test_a_change_that_sql_cannot_take_is_told_with_its_key_and_passes_once_corr
             ("insert", "person", {"id": 2, "n": 8}),
             ("insert", "person", {"id": 3, "n": None}),
         ]
+
+
+def test_a_transaction_larger_than_a_batch_arrives_whole(spark: SparkSession, tmp_path: Path) -> None:
+    store = PeopleFile(tmp_path)
+    store.commit(("insert", person(1), None))
+    people = 2 * MOST_ROWS // 3
+    with mapped_people(spark, tmp_path, ADULTS) as seen:
+        seen.until_generation(1)
+        store.commit(*(("insert", person(2 + number), None) for number in range(people)))
+        store.commit(("insert", person(1_000_000), None))
+        seen.until_position(3)
+        assert seen.log.state().transactions == 2
+        large, small = seen.log.read_after("00", 1 << 30)
+        assert (large.changes, small.changes) == (people, 1)
+        assert [row["id"] for _, _, row in rows(seen.log_payloads())] == [*range(2, 2 + people), 1_000_000]
+
+
+@pytest.mark.parametrize("fate", ["delivered twice", "lost before its checkpoint"])
+def test_a_batch_that_spark_repeats_is_stored_once(
+    fate: str, spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    batches: list[DataFrame] = []
+    original = MicroBatchSource._on_batch
+
+    def on_batch(source: MicroBatchSource, evaluate: Batches, frame: DataFrame) -> None:
+        original(source, evaluate, frame)
+        batches.append(frame)
+        if fate == "delivered twice":
+            original(source, evaluate, frame)
+        elif len(batches) == 1:
+            raise RuntimeError("the log has the batch, and Spark will never know")
+
+    monkeypatch.setattr(MicroBatchSource, "_on_batch", on_batch)
+    store = PeopleFile(tmp_path)
+    store.commit(("insert", person(1), None))
+    with mapped_people(spark, tmp_path, ADULTS) as seen:
+        seen.until_generation(1)
+        for number in (2, 3, 4):
+            store.commit(("insert", person(number), None))
+            seen.until_position(number)
+        seen.until(lambda: len(batches) >= 2, "another batch")
+        assert [row["id"] for _, _, row in rows(seen.log_payloads())] == [2, 3, 4]
 
 
 def test_a_reader_that_dies_or_fails_is_started_again_where_the_log_ends(spark: SparkSession, tmp_path: Path) -> None:

@@ -1,0 +1,1 @@
+"""Our cache beside the official zero-cache, on the same workload in one run."""

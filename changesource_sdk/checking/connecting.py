@@ -1,0 +1,61 @@
+"""Opening a stream at any endpoint: from whatever names it to a connection, its refusals as our errors."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from urllib.parse import urlsplit, urlunsplit
+
+from websockets.asyncio.client import ClientConnection, connect
+from websockets.exceptions import InvalidHandshake, InvalidStatus, InvalidURI
+
+from changesource_sdk.errors import EndpointError
+from protocol.handshake import PATHS
+
+STREAM = next(iter(PATHS))
+OPEN_SECONDS = 10.0
+CLOSE_SECONDS = 0.2
+"""A stream in full flow is not worth waiting for its close: all that it still sends would have to be read first."""
+
+
+class Refused(EndpointError):
+    """The endpoint answered the request with an HTTP status instead of a stream."""
+
+    def __init__(self, status: int, body: str, where: str) -> None:
+        super().__init__("refused", f"the endpoint answered {status}: {body}", where, "correct the URL")
+        self.status = status
+
+
+def stream_url(text: str) -> str:
+    """The stream's URL from whatever names an endpoint: a bare host:port, another scheme, no path."""
+    parts = urlsplit(text if "://" in text else f"ws://{text}")
+    scheme = {"http": "ws", "https": "wss"}.get(parts.scheme, parts.scheme)
+    path = STREAM if parts.path in ("", "/") else parts.path
+    return urlunsplit((scheme, parts.netloc, path, parts.query, ""))
+
+
+def request_url(url: str, query: str) -> str:
+    """The URL of a request: the stream's, with these parameters after its own."""
+    parts = urlsplit(url)
+    return urlunsplit(parts._replace(query="&".join(filter(None, (parts.query, query)))))
+
+
+@asynccontextmanager
+async def connected(url: str, seconds: float = OPEN_SECONDS) -> AsyncIterator[ClientConnection]:
+    """A connection for the length of a block. Raises `Refused`, or `EndpointError` if nobody answers in time."""
+    where = urlsplit(url).netloc
+    try:
+        # No proxy: an endpoint is a neighbour, and a proxy from the environment would answer in its place.
+        connection = await connect(
+            url, max_size=None, compression=None, proxy=None, open_timeout=seconds, close_timeout=CLOSE_SECONDS
+        )
+    except InvalidStatus as error:
+        said = bytes(error.response.body or b"").decode(errors="replace").strip()
+        raise Refused(error.response.status_code, said, where) from None
+    except (OSError, InvalidHandshake, InvalidURI, TimeoutError) as error:
+        reason = f"nothing for {seconds:g} s" if isinstance(error, TimeoutError) else error
+        raise EndpointError(
+            "unreachable", f"cannot connect: {reason}", where, "is `changesource serve` running there?"
+        ) from None
+    async with connection:
+        yield connection

@@ -1,0 +1,56 @@
+"""Checking an endpoint: the cases one after the other, each with its verdict, within the time given.
+
+    async for verdict in check_endpoint(CheckSettings("ws://127.0.0.1:4810/changes/v0/stream")):
+        print(verdict.case, verdict.outcome, verdict.message)
+
+It speaks as a consumer with a name of its own, so that its acks cannot make an endpoint forget what another consumer
+still needs. `EndpointError` is raised only if there is nobody to ask.
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Callable, Sequence
+
+from changesource_sdk.checking.endpoint_cases import CASES, EndpointCase
+from changesource_sdk.checking.endpoint_run import Broken, CheckSettings, EndpointRun, NotSeen
+from changesource_sdk.checking.probe_stream import FrameLog
+from changesource_sdk.checking.verdict import Verdict
+
+DISTURBS = "left out: the endpoint may start over for all its consumers (--resets asks for it)"
+
+
+async def check_endpoint(
+    settings: CheckSettings,
+    *,
+    cases: Sequence[EndpointCase] = CASES,
+    keep: Callable[[bytes], None] = lambda line: None,
+    tell: Callable[[str], None] = lambda text: None,
+) -> AsyncIterator[Verdict]:
+    """The verdict of each case as it comes; `keep` gets the lines of the transcript, `tell` hears of progress."""
+    run = EndpointRun(settings, FrameLog(keep))
+    for case in cases:
+        run.tell = _telling(tell, case)
+        run.tell("")
+        yield await _judge(run, case)
+
+
+def _telling(tell: Callable[[str], None], case: EndpointCase) -> Callable[[str], None]:
+    return lambda text: tell(f"{case.name} {text}".strip())
+
+
+async def _judge(run: EndpointRun, case: EndpointCase) -> Verdict:
+    if case.disturbs and not run.settings.resets:
+        return Verdict(case.name, "not seen", DISTURBS)
+    if not run.left:
+        return Verdict(case.name, "not seen", f"the {run.settings.seconds:g} s were over: give --seconds more")
+    run.findings, message = {}, ""
+    try:
+        message = await case.run(run)
+    except NotSeen as reason:
+        if not run.findings:
+            return Verdict(case.name, "not seen", str(reason))
+    except Broken:
+        pass
+    if found := tuple(each for same in run.findings.values() for each in same):
+        return Verdict(case.name, "broken", case.proves, found)
+    return Verdict(case.name, "ok", message)

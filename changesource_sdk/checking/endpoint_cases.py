@@ -1,0 +1,238 @@
+"""What is asked of an endpoint, as data: adding a case is adding an entry to `CASES`.
+
+A case connects as zero-cache would, in the order in which zero-cache comes to do so, and returns a sentence on what it
+saw. Broken rules of single frames are noted by the connection itself; a case adds what only shows over time.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass, replace
+
+from changesource_sdk.checking.endpoint_run import EndpointRun, InitialSync, NotSeen
+from changesource_sdk.checking.folded_rows import FoldedRows
+from changesource_sdk.checking.probe_stream import Ended, ProbeStream, ResetAsked, SeenTransaction, Silent
+from protocol import watermark
+from protocol.handshake import Handshake
+from protocol.rules import Checker
+
+MOST_TRANSACTIONS = 50
+MOST_STARTS = 8
+MOST_ROWS = 300_000
+FAR_AHEAD = 36**3
+
+
+@dataclass(frozen=True, slots=True)
+class EndpointCase:
+    """A question to an endpoint. `disturbs` marks one after which the endpoint may start over for all its consumers."""
+
+    name: str
+    proves: str
+    run: Callable[[EndpointRun], Awaitable[str]]
+    disturbs: bool = False
+
+
+async def initial_sync(run: EndpointRun) -> str:
+    run.snapshot = await run.initial_sync(run.handshake())
+    return f"{run.snapshot.rows.count} rows at {run.snapshot.watermark}"
+
+
+async def live_stream(run: EndpointRun) -> str:
+    snapshot = _snapshot(run)
+    async with run.connect(run.handshake(snapshot.watermark), snapshot.checker) as stream:
+        try:
+            run.history = await run.watch(stream, MOST_TRANSACTIONS)
+            await _ping(run, stream)
+        except ResetAsked as error:
+            reason = f"asked for what follows the snapshot {snapshot.watermark}, got reset-required: {error}"
+            raise run.broken("snapshot-resumable", reason) from None
+        except Ended as error:
+            raise run.broken("stays-open", f"closed by the endpoint: {error}") from None
+        await _repeat_acks(run, stream, snapshot.watermark)
+    return f"{len(run.history)} transactions"
+
+
+async def _repeat_acks(run: EndpointRun, stream: ProbeStream, first: str) -> None:
+    """Acks as a cache that reconnected sends them: one from long ago, and the last one again."""
+    try:
+        await stream.acknowledge(first)
+        await stream.acknowledge(_head(run))
+        await _ping(run, stream)
+    except Ended as error:
+        raise run.broken("tolerates-acks", f"closed after a repeated ack: {error}") from None
+
+
+async def _ping(run: EndpointRun, stream: ProbeStream) -> None:
+    if not await stream.answers_ping(run.patience):
+        raise run.broken("answers-pings", f"no pong for {run.patience:.0f} s")
+
+
+async def two_consumers(run: EndpointRun) -> str:
+    snapshot = _snapshot(run)
+    request = run.handshake(_head(run), snapshot.watermark)
+    async with run.connect(request) as first, run.connect(request) as second:
+        for name, stream in (("first", first), ("second", second)):
+            try:
+                await _ping(run, stream)
+            except Ended as error:
+                raise run.broken("several-consumers", f"the {name} of two was closed: {error}") from None
+    return "two at once"
+
+
+async def resume(run: EndpointRun) -> str:
+    snapshot = _snapshot(run)
+    if not run.history:
+        raise NotSeen(
+            f"no transaction came in {run.settings.watch:g} s: write to the store meanwhile, or --watch longer"
+        )
+    starts = [snapshot.watermark, *(_usable(seen.watermark) for seen in run.history[:-1])]
+    step = max(1, len(starts) // MOST_STARTS)
+    for number in range(0, len(starts), step):
+        run.tell(f"from {starts[number]}")
+        await _resume_from(run, starts[number], run.history[number:])
+    return f"from {len(range(0, len(starts), step))} watermarks"
+
+
+async def _resume_from(run: EndpointRun, start: str, expected: list[SeenTransaction]) -> None:
+    async with run.connect(run.handshake(start, _snapshot(run).watermark)) as stream:
+        try:
+            for wanted in expected:
+                _compare(run, start, wanted, await run.transaction(stream, run.patience))
+        except Silent:
+            raise run.broken("resume-complete", f"after {start} nothing came; {wanted.watermark} was next") from None
+        except ResetAsked as error:
+            raise run.broken("resume-known", f"{start} was given out, and got reset-required: {error}") from None
+        except Ended as error:
+            raise run.broken("stays-open", f"closed while resuming from {start}: {error}") from None
+
+
+def _compare(run: EndpointRun, start: str, wanted: SeenTransaction, got: SeenTransaction) -> None:
+    if got.watermark != wanted.watermark:
+        reason = f"after {start} came {got.watermark} where {wanted.watermark} came the first time"
+        raise run.broken("resume-complete", reason)
+    if got.digest != wanted.digest:
+        reason = f"{got.watermark} has {len(got.changes)} changes, other ones than the {len(wanted.changes)} before"
+        raise run.broken("same-content", reason)
+
+
+async def own_tables(run: EndpointRun) -> str:
+    request = replace(run.handshake(), app_id=f"{run.settings.app_id}_b", shard_num=run.settings.shard_num + 1)
+    other = await run.initial_sync(request)
+    return f"{request.shard}, at {other.watermark}"
+
+
+async def seam(run: EndpointRun) -> str:
+    snapshot = _snapshot(run)
+    if snapshot.rows.count > MOST_ROWS:
+        raise NotSeen(f"more than {MOST_ROWS} rows")
+    later = await run.initial_sync(run.handshake())
+    await _catch_up(run, snapshot, later)
+    names = {
+        "here": f"the snapshot {snapshot.watermark} with the changes up to {later.watermark}",
+        "there": f"the snapshot {later.watermark}",
+    }
+    for difference in _rows_at(run, later.watermark).differences(later.rows, **names):
+        run.broken("seam", difference)
+    return f"{snapshot.watermark} and what follows, {later.watermark}"
+
+
+async def _catch_up(run: EndpointRun, snapshot: InitialSync, later: InitialSync) -> None:
+    """Read on until the later snapshot's watermark, if the stream goes that far."""
+    if later.watermark <= _head(run):
+        return
+    async with run.connect(run.handshake(_head(run), snapshot.watermark)) as stream:
+        try:
+            while _head(run) < later.watermark:
+                run.history.append(await run.transaction(stream, run.settings.watch))
+        except Silent:
+            return
+        except ResetAsked:
+            raise NotSeen("the endpoint started over in between") from None
+        except Ended as error:
+            raise run.broken("stays-open", f"closed by the endpoint: {error}") from None
+
+
+def _rows_at(run: EndpointRun, reached: str) -> FoldedRows:
+    rows = _snapshot(run).rows.copy()
+    for seen in run.history:
+        if seen.watermark <= reached:
+            for change in seen.changes:
+                rows.take(change)
+    return rows
+
+
+async def unknown_replica(run: EndpointRun) -> str:
+    major, _ = watermark.to_int(_snapshot(run).watermark)
+    # Below the snapshot, and of a form that a counter does not give out.
+    unknown = watermark.from_int(major - 1, 0)
+    await _expect_reset(run, run.handshake(unknown), "a replica it never made")
+    return f"reset-required for {unknown}"
+
+
+async def ahead(run: EndpointRun) -> str:
+    major, _ = watermark.to_int(_head(run))
+    unknown = watermark.from_int(major + FAR_AHEAD)
+    checker = Checker()
+    await _expect_reset(run, run.handshake(unknown), "a watermark ahead of its log", checker)
+    fresh = await run.initial_sync(run.handshake(), checker)
+    return f"reset-required for {unknown}, then a snapshot at {fresh.watermark}"
+
+
+async def _expect_reset(run: EndpointRun, request: Handshake, what: str, checker: Checker | None = None) -> None:
+    async with run.connect(request, checker) as stream:
+        try:
+            seen = await run.transaction(stream, run.patience)
+        except ResetAsked:
+            return
+        except (Silent, Ended) as error:
+            did = "closed the stream" if isinstance(error, Ended) else f"sent nothing for {run.patience:.0f} s"
+        else:
+            did = f"went on with {seen.watermark}"
+    raise run.broken("unknown-reset", f"asked to go on from {request.last_watermark}, {what}, it {did}")
+
+
+async def sketch_dialect(run: EndpointRun) -> str:
+    async with run.connect(run.handshake(dialect="sketch"), is_optional=True) as stream:
+        reached, _ = await run.snapshot_of(stream)
+        try:
+            await stream.acknowledge(reached)
+            seen = await run.watch(stream, MOST_TRANSACTIONS)
+            await _ping(run, stream)
+        except Ended as error:
+            raise run.broken("sketch-goes-on", f"closed after the snapshot: {error}") from None
+    return f"snapshot and {len(seen)} transactions on one connection"
+
+
+def _snapshot(run: EndpointRun) -> InitialSync:
+    if run.snapshot is None:
+        raise NotSeen("there was no snapshot to go on from")
+    _usable(run.snapshot.watermark)
+    return run.snapshot
+
+
+def _head(run: EndpointRun) -> str:
+    return _usable(run.history[-1].watermark) if run.history else _snapshot(run).watermark
+
+
+def _usable(reached: str) -> str:
+    if not watermark.is_valid(reached):
+        raise NotSeen(f"{reached!r} is no watermark to go on from")
+    return reached
+
+
+CASES = (
+    EndpointCase(
+        "initial sync", "a consumer that has nothing gets tables, indexes, rows and its own tables", initial_sync
+    ),
+    EndpointCase("live stream", "the stream goes on after the snapshot, takes acks and answers pings", live_stream),
+    EndpointCase("two consumers", "consumers of one shard do not disturb each other", two_consumers),
+    EndpointCase("resume", "every watermark given out can be gone on from, with the same transactions", resume),
+    EndpointCase("other app and shard", "each app and shard gets tables of its own", own_tables),
+    EndpointCase("seam", "a snapshot and what follows it lead to the next snapshot", seam),
+    EndpointCase("unknown replica", "what the endpoint does not know is reset", unknown_replica),
+    EndpointCase("sketch dialect", "one connection for snapshot and changes", sketch_dialect),
+    EndpointCase(
+        "ahead of the log", "a consumer that knows more than the log is reset to higher watermarks", ahead, True
+    ),
+)
+"""All cases, in the order in which they are run."""

@@ -1,0 +1,120 @@
+"""One compaction on demand: `changesource compact`.
+
+The work is the same as that of a pipeline that compacts by itself. What differs is who registers the result: a pipeline
+that runs takes the offer as it takes its own; if none runs, this process is the log's writer for a moment, and forgets
+what the new snapshot makes needless.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+from changesource_sdk.changelog.log import LogWriter
+from changesource_sdk.changelog.retention import prune_point
+from changesource_sdk.changelog.store import LogStore
+from changesource_sdk.errors import StateError
+from changesource_sdk.observe.stages import Stage
+from changesource_sdk.pipeline.compacting import Lane
+from changesource_sdk.pipeline.compacting_here import LocalLane
+from changesource_sdk.pipeline.compactor import STAGE, compact_and_report
+from changesource_sdk.pipeline.spark.session import SparkSettings, standard_error_to, start_session
+from changesource_sdk.pipeline.upkeep import STEP_TRANSACTIONS
+
+TAKEN_WITHIN_S = 30.0
+_HELD = ("state-in-use", "log-in-use")
+_LOOK_S = 0.1
+
+
+@dataclass(frozen=True, slots=True)
+class Compacted:
+    """What came of it. `registered` is whether the log names the snapshot already; if not, its pipeline will."""
+
+    watermark: str
+    registered: bool
+    forgotten: int
+
+
+@contextmanager
+def lane(runner: str, settings: SparkSettings, spark_log: Path) -> Iterator[Lane]:
+    """Where the work is done; a Spark session lives as long as the context. What the JVM says goes to `spark_log`."""
+    if runner == "inline":
+        yield LocalLane()
+        return
+    from changesource_sdk.pipeline.spark.compaction import SparkLane
+
+    with standard_error_to(spark_log):
+        session = start_session(settings)
+    try:
+        yield SparkLane(session.sparkContext, threading.Event())
+    finally:
+        session.stop()
+
+
+def compact_once(
+    store: LogStore, lane: Lane, expiry_ms: float, clock: Callable[[], float] = time.time
+) -> Compacted | None:
+    """Compact the log now; None if nothing came after its newest snapshot.
+
+    `expiry_ms` is how long an absent consumer still holds the log back.
+    """
+    with store.compacting(), ExitStack() as stack:
+        if not store.offers.is_pending():
+            stage = Stage(store.reports, STAGE, clock)
+            if compact_and_report(store, lane, stage, clock) is None:
+                return None
+        is_ours = _claim(stack, store)
+        forgotten = _register(store, expiry_ms, clock) if is_ours else 0
+        registered = is_ours or _is_taken(store)
+    reader = store.open_reader()
+    try:
+        return Compacted(reader.snapshots()[-1].watermark, registered, forgotten)
+    finally:
+        reader.close()
+
+
+def _claim(stack: ExitStack, store: LogStore) -> bool:
+    """Be the log's pipeline as long as the stack, unless there is one; whether this one is."""
+    try:
+        stack.enter_context(store.claim())
+    except StateError as error:
+        if error.code not in _HELD:
+            raise
+        return False
+    return True
+
+
+def _register(store: LogStore, expiry_ms: float, clock: Callable[[], float]) -> int:
+    """Take the offer as the log's writer, and forget what nobody needs then; how many transactions."""
+    writer = store.open_writer(lambda: int(clock() * 1_000_000))
+    try:
+        store.offers.take(writer)
+        return _prune(store, writer, expiry_ms, clock)
+    finally:
+        writer.close()
+
+
+def _prune(store: LogStore, writer: LogWriter, expiry_ms: float, clock: Callable[[], float]) -> int:
+    subscribers = store.open_subscribers()
+    try:
+        below = prune_point(writer.snapshots()[-1].watermark, subscribers.all(), clock() * 1000, expiry_ms)
+    finally:
+        subscribers.close()
+    total = 0
+    while forgotten := writer.prune(below, STEP_TRANSACTIONS):
+        total += forgotten
+    return total
+
+
+def _is_taken(store: LogStore) -> bool:
+    """Whether the pipeline that runs takes the offer soon."""
+    deadline = time.monotonic() + TAKEN_WITHIN_S
+    while store.offers.is_pending():
+        if time.monotonic() > deadline:
+            return False
+        time.sleep(_LOOK_S)
+    return True

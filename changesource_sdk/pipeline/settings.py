@@ -1,0 +1,64 @@
+"""What a pipeline process is to do, and how it is told: a file in its state directory.
+
+The settings are in `STATE/pipeline.json`, readable by its owner only: they may hold passwords, which do not belong on a
+command line. Whoever starts the process needs this module alone, not the pipeline itself.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import Literal
+
+import orjson
+
+from changesource_sdk.changelog.atomic_json import read_json
+from changesource_sdk.changelog.layout import StateDirectory
+from changesource_sdk.errors import ConfigurationError
+
+_FILE = "pipeline.json"
+Runner = Literal["inline", "spark"]
+
+
+@dataclass(frozen=True, slots=True)
+class PipelineSettings:
+    """What a pipeline process is to do. `adapter` is `module:Class`; `master` and `conf` are for the Spark runner;
+    `log`, `log_schema` and `spool` say where the log is (`changelog.open`).
+    """
+
+    adapter: str
+    settings: Mapping[str, object] = field(default_factory=dict)
+    runner: Runner = "inline"
+    master: str = "local[*]"
+    conf: Mapping[str, str] = field(default_factory=dict)
+    log: str | None = None
+    log_schema: str = "changesource"
+    spool: str | None = None
+    compact_after: str = "never"
+
+
+def command_line(pipeline: PipelineSettings, state_directory: Path) -> list[str]:
+    """Leave the settings in the state directory; the command that starts the pipeline with them."""
+    layout = StateDirectory(state_directory).create()
+    path = layout.root / _FILE
+    descriptor = os.open(path.with_suffix(".staged"), os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
+    with os.fdopen(descriptor, "wb") as file:
+        file.write(orjson.dumps(asdict(pipeline)))
+    path.with_suffix(".staged").replace(path)
+    return [sys.executable, "-m", "changesource_sdk.pipeline.child", str(state_directory)]
+
+
+def read_settings(state: Path) -> PipelineSettings:
+    """The settings that `command_line` left."""
+    found = read_json(state / _FILE)
+    if found is None:
+        raise ConfigurationError(
+            "pipeline-settings",
+            f"there is no {_FILE} to say what to run",
+            where=str(state),
+            fix="use changesource serve",
+        )
+    return PipelineSettings(**found)  # type: ignore[arg-type]

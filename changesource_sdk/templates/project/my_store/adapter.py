@@ -1,0 +1,66 @@
+"""The adapter. As it stands it serves a file of JSON lines, each of them a transaction; make it serve your store.
+
+    {"removed": ["id", …], "written": [{"id": …, "title": …}, …]}
+
+What it owes: one consistent snapshot with its position, and what followed any position, whole and in order. What it may
+rely on: it is made anew from its settings at any time, and a transaction given twice is stored once.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from changesource_sdk import Change, Delete, Insert, Row, RowsPartition, Snapshot, Table, Transaction, table_of
+
+
+@dataclass
+class Item:
+    """A row: annotations become columns, `| None` makes one optional."""
+
+    id: str
+    title: str
+    amount: float | None = None
+    is_done: bool | None = None
+    extra: dict[str, object] | None = None
+
+
+class MyStore:
+    """A file of JSON lines. The position of a transaction is where in the file the next one begins."""
+
+    def __init__(self, path: str) -> None:
+        self.path = Path(path)
+
+    def tables(self) -> Sequence[Table]:
+        """The tables to sync."""
+        return [table_of(Item)]
+
+    def snapshot(self) -> Snapshot:
+        """All rows as they are now, and the position at which the transactions after them begin."""
+        rows: dict[str, Row] = {}
+        position = 0
+        for end, line in self._lines(0):
+            position = end
+            for key in line["removed"]:
+                rows.pop(key, None)
+            rows.update({row["id"]: row for row in line["written"]})
+        return Snapshot(position, [RowsPartition("item", list(rows.values()))])
+
+    def changes(self, after: Any) -> Iterator[Transaction]:
+        """The transactions after a position; it is called again when it has returned."""
+        for position, line in self._lines(after):
+            changes: list[Change] = [Delete("item", {"id": key}) for key in line["removed"]]
+            changes += [Insert("item", row) for row in line["written"]]
+            yield Transaction(position, changes)
+
+    def _lines(self, start: int) -> Iterator[tuple[int, dict[str, Any]]]:
+        with self.path.open("rb") as file:
+            file.seek(start)
+            for line in file:
+                if not line.endswith(b"\n"):
+                    return  # it is being written just now
+                start += len(line)
+                yield start, json.loads(line)

@@ -1,0 +1,92 @@
+"""What goes wrong around the adapter: a damaged log, a full disk; and what the store may forget."""
+
+from __future__ import annotations
+
+import resource
+from functools import partial
+
+from changesource_sdk.adapter import Acknowledging
+from changesource_sdk.testing.conformance.case import Broken, NotApplicable
+from changesource_sdk.testing.conformance.checkpoints import checkpoints, continue_from
+from changesource_sdk.testing.conformance.pipeline_run import PipelineProcess
+from changesource_sdk.testing.conformance.reading import within
+from changesource_sdk.testing.conformance.trial import Trial
+
+
+def lost_log(trial: Trial) -> None:
+    """After its log was damaged, the pipeline reads the store anew; consumers start over above the old watermark."""
+    trial.insert_many(5)
+    state = trial.folder / "state"
+    with trial.running() as watch:
+        watch.caught_up()
+        trial.some_transaction()
+        watch.caught_up()
+        before = watch.witness.watermark
+    trial.faults.truncate_log(state)
+    trial.some_transaction()
+    with trial.running() as watch:
+        watch.caught_up()
+        if watch.witness.watermark <= before:
+            raise Broken(f"the new log is at {watch.witness.watermark}, not above the old one at {before}")
+        trial.some_transaction()
+        watch.caught_up()
+    trial.faults.settle()
+
+
+def full_disk(trial: Trial) -> None:
+    """While there is no room the pipeline says so, and goes on by itself when there is."""
+    if not hasattr(resource, "prlimit"):
+        raise NotApplicable("this system cannot limit the files of another process")
+    trial.insert_many(5)
+    with trial.watch() as watch, PipelineProcess(trial.pipeline(), watch) as process:
+        watch.caught_up()
+        make_room = trial.faults.fill_disk(process.pid)
+        trial.some_transaction()
+        watch.until(lambda: watch.error() is not None, lambda: "a full disk went unnoticed")
+        make_room()
+        watch.caught_up()
+        process.stop()
+    trial.faults.settle()
+
+
+def acknowledging(trial: Trial) -> None:
+    """After `acknowledge` nothing that follows is lost, also for a pipeline that starts anew."""
+    points = checkpoints(trial)
+    adapter = _acknowledging(trial)
+    for number in range(0, len(points), 3):
+        position = points[number].position
+        within(trial.patience, "acknowledge()", partial(adapter.acknowledge, position))
+        try:
+            continue_from(trial, points, number)
+        except Broken as broken:
+            raise Broken(
+                f"after acknowledge({position!r}) what follows it is gone: only what is up to that position may be "
+                f"forgotten. {broken}"
+            ) from broken
+    with trial.running() as watch:
+        for _ in range(8):
+            trial.some_transaction()
+            watch.caught_up()
+
+
+def forgetting(trial: Trial) -> None:
+    """What was acknowledged is let go of: a store that only grows fills its disk."""
+    position = checkpoints(trial)[-1].position
+    adapter = _acknowledging(trial)
+    kept = trial.harness.retained()
+    within(trial.patience, "acknowledge()", lambda: adapter.acknowledge(position))
+    if trial.harness.retained() >= kept:
+        raise Broken(
+            f"acknowledge({position!r}) was ignored: the store keeps {trial.harness.retained()} changes, as many as "
+            f"before. Everything up to that position is durable in the log and may go"
+        )
+
+
+def _acknowledging(trial: Trial) -> Acknowledging:
+    adapter = trial.adapter()
+    if not isinstance(adapter, Acknowledging):
+        raise Broken(
+            f"{trial.harness.adapter.__name__} has no acknowledge(position): add it, or declare "
+            f'lacks = ("acknowledge",) if its store forgets nothing'
+        )
+    return adapter

@@ -1,0 +1,139 @@
+"""Why a consumer came into a state that the store was never in: lost, torn, doubled, out of order, or wrong values.
+
+The rows that the last transaction touched tell which of the store's transactions it was meant to be: the one whose rows
+they are, with the values that it gave them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping, Sequence
+from itertools import chain
+
+from changesource_sdk.adapter import Change, Delete, Insert, Update
+from changesource_sdk.testing.conformance.comparing import Difference, differences, same_row, shown
+from changesource_sdk.testing.conformance.history import History
+from changesource_sdk.testing.folding import Key, Rows
+
+NEAR = 20
+"""How many states ahead are looked at to find the one that was meant."""
+
+Replica = Mapping[str, Rows]
+Touched = Collection[tuple[str, Key]]
+"""Rows by table and key."""
+
+
+def explain(history: History, reached: int, replica: Replica, touched: Touched, what: str) -> str:
+    """Why applying a transaction to state `reached` led to no later state."""
+    after = reached + 1
+    due = _rows_of(history, after) if after <= history.last else set()
+    is_part = set(touched) < due and len(history.transactions[reached]) > 1
+    if is_part and _agrees(history, after, replica, touched):
+        return _torn(history, after, replica, what)
+    if set(touched) != due:
+        for number in (*range(after + 1, history.last + 1), *range(reached, 0, -1)):
+            if set(touched) == _rows_of(history, number) and _agrees(history, number, replica, touched):
+                return _out_of_turn(history, number, reached, what)
+    if after > history.last:
+        return (
+            f"a change came twice, or was never made: {what} touches {_named(touched)}, though all that was written "
+            f"had come. What the snapshot holds, or came before, must not come again under a new position"
+        )
+    nearest, found = nearest_state(history, replica, after)
+    return (
+        f"{what} leads to a state that the store was never in; compared with the state after {nearest} transactions: "
+        f"{listed(found)}{_hint(history, found)}"
+    )
+
+
+def _torn(history: History, number: int, replica: Replica, what: str) -> str:
+    found = list(differences(history.states[number], replica))
+    return (
+        f"a transaction was torn: {what} has a part of {described(history.transactions[number - 1])} and lacks the "
+        f"rest: {listed(found)}. Yield all changes of a transaction in one Transaction{_hint(history, found)}"
+    )
+
+
+def _out_of_turn(history: History, number: int, reached: int, what: str) -> str:
+    came = described(history.transactions[number - 1])
+    if number <= reached:
+        return (
+            f"a change came twice: {what} is {came} again, transaction {number}, though the consumer was in state "
+            f"{reached}. A transaction must keep its position when it is read again, and what the snapshot holds must "
+            f"not come as a change"
+        )
+    missing = described(history.transactions[reached])
+    return (
+        f"a change was lost, or comes in another order than it was committed: {what} is {came}, transaction {number}, "
+        f"while {missing}, transaction {reached + 1}, has not come"
+    )
+
+
+def _rows_of(history: History, number: int) -> set[tuple[str, Key]]:
+    """The rows that the transaction leading to a state touched."""
+    return history.touched[number - 1]
+
+
+def _agrees(history: History, number: int, replica: Replica, touched: Touched) -> bool:
+    """Whether these rows are as they were in a state."""
+    for table, key in touched:
+        expected, found = history.states[number].get(table, {}).get(key), replica.get(table, {}).get(key)
+        if (expected is None) != (found is None):
+            return False
+        if expected is not None and found is not None and not same_row(expected, found):
+            return False
+    return True
+
+
+def nearest_state(history: History, replica: Replica, first: int) -> tuple[int, list[Difference]]:
+    """The state, from `first` on, that a replica differs from least, and the differences."""
+    states = history.states
+    candidates = range(min(first, len(states) - 1), min(first + NEAR, len(states)))
+    found = {number: list(differences(states[number], replica)) for number in candidates}
+    # A row with a wrong value is nearer than one that is not there.
+    weights = {n: sum(1 if each.kind == "different" else 2 for each in found[n]) for n in candidates}
+    nearest = min(candidates, key=lambda number: (weights[number], -number))
+    return nearest, found[nearest]
+
+
+def _hint(history: History, found: Sequence[Difference]) -> str:
+    extra = {(difference.table, difference.key) for difference in found if difference.kind == "extra"}
+    for change in chain.from_iterable(history.transactions):
+        match change:
+            case Update(table, _, old_key) if old_key and (table, history.key(table, old_key)) in extra:
+                return ". The key of that row was changed: give the Update its old_key, or delete the old row"
+            case Delete(table, key) if (table, history.key(table, key)) in extra:
+                return ". That row was deleted: yield a Delete for it"
+    return ""
+
+
+def described(changes: Sequence[Change]) -> str:
+    """A transaction for a message: its first change, and how many more there are."""
+    if not changes:
+        return "an empty transaction"
+    more = f" and {len(changes) - 1} more" if len(changes) > 1 else ""
+    return f"{_described_change(changes[0])}{more}"
+
+
+def _described_change(change: Change) -> str:
+    match change:
+        case Insert(table, row):
+            return f"Insert({table}, {shown(next(iter(row.values()), None))})"
+        case Update(table, row, old_key):
+            moved = f", old_key={shown(dict(old_key))}" if old_key else ""
+            return f"Update({table}, {shown(next(iter(row.values()), None))}{moved})"
+        case Delete(table, key):
+            return f"Delete({table}, {shown(dict(key))})"
+        case _:
+            return type(change).__name__
+
+
+def _named(touched: Touched) -> str:
+    table, key = next(iter(touched), ("", ()))
+    more = f" and {len(touched) - 1} more" if len(touched) > 1 else ""
+    return f"row {', '.join(map(shown, key))} of {table}{more}"
+
+
+def listed(found: Sequence[Difference]) -> str:
+    """Differences for a message: the first few, and how many more there are."""
+    first = "; ".join(map(str, found[:3]))
+    return f"{first}; and {len(found) - 3} more" if len(found) > 3 else first

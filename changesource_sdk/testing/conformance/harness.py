@@ -1,0 +1,136 @@
+"""What the author of an adapter gives the suite: an empty store, how to write to it, and the adapter's settings.
+
+    class NotesHarness(Harness):
+        adapter = NotesAdapter
+        lacks = ("schema changes",)
+
+        def create(self, folder): ...            # an empty store, in or beside this folder
+        def settings(self): ...                  # what the adapter is made with
+        def commit(self, changes): ...           # write Insert, Update and Delete, all of them as one transaction
+
+Everything else follows from `tables()`: the suite makes rows that suit the declared columns. A store that cannot do
+something says so in `lacks`; the cases that need it are then reported as not applicable, with the declared word.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Collection, Mapping, Sequence
+from pathlib import Path
+from typing import ClassVar
+
+from changesource_sdk.adapter import Adapter, Change, Row, Table
+from changesource_sdk.config import nearest
+from changesource_sdk.errors import ConfigurationError
+from changesource_sdk.testing.conformance import sample_rows
+
+CAPABILITIES: Mapping[str, str] = {
+    "writes": "rows can be written by the suite",
+    "updates": "a row can be changed",
+    "deletes": "a row can be deleted",
+    "transactions": "several changes can be committed at once",
+    "key changes": "the key of a row can be changed",
+    "add column": "a column can be added to a table that has rows",
+    "drop column": "a column can be dropped",
+    "create table": "a table can be created while the adapter runs",
+    "durable": "the store outlives the process that reads it, and its settings are JSON",
+    "acknowledge": "the adapter has acknowledge()",
+    "retained": "the harness can tell how much the store keeps for the adapter (retained)",
+}
+"""What a store may lack. Without `writes` only the cases that read are run."""
+
+SCHEMA_CHANGES = ("add column", "drop column", "create table")
+SHORTHANDS: Mapping[str, tuple[str, ...]] = {
+    "schema changes": SCHEMA_CHANGES,
+    "writes": tuple(name for name in CAPABILITIES if name not in ("durable", "acknowledge")),
+    "acknowledge": ("acknowledge", "retained"),
+}
+"""Words that declare several at once."""
+
+
+class Harness(ABC):
+    """One store for one case. Invariant: `create` comes first, `close` last, and no two cases share a store."""
+
+    adapter: ClassVar[type[Adapter]]
+    """The adapter's class; importable by name, since a process that is to be killed imports it."""
+
+    lacks: ClassVar[Collection[str]] = ()
+    """Capabilities that the store does not have."""
+
+    table: ClassVar[str] = ""
+    """The full name of the table to write to; the first that has a key, if none is named."""
+
+    patience: ClassVar[float] = 10.0
+    """Seconds to wait for something that should come."""
+
+    @abstractmethod
+    def create(self, folder: Path) -> None:
+        """Make a store whose tables are empty; `folder` is new and is removed afterwards."""
+
+    @abstractmethod
+    def settings(self) -> Mapping[str, object]:
+        """The settings that make the adapter read that store."""
+
+    @abstractmethod
+    def commit(self, changes: Sequence[Change]) -> None:
+        """Write the changes in order, as one transaction that is visible when this returns.
+
+        Columns that an `Update` leaves out keep their value; `old_key` is given when the key changes. Called from
+        several threads, one at a time. Raise for a value that the store itself refuses.
+        """
+
+    def row(self, table: Table, number: int, version: int) -> Row:
+        """A row to write: its key depends on `number` alone, and no two versions are equal.
+
+        Override it for a store that does not take just any value. Columns that are left out are not compared.
+        """
+        return sample_rows.row(table, number, version)
+
+    def samples(self, table: Table) -> Sequence[Row]:
+        """Rows that show what the columns can hold, one row of nulls among them; keys as in `row`, from 0."""
+        return sample_rows.samples(table, self.row)
+
+    def retained(self) -> int:
+        """How many changes the store keeps for the adapter; only asked if `retained` is not lacking."""
+        raise NotImplementedError
+
+    def close(self) -> None:  # noqa: B027  # most stores are files, which go with their folder
+        """Let go of the store. Nothing by default."""
+
+
+class ReadingHarness(Harness):
+    """A store that exists and is only read: for a look at an adapter without writing to its store."""
+
+    lacks = ("writes",)
+
+    def __init__(self, adapter: type[Adapter], settings: Mapping[str, object]) -> None:
+        self.adapter = adapter  # type: ignore[misc]  # one class serves any adapter
+        self._settings = settings
+
+    def create(self, folder: Path) -> None:
+        """Nothing: the store is there."""
+
+    def settings(self) -> Mapping[str, object]:
+        """As given."""
+        return self._settings
+
+    def commit(self, changes: Sequence[Change]) -> None:
+        """Never called: cases that write are not applicable."""
+        raise NotImplementedError
+
+
+def lacking(harness: Harness) -> set[str]:
+    """The capabilities that a harness declares to lack, shorthands resolved. Raises for a word nobody knows."""
+    found: set[str] = set()
+    for word in harness.lacks:
+        if word not in CAPABILITIES and word not in SHORTHANDS:
+            known = [*CAPABILITIES, *SHORTHANDS]
+            raise ConfigurationError(
+                "unknown-capability",
+                f"{type(harness).__name__}.lacks names {word!r}, which is no capability",
+                fix=nearest(word, known),
+            )
+        found.update(SHORTHANDS.get(word, (word,)))
+    if type(harness).retained is Harness.retained:
+        found.add("retained")
+    return found

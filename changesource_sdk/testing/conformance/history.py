@@ -1,0 +1,151 @@
+"""What the store went through, as the suite wrote it: one state per transaction, in the form in which rows travel.
+
+This is the oracle: whatever an adapter shows, in snapshots and in changes, must be one of these states, in this order.
+It is kept beside the store, never read from it.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+
+import orjson
+
+from changesource_sdk.adapter import (
+    AddColumn,
+    Change,
+    Column,
+    CreateTable,
+    Delete,
+    DropColumn,
+    DropTable,
+    Insert,
+    Row,
+    Table,
+    Update,
+)
+from changesource_sdk.pipeline.consumer_schema import ConsumerSchema
+from changesource_sdk.pipeline.rows import RowShape
+from changesource_sdk.pipeline.validate import known_table
+from changesource_sdk.testing.folding import Key
+
+
+@dataclass(frozen=True, slots=True)
+class Document:
+    """A JSON value; it travels as text, in any spelling."""
+
+    value: object
+
+    def equals(self, travelled: object) -> bool:
+        """Whether that text spells this value."""
+        try:
+            return isinstance(travelled, str) and bool(orjson.loads(travelled) == self.value)
+        except orjson.JSONDecodeError:
+            return False
+
+
+Expected = Mapping[str, object]
+"""A row: its compared columns, as they travel, JSON as `Document`."""
+
+State = Mapping[str, Mapping[Key, Expected]]
+"""Tables the suite wrote to, their rows by key."""
+
+
+class History:
+    """States and the transactions between them. Invariant: `states[n]` is what the first n transactions made.
+
+    `touched` are the rows of each transaction, by table and key.
+    """
+
+    def __init__(self, tables: Sequence[Table], written: Sequence[str] = ()) -> None:
+        self.schema = ConsumerSchema()
+        for table in tables:
+            self.schema = self.schema.apply(CreateTable(table))
+        self.states: list[State] = [{name: {} for name in written}]
+        self.transactions: list[tuple[Change, ...]] = []
+        self.touched: list[set[tuple[str, Key]]] = []
+        self.lock = threading.Lock()
+
+    @property
+    def last(self) -> int:
+        """The number of the newest state."""
+        return len(self.states) - 1
+
+    def table(self, name: str) -> Table:
+        """A table as it is now."""
+        return known_table(self.schema, name)
+
+    def record(self, changes: Sequence[Change]) -> None:
+        """A transaction is about to be committed: recorded first, so that nobody sees a state that is not here."""
+        state = {name: dict(rows) for name, rows in self.states[-1].items()}
+        touched: set[tuple[str, Key]] = set()
+        for change in changes:
+            self._apply(state, change)
+            touched.update(self._rows_of(change))
+        self.transactions.append(tuple(changes))
+        self.touched.append(touched)
+        self.states.append(state)
+
+    def _apply(self, state: dict[str, dict[Key, Expected]], change: Change) -> None:
+        match change:
+            case Insert(name, row):
+                state.setdefault(name, {})[self.key(name, row)] = self.travelled(name, row)
+            case Update(name, row, old_key):
+                rows = state.setdefault(name, {})
+                old = rows.pop(self.key(name, old_key or row), {})
+                rows[self.key(name, row)] = {**old, **self.travelled(name, row)}
+            case Delete(name, key):
+                state.setdefault(name, {}).pop(self.key(name, key), None)
+            case CreateTable() | DropTable() | AddColumn() | DropColumn():
+                self.schema = self.schema.apply(change)
+                self._apply_schema(state, change)
+            case _:
+                raise NotImplementedError(f"the suite does not write {type(change).__name__}")
+
+    def _rows_of(self, change: Change) -> Iterator[tuple[str, Key]]:
+        match change:
+            case Insert(name, row) | Update(name, row):
+                yield name, self.key(name, row)
+                if isinstance(change, Update) and change.old_key is not None:
+                    yield name, self.key(name, change.old_key)
+            case Delete(name, key):
+                yield name, self.key(name, key)
+
+    def _apply_schema(
+        self, state: dict[str, dict[Key, Expected]], change: CreateTable | DropTable | AddColumn | DropColumn
+    ) -> None:
+        match change:
+            case CreateTable(table):
+                state[table.full_name] = {}
+            case DropTable(name):
+                state.pop(name, None)
+            case AddColumn(name, column):
+                state[name] = {key: {**row, column.name: None} for key, row in state.get(name, {}).items()}
+            case DropColumn(name, gone):
+                rows = state.get(name, {}).items()
+                state[name] = {key: {c: v for c, v in row.items() if c != gone} for key, row in rows}
+
+    def key(self, name: str, row: Row) -> Key:
+        """A row's key as it travels."""
+        columns = self.table(name).key
+        travelled = self.travelled(name, {column: row[column] for column in columns})
+        return tuple(travelled[column] for column in columns)
+
+    def travelled(self, name: str, row: Row) -> dict[str, object]:
+        """A row's values as they travel."""
+        columns = tuple(column for column in self.table(name).columns if column.name in row)
+        shape, documents = _shape(name, columns)
+        wire = orjson.loads(shape.to_json({column.name: row[column.name] for column in columns}))
+        for column in documents:
+            if wire[column] is not None:
+                wire[column] = Document(orjson.loads(wire[column]))
+        travelled: dict[str, object] = wire
+        return travelled
+
+
+@lru_cache(64)
+def _shape(name: str, columns: tuple[Column, ...]) -> tuple[RowShape, tuple[str, ...]]:
+    """How rows of these columns travel, and which of them hold JSON."""
+    return RowShape(name, columns), tuple(column.name for column in columns if column.kind in ("json", "array"))

@@ -1,0 +1,110 @@
+"""The judge: follows what an adapter gave, transaction by transaction, and holds it against what was written.
+
+The rule is one: after the snapshot and after every transaction, a consumer is in a state that the store was in, and
+each such state is later than the one before. Whole transactions may be merged; they may not be lost, torn, doubled, or
+come in another order. All of that shows as a state that never was, or that was before.
+"""
+
+from __future__ import annotations
+
+from changesource_sdk.adapter import Delete
+from changesource_sdk.testing.conformance.case import Broken
+from changesource_sdk.testing.conformance.comparing import Difference, differences, same_state
+from changesource_sdk.testing.conformance.explaining import (
+    Replica,
+    Touched,
+    described,
+    explain,
+    listed,
+    nearest_state,
+)
+from changesource_sdk.testing.conformance.history import History, State
+
+
+class Judge:
+    """One consumer of one history. Invariant: the consumer is in state `reached` of the history.
+
+    That is said of the tables that were there from the beginning. A table that is created meanwhile may come later, or
+    with later rows, than the transaction that created it; in the end it must hold what the store holds.
+    """
+
+    def __init__(self, history: History, reached: int = -1) -> None:
+        self.reached = reached
+        self._history = history
+        self._replica: Replica = {}
+
+    @property
+    def is_caught_up(self) -> bool:
+        """Whether the consumer has all that was written."""
+        return self._has_reached_last() and not self._unsettled()
+
+    def _has_reached_last(self) -> bool:
+        last = self._history.last
+        return self.reached == last or (self.reached >= 0 and self._lasting(self.reached) == self._lasting(last))
+
+    def _unsettled(self) -> list[Difference]:
+        """How the tables that were created differ from what the store holds."""
+        created = {name: rows for name, rows in self._history.states[-1].items() if not self._is_lasting(name)}
+        missing = [Difference("missing", name, ()) for name in created if name not in self._replica]
+        return missing or list(differences(created, self._replica))
+
+    def _is_lasting(self, table: str) -> bool:
+        return table in self._history.states[0]
+
+    def _lasting(self, number: int) -> State:
+        """A state without the tables that were created since the beginning."""
+        return {name: rows for name, rows in self._history.states[number].items() if self._is_lasting(name)}
+
+    def snapshot(self, replica: Replica) -> None:
+        """The consumer was given a snapshot."""
+        self._replica = replica
+        found = self._find(replica, max(self.reached, 0))
+        if found is None:
+            raise Broken(self._inconsistent(replica))
+        self.reached = found
+
+    def transaction(self, replica: Replica, touched: Touched, what: str) -> None:
+        """The consumer applied a transaction that touched these rows; `what` tells which it was, for messages."""
+        self._replica = replica
+        found = self._find(replica, self.reached + 1)
+        if found is not None:
+            self.reached = found
+        elif any(self._is_lasting(table) for table, _ in touched):
+            raise Broken(explain(self._history, self.reached, replica, touched, what))
+
+    def _find(self, replica: Replica, first: int) -> int | None:
+        numbers = range(first, self._history.last + 1)
+        return next((number for number in numbers if same_state(self._lasting(number), replica)), None)
+
+    def missing(self) -> str:
+        """What has not come, once it should have."""
+        if self.reached < 0:
+            return "no snapshot came: snapshot() or the rows of its partitions did not finish"
+        if self._has_reached_last():
+            found = listed(self._unsettled())
+            return f"a table that was created did not come as it is: {found}. Yield CreateTable, then its rows"
+        first = self._history.transactions[self.reached]
+        deleted = " (yield a Delete for a row that is gone)" if all(isinstance(c, Delete) for c in first) else ""
+        return (
+            f"{self._history.last - self.reached} of {self._history.last} transactions never came; the first of them: "
+            f"{described(first)}. Either changes() left it out{deleted}, or gave it a position that was used before "
+            f"(or, being an integer, is not above the one before), so that it passed for a repetition"
+        )
+
+    def _inconsistent(self, replica: Replica) -> str:
+        nearest, found = nearest_state(self._history, replica, max(self.reached, 0))
+        state = f"compared with the state after {nearest} of {self._history.last} transactions: {listed(found)}"
+        return (
+            f"the snapshot shows no state that the store was ever in; {state}. Every partition must show the store at "
+            f"the snapshot's position, whatever is written while it is read"
+        )
+
+
+class Onlooker(Judge):
+    """Lets everything pass: for cases that ask something else."""
+
+    def snapshot(self, replica: Replica) -> None:
+        """Nothing to say."""
+
+    def transaction(self, replica: Replica, touched: Touched, what: str) -> None:
+        """Nothing to say."""

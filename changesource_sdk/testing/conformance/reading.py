@@ -1,0 +1,188 @@
+"""Reading an adapter without the pipeline: its snapshot and its changes, as the pipeline would encode them.
+
+`changes()` may block for ever, so it is read in a thread; what is waited for is given as a condition on what has come.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TypeVar
+
+from changesource_sdk.adapter import Adapter, Closing, Position, Snapshot, Transaction
+from changesource_sdk.changelog.blocks import BlockFile
+from changesource_sdk.errors import ChangesourceError
+from changesource_sdk.pipeline.encode import TableEncoder
+from changesource_sdk.pipeline.snapshotting import adapter_call, checked_schema
+from changesource_sdk.pipeline.tail import POLL_INTERVAL_S
+from changesource_sdk.pipeline.transactions import TransactionEncoder
+from changesource_sdk.pipeline.validate import known_table
+from changesource_sdk.positions import from_text, is_behind, to_text
+from changesource_sdk.testing.conformance.case import Broken, worded
+from changesource_sdk.testing.conformance.witness import changes_of
+from changesource_sdk.testing.folding import FoldedTables
+from protocol.changes import Change
+
+Answer = TypeVar("Answer")
+UNSPILLED = 1 << 40
+
+
+@dataclass(frozen=True, slots=True)
+class Read:
+    """One transaction that an adapter gave."""
+
+    position: Position
+    changes: list[Change] = field(repr=False)
+    watermark: str | None = None
+    commit_time_ms: float | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class ReadSnapshot:
+    """A snapshot, folded, with the encoder for what follows it."""
+
+    position: Position
+    replica: FoldedTables
+    encoder: TransactionEncoder
+
+
+def within(seconds: float, what: str, call: Callable[[], Answer]) -> Answer:
+    """What a call of the adapter's gives; `Broken` if it fails or takes longer."""
+    answers: list[Answer] = []
+    errors: list[BaseException] = []
+
+    def run() -> None:
+        try:
+            with adapter_call(what):
+                answers.append(call())
+        except BaseException as error:
+            errors.append(error)
+
+    thread = threading.Thread(target=run, daemon=True)
+    thread.start()
+    thread.join(seconds)
+    if thread.is_alive():
+        raise Broken(f"{what} did not return within {seconds:g} s")
+    if errors:
+        raise told(errors[0])
+    return answers[0]
+
+
+def told(error: BaseException) -> BaseException:
+    """An error of ours as a verdict; anything else as it is."""
+    if isinstance(error, ChangesourceError):
+        return Broken(worded(**error.as_json()))
+    return error
+
+
+def read_snapshot(adapter: Adapter, patience: float) -> ReadSnapshot:
+    """All rows of a new snapshot."""
+    return within(patience, "snapshot()", lambda: folded(adapter, adapter.snapshot()))
+
+
+def folded(adapter: Adapter, snapshot: Snapshot) -> ReadSnapshot:
+    """The rows of a snapshot as a consumer would have them; closes it."""
+    try:
+        schema = checked_schema(tuple(adapter.tables() if snapshot.tables is None else snapshot.tables))
+        replica = FoldedTables()
+        for partition in snapshot.partitions:
+            encoder = TableEncoder(known_table(schema, partition.table))
+            replica.tables.setdefault(encoder.table.full_name, {})
+            for _, frames in encoder.inserts(partition.rows()):
+                replica.apply(changes_of(frames))
+    finally:
+        if snapshot.close is not None:
+            snapshot.close()
+    return ReadSnapshot(snapshot.position, replica, TransactionEncoder(schema, no_segment, UNSPILLED))
+
+
+def no_segment() -> Path:
+    """For an encoder that never spills."""
+    raise AssertionError("nothing is spilled here")
+
+
+def position_is_json(position: Position) -> None:
+    """Positions are stored as JSON and must come back as they were."""
+    if from_text(to_text(position)) != position:
+        raise Broken(
+            f"the position {position!r} is {from_text(to_text(position))!r} when it comes back from the log: make "
+            f"positions of JSON values only (lists, not tuples)"
+        )
+
+
+class Follower:
+    """One reader of an adapter's changes. Invariant: `reads` is what it gave so far, in order, without repetitions.
+
+    `known` are positions read before `after`, which an adapter may give again.
+    """
+
+    def __init__(
+        self, adapter: Adapter, after: Position, encoder: TransactionEncoder, known: Iterable[Position] = ()
+    ) -> None:
+        self.reads: list[Read] = []
+        self.given: list[Position] = []  # of every transaction, repetitions included
+        self._known = {to_text(after), *map(to_text, known)}
+        self._adapter = adapter
+        self._after = after
+        self._encoder = encoder
+        self._error: BaseException | None = None
+        self._changed = threading.Condition()
+        self._ended = threading.Event()
+        self._thread = threading.Thread(target=self._run, daemon=True)
+
+    def __enter__(self) -> Follower:
+        self._thread.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._ended.set()
+        if isinstance(self._adapter, Closing):
+            self._adapter.close()
+        self._thread.join(2.0)
+
+    def until(self, condition: Callable[[], bool], patience: float) -> bool:
+        """Wait until the condition holds, checked after each transaction; whether it does. Raises what went wrong."""
+        with self._changed:
+            self._changed.wait_for(lambda: condition() or self._error is not None, patience)
+            if self._error is not None and not condition():
+                raise told(self._error)
+            return condition()
+
+    def _run(self) -> None:
+        try:
+            with adapter_call("changes()"):
+                while not self._ended.is_set():
+                    if not self._read_available():
+                        self._ended.wait(getattr(self._adapter, "poll_interval", POLL_INTERVAL_S))
+        except BaseException as error:
+            with self._changed:
+                self._error = error
+                self._changed.notify_all()
+
+    def _read_available(self) -> bool:
+        moved = False
+        for transaction in self._adapter.changes(self._after):
+            if self._ended.is_set():
+                return True
+            moved = self._take(transaction) or moved
+        return moved
+
+    def _take(self, transaction: Transaction) -> bool:
+        text = to_text(transaction.position)
+        self.given.append(transaction.position)
+        if text in self._known or is_behind(transaction.position, self._after):
+            for _ in transaction.changes:
+                pass
+            return False
+        encoded = self._encoder.encode(transaction)
+        assert not isinstance(encoded.data, BlockFile)
+        with self._changed:
+            self.reads.append(
+                Read(transaction.position, changes_of(encoded.data), transaction.watermark, transaction.commit_time_ms)
+            )
+            self._known.add(text)
+            self._after = transaction.position
+            self._changed.notify_all()
+        return True

@@ -1,0 +1,139 @@
+"""The suite: every case, and how to run them on an adapter.
+
+Adding a case is adding an entry here and its section on the page that `case.PAGE` names.
+"""
+
+from __future__ import annotations
+
+import tempfile
+import time
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import closing, contextmanager
+from pathlib import Path
+
+from changesource_sdk.errors import ChangesourceError
+from changesource_sdk.testing.conformance.case import Broken, Case, NotApplicable, Outcome, Verdict, needing
+from changesource_sdk.testing.conformance.cases import (
+    declaring,
+    following,
+    recovering,
+    resuming,
+    schema_changes,
+    seam,
+    serving,
+    values,
+)
+from changesource_sdk.testing.conformance.harness import Harness, lacking
+from changesource_sdk.testing.conformance.reading import told
+from changesource_sdk.testing.conformance.trial import Trial
+
+SEED = 20260102
+
+MakeHarness = Callable[[], Harness]
+
+CASES: tuple[Case, ...] = (
+    Case("tables", "tables() suits a consumer, has keys, and says the same twice", declaring.tables_are_sound),
+    Case("picklable", "the adapter can be sent to another process and works there", declaring.travels),
+    Case("partitions", "a partition can be pickled and read again", declaring.partitions_read_again),
+    Case("stops", "a pipeline that is told to stop can: changes() does not block for ever", declaring.lets_go),
+    Case("serving", "a cache gets all of it, and every frame is legal", serving.to_a_cache),
+    *needing(
+        "writes",
+        Case("empty-store", "an empty store can be followed from its first row", following.from_nothing),
+        Case("values-in-snapshot", "values and nulls arrive through a snapshot", values.in_snapshots),
+        Case("values-in-changes", "values and nulls arrive through changes", values.in_changes),
+        Case("bad-integers", "an integer beyond 64 bits is refused by name, never silently", values.bad_integers),
+        Case("bad-texts", "a text that is no Unicode is refused by name, never silently", values.bad_texts),
+        Case("bad-numbers", "NaN is refused by name, never silently", values.bad_numbers),
+        Case("seam", "what is written during a snapshot is seen exactly once", seam.at_every_step),
+        Case("seam-under-load", "the same while another thread writes without pause", seam.under_load),
+        Case("order", "transactions come in the order of their commits", following.in_order),
+        Case("prompt", "a transaction comes without waiting for the next", following.one_at_a_time),
+        Case("positions", "positions are JSON, unique, and rise if they are integers", resuming.positions_are_sound),
+        Case("commit-times", "commit times are in milliseconds", resuming.commit_times_are_milliseconds),
+        Case("resume", "a new adapter continues right after any position", resuming.from_every_position),
+        Case("read-again", "what was not acknowledged can be read again", resuming.reading_again),
+        Case("restart", "after a stop it goes on where it was", resuming.after_a_stop),
+        Case("duplicates", "what is delivered twice, late or again is stored once", resuming.repeated),
+        Case("dropped-connection", "a dropped connection costs a retry, nothing else", resuming.interrupted),
+        Case("lost-log", "after the log is lost, the store is read anew", recovering.lost_log),
+    ),
+    *needing(
+        "updates",
+        Case("partial-update", "an update of one column keeps the others", values.partly_updated),
+        Case("rewritten-rows", "a row written many times ends in its last version", following.rewritten_rows),
+    ),
+    *needing("deletes", Case("deletes", "deleted rows are gone", following.deleted_rows)),
+    *needing("key changes", Case("key-changes", "a row whose key changes moves", following.changed_keys)),
+    *needing(
+        "transactions",
+        Case("atomic", "the changes of a transaction arrive together", following.whole_transactions),
+        Case("empty-transactions", "what leaves nothing behind does no harm", following.empty_transactions),
+        Case("huge-transaction", "a transaction of thousands of rows arrives as one", following.huge_transaction),
+    ),
+    *needing(
+        "durable",
+        Case("killed", "a pipeline that is killed loses and doubles nothing", resuming.killed, ("writes",)),
+        Case("full-disk", "a full disk is said, and survived", recovering.full_disk, ("writes",)),
+    ),
+    *needing(
+        "acknowledge",
+        Case("acknowledge", "acknowledge() loses nothing that follows", recovering.acknowledging, ("writes",)),
+        Case("forget", "what was acknowledged is let go of", recovering.forgetting, ("writes", "retained")),
+    ),
+    *needing(
+        "add column",
+        Case("add-column", "an added column comes before its values", schema_changes.added_column),
+        Case("drop-column", "a dropped column is gone, rows go on", schema_changes.dropped_column, ("drop column",)),
+    ),
+    *needing("create table", Case("create-table", "a new table comes with its rows", schema_changes.created_table)),
+)
+"""Every case, in the order in which they are best read."""
+
+
+def run_suite(
+    make: MakeHarness, cases: Iterable[Case] = CASES, *, folder: Path | None = None, seed: int = SEED
+) -> Iterator[Verdict]:
+    """The verdicts, one by one as they are reached. Each case gets a new harness and a new folder."""
+    with tempfile.TemporaryDirectory(prefix="conformance-", dir=folder, ignore_cleanup_errors=True) as scratch:
+        for case in cases:
+            place = Path(scratch) / case.name
+            place.mkdir()
+            yield run_case(make(), case, place, seed=seed)
+
+
+def run_case(harness: Harness, case: Case, folder: Path, *, seed: int = SEED) -> Verdict:
+    """One case on a store of its own, in a folder that is empty."""
+    began = time.monotonic()
+    outcome, message = _outcome(harness, case, folder, seed)
+    return Verdict(case.name, case.rule, outcome, message, case.doc, time.monotonic() - began)
+
+
+def _outcome(harness: Harness, case: Case, folder: Path, seed: int) -> tuple[Outcome, str]:
+    try:
+        missing = [need for need in case.needs if need in lacking(harness)]
+        if missing:
+            raise NotApplicable(f"declared: lacks {missing[0]}")
+        with _created(harness, folder / "store"), closing(Trial(harness, folder, seed)) as trial:
+            case.run(trial)
+    except NotApplicable as reason:
+        return "not applicable", str(reason)
+    except Broken as broken:
+        return "broken", str(broken)
+    except ChangesourceError as error:
+        return "broken", str(told(error))
+    return "kept", ""
+
+
+@contextmanager
+def _created(harness: Harness, folder: Path) -> Iterator[None]:
+    """The store, for the length of the block."""
+    folder.mkdir()
+    try:
+        harness.create(folder)
+    except Exception as error:
+        raise Broken(f"{type(harness).__name__}.create() failed: {type(error).__name__}: {error}") from error
+    try:
+        yield
+    finally:
+        harness.close()

@@ -1,0 +1,136 @@
+"""One POST to the application, with the patience the official cache has.
+
+5xx answers and connections that fail are tried again, four attempts in all, 100 ms doubling to at most a second with
+some jitter between them; other answers are final. What cannot be had is an `AppFailure`, whose reason the callers
+turn into the error their client is told.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import random
+from dataclasses import dataclass
+from typing import Any
+from urllib.parse import parse_qsl, urlencode, urlsplit, urlunsplit
+
+import aiohttp
+
+from protocol import values
+from protocol.errors import CodecError
+from reference_cache.app_client.credentials import Address
+from reference_cache.app_client.url_pattern import is_allowed
+from reference_cache.config import AppEndpoint
+from reference_cache.observe import event, logger
+
+log = logger("app")
+
+ATTEMPTS = 4
+PREVIEW_CHARACTERS = 512
+MAX_ANSWER_BYTES = 64 * 1024 * 1024
+TIMEOUT_SECONDS = 60.0
+
+
+class AppFailure(Exception):
+    """The application gave no usable answer; `reason` is the protocol's: http, parse, timeout or internal."""
+
+    def __init__(self, reason: str, message: str, status: int | None = None, preview: str | None = None) -> None:
+        super().__init__(reason, message)
+        self.reason = reason
+        self.message = message
+        self.status = status
+        self.preview = preview
+
+    @property
+    def details(self) -> dict[str, Any]:
+        """The fields an error body has besides reason and message."""
+        found = {"status": self.status, "bodyPreview": self.preview}
+        return {name: value for name, value in found.items() if value is not None}
+
+
+class _TryAgain(Exception):
+    def __init__(self, failure: AppFailure) -> None:
+        super().__init__(failure)
+        self.failure = failure
+
+
+@dataclass(slots=True)
+class AppPost:
+    """Posts to one endpoint of the application. `variable` is the setting to name when a URL is not allowed."""
+
+    session: aiohttp.ClientSession
+    endpoint: AppEndpoint
+    variable: str
+    schema: str
+    app_id: str
+    timeout: float = TIMEOUT_SECONDS
+    backoff: float = 0.1
+
+    async def __call__(self, address: Address, token: str | None, body: object) -> object:
+        """The JSON value of the answer; raises `AppFailure`."""
+        url = self._url(address)
+        headers = self._headers(address, token)
+        payload = values.dumps(body)
+        for attempt in range(1, ATTEMPTS + 1):
+            try:
+                return await self._attempt(url, headers, payload)
+            except _TryAgain as again:
+                failure = again.failure
+                event(log, logging.WARNING, "application failed", url=url, attempt=attempt, why=failure.message)
+                if attempt == ATTEMPTS:
+                    raise failure from None
+                await asyncio.sleep(min(1.0, self.backoff * 2 ** (attempt - 1) + random.random() * self.backoff))
+        raise AssertionError("the last attempt returns or raises")
+
+    def _url(self, address: Address) -> str:
+        if address.url is None:
+            raise AppFailure("internal", f"{self.variable} is not set")
+        if address.is_clients_choice and not is_allowed(address.url, self.endpoint.urls):
+            message = f'URL "{address.url}" is not allowed by the {self.variable} configuration'
+            raise AppFailure("internal", message)
+        parts = urlsplit(address.url)
+        query = [*parse_qsl(parts.query, keep_blank_values=True), ("schema", self.schema), ("appID", self.app_id)]
+        return urlunsplit((parts.scheme, parts.netloc, parts.path, urlencode(query), ""))
+
+    def _headers(self, address: Address, token: str | None) -> dict[str, str]:
+        headers = {"Content-Type": "application/json"}
+        if self.endpoint.api_key:
+            headers["X-Api-Key"] = self.endpoint.api_key
+        headers |= dict(address.headers)
+        if token:
+            headers["Authorization"] = f"Bearer {token}"
+        return headers
+
+    async def _attempt(self, url: str, headers: dict[str, str], payload: bytes) -> object:
+        try:
+            async with asyncio.timeout(self.timeout):
+                async with self.session.post(url, data=payload, headers=headers, allow_redirects=True) as answer:
+                    text = await _read(answer)
+        except TimeoutError:
+            raise AppFailure("timeout", f"the application did not answer in {self.timeout:g} s") from None
+        except (aiohttp.ClientError, OSError) as error:
+            raise _TryAgain(AppFailure("internal", f"Fetch from API server threw error: {error}")) from None
+        except ValueError as error:
+            raise AppFailure("internal", f"Fetch from API server threw error: {error}") from None
+        if not 200 <= answer.status < 300:
+            raise _refused(answer.status, text)
+        try:
+            return values.loads(text)
+        except CodecError as error:
+            raise AppFailure("parse", f"Failed to parse response from API server: {error.message}") from None
+
+
+async def _read(answer: aiohttp.ClientResponse) -> bytes:
+    text = await answer.content.read(MAX_ANSWER_BYTES + 1)
+    while len(text) <= MAX_ANSWER_BYTES and (more := await answer.content.read(MAX_ANSWER_BYTES + 1 - len(text))):
+        text += more
+    if len(text) > MAX_ANSWER_BYTES:
+        raise AppFailure("parse", f"Failed to parse response from API server: more than {MAX_ANSWER_BYTES} bytes")
+    return text
+
+
+def _refused(status: int, text: bytes) -> Exception:
+    shown = text.decode("utf-8", "replace")
+    preview = shown if len(shown) <= PREVIEW_CHARACTERS else shown[:PREVIEW_CHARACTERS] + "..."
+    failure = AppFailure("http", f"Fetch from API server returned non-OK status {status}", status, preview)
+    return _TryAgain(failure) if 500 <= status < 600 else failure

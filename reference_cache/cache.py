@@ -1,0 +1,154 @@
+"""The cache as one piece: replicator → replica → view syncer → sync server, started and stopped in order.
+
+The server listens first, so that health checks and status are there during a long initial sync, and lets clients in
+once the syncer follows the replica. The replicator runs in a process of its own; the only ways between it and the
+syncer are the replica file, word of new versions, and word of what has been read of the change log.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from contextlib import suppress
+from typing import Any
+
+import aiohttp
+
+from reference_cache.app_client.post import AppPost
+from reference_cache.app_client.pusher import Pusher
+from reference_cache.app_client.transform import QueryTransformer
+from reference_cache.config import AppEndpoint, CacheConfig
+from reference_cache.errors import CacheError
+from reference_cache.observe import event, logger
+from reference_cache.replica.stored_catalog import Origin, ReplicaState
+from reference_cache.replicator.process import ReplicatorFailed, ReplicatorProcess
+from reference_cache.replicator.settings import ReplicatorSettings
+from reference_cache.sync_server.auth import Authenticator
+from reference_cache.sync_server.client import Services
+from reference_cache.sync_server.metrics import CacheMetrics
+from reference_cache.sync_server.server import SyncServer
+from reference_cache.view_syncer.api import SyncerOptions
+from reference_cache.view_syncer.syncer import ViewSyncer
+
+log = logger("cache")
+
+READ_SECONDS = 0.25
+"""How often the replicator is told what has been read, so that it can forget it."""
+
+
+class Cache:
+    """One running cache. Invariant: from `start` to `stop` its port is open; clients are let in once it is ready."""
+
+    def __init__(self, config: CacheConfig) -> None:
+        self._config = config
+        self._authenticator = Authenticator(config)
+        self._replicator = ReplicatorProcess(_replicator_settings(config))
+        self._ready = asyncio.Event()
+        self._has_replica = asyncio.Event()
+        self._tasks: list[asyncio.Task[None]] = []
+
+    async def start(self) -> int:
+        """Listen and begin to replicate; the port in use. Raises `CacheError`."""
+        config = self._config
+        self._session = aiohttp.ClientSession(connector=aiohttp.TCPConnector(limit=1000))
+        query, mutate = self._post(config.query, "ZERO_QUERY_URL"), self._post(config.mutate, "ZERO_MUTATE_URL")
+        transformer = QueryTransformer(query)
+        self._pusher = Pusher(mutate) if mutate is not None else None
+        self._syncer = ViewSyncer(_syncer_options(config), transformer)
+        services = Services(config, self._syncer, transformer, self._pusher, self._authenticator, CacheMetrics())
+        self._server = SyncServer(services, self._ready, self._replication_status)
+        try:
+            port = await self._server.start()
+        except CacheError:
+            await self._session.close()
+            raise
+        self._replicator.on_version(self._note_version)
+        self._tasks = [
+            asyncio.create_task(each) for each in (self._replicator.run(), self._sync(), self._report_read())
+        ]
+        return port
+
+    async def wait_until_ready(self) -> None:
+        """Until clients are let in; raises `CacheError` if that will never be."""
+        ready = asyncio.create_task(self._ready.wait())
+        await asyncio.wait((ready, *self._tasks), return_when=asyncio.FIRST_COMPLETED)
+        ready.cancel()
+        self._raise_if_ended()
+
+    async def wait_for_failure(self) -> None:
+        """Returns never; raises `CacheError` when a part of the cache has ended for good."""
+        await asyncio.wait(self._tasks, return_when=asyncio.FIRST_EXCEPTION)
+        self._raise_if_ended()
+
+    async def stop(self) -> None:
+        """Clients first, then the replicator, then the syncer."""
+        if self._pusher is not None:
+            await self._pusher.stop()
+        await self._server.stop()
+        for task in self._tasks:
+            task.cancel()
+        await asyncio.gather(*self._tasks, return_exceptions=True)
+        await self._syncer.stop()
+        await self._session.close()
+
+    def _post(self, endpoint: AppEndpoint, variable: str) -> AppPost | None:
+        if not endpoint.urls:
+            return None
+        return AppPost(self._session, endpoint, variable, self._config.schema, self._config.app_id)
+
+    def _note_version(self, _: ReplicaState) -> None:
+        self._has_replica.set()
+        self._syncer.notify()
+
+    async def _sync(self) -> None:
+        # The replicator looks at a file first: it knows whether it is a replica, and this app's.
+        await self._has_replica.wait()
+        await self._syncer.start()
+        self._ready.set()
+        event(log, logging.INFO, "ready", version=self._syncer.status().version)
+        await asyncio.Event().wait()
+
+    async def _report_read(self) -> None:
+        """What the syncer has read of the change log need not be kept."""
+        await self._ready.wait()
+        told = None
+        while True:
+            read = self._syncer.status().version
+            if read is not None and read != told:
+                self._replicator.forget_changes(read)
+                told = read
+            await asyncio.sleep(READ_SECONDS)
+
+    def _replication_status(self) -> dict[str, Any]:
+        status = self._replicator.status()
+        return {"replication": {**status.to_json(), "lag_ms": status.lag_ms}, "unusedSettings": self._config.unused}
+
+    def _raise_if_ended(self) -> None:
+        for task in self._tasks:
+            if task.done() and not task.cancelled():
+                with suppress(asyncio.CancelledError):
+                    _raise_for(task.exception(), self._config)
+
+
+def _raise_for(error: BaseException | None, config: CacheConfig) -> None:
+    if isinstance(error, ReplicatorFailed):
+        fix = "remove the file to sync anew, or point ZERO_REPLICA_FILE elsewhere"
+        raise CacheError(error.code, str(error), str(config.replica_file), fix) from None
+    if error is not None:
+        raise error
+
+
+def _replicator_settings(config: CacheConfig) -> ReplicatorSettings:
+    origin = Origin(config.app_id, config.shard_num, frozenset(config.publications))
+    return ReplicatorSettings(config.upstream_db, config.replica_file.absolute(), origin, config.auto_reset)
+
+
+def _syncer_options(config: CacheConfig) -> SyncerOptions:
+    return SyncerOptions(
+        config.replica_file.absolute(),
+        config.cvr_file.absolute(),
+        config.app_id,
+        config.shard_num,
+        time_slice=config.yield_threshold_ms / 1000,
+        forget_groups_after=config.forget_group_hours * 3600,
+    )

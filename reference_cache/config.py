@@ -1,0 +1,332 @@
+"""Settings of a cache, read from the variables zero-cache itself reads.
+
+Pure: the caller hands in the environment. A deployment of zero-cache can be pointed at this cache without new names:
+what is used here has zero-cache's meaning and default; its other variables are known and listed in `unused`, so that
+nobody wonders why one has no effect; a `ZERO_` variable that zero-cache does not know either is an error, as is a value
+that cannot be. Errors name the variable and the remedy, never the value of a secret.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, fields
+from difflib import get_close_matches
+from pathlib import Path
+from typing import Any
+from urllib.parse import urlsplit
+
+from reference_cache.errors import BadSetting
+from reference_cache.zero_variables import NOT_USED
+
+_APP_ID = re.compile(r"[a-z0-9_]+")
+_TRUE, _FALSE = frozenset({"true", "1", "t", "yes"}), frozenset({"false", "0", "f", "no"})
+
+
+def of(
+    variable: str, read: Callable[[str, str], Any], about: str, *old: str, secret: bool = False
+) -> Mapping[str, Any]:
+    """What is known of a setting: its variable, how to read it, what it is for, and names it had before."""
+    return {"variable": variable, "read": read, "about": about, "old": old, "secret": secret}
+
+
+def _text(variable: str, value: str) -> str:
+    return value
+
+
+def _list(variable: str, value: str) -> tuple[str, ...]:
+    return tuple(part.strip() for part in value.split(",") if part.strip())
+
+
+def _flag(variable: str, value: str) -> bool:
+    if value.lower() in _TRUE | _FALSE:
+        return value.lower() in _TRUE
+    raise BadSetting(variable, f"{value!r} is neither true nor false", f"set {variable}=true or {variable}=false")
+
+
+def _whole(low: int, high: int | None = None) -> Callable[[str, str], int]:
+    range_text = f"a whole number from {low} to {high}" if high is not None else f"a whole number, {low} or more"
+
+    def read(variable: str, value: str) -> int:
+        if not value.strip().isdecimal() or not low <= int(value) <= (high if high is not None else int(value)):
+            raise BadSetting(variable, f"{value!r} is not {range_text}", f"set {variable} to {range_text}")
+        return int(value)
+
+    return read
+
+
+def _number(variable: str, value: str) -> float:
+    try:
+        return float(value)
+    except ValueError:
+        raise BadSetting(variable, f"{value!r} is not a number", f"set {variable} to a number") from None
+
+
+def _one_of(*allowed: str) -> Callable[[str, str], str]:
+    def read(variable: str, value: str) -> str:
+        if value not in allowed:
+            raise BadSetting(variable, f"{value!r} is unknown", f"set {variable} to one of {', '.join(allowed)}")
+        return value
+
+    return read
+
+
+def _urls(variable: str, value: str) -> tuple[str, ...]:
+    urls = _list(variable, value)
+    for url in urls:
+        if not url.startswith(("http://", "https://")):
+            raise BadSetting(variable, "not an http or https URL", f"set {variable}=https://your-app/…")
+        if any(name in urlsplit(url).query for name in ("schema=", "appID=")):
+            raise BadSetting(
+                variable, "has a query parameter that the cache adds itself", "leave schema and appID out of the URL"
+            )
+    return urls
+
+
+def _stream(variable: str, value: str) -> str:
+    if urlsplit(value).scheme not in ("ws", "wss", "http", "https"):
+        raise BadSetting(variable, "not the URL of a change source", f"set {variable}=ws://host:port/changes/v0/stream")
+    return value
+
+
+def _app_id(variable: str, value: str) -> str:
+    if not _APP_ID.fullmatch(value):
+        raise BadSetting(variable, f"{value!r} is no app id", "use lower-case letters, digits and the underscore")
+    return value
+
+
+def _jwk(variable: str, value: str) -> str:
+    try:
+        if not isinstance(json.loads(value), dict):
+            raise ValueError
+    except ValueError:
+        raise BadSetting(variable, "not a JSON Web Key", f"set {variable} to one JSON object") from None
+    return value
+
+
+def _is_development(variable: str, value: str) -> bool:
+    return value == "development"
+
+
+def _path(variable: str, value: str) -> Path:
+    return Path(value)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AppEndpoint:
+    """One HTTP endpoint of the application. The first URL is called unless a client names another that matches one."""
+
+    urls: tuple[str, ...] = ()
+    api_key: str | None = None
+    forward_cookies: bool = False
+    allowed_client_headers: tuple[str, ...] = ()
+    allowed_request_headers: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CacheConfig:
+    """Every setting of one cache. Invariant: each value has passed its reader."""
+
+    upstream_type: str = field(
+        default="custom",
+        metadata=of("ZERO_UPSTREAM_TYPE", _one_of("custom"), "kind of upstream; a change source is 'custom'"),
+    )
+    upstream_db: str = field(
+        default="",
+        metadata=of("ZERO_UPSTREAM_DB", _stream, "URL of the change source, ws://…/changes/v0/stream", secret=True),
+    )
+    port: int = field(default=4848, metadata=of("ZERO_PORT", _whole(0, 65535), "port of the sync socket and the pages"))
+    replica_file: Path = field(
+        default=Path("zero.db"),
+        metadata=of("ZERO_REPLICA_FILE", _path, "SQLite file of the replica; client records are kept beside it"),
+    )
+    app_id: str = field(
+        default="zero", metadata=of("ZERO_APP_ID", _app_id, "names the schemas of the cache's own tables")
+    )
+    shard_num: int = field(default=0, metadata=of("ZERO_SHARD_NUM", _whole(0), "shard of the app"))
+    publications: tuple[str, ...] = field(
+        default=(), metadata=of("ZERO_APP_PUBLICATIONS", _list, "publications to ask the change source for")
+    )
+    query_urls: tuple[str, ...] = field(
+        default=(),
+        metadata=of(
+            "ZERO_QUERY_URL", _urls, "where the application turns named queries into ASTs", "ZERO_GET_QUERIES_URL"
+        ),
+    )
+    query_api_key: str | None = field(
+        default=None,
+        metadata=of("ZERO_QUERY_API_KEY", _text, "sent as X-Api-Key", "ZERO_GET_QUERIES_API_KEY", secret=True),
+    )
+    query_forward_cookies: bool = field(
+        default=False,
+        metadata=of("ZERO_QUERY_FORWARD_COOKIES", _flag, "pass cookies on", "ZERO_GET_QUERIES_FORWARD_COOKIES"),
+    )
+    query_allowed_client_headers: tuple[str, ...] = field(
+        default=(),
+        metadata=of(
+            "ZERO_QUERY_ALLOWED_CLIENT_HEADERS",
+            _list,
+            "headers a client may set on query requests",
+            "ZERO_GET_QUERIES_ALLOWED_CLIENT_HEADERS",
+        ),
+    )
+    query_allowed_request_headers: tuple[str, ...] = field(
+        default=(),
+        metadata=of(
+            "ZERO_QUERY_ALLOWED_REQUEST_HEADERS",
+            _list,
+            "headers of the socket's request to pass on",
+            "ZERO_GET_QUERIES_ALLOWED_REQUEST_HEADERS",
+        ),
+    )
+    mutate_urls: tuple[str, ...] = field(
+        default=(), metadata=of("ZERO_MUTATE_URL", _urls, "where the application runs its mutators", "ZERO_PUSH_URL")
+    )
+    mutate_api_key: str | None = field(
+        default=None, metadata=of("ZERO_MUTATE_API_KEY", _text, "sent as X-Api-Key", "ZERO_PUSH_API_KEY", secret=True)
+    )
+    mutate_forward_cookies: bool = field(
+        default=False, metadata=of("ZERO_MUTATE_FORWARD_COOKIES", _flag, "pass cookies on", "ZERO_PUSH_FORWARD_COOKIES")
+    )
+    mutate_allowed_client_headers: tuple[str, ...] = field(
+        default=(),
+        metadata=of(
+            "ZERO_MUTATE_ALLOWED_CLIENT_HEADERS",
+            _list,
+            "headers a client may set on mutate requests",
+            "ZERO_PUSH_ALLOWED_CLIENT_HEADERS",
+        ),
+    )
+    mutate_allowed_request_headers: tuple[str, ...] = field(
+        default=(),
+        metadata=of(
+            "ZERO_MUTATE_ALLOWED_REQUEST_HEADERS",
+            _list,
+            "headers of the socket's request to pass on",
+            "ZERO_PUSH_ALLOWED_REQUEST_HEADERS",
+        ),
+    )
+    auth_secret: str | None = field(
+        default=None, metadata=of("ZERO_AUTH_SECRET", _text, "symmetric key of the clients' JWTs", secret=True)
+    )
+    auth_jwk: str | None = field(default=None, metadata=of("ZERO_AUTH_JWK", _jwk, "public key of the clients' JWTs"))
+    auth_issuer: str | None = field(default=None, metadata=of("ZERO_AUTH_ISSUER", _text, "issuer a JWT must have"))
+    auth_audience: str | None = field(
+        default=None, metadata=of("ZERO_AUTH_AUDIENCE", _text, "audience a JWT must have")
+    )
+    revalidate_seconds: float = field(
+        default=300.0,
+        metadata=of("ZERO_AUTH_REVALIDATE_INTERVAL_SECONDS", _number, "how often credentials are checked again"),
+    )
+    retransform_seconds: float = field(
+        default=300.0,
+        metadata=of("ZERO_AUTH_RETRANSFORM_INTERVAL_SECONDS", _number, "how often named queries are asked for again"),
+    )
+    auto_reset: bool = field(
+        default=True, metadata=of("ZERO_AUTO_RESET", _flag, "sync from scratch when the change source asks for it")
+    )
+    admin_password: str | None = field(
+        default=None,
+        metadata=of("ZERO_ADMIN_PASSWORD", _text, "opens the inspector, /metrics and /statusz", secret=True),
+    )
+    log_level: str = field(
+        default="info", metadata=of("ZERO_LOG_LEVEL", _one_of("debug", "info", "warn", "error"), "least level")
+    )
+    log_format: str = field(
+        default="text", metadata=of("ZERO_LOG_FORMAT", _one_of("text", "json"), "for people or for machines")
+    )
+    compression: bool = field(default=False, metadata=of("ZERO_WEBSOCKET_COMPRESSION", _flag, "compress frames"))
+    max_payload_bytes: int = field(
+        default=10 * 1024 * 1024,
+        metadata=of("ZERO_WEBSOCKET_MAX_PAYLOAD_BYTES", _whole(1), "largest frame from a client"),
+    )
+    yield_threshold_ms: float = field(
+        default=10.0,
+        metadata=of("ZERO_YIELD_THRESHOLD_MS", _number, "longest slice of work before others get their turn"),
+    )
+    forget_group_hours: float = field(
+        default=48.0,
+        metadata=of(
+            "ZERO_CVR_GARBAGE_COLLECTION_INACTIVITY_THRESHOLD_HOURS", _number, "how long a client group may stay away"
+        ),
+    )
+    host: str = field(default="0.0.0.0", metadata=of("CHANGESOURCE_CACHE_HOST", _text, "address to listen on"))
+    max_connections: int = field(
+        default=20_000,
+        metadata=of("CHANGESOURCE_CACHE_MAX_CONNECTIONS", _whole(1), "sockets at once; more are told to come back"),
+    )
+    send_buffer_bytes: int = field(
+        default=64 * 1024 * 1024,
+        metadata=of(
+            "CHANGESOURCE_CACHE_SEND_BUFFER_BYTES",
+            _whole(64 * 1024),
+            "how far a client may fall behind before it is dropped",
+        ),
+    )
+    development: bool = field(
+        default=False, metadata=of("NODE_ENV", _is_development, "development opens the inspector without a password")
+    )
+    unused: tuple[str, ...] = ()
+    """Variables of zero-cache that are set and have no effect here."""
+
+    @property
+    def query(self) -> AppEndpoint:
+        return self._endpoint("query")
+
+    @property
+    def mutate(self) -> AppEndpoint:
+        return self._endpoint("mutate")
+
+    def _endpoint(self, name: str) -> AppEndpoint:
+        return AppEndpoint(**{each.name: getattr(self, f"{name}_{each.name}") for each in fields(AppEndpoint)})
+
+    @property
+    def cvr_file(self) -> Path:
+        """The SQLite file of the client view records."""
+        return self.replica_file.with_name(self.replica_file.name + "-cvr")
+
+    @property
+    def schema(self) -> str:
+        """The schema of the cache's own tables in the store, such as `zero_0`."""
+        return f"{self.app_id}_{self.shard_num}"
+
+
+def settings() -> list[Any]:
+    """The fields that are read from variables, in the order they are documented."""
+    return [each for each in fields(CacheConfig) if "variable" in each.metadata]
+
+
+def load(environment: Mapping[str, str]) -> CacheConfig:
+    """The configuration an environment describes; raises `BadSetting`."""
+    given = {name: value for name, value in environment.items() if value != ""}
+    known: set[str] = set()
+    found: dict[str, Any] = {}
+    for each in settings():
+        names = (each.metadata["variable"], *each.metadata["old"])
+        known.update(names)
+        variable = next((name for name in names if name in given), None)
+        if variable is not None:
+            found[each.name] = each.metadata["read"](variable, given[variable])
+    unused = _unused(given, known)
+    config = CacheConfig(**found, unused=unused)
+    _check(config)
+    return config
+
+
+def _unused(given: Mapping[str, str], known: set[str]) -> tuple[str, ...]:
+    others = sorted(name for name in given if name.startswith(("ZERO_", "CHANGESOURCE_CACHE_")) and name not in known)
+    for name in others:
+        if name not in NOT_USED:
+            near = get_close_matches(name, known | NOT_USED, 1)
+            raise BadSetting(name, "no such setting", f"did you mean {near[0]}?" if near else f"unset {name}")
+    return tuple(others)
+
+
+def _check(config: CacheConfig) -> None:
+    if not config.upstream_db:
+        raise BadSetting(
+            "ZERO_UPSTREAM_DB", "is not set", "set it to the change source, ws://host:port/changes/v0/stream"
+        )
+    if config.auth_secret is not None and config.auth_jwk is not None:
+        raise BadSetting("ZERO_AUTH_JWK", "is set together with ZERO_AUTH_SECRET", "set one of them")

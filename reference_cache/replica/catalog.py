@@ -1,0 +1,288 @@
+"""What the replica holds: tables, columns and indexes, and what each schema change means in SQL. Pure.
+
+The writer tells the catalog of every schema change, runs the statements it gets back, and stores the catalog beside the
+data in the same transaction. Declared column types are chosen for their affinity alone; what a column is to clients is
+said by its spec, which is kept here.
+
+Contract: a change that does not fit (an unknown table, a name in use) raises `CannotApply` and alters nothing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field, replace
+
+from protocol.changes import (
+    AddColumn,
+    CreateIndex,
+    CreateTable,
+    DropColumn,
+    DropIndex,
+    DropTable,
+    RenameTable,
+    SchemaChange,
+    UpdateColumn,
+    UpdateTableMetadata,
+)
+from protocol.specs import ColumnSpec, IndexSpec, sql_default
+from reference_cache.ivm.sqlite_text import quoted
+from reference_cache.replica.errors import CannotApply
+
+VERSION_COLUMN = "_0_version"
+"""In every table: the version of the row's last change."""
+
+SYSTEM_PREFIX = "_cache."
+"""Begins the name of everything in the file that is not upstream's."""
+
+_REBUILT = SYSTEM_PREFIX + "rebuilt"
+
+
+@dataclass(frozen=True, slots=True)
+class StoredTable:
+    """A table by its name in the replica.
+
+    `unfilled` columns still wait for their values and are not shown. `defaults` has the SQL literal that a row gets in
+    a column that it does not name, for columns that were added with one.
+    """
+
+    name: str
+    columns: Mapping[str, ColumnSpec]
+    unfilled: frozenset[str] = frozenset()
+    defaults: Mapping[str, str] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class StoredIndex:
+    """An index by its name in the replica; the order of its columns counts."""
+
+    name: str
+    table: str
+    unique: bool
+    columns: Mapping[str, str]
+
+
+@dataclass(frozen=True, slots=True)
+class Effect:
+    """What to do for a schema change: statements in order; `tables` have another shape now.
+
+    Rows of `rewritten` tables are other rows to clients, so they take the version of the change.
+    """
+
+    statements: tuple[str, ...] = ()
+    tables: tuple[str, ...] = ()
+    rewritten: tuple[str, ...] = ()
+
+
+@dataclass(slots=True)
+class Catalog:
+    """Tables and indexes by name. Invariant: every index belongs to a table here and names columns of it."""
+
+    tables: dict[str, StoredTable] = field(default_factory=dict)
+    indexes: dict[str, StoredIndex] = field(default_factory=dict)
+
+    def copy(self) -> Catalog:
+        """An independent copy, to go back to."""
+        return Catalog(dict(self.tables), dict(self.indexes))
+
+    def table(self, name: str) -> StoredTable:
+        """The table of this name."""
+        found = self.tables.get(name)
+        if found is None:
+            raise CannotApply(f"there is no table {name!r}; the source must create it before it names it")
+        return found
+
+    def indexes_of(self, table: str) -> list[StoredIndex]:
+        """The indexes of a table, in order of creation."""
+        return [index for index in self.indexes.values() if index.table == table]
+
+    def keys_of(self, table: str) -> list[tuple[str, ...]]:
+        """The columns of every unique index that can identify rows to clients, the one to use first."""
+        columns = self.tables[table].columns
+        unique = [tuple(index.columns) for index in self.indexes_of(table) if index.unique]
+        usable = {names for names in unique if all(_can_be_key(columns.get(name)) for name in names)}
+        return sorted(usable, key=lambda names: (len(names), names))
+
+    def apply(self, change: SchemaChange) -> Effect:
+        """Take a schema change in; what to do in the database."""
+        match change:
+            case CreateTable():
+                return self._create_table(change)
+            case RenameTable():
+                return self._rename_table(change.old.replica_name, change.new.replica_name)
+            case DropTable():
+                return self._drop_table(change.id.replica_name)
+            case AddColumn():
+                return self._add_column(change)
+            case UpdateColumn():
+                return self._update_column(change)
+            case DropColumn():
+                return self._drop_column(change.table.replica_name, change.column)
+            case CreateIndex():
+                return self._create_index(change.spec)
+            case DropIndex():
+                return self._drop_index(change.id.replica_name)
+            case UpdateTableMetadata():
+                return Effect()
+
+    def filled(self, table: str, columns: Iterable[str]) -> Effect:
+        """Columns that waited for their values have them now."""
+        stored = self.table(table)
+        self.tables[table] = replace(stored, unfilled=stored.unfilled - frozenset(columns))
+        return Effect(tables=(table,), rewritten=(table,))
+
+    def _create_table(self, change: CreateTable) -> Effect:
+        spec = change.spec
+        name = spec.replica_name
+        self._refuse_taken(name)
+        ordered = dict(sorted(spec.columns.items(), key=lambda item: item[1].pos))
+        if VERSION_COLUMN in ordered:
+            raise CannotApply(f"table {name!r} has a column {VERSION_COLUMN}, which is the cache's own; leave it out")
+        unfilled = frozenset(change.backfill or ())
+        self.tables[name] = stored = StoredTable(name, ordered, unfilled)
+        return Effect((create_table_sql(stored),), (name,))
+
+    def _rename_table(self, old: str, new: str) -> Effect:
+        stored = self.table(old)
+        self._refuse_taken(new)
+        self.tables = {new if name == old else name: table for name, table in self.tables.items()}
+        self.tables[new] = replace(stored, name=new)
+        for index in self.indexes_of(old):
+            self.indexes[index.name] = replace(index, table=new)
+        return Effect((f"ALTER TABLE {quoted(old)} RENAME TO {quoted(new)}",), (old, new), (new,))
+
+    def _drop_table(self, name: str) -> Effect:
+        if name not in self.tables:
+            return Effect()
+        del self.tables[name]
+        self.indexes = {each: index for each, index in self.indexes.items() if index.table != name}
+        return Effect((f"DROP TABLE {quoted(name)}",), (name,))
+
+    def _add_column(self, change: AddColumn) -> Effect:
+        table, column = change.table.replica_name, change.column
+        stored = self.table(table)
+        if column.name in stored.columns or column.name == VERSION_COLUMN:
+            raise CannotApply(f"table {table!r} has a column {column.name!r} already")
+        unfilled = stored.unfilled if change.backfill is None else stored.unfilled | {column.name}
+        columns = {**stored.columns, column.name: column.spec}
+        default = _default(column.spec)
+        defaults = stored.defaults if default is None else {**stored.defaults, column.name: default}
+        self.tables[table] = replace(stored, columns=columns, unfilled=unfilled, defaults=defaults)
+        text = f"ALTER TABLE {quoted(table)} ADD {_column_sql(column.name, column.spec, default)}"
+        return Effect((text,), (table,), () if change.backfill is not None else (table,))
+
+    def _update_column(self, change: UpdateColumn) -> Effect:
+        table, old, new = change.table.replica_name, change.old.name, change.new.name
+        stored = self.table(table)
+        before = _column_of(stored, old)
+        if new != old and new in stored.columns:
+            raise CannotApply(f"table {table!r} has a column {new!r} already")
+        columns = {new if name == old else name: spec for name, spec in stored.columns.items()}
+        columns[new] = change.new.spec
+        unfilled = frozenset(new if name == old else name for name in stored.unfilled)
+        defaults = {new if name == old else name: text for name, text in stored.defaults.items()}
+        self.tables[table] = replace(stored, columns=columns, unfilled=unfilled, defaults=defaults)
+        for index in self.indexes_of(table):
+            renamed = {new if name == old else name: order for name, order in index.columns.items()}
+            self.indexes[index.name] = replace(index, columns=renamed)
+        if affinity(before) != affinity(change.new.spec):
+            return Effect(tuple(self._rebuild(stored, table)), (table,), (table,))
+        if old != new:
+            text = f"ALTER TABLE {quoted(table)} RENAME COLUMN {quoted(old)} TO {quoted(new)}"
+            return Effect((text,), (table,), (table,))
+        return Effect((), (table,), () if before.data_type == change.new.spec.data_type else (table,))
+
+    def _rebuild(self, before: StoredTable, table: str) -> Iterable[str]:
+        """Copy the rows into a table of the new shape; the column's affinity converts its values."""
+        after = self.tables[table]
+        yield create_table_sql(replace(after, name=_REBUILT))
+        into = _names([*after.columns, VERSION_COLUMN])
+        yield f"INSERT INTO {quoted(_REBUILT)} ({into}) SELECT {_names([*before.columns, VERSION_COLUMN])} " + (
+            f"FROM {quoted(table)} ORDER BY rowid"
+        )
+        yield f"DROP TABLE {quoted(table)}"
+        yield f"ALTER TABLE {quoted(_REBUILT)} RENAME TO {quoted(table)}"
+        yield from map(create_index_sql, self.indexes_of(table))
+
+    def _drop_column(self, table: str, column: str) -> Effect:
+        stored = self.table(table)
+        _column_of(stored, column)
+        users = [index.name for index in self.indexes_of(table) if column in index.columns]
+        if users:
+            raise CannotApply(f"{table}.{column} is used by the index {users[0]!r}; drop the index first")
+        columns = {name: spec for name, spec in stored.columns.items() if name != column}
+        defaults = {name: text for name, text in stored.defaults.items() if name != column}
+        unfilled = stored.unfilled - {column}
+        self.tables[table] = replace(stored, columns=columns, unfilled=unfilled, defaults=defaults)
+        return Effect((f"ALTER TABLE {quoted(table)} DROP COLUMN {quoted(column)}",), (table,), (table,))
+
+    def _create_index(self, spec: IndexSpec) -> Effect:
+        name, table = spec.replica_name, spec.replica_table
+        stored = self.table(table)
+        self._refuse_taken(name)
+        for column in spec.columns:
+            _column_of(stored, column)
+        self.indexes[name] = index = StoredIndex(name, table, spec.unique, dict(spec.columns))
+        return Effect((create_index_sql(index),), (table,))
+
+    def _drop_index(self, name: str) -> Effect:
+        index = self.indexes.pop(name, None)
+        return Effect() if index is None else Effect((f"DROP INDEX {quoted(name)}",), (index.table,))
+
+    def _refuse_taken(self, name: str) -> None:
+        if name in self.tables or name in self.indexes:
+            raise CannotApply(f"the name {name!r} is taken; tables and indexes share one set of names")
+        if name.startswith((SYSTEM_PREFIX, "sqlite_")):
+            raise CannotApply(f"the name {name!r} is reserved; rename the table or index at the source")
+
+
+def create_table_sql(table: StoredTable) -> str:
+    """The statement that makes the table, without any key."""
+    parts = [_column_sql(name, spec, table.defaults.get(name)) for name, spec in table.columns.items()]
+    return f"CREATE TABLE {quoted(table.name)} ({', '.join([*parts, f'{quoted(VERSION_COLUMN)} TEXT'])})"
+
+
+def create_index_sql(index: StoredIndex) -> str:
+    """The statement that makes the index."""
+    columns = ", ".join(f"{quoted(name)} {order}" for name, order in index.columns.items())
+    unique = "UNIQUE " if index.unique else ""
+    return f"CREATE {unique}INDEX {quoted(index.name)} ON {quoted(index.table)} ({columns})"
+
+
+def affinity(spec: ColumnSpec) -> str:
+    """The declared type: REAL only where upstream has floats, so that whole numbers stay integers elsewhere."""
+    match spec.value_kind:
+        case "integer" | "boolean":
+            return "INTEGER"
+        case "number":
+            floats = ("real", "float", "float4", "float8", "double precision")
+            return "REAL" if spec.data_type.lower().partition("(")[0] in floats else "NUMERIC"
+        case "unsynced":
+            return "BLOB"
+        case _:
+            return "TEXT"
+
+
+def _column_sql(name: str, spec: ColumnSpec, default: str | None) -> str:
+    return f"{quoted(name)} {affinity(spec)}" + ("" if default is None else f" DEFAULT {default}")
+
+
+def _default(spec: ColumnSpec) -> str | None:
+    try:
+        return sql_default(spec.dflt)
+    except ValueError as error:
+        raise CannotApply(str(error)) from None
+
+
+def _column_of(table: StoredTable, name: str) -> ColumnSpec:
+    found = table.columns.get(name)
+    if found is None:
+        raise CannotApply(f"table {table.name!r} has no column {name!r}; it has {', '.join(table.columns)}")
+    return found
+
+
+def _names(names: Iterable[str]) -> str:
+    return ", ".join(map(quoted, names))
+
+
+def _can_be_key(column: ColumnSpec | None) -> bool:
+    return column is not None and bool(column.not_null) and column.zql_type in ("string", "number", "boolean")

@@ -1,0 +1,63 @@
+"""Reading a replica: connections, the state, and snapshots that stay as they are.
+
+The replicator writes the file, in one process; any number of readers open it. Each reader sees whole transactions only.
+
+    replica = open_replica(path)
+    connection = replica.connect()                  # read only; `hold_snapshot` keeps what it sees
+    replica.state()                                 # ReplicaState(replica_version, version, log_start)
+    schema = read_schema(connection)
+    changes_between(connection, schema, "01", "02")
+"""
+
+from __future__ import annotations
+
+import sqlite3
+from pathlib import Path
+
+from reference_cache.ivm.sqlite_snapshot import tune
+from reference_cache.replica.errors import UnusableReplica
+from reference_cache.replica.stored_catalog import STATE, ReplicaState, read_state
+
+BUSY_SECONDS = 60.0
+"""How long a reader waits for a lock; in WAL mode only recovery after a crash makes it wait at all."""
+
+
+class Replica:
+    """A replica that is complete: its initial sync is done. Connections are the caller's to close."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self._connection = self.connect()
+        try:
+            self._connection.execute(f"SELECT 1 FROM {STATE}").fetchone()
+        except sqlite3.DatabaseError as error:
+            self._connection.close()
+            raise UnusableReplica(f"{path} is no replica of this cache ({error}); move it away") from None
+
+    def connect(self) -> sqlite3.Connection:
+        """A connection for reading, usable from any one thread at a time."""
+        connection = sqlite3.connect(
+            f"{self.path.absolute().as_uri()}?mode=ro",
+            uri=True,
+            isolation_level=None,
+            check_same_thread=False,
+            timeout=BUSY_SECONDS,
+            cached_statements=512,
+        )
+        tune(connection)
+        return connection
+
+    def state(self) -> ReplicaState:
+        """The newest committed state."""
+        return read_state(self._connection)
+
+    def close(self) -> None:
+        """Close the connection that `state` uses."""
+        self._connection.close()
+
+
+def open_replica(path: Path) -> Replica:
+    """Open a complete replica; `FileNotFoundError` while there is none yet."""
+    if not path.exists():
+        raise FileNotFoundError(f"there is no replica at {path} yet: its initial sync is not complete")
+    return Replica(path)

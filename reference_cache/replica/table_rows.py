@@ -1,0 +1,167 @@
+"""Rows of one table on their way into the replica: from JSON objects to statements and parameters.
+
+One object per table and JSON mode, made anew when the table changes its shape. Conversions are generated per table, so
+that the usual row (all columns present, values that suit them) costs one call; anything unusual goes the careful way.
+
+Contract: an insert replaces any row that shares a unique key with it; an update of a row that is not there inserts it;
+a delete of a row that is not there does nothing. An unknown column is `CannotApply`.
+"""
+
+from __future__ import annotations
+
+import sqlite3
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, TypeAlias, cast
+
+import orjson
+
+from protocol import values
+from protocol.data_types import INT64_MAX, INT64_MIN
+from protocol.messages import JsonMode
+from protocol.specs import JsonObject
+from reference_cache.ivm.sqlite_text import quoted
+from reference_cache.replica.catalog import VERSION_COLUMN, StoredTable
+from reference_cache.replica.errors import CannotApply
+
+Parameters: TypeAlias = tuple[Any, ...]
+KeyColumns: TypeAlias = tuple[str, ...] | None
+"""The columns that identify a row, as a change names them; None for the key of the table itself."""
+
+UNSUITABLE = (sqlite3.InterfaceError, sqlite3.ProgrammingError, OverflowError)
+"""What SQLite's driver raises for a value it cannot store as it is."""
+
+
+class TableRows:
+    """How rows of a table are written. Invariant: parameters it makes fit the statements it makes."""
+
+    def __init__(self, table: StoredTable, json_mode: JsonMode, key: tuple[str, ...] | None) -> None:
+        self.table = table
+        self.name = table.name
+        self._key = key
+        self._width = len(table.columns)
+        self._is_text = json_mode == "s"
+        self._json = {name for name, spec in table.columns.items() if spec.value_kind in ("json", "array")}
+        self._absent = {name: _literal(text) for name, text in table.defaults.items()}
+        self._usual = self._generate()
+        columns = ", ".join(map(quoted, (*table.columns, VERSION_COLUMN)))
+        into = f"INTO {quoted(table.name)} ({columns}) VALUES ({', '.join('?' * (self._width + 1))})"
+        self.append_sql = f"INSERT {into}"
+        self.insert_sql = f"INSERT OR REPLACE {into}"
+        self._updates: dict[tuple[tuple[str, ...], tuple[str, ...]], str] = {}
+
+    def _generate(self) -> Callable[[JsonObject, str], Parameters]:
+        convert = "text" if self._is_text else "dump"
+        parts = [f"{convert}(r[{name!r}])" if name in self._json else f"r[{name!r}]" for name in self.table.columns]
+        source = f"lambda r, version: ({', '.join([*parts, 'version'])},)"
+        return cast(Callable[[JsonObject, str], Parameters], eval(source, {"dump": _dump, "text": _text}))
+
+    def insert(self, new: JsonObject, version: str) -> Parameters:
+        """The values of all columns and the version; absent columns have their default, or are null."""
+        if len(new) == self._width:
+            try:
+                return self._usual(new, version)
+            except KeyError:
+                pass
+        self._refuse_unknown(new)
+        absent = self._absent
+        stored = (self._stored(name, new[name]) if name in new else absent.get(name) for name in self.table.columns)
+        return (*stored, version)
+
+    def insert_all(self, rows: Sequence[JsonObject], version: str) -> list[Parameters]:
+        """As `insert`, for many rows."""
+        if sum(map(len, rows)) == self._width * len(rows):
+            usual = self._usual
+            try:
+                return [usual(row, version) for row in rows]
+            except KeyError:
+                pass
+        return [self.insert(row, version) for row in rows]
+
+    def careful(self, row: Parameters) -> Parameters:
+        """The same parameters in a form that SQLite takes; an integer it cannot hold is `CannotApply`."""
+        return (*map(self._storable, self.table.columns, row[:-1]), row[-1])
+
+    def update(self, key: JsonObject | None, new: JsonObject, columns: KeyColumns) -> tuple[str, Parameters]:
+        """The statement and parameters, less the version, which comes between the values and the key.
+
+        `columns` identify the row; None means those of the table's own key.
+        """
+        self._refuse_unknown(new)
+        names = self._key_columns(columns)
+        row = new if key is None else key
+        self._refuse_incomplete(names, row)
+        return self._update_sql(tuple(new), names), tuple(self._stored(name, value) for name, value in new.items())
+
+    def key_values(self, key: JsonObject, columns: KeyColumns) -> Parameters:
+        """The values that identify a row."""
+        names = self._key_columns(columns)
+        self._refuse_incomplete(names, key)
+        return tuple(self._stored(name, key[name]) for name in names)
+
+    def delete_sql(self, columns: KeyColumns) -> str:
+        """The statement that deletes the row of a key."""
+        return f"DELETE FROM {quoted(self.name)} WHERE {_equal(self._key_columns(columns), ' AND ')}"
+
+    def _update_sql(self, names: tuple[str, ...], key: tuple[str, ...]) -> str:
+        found = self._updates.get((names, key))
+        if found is None:
+            values_sql = _equal((*names, VERSION_COLUMN), ", ")
+            found = f"UPDATE OR REPLACE {quoted(self.name)} SET {values_sql} WHERE {_equal(key, ' AND ')}"
+            self._updates[names, key] = found
+        return found
+
+    def _key_columns(self, columns: KeyColumns) -> tuple[str, ...]:
+        names = self._key if columns is None else columns
+        if not names:
+            raise CannotApply(f"table {self.name!r} has no key, so its rows can be inserted but not changed")
+        return names
+
+    def _refuse_unknown(self, row: Mapping[str, object]) -> None:
+        for name in row:
+            if name not in self.table.columns:
+                raise CannotApply(f"table {self.name!r} has no column {name!r}; the source must add it first")
+
+    def _refuse_incomplete(self, names: Sequence[str], row: Mapping[str, object]) -> None:
+        for name in names:
+            if name not in row:
+                raise CannotApply(f"a change to table {self.name!r} lacks the value of its key column {name!r}")
+            if name not in self.table.columns:
+                raise CannotApply(f"table {self.name!r} has no column {name!r}, which is given as its key")
+
+    def _stored(self, name: str, value: object) -> object:
+        if name in self._json:
+            return _text(value) if self._is_text else _dump(value)
+        return self._storable(name, value)
+
+    def _storable(self, name: str, value: object) -> object:
+        if isinstance(value, dict | list):
+            return values.dumps(value).decode()
+        if isinstance(value, int) and not INT64_MIN <= value <= INT64_MAX:
+            raise CannotApply(f"{self.name}.{name}: the integer {value} does not fit 64 bits")
+        return value
+
+
+def _dump(value: object) -> str | None:
+    """A JSON value as it is stored; JSON's null is no value."""
+    if value is None:
+        return None
+    try:
+        return orjson.dumps(value).decode()
+    except orjson.JSONEncodeError:
+        return values.dumps(value).decode()
+
+
+def _text(value: object) -> str | None:
+    """A JSON value that came as its text, which is stored untouched."""
+    return value if value is None or isinstance(value, str) else values.dumps(value).decode()
+
+
+def _literal(text: str) -> object:
+    """The value of an SQL literal: a quoted text or a number."""
+    if text.startswith("'"):
+        return text[1:-1].replace("''", "'")
+    return float(text) if "." in text else int(text)
+
+
+def _equal(names: Sequence[str], between: str) -> str:
+    return between.join(f"{quoted(name)} = ?" for name in names)

@@ -1,0 +1,1 @@
+"""The replicator: follows a change source and keeps the replica."""

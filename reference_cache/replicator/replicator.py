@@ -1,0 +1,230 @@
+"""Follow a change source for good: initial sync, live changes, and everything that can come between.
+
+    replicator = Replicator(settings)
+    replicator.on_version(notify)               # called after each durable step, with the replica's new state
+    await replicator.run()                      # until cancelled
+
+SQLite is written on the event loop that runs it: while a transaction is written no message is taken in, which is the
+back-pressure. So it wants a loop of its own; `process` gives it a process of its own.
+
+What happens when. The source is away or refuses: try again, with growing waits. A message is wrong or does not fit the
+replica: nothing of its transaction stays, it is not acknowledged, the connection ends; if it does not fit a second time
+the replica is synced anew (with `auto_reset`). The source asks for a reset: likewise. The reader of the replica is too
+far behind: no more is taken in until it has caught up.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import sqlite3
+import time
+from collections.abc import Callable
+
+from protocol.errors import ProtocolError
+from reference_cache.replica.errors import CannotApply
+from reference_cache.replica.initial_load import InitialLoad, load_beside, load_over
+from reference_cache.replica.stored_catalog import ReplicaState
+from reference_cache.replica.wal import Wal
+from reference_cache.replica.writer import ReplicaWriter, open_writer
+from reference_cache.replicator.backoff import Backoff
+from reference_cache.replicator.intake import InitialIntake, LiveIntake
+from reference_cache.replicator.settings import ReplicatorSettings
+from reference_cache.replicator.status import ReplicatorStatus
+from reference_cache.replicator.upstream import Upstream, UpstreamError, connect
+
+PROGRESS_SECONDS = 5.0
+_LOG = logging.getLogger("changesource.replicator")
+_TROUBLE = (UpstreamError, ProtocolError, CannotApply, sqlite3.Error, OSError)
+
+OnVersion = Callable[[ReplicaState], None]
+
+
+class Replicator:
+    """The one writer of a replica. Invariant: what was announced or acknowledged is durable in the replica."""
+
+    def __init__(self, settings: ReplicatorSettings) -> None:
+        self._settings = settings
+        self._status = ReplicatorStatus()
+        self._listeners: list[OnVersion] = []
+        self._writer: ReplicaWriter | None = None
+        self._wal = Wal(settings.replica_file)
+        self._backoff = Backoff()
+        self._must_reset = False
+        self._misfit: str | None = None
+        self._has_room = asyncio.Event()
+
+    def on_version(self, callback: OnVersion) -> None:
+        """Tell of every durable version, in order.
+
+        The same version may be told again: a reader should then take a new snapshot all the same, so that the database
+        can reuse the space of what only the old snapshot needed.
+        """
+        self._listeners.append(callback)
+
+    def status(self) -> ReplicatorStatus:
+        """How it is now."""
+        if self._writer is not None:
+            self._status.logged = self._writer.retention.logged
+        return self._status
+
+    def forget_changes(self, upto: str) -> None:
+        """The reader of the replica has read the change log up to and including this version."""
+        if self._writer is None or self._must_reset:  # a reset under way writes the file, and begins a new log
+            return
+        retention = self._writer.retention
+        retention.forget_changes(upto)
+        if retention.is_full:
+            self._writer.prune()
+        if not retention.is_full:
+            self._has_room.set()
+
+    async def run(self) -> None:
+        """Keep the replica until cancelled; `UnusableReplica` if its file is not ours to write."""
+        try:
+            if self._settings.replica_file.exists():
+                self._open(open_writer(self._settings.replica_file, self._settings.origin))
+            while True:
+                await self._attempt()
+        finally:
+            self._status.phase = "stopped"
+            if self._writer is not None:
+                self._writer.close()
+
+    async def _attempt(self) -> None:
+        """One connection, and the wait after it if it failed."""
+        self._status.attempts += 1
+        try:
+            if self._writer is None or self._must_reset:
+                await self._initial_sync()
+            else:
+                await self._follow(self._writer)
+        except _TROUBLE as error:
+            self._note(error)
+            self._status.phase = "waiting"
+            await asyncio.sleep(self._backoff.seconds())
+
+    def _note(self, error: Exception) -> None:
+        text = f"{type(error).__name__}: {error}"
+        repeated = text == self._status.error
+        self._status.error = text
+        _tell(logging.DEBUG if repeated else logging.WARNING, "upstream trouble", error=text)
+        if not isinstance(error, CannotApply):
+            return
+        if self._settings.auto_reset and self._misfit == text and self._writer is not None and not self._must_reset:
+            _tell(logging.WARNING, "resetting: the same change does not fit again", error=text)
+            self._must_reset = True
+        self._misfit = text
+
+    async def _initial_sync(self) -> None:
+        settings, former = self._settings, self._writer
+        self._status.phase = "initial-sync"
+        _tell(logging.INFO, "initial sync begins", upstream=settings.shown_upstream, again=former is not None)
+        handshake = settings.handshake()
+        async with connect(settings.url(handshake)) as upstream:
+            make = load_beside if former is None else load_over
+            load = make(settings.replica_file, settings.origin)
+            try:
+                intake = InitialIntake(handshake, load, None if former is None else former.state.replica_version)
+                await self._load(upstream, intake, load)
+                writer = load.finish()
+            except BaseException:
+                load.abandon()
+                raise
+        if former is not None:
+            former.close()
+        self._must_reset = False
+        self._status.reset_required = None
+        self._worked()
+        self._open(writer)
+        _tell(logging.INFO, "initial sync complete", rows=load.loaded, version=writer.state.version)
+
+    async def _load(self, upstream: Upstream, intake: InitialIntake, load: InitialLoad) -> None:
+        begun = told = time.monotonic()
+        while not intake.is_complete:
+            intake.take(await upstream.receive())
+            self._status.rows_loaded = load.loaded
+            now = time.monotonic()
+            if now - told >= PROGRESS_SECONDS:
+                told = now
+                _tell(logging.INFO, "initial sync", rows=load.loaded, per_second=round(load.loaded / (now - begun)))
+
+    def _open(self, writer: ReplicaWriter) -> None:
+        self._writer = writer
+        writer.retention.max_logged = self._settings.max_logged
+        self._announce(writer)
+
+    async def _follow(self, writer: ReplicaWriter) -> None:
+        await self._room(writer)
+        state = writer.state
+        handshake = self._settings.handshake(state.version, state.replica_version)
+        async with connect(self._settings.url(handshake)) as upstream:
+            self._status.phase = "following"
+            _tell(logging.INFO, "following", upstream=self._settings.shown_upstream, after=state.version)
+            intake = LiveIntake(handshake, writer)
+            try:
+                await self._stream(upstream, intake, writer)
+            finally:
+                intake.abort()
+
+    async def _stream(self, upstream: Upstream, intake: LiveIntake, writer: ReplicaWriter) -> None:
+        """Take in what is at hand, make it durable, announce and acknowledge it; until a reset is due."""
+        while not self._must_reset:
+            batch = await upstream.receive()
+            intake.take(batch)
+            self._status.messages += len(batch)
+            if intake.wants_flush:
+                await self._flush(upstream, intake, writer)
+            if intake.reset is not None:
+                self._take_reset(intake)
+
+    async def _flush(self, upstream: Upstream, intake: LiveIntake, writer: ReplicaWriter) -> None:
+        before = writer.state.version
+        ack = intake.flush()
+        if writer.state.version != before:
+            self._worked()
+            self._status.applied(intake.commit_time_ms)
+            self._status.transactions += intake.take_count()
+            self._announce(writer)
+        if ack is not None:
+            await upstream.send(ack)
+        await self._room(writer)
+
+    def _worked(self) -> None:
+        self._backoff.reset()
+        self._status.error = self._misfit = None
+
+    def _announce(self, writer: ReplicaWriter) -> None:
+        state = writer.state
+        self._status.version, self._status.replica_version = state.version, state.replica_version
+        for listener in self._listeners:
+            listener(state)
+        if self._wal.shrink(writer.connection):
+            for listener in self._listeners:
+                listener(state)
+
+    def _take_reset(self, intake: LiveIntake) -> None:
+        """Start over if that is allowed; else say so and go on, as the source may."""
+        assert intake.reset is not None
+        reason = intake.reset.message or "no reason given"
+        intake.reset = None
+        self._status.reset_required = reason
+        self._must_reset = self._settings.auto_reset
+        what = "resetting: the source asks for it" if self._must_reset else "the source asks for a reset; it is off"
+        _tell(logging.WARNING, what, reason=reason)
+
+    async def _room(self, writer: ReplicaWriter) -> None:
+        """Wait until the reader of the replica has caught up, if it is too far behind."""
+        if not writer.retention.is_full:
+            return
+        self._status.phase = "paused"
+        _tell(logging.WARNING, "paused: the reader of the replica is behind", logged=writer.retention.logged)
+        while writer.retention.is_full:
+            self._has_room.clear()
+            await self._has_room.wait()
+        self._status.phase = "following"
+        _tell(logging.INFO, "going on: the reader has caught up", logged=writer.retention.logged)
+
+
+def _tell(level: int, what: str, **fields: object) -> None:
+    _LOG.log(level, what, extra={"fields": fields})

@@ -1,0 +1,63 @@
+"""What a replicator needs to know: where changes come from, where they go, and what to do when it must start over."""
+
+from __future__ import annotations
+
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+from urllib.parse import parse_qsl, urlencode, urlsplit, urlunsplit
+
+from protocol.handshake import Handshake
+from reference_cache.replica.log_retention import MAX_LOGGED
+from reference_cache.replica.stored_catalog import Origin
+
+_RESERVED = ("appID", "shardNum", "lastWatermark", "replicaVersion")
+"""Parameters that are the replicator's to set."""
+
+
+@dataclass(frozen=True, slots=True)
+class ReplicatorSettings:
+    """`upstream` is the URL of a change source, with any parameters of its own (such as an API key).
+
+    With `auto_reset` a source that asks for it is synced anew; without, that is reported and the stream goes on.
+    At most `max_logged` changed rows wait for the reader of the replica before no more are taken in.
+    """
+
+    upstream: str
+    replica_file: Path
+    origin: Origin
+    auto_reset: bool = True
+    max_logged: int = MAX_LOGGED
+
+    def handshake(self, last_watermark: str | None = None, replica_version: str | None = None) -> Handshake:
+        """The request for an initial sync, or for what follows a watermark."""
+        origin = self.origin
+        return Handshake(
+            "shipped", origin.app_id, origin.shard_num, origin.publications, last_watermark, replica_version
+        )
+
+    def url(self, handshake: Handshake) -> str:
+        """The URL of a request."""
+        parts = urlsplit(self.upstream)
+        own = [pair for pair in parse_qsl(parts.query, keep_blank_values=True) if pair[0] not in _RESERVED]
+        query = "&".join(part for part in (urlencode(own), handshake.query) if part)
+        return urlunsplit(parts._replace(query=query))
+
+    def to_json(self) -> dict[str, Any]:
+        """For another process; the inverse of `from_json`."""
+        origin = [self.origin.app_id, self.origin.shard_num, sorted(self.origin.publications)]
+        return {**asdict(self), "replica_file": str(self.replica_file.absolute()), "origin": origin}
+
+    @classmethod
+    def from_json(cls, value: dict[str, Any]) -> ReplicatorSettings:
+        """What `to_json` wrote."""
+        app_id, shard_num, publications = value["origin"]
+        origin = Origin(app_id, shard_num, frozenset(publications))
+        return cls(**{**value, "replica_file": Path(value["replica_file"]), "origin": origin})
+
+    @property
+    def shown_upstream(self) -> str:
+        """The URL without what may be secret in it."""
+        parts = urlsplit(self.upstream)
+        host = parts.hostname or ""
+        return urlunsplit((parts.scheme, f"{host}:{parts.port}" if parts.port else host, parts.path, "", ""))

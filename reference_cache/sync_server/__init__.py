@@ -1,0 +1,1 @@
+"""The socket that clients speak to, and the pages beside it."""

@@ -1,0 +1,304 @@
+"""One client's connection, from `connected` to the close.
+
+Messages are handled one at a time in the order they came, except `ping`, which is answered at once. Whatever goes wrong
+is told to this client alone, in the official kind, and ends its connection; nobody else notices. Messages before
+`initConnection` have nothing to act on and are dropped, as the official server drops them.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import hmac
+import logging
+import time
+from collections import deque
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+from websockets.exceptions import ConnectionClosed
+from websockets.protocol import State
+
+from protocol import values
+from protocol.sync import messages as up
+from protocol.sync.errors import ErrorKind, SyncError
+from protocol.sync.handshake import ConnectRequest
+from reference_cache.app_client.credentials import Credentials, chosen_by_client
+from reference_cache.app_client.pusher import Pusher
+from reference_cache.config import CacheConfig
+from reference_cache.observe import event, logger
+from reference_cache.sync_server import auth
+from reference_cache.sync_server.auth import Authenticator, Identity
+from reference_cache.sync_server.metrics import CacheMetrics
+from reference_cache.sync_server.outbox import Outbox
+from reference_cache.sync_server.socket import SyncSocket
+from reference_cache.view_syncer.api import ClientInfo, Connection, Outgoing, Syncer, Transformer
+
+log = logger("sync")
+
+WAITING_MESSAGES = 64
+"""How many messages of one client may wait for their turn; then its socket is not read."""
+
+SETTLE_SECONDS = 0.25
+"""What a client needs to take in `connected`. An error that overtakes that leaves the official client believing that it
+is connected, on a socket it has closed; so an error found sooner waits."""
+
+PONG = Outgoing((b'["pong",{}]',))
+
+
+@dataclass(slots=True)
+class Services:
+    """What every connection of a server shares."""
+
+    config: CacheConfig
+    syncer: Syncer
+    transformer: Transformer
+    pusher: Pusher | None
+    authenticator: Authenticator
+    metrics: CacheMetrics
+    inspectors: set[str] = field(default_factory=set)
+    """Groups that have given the admin password."""
+
+
+@dataclass(frozen=True, slots=True)
+class Retransform:
+    """Asks the application for the group's named queries again."""
+
+
+class Client:
+    """A `Downstream` of the view syncer. Invariant: after `fail` or `close` nothing is sent, and `run` ends."""
+
+    def __init__(
+        self,
+        socket: SyncSocket,
+        asked: ConnectRequest,
+        credentials: Credentials,
+        identity: Identity,
+        services: Services,
+    ) -> None:
+        self.asked = asked
+        self.credentials = credentials
+        self.outbox = Outbox(socket, services.config.send_buffer_bytes)
+        self.validated_at = 0.0
+        self._socket = socket
+        self._identity = identity
+        self._services = services
+        self._synced: Connection | None = None
+        self._greeted = asyncio.get_running_loop().time()
+        self._has_failed = False
+        self._inbox: deque[up.Upstream | Retransform] = deque()
+        self._worker: asyncio.Task[None] | None = None
+
+    @property
+    def is_synced(self) -> bool:
+        """Whether its first poke has been sent."""
+        return self._synced is not None
+
+    def send(self, outgoing: Outgoing) -> None:
+        if not self._has_failed:
+            self.outbox.send(outgoing)
+
+    def fail(self, error: SyncError) -> None:
+        self._end_with(error, None)
+
+    def close(self, code: int | None = None, reason: str = "") -> None:
+        """Close the socket, without an error."""
+        self.outbox.discard()
+        self._socket.begin_close(code, reason)
+
+    def drop(self) -> None:
+        """Cut the connection to a client that does not read."""
+        self._services.metrics.dropped.inc()
+        self._log(logging.WARNING, "client dropped for not reading", waiting=self.outbox.waiting_bytes)
+        self.outbox.discard()
+        self._socket.cut()
+
+    def keep_alive(self, silent_for: float) -> None:
+        """Say something to a client that has heard nothing for that long."""
+        if asyncio.get_running_loop().time() - self.outbox.last_sent > silent_for:
+            self.send(PONG)
+
+    async def run(self) -> None:
+        """Serve the client until its socket closes."""
+        self._say(["connected", {"wsid": self.asked.ws_id, "timestamp": int(time.time() * 1000)}])
+        try:
+            if self.asked.init is not None:
+                await self._take(up.parse(self.asked.init))
+            async for text in self._socket:
+                await self._take(up.decode(text))
+        except SyncError as error:
+            self.fail(error)
+            await self._socket.wait_closed()
+        except ConnectionClosed:
+            pass
+        finally:
+            await self._leave()
+
+    async def do(self, command: up.Upstream | Retransform) -> None:
+        """Have something done after the messages that wait; waits itself while there are too many."""
+        self._inbox.append(command)
+        if self._worker is None:
+            self._worker = asyncio.create_task(self._work())
+        elif len(self._inbox) >= WAITING_MESSAGES:
+            await asyncio.wait((self._worker,))
+
+    async def _take(self, message: up.Upstream) -> None:
+        self._services.metrics.messages.labels(message.tag).inc()
+        if isinstance(message, up.Ping):
+            self.send(PONG)
+        else:
+            await self.do(message)
+
+    async def _work(self) -> None:
+        while self._inbox and self._socket.state is State.OPEN and not self._has_failed:
+            command = self._inbox.popleft()
+            try:
+                await self._handle(command)
+            except SyncError as error:
+                self._end_with(error, auth.CLOSE_CODE if _is_refusal(command, error) else None)
+            except Exception as error:
+                log.exception("message failed", extra={"fields": {"client": self.asked.client_id}})
+                self.fail(SyncError(ErrorKind.INTERNAL, str(error) or type(error).__name__))
+        self._worker = None
+
+    async def _handle(self, command: up.Upstream | Retransform) -> None:
+        match command:
+            case up.InitConnection():
+                await self._init(command)
+            case up.Push():
+                await self._push(command)
+            case up.AckMutationResponses():
+                self._results_seen(command)
+            case up.Pull() | up.CloseConnection() | up.Ping():
+                pass
+            case _ if self._synced is None:
+                self._log(logging.WARNING, "message before initConnection", message=type(command).__name__)
+            case up.ChangeDesiredQueries():
+                await self._synced.change_desired_queries(command.desired_queries_patch)
+            case up.DeleteClients():
+                await self._delete_clients(self._synced, command.client_ids or [])
+            case up.UpdateAuth():
+                await self._update_auth(self._synced, command.auth)
+            case up.Inspect():
+                await self._inspect(self._synced, command.question)
+            case Retransform():
+                await self._synced.update_auth(self.credentials, self._identity.claims)
+
+    async def _init(self, message: up.InitConnection) -> None:
+        if self._synced is not None:
+            raise SyncError(ErrorKind.INTERNAL, "Connection was already initialized")
+        services, asked = self._services, self.asked
+        config, given = services.config, self.credentials
+        query = chosen_by_client(given.query, config.query, message.user_query_url, message.user_query_headers)
+        mutate = chosen_by_client(given.mutate, config.mutate, message.user_push_url, message.user_push_headers)
+        self.credentials = replace(given, query=query, mutate=mutate)
+        if services.pusher is not None:
+            services.pusher.register(asked.client_group_id, asked.client_id, self)
+        who = ClientInfo(
+            asked.client_id,
+            asked.client_group_id,
+            asked.user_id,
+            asked.base_cookie,
+            asked.profile_id,
+            self.credentials,
+            self._identity.claims,
+        )
+        self._synced = await services.syncer.connect(who, message, self)
+        self._forget_results(self._synced.deleted_clients)
+        self.validated_at = asyncio.get_running_loop().time()
+
+    async def _push(self, push: up.Push) -> None:
+        group = self.asked.client_group_id
+        if push.client_group_id != group:
+            named = f'clientGroupID in mutation "{push.client_group_id}"'
+            raise _invalid_push(f'{named} does not match clientGroupID of connection "{group}"')
+        if not push.mutations:
+            return
+        if any(isinstance(mutation, up.CrudMutation) for mutation in push.mutations):
+            raise _invalid_push("Support for legacy CRUD mutations is disabled")
+        if self._services.pusher is None:
+            raise _invalid_push("A ZERO_MUTATE_URL must be set in order to process custom mutations.")
+        await self._services.pusher.push(group, f"{self.asked.client_id}:{self.asked.ws_id}", self.credentials, push)
+
+    def _results_seen(self, message: up.AckMutationResponses) -> None:
+        if self._services.pusher is not None:
+            group = self.asked.client_group_id
+            self._services.pusher.results_seen(group, self.credentials, message.client_id, message.id)
+
+    async def _delete_clients(self, synced: Connection, client_ids: list[str]) -> None:
+        await synced.delete_clients(client_ids)
+        self._forget_results(client_ids)
+
+    def _forget_results(self, client_ids: Sequence[str]) -> None:
+        if self._services.pusher is not None:
+            self._services.pusher.clients_deleted(self.asked.client_group_id, self.credentials, client_ids)
+
+    async def _update_auth(self, synced: Connection, token: str) -> None:
+        identity = self._services.authenticator.changed(self._identity, self.asked.user_id, token)
+        if identity != self._identity:
+            self._identity = identity
+            self.credentials = self.credentials.with_token(identity.token)
+            await synced.update_auth(self.credentials, identity.claims)
+            self.validated_at = asyncio.get_running_loop().time()
+
+    async def _inspect(self, synced: Connection, question: up.Inspection) -> None:
+        group, services = self.asked.client_group_id, self._services
+        if isinstance(question, up.InspectAuthenticate):
+            admitted = _opens(question.value, services.config)
+            (services.inspectors.add if admitted else services.inspectors.discard)(group)
+            self._answer("authenticated", question.id, admitted)
+        elif group not in services.inspectors and not (
+            services.config.development and not services.config.admin_password
+        ):
+            self._answer("authenticated", question.id, False)
+        else:
+            try:
+                self._answer(question.op, question.id, await synced.inspect(question))
+            except SyncError:
+                raise
+            except Exception as error:
+                self._answer("error", question.id, str(error))
+
+    def _answer(self, op: str, question_id: str, value: object) -> None:
+        self._say(["inspect", {"op": op, "id": question_id, "value": value}])
+
+    def _say(self, message: object) -> None:
+        self.send(Outgoing((values.dumps(message),)))
+
+    def _end_with(self, error: SyncError, code: int | None) -> None:
+        if self._socket.state is not State.OPEN or self._has_failed:
+            return
+        self._has_failed = True
+        self._services.metrics.errors.labels(str(error.kind)).inc()
+        self._log(logging.WARNING, "error told to client", kind=str(error.kind), why=error.message)
+        self.outbox.discard()
+        loop = self._socket.loop
+        loop.call_at(max(loop.time(), self._greeted + SETTLE_SECONDS), self._socket.tell_and_close, error, code)
+
+    async def _leave(self) -> None:
+        self._inbox.clear()
+        if self._worker is not None:
+            # What is under way is not interrupted: a syncer that has begun to admit this client must be told to let go.
+            await asyncio.wait((self._worker,))
+        if self._services.pusher is not None:
+            self._services.pusher.unregister(self.asked.client_group_id, self.asked.client_id, self)
+        if self._synced is not None:
+            await self._synced.close()
+
+    def _log(self, level: int, what: str, **fields: Any) -> None:
+        event(log, level, what, client=self.asked.client_id, group=self.asked.client_group_id, **fields)
+
+
+def _is_refusal(command: object, error: SyncError) -> bool:
+    return isinstance(command, up.InitConnection) and error.kind is ErrorKind.UNAUTHORIZED
+
+
+def _invalid_push(message: str) -> SyncError:
+    return SyncError(ErrorKind.INVALID_PUSH, message)
+
+
+def _opens(password: str, config: CacheConfig) -> bool:
+    """Whether a password opens the inspector; none is needed where none is set and it is development."""
+    if not config.admin_password:
+        return config.development and not password
+    return hmac.compare_digest(password.encode(), config.admin_password.encode())

@@ -1,0 +1,30 @@
+"""Counters and gauges of a cache, in Prometheus' text form."""
+
+from __future__ import annotations
+
+from prometheus_client import CONTENT_TYPE_LATEST, CollectorRegistry, Counter, Gauge, generate_latest
+
+CONTENT_TYPE = CONTENT_TYPE_LATEST
+
+
+class CacheMetrics:
+    """The metrics of one cache, in a registry of its own."""
+
+    def __init__(self) -> None:
+        self.registry = CollectorRegistry()
+        made = self.registry
+        self.connections = Gauge("changesource_cache_connections", "Open client sockets", registry=made)
+        self.groups = Gauge("changesource_cache_groups", "Client groups that are being synced", registry=made)
+        self.queries = Gauge("changesource_cache_queries", "Distinct queries that are running", registry=made)
+        self.rows = Gauge("changesource_cache_rows", "Rows of the running queries", registry=made)
+        self.waiting_bytes = Gauge(
+            "changesource_cache_waiting_bytes", "Bytes that wait for clients to take them", registry=made
+        )
+        self.opened = Counter("changesource_cache_connections_opened", "Sockets ever opened", registry=made)
+        self.messages = Counter("changesource_cache_messages", "Messages from clients", ["tag"], registry=made)
+        self.errors = Counter("changesource_cache_errors", "Errors told to clients", ["kind"], registry=made)
+        self.refused = Counter("changesource_cache_refused", "Requests refused", ["reason"], registry=made)
+        self.dropped = Counter("changesource_cache_dropped", "Clients dropped for not reading", registry=made)
+
+    def render(self) -> bytes:
+        return generate_latest(self.registry)

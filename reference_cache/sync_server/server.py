@@ -1,0 +1,265 @@
+"""The sync server: one listening address for client sockets and the pages.
+
+`websockets` keeps handshakes, control frames and closing right; this module decides who is let in, replaces a client's
+older socket by its newer one, keeps a group to the user it belongs to, and stops in order: no new sockets, every open
+one told to go, then the rest.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import errno
+import logging
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+from websockets import http11
+from websockets.asyncio.server import Server, ServerConnection, serve
+from websockets.datastructures import Headers
+from websockets.frames import CloseCode
+from websockets.http11 import Request, Response
+from websockets.typing import Subprotocol
+
+from protocol.errors import HandshakeError
+from protocol.sync.errors import ErrorKind, SyncError, unauthorized
+from protocol.sync.handshake import MAX_VERSION, ConnectRequest, parse_request
+from reference_cache.app_client.credentials import Credentials, address
+from reference_cache.errors import CacheError
+from reference_cache.observe import event, logger
+from reference_cache.sync_server import auth
+from reference_cache.sync_server.client import Client, Services
+from reference_cache.sync_server.pages import Page, Pages
+from reference_cache.sync_server.socket import TRANSPORT_BYTES, SyncSocket
+from reference_cache.sync_server.upkeep import Upkeep
+
+log = logger("server")
+
+HEADER_BYTES = 64 * 1024
+"""The subprotocol header holds the client's first message: 8 KB of it, and browsers add cookies."""
+
+WAITING_FRAMES = 8
+STOP_SECONDS = 5.0
+READY_SECONDS = 5.0
+"""How long a client is kept waiting for a cache that is not ready; it gives an attempt ten seconds."""
+
+_REASONS = {200: "OK", 401: "Unauthorized", 404: "Not Found", 503: "Service Unavailable"}
+
+
+class SyncServer:
+    """Serves clients on one address. Invariant: `clients` holds the newest connection of each client, by client id."""
+
+    def __init__(
+        self, services: Services, ready: asyncio.Event, more_status: Callable[[], Mapping[str, Any]] = dict
+    ) -> None:
+        self.clients: dict[str, Client] = {}
+        self._services = services
+        self._ready = ready
+        self._more_status = more_status
+        self._pages = Pages(services.metrics, services.config.admin_password, ready.is_set, self.status)
+        self._upkeep = Upkeep(self.clients.values, services.transformer, services.config)
+        self._users: dict[str, tuple[str | None, int]] = {}  # group -> its user, and how many connections it has
+        self._sockets = 0
+        self._tasks: list[asyncio.Task[None]] = []
+        self._server: Server | None = None
+
+    async def start(self) -> int:
+        """Listen; the port in use. Raises `CacheError` if the address cannot be had."""
+        http11.MAX_LINE_LENGTH = max(http11.MAX_LINE_LENGTH, HEADER_BYTES)
+        config = self._services.config
+        try:
+            self._server = await serve(
+                self._handle,
+                config.host,
+                config.port,
+                process_request=self._process_request,
+                select_subprotocol=_echoed,
+                create_connection=SyncSocket,
+                compression="deflate" if config.compression else None,
+                # Liveness is the protocol's own ping, and the upkeep's look at who reads.
+                ping_interval=None,
+                max_size=config.max_payload_bytes,
+                max_queue=WAITING_FRAMES,
+                write_limit=TRANSPORT_BYTES,
+                server_header=None,
+                logger=_quiet_library_logger(),
+            )
+        except OSError as error:
+            raise _cannot_listen(error, f"{config.host}:{config.port}") from None
+        self._tasks = [asyncio.create_task(self._upkeep.run())]
+        port: int = self._server.sockets[0].getsockname()[1]
+        return port
+
+    async def stop(self) -> None:
+        """Tell every client to go, wait a moment for them, then cut what is left."""
+        assert self._server is not None
+        self._server.close(close_connections=False)
+        for client in list(self.clients.values()):
+            client.close(CloseCode.GOING_AWAY, "the cache is stopping")
+        if not await self._all_gone(self._server):
+            for connection in list(self._server.all_connections):
+                assert isinstance(connection, SyncSocket)
+                connection.cut()
+            if not await self._all_gone(self._server):
+                event(log, logging.WARNING, "clients are left behind in mid-message", count=len(self.clients))
+        for task in self._tasks:
+            task.cancel()
+        await asyncio.gather(*self._tasks, return_exceptions=True)
+
+    async def _all_gone(self, server: Server) -> bool:
+        try:
+            async with asyncio.timeout(STOP_SECONDS):
+                await asyncio.shield(asyncio.ensure_future(server.wait_closed()))
+        except TimeoutError:
+            return False
+        return True
+
+    def status(self) -> dict[str, Any]:
+        """The document of `/statusz`; the gauges follow it."""
+        syncer, metrics = self._services.syncer.status(), self._services.metrics
+        waiting = sum(client.outbox.waiting_bytes for client in self.clients.values())
+        metrics.connections.set(self._sockets)
+        metrics.groups.set(syncer.groups)
+        metrics.queries.set(syncer.queries)
+        metrics.rows.set(syncer.rows)
+        metrics.waiting_bytes.set(waiting)
+        sync = {"version": syncer.version, "groups": syncer.groups, "clients": syncer.clients}
+        sync |= {"queries": syncer.queries, "rows": syncer.rows, "advances": syncer.advances, "pokes": syncer.pokes}
+        document: dict[str, Any] = {
+            "ready": self._ready.is_set(),
+            "connections": self._sockets,
+            "waitingBytes": waiting,
+        }
+        return document | {"sync": sync | syncer.extra} | dict(self._more_status())
+
+    async def _process_request(self, connection: ServerConnection, request: Request) -> Response | None:
+        if "websocket" not in request.headers.get("Upgrade", "").lower():
+            page = self._pages.answer(request.path, request.headers.get("Authorization"))
+            return _response(page or Page(404, "text/plain; charset=utf-8", b"no such page\n"))
+        assert isinstance(connection, SyncSocket)
+        if not await self._is_ready_soon():
+            return self._turned_away("not-ready", b"not ready yet\n")
+        if self._sockets >= self._services.config.max_connections:
+            return self._turned_away("too-many", b"too many connections\n")
+        try:
+            connection.asked = parse_request(request.path, request.headers.get("Sec-WebSocket-Protocol"))
+        except HandshakeError as error:
+            # The upgrade is completed all the same: a browser cannot see why one was refused.
+            connection.refused = str(error)
+        return None
+
+    async def _is_ready_soon(self) -> bool:
+        """A client turned away waits five seconds before it tries again; a cache that restarts is ready sooner."""
+        try:
+            async with asyncio.timeout(READY_SECONDS):
+                await self._ready.wait()
+        except TimeoutError:
+            return False
+        return True
+
+    def _turned_away(self, reason: str, text: bytes) -> Response:
+        self._services.metrics.refused.labels(reason).inc()
+        return _response(Page(503, "text/plain; charset=utf-8", text))
+
+    async def _handle(self, connection: ServerConnection) -> None:
+        assert isinstance(connection, SyncSocket)
+        self._sockets += 1
+        try:
+            await self._serve(connection)
+        finally:
+            self._sockets -= 1
+
+    async def _serve(self, socket: SyncSocket) -> None:
+        if socket.asked is None:
+            self._refused(socket, "handshake", socket.refused or "")
+            socket.begin_close(CloseCode.PROTOCOL_ERROR, socket.refused or "")
+            return
+        try:
+            client = self._admitted(socket, socket.asked)
+        except SyncError as error:
+            self._refused(socket, str(error.kind), error.message)
+            socket.tell_and_close(error, auth.CLOSE_CODE if error.refuses_credentials else None)
+            return
+        self._services.metrics.opened.inc()
+        self._enter(client)
+        try:
+            await client.run()
+        finally:
+            self._exit(client)
+
+    def _admitted(self, socket: SyncSocket, asked: ConnectRequest) -> Client:
+        services = self._services
+        identity = services.authenticator.first(asked.user_id, asked.auth_token)
+        pinned = self._users.get(asked.client_group_id)
+        if pinned is not None and pinned[0] != asked.user_id:
+            raise unauthorized(
+                "Client groups are pinned to a single userID. "
+                "Connection userID does not match existing client group userID."
+            )
+        if not asked.is_supported:
+            raise _version_not_supported(asked.version)
+        assert socket.request is not None
+        headers = dict(socket.request.headers.raw_items())
+        query, mutate = address(services.config.query, headers), address(services.config.mutate, headers)
+        return Client(socket, asked, Credentials(asked.user_id, identity.token, query, mutate), identity, services)
+
+    def _enter(self, client: Client) -> None:
+        older = self.clients.get(client.asked.client_id)
+        if older is not None:
+            older.close()
+        self.clients[client.asked.client_id] = client
+        user, count = self._users.get(client.asked.client_group_id, (client.asked.user_id, 0))
+        self._users[client.asked.client_group_id] = (user, count + 1)
+
+    def _exit(self, client: Client) -> None:
+        if self.clients.get(client.asked.client_id) is client:
+            del self.clients[client.asked.client_id]
+        user, count = self._users[client.asked.client_group_id]
+        if count > 1:
+            self._users[client.asked.client_group_id] = (user, count - 1)
+        else:
+            del self._users[client.asked.client_group_id]
+            self._services.inspectors.discard(client.asked.client_group_id)
+
+    def _refused(self, socket: SyncSocket, reason: str, why: str) -> None:
+        self._services.metrics.refused.labels(reason).inc()
+        peer = str(socket.remote_address[0]) if socket.remote_address else None
+        event(log, logging.WARNING, "client refused", reason=reason, why=why, peer=peer)
+
+
+def _echoed(_: ServerConnection, offered: Sequence[Subprotocol]) -> Subprotocol | None:
+    """Whatever the client offers: it is a letter to us, and the client wants it back unread."""
+    return offered[0] if offered else None
+
+
+def _version_not_supported(version: int) -> SyncError:
+    older = "server" if version > MAX_VERSION else "client"
+    return SyncError(
+        ErrorKind.VERSION_NOT_SUPPORTED,
+        f"server is at sync protocol v{MAX_VERSION} and does not support v{version}. "
+        f"The {older} must be updated to a newer release.",
+    )
+
+
+def _response(page: Page) -> Response:
+    headers = Headers()
+    headers["Content-Type"] = page.content_type
+    headers["Content-Length"] = str(len(page.body))
+    headers["Connection"] = "close"
+    if page.status == 401:
+        headers["WWW-Authenticate"] = 'Basic realm="zero-cache"'
+    return Response(page.status, _REASONS[page.status], headers, page.body)
+
+
+def _quiet_library_logger() -> logging.Logger:
+    # Every refused or broken request is a stack trace there; ours says the same in a line.
+    quiet = logging.getLogger("changesource.cache.websockets")
+    quiet.setLevel(logging.CRITICAL)
+    return quiet
+
+
+def _cannot_listen(error: OSError, where: str) -> CacheError:
+    if error.errno == errno.EADDRINUSE:
+        return CacheError("port-in-use", "another process listens there", where, "stop it, or set ZERO_PORT")
+    if error.errno == errno.EACCES:
+        return CacheError("port-forbidden", "this user may not listen there", where, "set ZERO_PORT above 1023")
+    return CacheError("cannot-listen", f"cannot listen: {error.strerror or error}", where, "correct ZERO_PORT")

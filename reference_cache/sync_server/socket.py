@@ -1,0 +1,55 @@
+"""One client's WebSocket: what it asked for, when it takes more, and the ways it ends.
+
+Closing never waits: the close frame is written at once, and a client that takes no part in closing is cut off.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from websockets.asyncio.server import ServerConnection
+from websockets.protocol import State
+
+from protocol.sync.errors import SyncError
+from protocol.sync.handshake import ConnectRequest
+
+TRANSPORT_BYTES = 64 * 1024
+"""What may wait in the transport itself, where bytes are copied."""
+
+CLOSE_SECONDS = 5.0
+REASON_BYTES = 120
+"""What a close frame has room for."""
+
+
+class SyncSocket(ServerConnection):
+    """A server connection that can be ended from anywhere, without waiting and more than once."""
+
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        self.asked: ConnectRequest | None = None
+        self.refused: str | None = None  # why the handshake cannot be served
+        self.on_room: Callable[[], None] | None = None
+
+    def tell_and_close(self, error: SyncError, code: int | None = None) -> None:
+        """Tell the client what is wrong and close."""
+        if self.state is State.OPEN:
+            self.protocol.send_text(error.frame)
+            self.begin_close(code, error.message if code is not None else "")
+
+    def begin_close(self, code: int | None = None, reason: str = "") -> None:
+        """Close; without a code the client sees 1005, as from the official server."""
+        if self.state is State.OPEN:
+            self.protocol.send_close(code, reason.encode()[:REASON_BYTES].decode(errors="ignore"))
+            self.send_data()
+            self.loop.call_later(CLOSE_SECONDS, self.cut)
+
+    def cut(self) -> None:
+        """End the connection at once, if it has not ended."""
+        if not self.connection_lost_waiter.done():
+            self.transport.abort()
+
+    def resume_writing(self) -> None:
+        super().resume_writing()
+        if self.on_room is not None:
+            self.on_room()

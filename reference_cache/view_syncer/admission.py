@@ -1,0 +1,76 @@
+"""Whether a client may connect, by what it says it has seen, and what its first message changes. Pure."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from protocol.sync.errors import ErrorKind, SyncError
+from protocol.sync.messages import InitConnection
+from reference_cache.view_syncer.api import ClientInfo
+from reference_cache.view_syncer.group_config import GroupEdit
+from reference_cache.view_syncer.group_store import StoredGroup
+from reference_cache.view_syncer.versions import EMPTY, CookieError, check
+
+
+@dataclass(frozen=True, slots=True)
+class Admission:
+    """A client's request to connect."""
+
+    client: ClientInfo
+    init: InitConnection
+
+    @property
+    def names_deleted(self) -> bool:
+        """Whether the client says which clients are gone, and so expects to be answered."""
+        return self.init.deleted is not None and bool(self.init.deleted.client_ids)
+
+    def check_new(self) -> None:
+        """The group is not known: only a client that has seen nothing may begin it."""
+        self._check_cookie()
+        if self.client.base_cookie is not None:
+            raise SyncError(ErrorKind.CLIENT_NOT_FOUND, "Client not found")
+        if self.init.client_schema is None:
+            raise SyncError(
+                ErrorKind.INVALID_CONNECTION_REQUEST,
+                "The initConnection message for a new client group must include client schema.",
+            )
+
+    def check_known(self, stored: StoredGroup, newest: str) -> None:
+        """The group is known: the client must be of the same user and schema, and not ahead of `newest`."""
+        self._check_cookie()
+        if self.client.user_id != stored.user_id:
+            raise SyncError(
+                ErrorKind.UNAUTHORIZED,
+                "Client groups are pinned to a single userID. "
+                "Connection userID does not match existing client group userID.",
+            )
+        cookie = self.client.base_cookie
+        if cookie is not None and stored.config.version == EMPTY:
+            raise SyncError(ErrorKind.CLIENT_NOT_FOUND, "Client not found")
+        if cookie is not None and cookie > newest:
+            raise SyncError(ErrorKind.INVALID_BASE_COOKIE, f"CVR is at version {newest}")
+        schema = self.init.client_schema
+        if schema is not None and schema != stored.client_schema:
+            raise SyncError(ErrorKind.INVALID_CONNECTION_REQUEST, "Provided schema does not match previous schema")
+
+    def _check_cookie(self) -> None:
+        if self.client.base_cookie is None:
+            return
+        try:
+            check(self.client.base_cookie)
+        except CookieError as error:
+            raise SyncError(ErrorKind.INTERNAL, str(error)) from None
+
+    def edit(self, edit: GroupEdit, now: float) -> list[str]:
+        """Take the first message in; the clients that it says are gone."""
+        client_id = self.client.client_id
+        named = (self.init.deleted.client_ids or []) if self.init.deleted is not None else []
+        if client_id in named:
+            raise SyncError(ErrorKind.INTERNAL, "cannot delete self")
+        active = self.init.active_clients
+        gone = [] if active is None else sorted(edit.config.clients - {*active, client_id})
+        gone += [each for each in named if each not in gone]
+        edit.add_client(client_id)
+        edit.apply(client_id, self.init.desired_queries_patch, now)
+        edit.remove_clients(gone, now)
+        return gone

@@ -1,0 +1,126 @@
+"""The file of client view records: its tables, its transactions, and the version of the data it belongs to.
+
+Two halves. Rows are recorded per distinct query, for all groups that run it (`record_store`); groups record what they
+want and since when they have which query (`group_store`). A transaction that records anything also records the version
+of the data it was made at, so a cookie is valid exactly if the file knows its version.
+
+The file is in WAL mode with `synchronous=NORMAL`: what is committed survives the death of the process. After a power
+failure the last commits may be missing; a client that is ahead is then told to start over.
+"""
+
+from __future__ import annotations
+
+import sqlite3
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+FORMAT = 1
+
+_TABLES = """
+CREATE TABLE state (format INTEGER, replica_version TEXT, data_version TEXT);
+CREATE TABLE ages (time REAL, version TEXT);
+CREATE TABLE queries (
+  id INTEGER PRIMARY KEY, key TEXT UNIQUE, epoch INTEGER, settled TEXT, last_patch TEXT, forgotten TEXT
+);
+CREATE TABLE records (
+  query INTEGER, row_table TEXT, row_key TEXT, row_version TEXT, patch_version TEXT, there INTEGER,
+  PRIMARY KEY (query, row_table, row_key)
+) WITHOUT ROWID;
+CREATE INDEX records_by_patch ON records (query, patch_version);
+CREATE INDEX records_gone ON records (query, patch_version) WHERE NOT there;
+CREATE TABLE groups (
+  id TEXT PRIMARY KEY, version TEXT, user_id TEXT, client_schema TEXT, ttl_clock REAL, last_active REAL,
+  forgotten TEXT
+) WITHOUT ROWID;
+CREATE TABLE clients (group_id TEXT, client_id TEXT, PRIMARY KEY (group_id, client_id)) WITHOUT ROWID;
+CREATE TABLE group_queries (
+  group_id TEXT, hash TEXT, definition TEXT, version TEXT, got INTEGER, deleted INTEGER, PRIMARY KEY (group_id, hash)
+) WITHOUT ROWID;
+CREATE TABLE desires (
+  group_id TEXT, hash TEXT, client_id TEXT, ttl REAL, version TEXT, inactivated_at REAL,
+  PRIMARY KEY (group_id, hash, client_id)
+) WITHOUT ROWID;
+CREATE TABLE memberships (
+  group_id TEXT, query INTEGER, since TEXT, got TEXT, removed TEXT, epoch INTEGER, PRIMARY KEY (group_id, query)
+) WITHOUT ROWID;
+CREATE INDEX memberships_by_query ON memberships (query);
+CREATE TABLE dropped_results (
+  group_id TEXT, client_id TEXT, mutation_id INTEGER, version TEXT, PRIMARY KEY (group_id, client_id, mutation_id)
+) WITHOUT ROWID;
+"""
+
+_ALL = (
+    "state",
+    "ages",
+    "queries",
+    "records",
+    "groups",
+    "clients",
+    "group_queries",
+    "desires",
+    "memberships",
+    "dropped_results",
+)
+
+
+class CvrFile:
+    """The open file. Invariant: outside `transaction` nothing is pending, so a crash loses nothing that was told.
+
+    `data_version` is the newest version of the data that anything in the file was recorded at.
+    """
+
+    def __init__(self, path: Path) -> None:
+        self.connection = sqlite3.connect(path, isolation_level=None, cached_statements=256)
+        self.connection.execute("PRAGMA journal_mode = WAL")
+        self.connection.execute("PRAGMA synchronous = NORMAL")
+        self.connection.execute("PRAGMA cache_size = -32768")
+        found = self._stored_state()
+        if found is None:
+            self._create()
+            found = FORMAT, "", ""
+        self.replica_version: str = found[1]
+        self.data_version: str = found[2]
+        with self.transaction():
+            # Queries that ran when the process ended were right up to the last version recorded.
+            self.connection.execute("UPDATE queries SET settled = ? WHERE settled IS NULL", (self.data_version,))
+
+    def _stored_state(self) -> tuple[int, str, str] | None:
+        try:
+            found: tuple[int, str, str] | None = self.connection.execute("SELECT * FROM state").fetchone()
+        except sqlite3.OperationalError:
+            return None
+        return found if found is not None and found[0] == FORMAT else None
+
+    def _create(self) -> None:
+        """Begin with nothing: clients of an earlier file will start over."""
+        with self.transaction():
+            for table in _ALL:
+                self.connection.execute(f"DROP TABLE IF EXISTS {table}")
+            for statement in _TABLES.split(";"):
+                self.connection.execute(statement)
+            self.connection.execute("INSERT INTO state VALUES (?, '', '')", (FORMAT,))
+
+    def start_over(self, replica_version: str) -> None:
+        """Forget everybody: the data stems from another initial sync, to which no cookie refers."""
+        self._create()
+        self.connection.execute("UPDATE state SET replica_version = ?", (replica_version,))
+        self.replica_version, self.data_version = replica_version, ""
+
+    @contextmanager
+    def transaction(self, data_version: str | None = None) -> Iterator[sqlite3.Connection]:
+        """All or nothing. `data_version` is the version of the data that is being recorded, if any is."""
+        self.connection.execute("BEGIN IMMEDIATE")
+        try:
+            if data_version is not None and data_version > self.data_version:
+                self.connection.execute("UPDATE state SET data_version = ?", (data_version,))
+            yield self.connection
+        except BaseException:
+            self.connection.execute("ROLLBACK")
+            raise
+        self.connection.execute("COMMIT")
+        if data_version is not None and data_version > self.data_version:
+            self.data_version = data_version
+
+    def close(self) -> None:
+        self.connection.close()

@@ -1,0 +1,225 @@
+"""What a client group wants and has: clients, desired queries, got queries. Pure; versions and times are given.
+
+    edit = GroupEdit(config)
+    edit.apply("client1", patch, now)         # and any other calls that belong to the same change
+    edit.finish()                             # one version up if anything changed
+
+A client *desires* a query from its put to its del; then the desire is inactive and the query lives on until the time to
+live of all its desires is over. A query is *got* once its rows are part of the view. Whatever ends leaves a tombstone
+with the version of its end, so that `since` can tell a returning client what happened after its cookie.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Literal, TypeAlias
+
+from protocol.sync.ast import Query
+from protocol.sync.messages import ClearQueries, DelQuery, PutQuery, QueryPatch
+from reference_cache.view_syncer.versions import EMPTY, next_config
+
+DEFAULT_TTL = 300_000.0
+MAX_TTL = 600_000.0
+
+Op: TypeAlias = Literal["put", "del"]
+QueryOp: TypeAlias = tuple[Op, str]
+"""An operation and the query's hash."""
+
+
+def clamped_ttl(ttl: float | None) -> float:
+    """Milliseconds a query outlives its last desire: five minutes unless told, never more than ten; forever is ten."""
+    if ttl is None:
+        return DEFAULT_TTL
+    return MAX_TTL if ttl < 0 else min(float(ttl), MAX_TTL)
+
+
+@dataclass(slots=True)
+class Desire:
+    """A client's wish for a query. `inactivated_at` is on the group's TTL clock; None while the wish stands."""
+
+    ttl: float
+    version: str
+    inactivated_at: float | None = None
+
+    @property
+    def active(self) -> bool:
+        return self.inactivated_at is None
+
+
+@dataclass(slots=True)
+class QueryConfig:
+    """A query of the group, by the client's hash: ad hoc (`ast`) or named.
+
+    `version` is when it was last got or removed, None before that; `deleted` makes it a tombstone.
+    """
+
+    hash: str
+    ast: Query | None = None
+    name: str | None = None
+    args: Sequence[Any] = ()
+    version: str | None = None
+    got: bool = False
+    deleted: bool = False
+    desires: dict[str, Desire] = field(default_factory=dict)
+
+    def expires_at(self) -> float | None:
+        """When the last wish runs out, on the TTL clock; None while one stands."""
+        latest = float("-inf")
+        for desire in self.desires.values():
+            if desire.inactivated_at is None:
+                return None
+            latest = max(latest, desire.inactivated_at + desire.ttl)
+        return latest
+
+
+@dataclass(slots=True)
+class GroupConfig:
+    """A client group. Invariant: every desire's client is or was in `clients`, every version is at most `version`."""
+
+    group_id: str
+    version: str = EMPTY
+    clients: set[str] = field(default_factory=set)
+    queries: dict[str, QueryConfig] = field(default_factory=dict)
+
+    def wanted(self) -> Iterator[QueryConfig]:
+        """The queries that are to run."""
+        return (query for query in self.queries.values() if not query.deleted)
+
+    def expired(self, now: float) -> list[str]:
+        """The hashes of the queries nobody wishes for any more."""
+        return [query.hash for query in self.wanted() if (at := query.expires_at()) is not None and at <= now]
+
+    def next_expiry(self) -> float | None:
+        """When the next query expires, on the TTL clock, as things are."""
+        times = [at for query in self.wanted() if (at := query.expires_at()) is not None]
+        return min(times, default=None)
+
+    def desired_since(self, cookie: str | None) -> dict[str, list[QueryOp]]:
+        """What clients' wishes have become since a cookie; for a client that knows nothing, what they are."""
+        found: dict[str, list[QueryOp]] = {}
+        for query in self.queries.values():
+            for client_id, desire in query.desires.items():
+                if desire.active if cookie is None else desire.version > cookie:
+                    op: Op = "put" if desire.active else "del"
+                    found.setdefault(client_id, []).append((op, query.hash))
+        return found
+
+    def got_since(self, cookie: str | None) -> list[QueryOp]:
+        """Which queries were got and removed since a cookie; for a client that knows nothing, which are got."""
+        if cookie is None:
+            return [("put", query.hash) for query in self.queries.values() if query.got]
+        changed = (query for query in self.queries.values() if query.version is not None and query.version > cookie)
+        return [("put" if query.got else "del", query.hash) for query in changed]
+
+
+class GroupEdit:
+    """One change of a group's configuration: everything done through it carries the same version.
+
+    `desired` and `got` are what a client at the version before must be told; the `touched_…` sets name what is to be
+    stored.
+    """
+
+    def __init__(self, config: GroupConfig, version: str | None = None) -> None:
+        self.config = config
+        self.before = config.version
+        self.version = next_config(config.version) if version is None else version
+        self.desired: dict[str, list[QueryOp]] = {}
+        self.got: list[QueryOp] = []
+        self.touched_queries: set[str] = set()
+        self.touched_desires: set[tuple[str, str]] = set()
+        self.touched_clients: set[str] = set()
+
+    @property
+    def changed(self) -> bool:
+        return bool(self.touched_queries or self.touched_desires or self.touched_clients)
+
+    def finish(self) -> bool:
+        """Move the group to the new version if anything changed; whether it did."""
+        if self.changed:
+            self.config.version = self.version
+        return self.changed
+
+    def add_client(self, client_id: str) -> None:
+        """A client of the group has appeared."""
+        if client_id not in self.config.clients:
+            self.config.clients.add(client_id)
+            self.touched_clients.add(client_id)
+
+    def remove_clients(self, client_ids: Iterable[str], now: float) -> None:
+        """Clients are gone for good; their wishes end, and the queries live on for their time."""
+        for client_id in client_ids:
+            for query in self.config.queries.values():
+                self._inactivate(query, client_id, now)
+            if client_id in self.config.clients:
+                self.config.clients.discard(client_id)
+                self.touched_clients.add(client_id)
+
+    def apply(self, client_id: str, patch: Sequence[QueryPatch], now: float) -> None:
+        """Take what a client wants from now on."""
+        for op in patch:
+            match op:
+                case PutQuery():
+                    self._put(client_id, op)
+                case DelQuery():
+                    query = self.config.queries.get(op.hash)
+                    if query is not None:
+                        self._inactivate(query, client_id, now)
+                case ClearQueries():
+                    for query in self.config.queries.values():
+                        self._inactivate(query, client_id, now, ttl=0.0)
+
+    def _put(self, client_id: str, put: PutQuery) -> None:
+        ttl = clamped_ttl(put.ttl)
+        query = self.config.queries.get(put.hash)
+        if query is None or query.deleted:
+            query = self._begin(put, query)
+        desire = query.desires.get(client_id)
+        if desire is not None and desire.active and desire.ttl >= ttl:
+            return
+        if desire is not None and desire.active:
+            ttl = max(ttl, desire.ttl)
+        query.desires[client_id] = Desire(ttl, self.version)
+        self._note_desire("put", client_id, query.hash)
+
+    def _begin(self, put: PutQuery, tombstone: QueryConfig | None) -> QueryConfig:
+        """A query the group does not have; what is known of its past stays, for clients that missed its end."""
+        query = QueryConfig(put.hash, put.ast, put.name, put.args or ())
+        if tombstone is not None:
+            query.desires, query.version = tombstone.desires, tombstone.version
+        self.config.queries[put.hash] = query
+        self.touched_queries.add(put.hash)
+        return query
+
+    def _inactivate(self, query: QueryConfig, client_id: str, now: float, ttl: float | None = None) -> None:
+        desire = query.desires.get(client_id)
+        if desire is None:
+            return
+        if desire.active:
+            ended = desire.ttl if ttl is None else ttl
+            query.desires[client_id] = Desire(ended, self.version, now)
+            self._note_desire("del", client_id, query.hash)
+        elif ttl is not None and desire.ttl != ttl:
+            desire.ttl = ttl
+            self.touched_desires.add((client_id, query.hash))
+
+    def _note_desire(self, op: Op, client_id: str, hash: str) -> None:
+        ops = self.desired.setdefault(client_id, [])
+        ops[:] = [each for each in ops if each[1] != hash]
+        ops.append((op, hash))
+        self.touched_desires.add((client_id, hash))
+
+    def get(self, hash: str) -> None:
+        """The query's rows are part of the view from this version on."""
+        query = self.config.queries[hash]
+        if not query.got:
+            query.got, query.version = True, self.version
+            self.got.append(("put", hash))
+            self.touched_queries.add(hash)
+
+    def drop(self, hash: str) -> None:
+        """The query is no longer part of the view; what is left is a tombstone."""
+        query = self.config.queries[hash]
+        query.got, query.deleted, query.version = False, True, self.version
+        self.got.append(("del", hash))
+        self.touched_queries.add(hash)

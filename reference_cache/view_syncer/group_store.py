@@ -1,0 +1,164 @@
+"""Client groups in the file: configuration, memberships, and what is to be known when a client comes back."""
+
+from __future__ import annotations
+
+import sqlite3
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field
+from typing import Any
+
+import orjson
+
+from protocol.sync import ast_json
+from protocol.sync.messages import ClientSchema
+from reference_cache.view_syncer.cvr_file import CvrFile
+from reference_cache.view_syncer.group_config import Desire, GroupConfig, GroupEdit, QueryConfig
+
+
+@dataclass(slots=True)
+class Membership:
+    """A group's relation to a recorded query.
+
+    `since` is when the group first had it, `got` when it last began to have it, `removed` when that ended (None: it has
+    not); `epoch` is the query's at that time.
+    """
+
+    query: int
+    since: str
+    got: str
+    epoch: int
+    removed: str | None = None
+
+
+@dataclass(slots=True)
+class StoredGroup:
+    """Everything the file knows of a group."""
+
+    config: GroupConfig
+    user_id: str | None
+    client_schema: ClientSchema
+    ttl_clock: float = 0.0
+    memberships: dict[int, Membership] = field(default_factory=dict)
+
+
+class GroupStore:
+    """The groups in the file. Calls that write are made inside a transaction of the file."""
+
+    def __init__(self, file: CvrFile) -> None:
+        self._file = file
+
+    @property
+    def _connection(self) -> sqlite3.Connection:
+        return self._file.connection
+
+    def load(self, group_id: str) -> StoredGroup | None:
+        """A group as it was last stored."""
+        sql = "SELECT version, user_id, client_schema, ttl_clock FROM groups WHERE id = ?"
+        found = self._connection.execute(sql, (group_id,)).fetchone()
+        if found is None:
+            return None
+        version, user_id, schema, ttl_clock = found
+        config = GroupConfig(group_id, version, self._clients(group_id), self._queries(group_id))
+        memberships = {each.query: each for each in self._memberships(group_id)}
+        return StoredGroup(config, user_id, ClientSchema.model_validate_json(schema), ttl_clock, memberships)
+
+    def _clients(self, group_id: str) -> set[str]:
+        sql = "SELECT client_id FROM clients WHERE group_id = ?"
+        return {client_id for (client_id,) in self._connection.execute(sql, (group_id,))}
+
+    def _queries(self, group_id: str) -> dict[str, QueryConfig]:
+        sql = "SELECT hash, definition, version, got, deleted FROM group_queries WHERE group_id = ?"
+        queries = {
+            hash: QueryConfig(hash, *_defined(definition), version, bool(got), bool(deleted))
+            for hash, definition, version, got, deleted in self._connection.execute(sql, (group_id,))
+        }
+        sql = "SELECT hash, client_id, ttl, version, inactivated_at FROM desires WHERE group_id = ?"
+        for hash, client_id, ttl, version, inactivated_at in self._connection.execute(sql, (group_id,)):
+            queries[hash].desires[client_id] = Desire(ttl, version, inactivated_at)
+        return queries
+
+    def _memberships(self, group_id: str) -> Iterator[Membership]:
+        sql = "SELECT query, since, got, epoch, removed FROM memberships WHERE group_id = ?"
+        return (Membership(*row) for row in self._connection.execute(sql, (group_id,)).fetchall())
+
+    def last_patch(self, group_id: str) -> str:
+        """The newest version at which rows of the group's queries changed."""
+        sql = (
+            "SELECT max(last_patch) FROM memberships JOIN queries ON id = query WHERE group_id = ? AND removed IS NULL"
+        )
+        return self._connection.execute(sql, (group_id,)).fetchone()[0] or ""
+
+    def create(self, group: StoredGroup, data_version: str, now: float) -> None:
+        """Enter a new group; cookies from before it, which a forgotten group of this name gave out, are not its own."""
+        schema = group.client_schema.model_dump_json()
+        config = group.config
+        row = (config.group_id, config.version, group.user_id, schema, group.ttl_clock, now, data_version)
+        self._connection.execute("INSERT INTO groups VALUES (?, ?, ?, ?, ?, ?, ?)", row)
+
+    def touch(self, group_id: str, ttl_clock: float, now: float) -> None:
+        """Note that a group is in use."""
+        sql = "UPDATE groups SET ttl_clock = ?, last_active = ? WHERE id = ?"
+        self._connection.execute(sql, (ttl_clock, now, group_id))
+
+    def save(self, edit: GroupEdit, ttl_clock: float, memberships: Iterable[Membership] = ()) -> None:
+        """Store what an edit has changed."""
+        config = edit.config
+        group_id = config.group_id
+        sql = "UPDATE groups SET version = ?, ttl_clock = ? WHERE id = ?"
+        self._connection.execute(sql, (config.version, ttl_clock, group_id))
+        for client_id in edit.touched_clients:
+            there = client_id in config.clients
+            sql = (
+                "REPLACE INTO clients VALUES (?, ?)"
+                if there
+                else "DELETE FROM clients WHERE (group_id, client_id) = (?, ?)"
+            )
+            self._connection.execute(sql, (group_id, client_id))
+        self._connection.executemany(
+            "REPLACE INTO group_queries VALUES (?, ?, ?, ?, ?, ?)",
+            [(group_id, *_query_row(config.queries[hash])) for hash in edit.touched_queries],
+        )
+        self._connection.executemany(
+            "REPLACE INTO desires VALUES (?, ?, ?, ?, ?, ?)",
+            [(group_id, *_desire_row(config, client_id, hash)) for client_id, hash in edit.touched_desires],
+        )
+        self._connection.executemany(
+            "REPLACE INTO memberships (group_id, query, since, got, epoch, removed) VALUES (?, ?, ?, ?, ?, ?)",
+            [(group_id, each.query, each.since, each.got, each.epoch, each.removed) for each in memberships],
+        )
+
+    def drop_results(self, results: Iterable[tuple[str, str, int]], version: str) -> None:
+        """Note that results of mutations (group, client, mutation) went away, for groups that exist."""
+        sql = "REPLACE INTO dropped_results SELECT id, ?, ?, ? FROM groups WHERE id = ?"
+        self._connection.executemany(sql, [(client, mutation, version, group) for group, client, mutation in results])
+
+    def dropped_results(self, group_id: str, version: str) -> list[tuple[str, int, str]]:
+        """Client, mutation and version of the results that went away after a version."""
+        sql = "SELECT client_id, mutation_id, version FROM dropped_results WHERE group_id = ? AND version > ?"
+        return self._connection.execute(sql, (group_id, version)).fetchall()
+
+    def idle_since(self, time: float) -> list[str]:
+        """The groups nobody has used since."""
+        return [group for (group,) in self._connection.execute("SELECT id FROM groups WHERE last_active < ?", (time,))]
+
+    def delete(self, group_id: str) -> None:
+        """Forget a group; a client of it that returns starts over."""
+        for table in ("clients", "group_queries", "desires", "memberships", "dropped_results"):
+            self._connection.execute(f"DELETE FROM {table} WHERE group_id = ?", (group_id,))
+        self._connection.execute("DELETE FROM groups WHERE id = ?", (group_id,))
+
+
+def _query_row(query: QueryConfig) -> tuple[Any, ...]:
+    ast = None if query.ast is None else ast_json.to_json(query.ast)
+    definition = orjson.dumps([ast, query.name, list(query.args)]).decode()
+    return query.hash, definition, query.version, query.got, query.deleted
+
+
+def _defined(text: str) -> tuple[Any, str | None, list[Any]]:
+    ast, name, args = orjson.loads(text)
+    return None if ast is None else ast_json.parse(ast), name, args
+
+
+def _desire_row(config: GroupConfig, client_id: str, hash: str) -> tuple[Any, ...]:
+    desire = config.queries[hash].desires[client_id]
+    return hash, client_id, desire.ttl, desire.version, desire.inactivated_at

@@ -1,0 +1,106 @@
+"""Answers to the inspector: what a group's clients want, what it costs, and how a query is evaluated."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator, Sequence
+from importlib.metadata import PackageNotFoundError, version
+from typing import TYPE_CHECKING, Any
+
+from protocol.sync.ast import Query
+from protocol.sync.ast_json import to_json
+from protocol.sync.js_json import stringify
+from protocol.sync.messages import InspectAnalyzeQuery, Inspection, InspectMetrics, InspectQueries, InspectVersion
+from reference_cache.ivm.engine import Engine
+from reference_cache.query.query_id import named_query_id
+from reference_cache.view_syncer.api import NamedQuery
+
+if TYPE_CHECKING:
+    from reference_cache.view_syncer.client_connection import ClientConnection
+    from reference_cache.view_syncer.client_group import ClientGroup
+    from reference_cache.view_syncer.group_config import Desire, QueryConfig
+    from reference_cache.view_syncer.services import Services
+
+
+async def subject(question: Inspection, services: Services, connection: ClientConnection) -> Query | None:
+    """The query a question is about, as this client may ask it."""
+    if not isinstance(question, InspectAnalyzeQuery):
+        return None
+    if question.name is not None and question.args is not None:
+        return await _transformed(question.name, question.args, services, connection)
+    ast = question.ast if question.ast is not None else question.value
+    if ast is None:
+        raise ValueError("analyze-query needs an AST, or the name and the arguments of a query")
+    return services.permissions().apply(ast, connection.auth_data)
+
+
+async def _transformed(name: str, args: Sequence[Any], services: Services, connection: ClientConnection) -> Query:
+    asked = NamedQuery(named_query_id(name, args), name, args)
+    found = (await services.transformer.transform(connection.credentials, [asked])).get(asked.hash)
+    if not isinstance(found, Query):
+        raise ValueError(f"the application does not know the query {name!r}: {found}")
+    return found
+
+
+def answer(question: Inspection, group: ClientGroup, services: Services, query: Query | None) -> Any:
+    """The value of the answer; `query` is the question's subject. Call with the pipelines' lock."""
+    match question:
+        case InspectVersion():
+            return _own_version()
+        case InspectQueries():
+            return list(_queries(group, question.client_id))
+        case InspectMetrics():
+            return services.pipelines.metrics()
+        case InspectAnalyzeQuery() if query is not None:
+            return _analysis(query, services.pipelines.evaluation(group.view.choice).engine)
+    raise ValueError(f"the inspector's {question.op!r} is answered elsewhere")
+
+
+def _own_version() -> str:
+    try:
+        return version("zero-changesource")
+    except PackageNotFoundError:
+        return "0"
+
+
+def _queries(group: ClientGroup, client_id: str | None) -> Iterator[dict[str, Any]]:
+    now = group.ttl_clock
+    for query in group.config.queries.values():
+        for each, desire in sorted(query.desires.items()):
+            ended = desire.inactivated_at is not None and desire.inactivated_at + desire.ttl <= now
+            if not ended and client_id in (None, each):
+                yield _described(group, query, each, desire)
+
+
+def _described(group: ClientGroup, query: QueryConfig, client_id: str, desire: Desire) -> dict[str, Any]:
+    live = group.view.running.get(query.hash)
+    ast = query.ast if query.ast is not None else None if live is None else live.query
+    return {
+        "clientID": client_id,
+        "queryID": query.hash,
+        "ast": None if ast is None else to_json(ast),
+        "name": query.name,
+        "args": None if query.name is None else list(query.args),
+        "got": query.got,
+        "deleted": not desire.active,
+        "ttl": desire.ttl,
+        "inactivatedAt": desire.inactivated_at,
+        "rowCount": 0 if live is None else len(live.held),
+        "metrics": None if live is None else live.metrics(),
+    }
+
+
+def _analysis(query: Query, engine: Engine) -> dict[str, Any]:
+    """Evaluate a query once, watching it."""
+    start = time.time()
+    explanation = engine.explain(query)
+    end = time.time()
+    return {
+        "warnings": [],
+        "syncedRowCount": explanation.rows_synced.total(),
+        "start": start * 1000,
+        "end": end * 1000,
+        "elapsed": (end - start) * 1000,
+        "afterPermissions": stringify(to_json(query)),
+        "sqlitePlans": {"operators": str(explanation).splitlines()},
+    }

@@ -1,0 +1,40 @@
+"""Long work on the event loop, in slices, so that sockets are served in between."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Iterable
+from typing import TypeVar
+
+from reference_cache.ivm.time_slice import TimeSlice
+
+T = TypeVar("T")
+
+
+class Pace:
+    """How long work may go on before others get their turn."""
+
+    __slots__ = ("_slice",)
+
+    def __init__(self, seconds: float) -> None:
+        self._slice = TimeSlice(seconds)
+
+    def expired(self) -> bool:
+        return self._slice.expired()
+
+    def begin(self) -> None:
+        """Work begins after others had their turn."""
+        self._slice.restart()
+
+    async def pause(self) -> None:
+        """Let the others run, if the time is up."""
+        if self._slice.expired():
+            await asyncio.sleep(0)
+            self._slice.restart()
+
+    async def sliced(self, items: Iterable[T], every: int = 64) -> AsyncIterator[T]:
+        """The items, with pauses in between."""
+        for count, item in enumerate(items, 1):
+            yield item
+            if not count % every and self._slice.expired():
+                await self.pause()

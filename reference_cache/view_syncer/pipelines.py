@@ -1,0 +1,311 @@
+"""All running queries, over the replica's newest version: starting, stopping, and following the replica.
+
+    async with pipelines.lock:
+        live = await pipelines.open(query, choice)      # hydrated, its records up to date
+        step = await pipelines.advance()                # to the newest version, or None if that is where we are
+
+Whatever reads or changes sets of rows holds `lock`; long work lets others run in between and keeps it. The replica is
+read through two connections that take turns: one holds the snapshot all queries have, the other the next one.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import sqlite3
+import time
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field
+from typing import Any
+
+from protocol.sync.ast import Query
+from reference_cache.ivm.change import SourceChange
+from reference_cache.ivm.followed_table import hold_snapshot, release_snapshot
+from reference_cache.ivm.shared import SharedQuery
+from reference_cache.replica.change_log import SchemaChanged, Truncate, changes_between
+from reference_cache.replica.errors import ChangesForgotten
+from reference_cache.replica.replica import Replica, open_replica
+from reference_cache.replica.schema import ReplicaSchema, read_schema
+from reference_cache.replica.stored_catalog import ReplicaState, read_state
+from reference_cache.view_syncer.api import SyncerOptions
+from reference_cache.view_syncer.cvr_file import CvrFile
+from reference_cache.view_syncer.digest import Digest
+from reference_cache.view_syncer.evaluation import Evaluation, KeyChoice
+from reference_cache.view_syncer.live_query import LiveQuery, Patch, query_key
+from reference_cache.view_syncer.net_changes import KeyOf, NetChanges
+from reference_cache.view_syncer.pacing import Pace
+from reference_cache.view_syncer.record_store import RecordStore
+from reference_cache.view_syncer.recording import BATCH, record_hydration
+
+log = logging.getLogger(__name__)
+
+WINDOW = 20_000
+"""Rows whose changes are put together before they are evaluated; bounds the memory a large transaction takes."""
+
+
+@dataclass(slots=True)
+class Step:
+    """From one version of the data to a later one: what happened to each query, and to the tables watched directly.
+
+    `anew`: all queries were started again (the schema is another, or the log does not reach back), so `watched` is
+    empty and says nothing. Queries that cannot run any more are in `failed` and have been stopped.
+    """
+
+    version: str
+    patches: dict[LiveQuery, list[Patch]] = field(default_factory=dict)
+    watched: list[tuple[str, SourceChange]] = field(default_factory=list)
+    anew: bool = False
+    failed: dict[LiveQuery, Exception] = field(default_factory=dict)
+
+
+class Pipelines:
+    """The running queries. Invariant: while `lock` is free, all of them are at `version` and recorded so."""
+
+    def __init__(self, options: SyncerOptions, file: CvrFile, watched: Iterable[str], pace: Pace) -> None:
+        self.lock = asyncio.Lock()
+        self.records = RecordStore(file)
+        self.version = ""
+        self.schema = ReplicaSchema({}, {})
+        self.engine_schema = self.schema.engine_schema
+        self.live: dict[str, LiveQuery] = {}
+        self._path = options.replica_file
+        self._file = file
+        self._watched = frozenset(watched)
+        self._pace = pace
+        self._evaluations: dict[KeyChoice, Evaluation] = {}
+        self._by_shared: dict[SharedQuery, LiveQuery] = {}
+        self._hydrations, self._updates = Digest(), Digest()
+        self._replica: Replica | None = None
+        self._inode = 0
+        self._held: sqlite3.Connection
+        self._spare: sqlite3.Connection
+
+    @property
+    def connection(self) -> sqlite3.Connection:
+        """Reads the replica at `version`."""
+        return self._held
+
+    def start(self) -> ReplicaState:
+        """Open the replica and read its newest version; `FileNotFoundError` while there is none."""
+        self.close()
+        inode = self._path.stat().st_ino
+        self._replica = open_replica(self._path)
+        self._inode = inode
+        self._held, self._spare = self._replica.connect(), self._replica.connect()
+        hold_snapshot(self._held)
+        state = read_state(self._held)
+        self.version = state.version
+        self._read_schema()
+        return state
+
+    def _read_schema(self) -> None:
+        self.schema = read_schema(self._held)
+        self.engine_schema = self.schema.engine_schema
+        self._evaluations.clear()
+        self._by_shared.clear()
+
+    def close(self) -> None:
+        """Let go of the replica."""
+        if self._replica is not None:
+            for connection in (self._held, self._spare):
+                connection.close()
+            self._replica.close()
+            self._replica = None
+
+    def newest(self) -> ReplicaState | None:
+        """The newest state of the replica; None if it is another file now, or none."""
+        try:
+            replaced = self._path.stat().st_ino != self._inode
+        except FileNotFoundError:
+            replaced = True
+        return None if replaced or self._replica is None else self._replica.state()
+
+    def evaluation(self, choice: KeyChoice) -> Evaluation:
+        """The evaluation for this way of identifying rows."""
+        found = self._evaluations.get(choice)
+        if found is None:
+            found = Evaluation(self.engine_schema, choice, self._held, self._pace.expired)
+            self._evaluations[choice] = found
+        return found
+
+    async def open(self, query: Query, choice: KeyChoice) -> LiveQuery:
+        """Join a running query, or start it: hydrate it and record its rows. Give it back with `release`."""
+        evaluation = self.evaluation(choice)
+        key = query_key(query, choice, evaluation)
+        live = self.live.get(key) or await self._start(key, query, choice, evaluation)
+        live.users += 1
+        return live
+
+    async def _start(self, key: str, query: Query, choice: KeyChoice, evaluation: Evaluation) -> LiveQuery:
+        began = time.perf_counter()
+        await self._hydrate(query, evaluation)
+        live = LiveQuery(key, query, choice, evaluation)
+        same = self._by_shared.get(live.shared)
+        if same is not None:  # the same query in other words (1 and 1.0)
+            evaluation.shared.unsubscribe(query)
+            return same
+        try:
+            await record_hydration(live, self._file, self.records, self.version, self._pace)
+        except BaseException:
+            evaluation.shared.unsubscribe(query)
+            raise
+        live.hydration = time.perf_counter() - began
+        self._hydrations.add(live.hydration * 1000)
+        self.live[key] = self._by_shared[live.shared] = live
+        return live
+
+    async def _hydrate(self, query: Query, evaluation: Evaluation) -> None:
+        self._pace.begin()
+        hydration = evaluation.subscribe(query)
+        try:
+            for _ in hydration:
+                await self._pace.pause()
+        except BaseException:
+            evaluation.shared.unsubscribe(query)
+            raise
+
+    def release(self, lives: Iterable[LiveQuery]) -> None:
+        """Stop those of these queries that nobody else uses."""
+        ended = []
+        for live in lives:
+            live.users -= 1
+            if not live.users and self.live.pop(live.key, None) is not None:
+                del self._by_shared[live.shared]
+                live.evaluation.shared.unsubscribe(live.query)
+                ended.append(live)
+        if ended:
+            with self._file.transaction(self.version):
+                for live in ended:
+                    self.records.settle(live.recorded, self.version)
+
+    async def advance(self) -> Step | None:
+        """Go to the replica's newest version, however many commits away; None if it is this one."""
+        after = self._spare
+        hold_snapshot(after)
+        state = read_state(after)
+        if state.version == self.version:
+            self._move(
+                after, state.version
+            )  # the same data; but an old snapshot would keep the replica's log from shrinking
+            return None
+        step = Step(state.version)
+        began = time.perf_counter()
+        try:
+            step.anew = not await self._push_changes(after, step)
+        except ChangesForgotten:
+            step.anew = True
+        except Exception:
+            # A change that a pipeline cannot take leaves it half way: start all of them again, and see which can run.
+            log.exception(
+                "a change between %s and %s cannot be evaluated; queries start anew", self.version, step.version
+            )
+            step.anew = True
+        self._move(after, state.version)
+        if step.anew:
+            await self._start_anew(step)
+        await self._write(step)
+        self._note_update(step, time.perf_counter() - began)
+        return step
+
+    def _note_update(self, step: Step, seconds: float) -> None:
+        self._updates.add(seconds * 1000)
+        for live in step.patches:
+            live.note_update(seconds)
+
+    def metrics(self) -> dict[str, Any]:
+        """How long queries took to start and to follow changes, in milliseconds."""
+        return {
+            "query-materialization-server": self._hydrations.to_json(),
+            "query-update-server": self._updates.to_json(),
+        }
+
+    async def _push_changes(self, after: sqlite3.Connection, step: Step) -> bool:
+        """Push what is between the two snapshots; False if pipelines must start anew instead."""
+        self._pace.begin()
+        read = frozenset[str]().union(*(each.stores for each in self._evaluations.values()))
+        net = NetChanges(self._key_of)
+        changes = changes_between(after, self.schema, self.version, step.version, read | self._watched)
+        async for _, table, change in self._pace.sliced(changes, every=16):
+            if isinstance(change, Truncate | SchemaChanged):
+                return False
+            if table in self._watched:
+                step.watched.append((table, change))
+            if table in read:
+                net.note(table, change)
+                if len(net) >= WINDOW:
+                    await self._push(net)
+        await self._push(net)
+        for evaluation in self._evaluations.values():
+            for shared in evaluation.settle():
+                live = self._by_shared[shared]
+                patches = [patch async for patch in self._pace.sliced(live.patches(step.version))]
+                if patches:
+                    step.patches[live] = patches
+        return True
+
+    async def _push(self, net: NetChanges) -> None:
+        async for table, change in self._pace.sliced(net.drain(), every=8):
+            for evaluation in self._evaluations.values():
+                if table in evaluation.stores:
+                    evaluation.push(table, change)
+
+    def _key_of(self, table: str) -> KeyOf:
+        """What identifies the rows of a table that is being read."""
+        return next(each.stores[table].key for each in self._evaluations.values() if table in each.stores)
+
+    def _move(self, after: sqlite3.Connection, version: str) -> None:
+        """Read the next snapshot from now on."""
+        for evaluation in self._evaluations.values():
+            evaluation.move_to(after)
+        release_snapshot(self._held)
+        self._held, self._spare = after, self._held
+        self.version = version
+
+    async def _start_anew(self, step: Step) -> None:
+        """Start all queries again and find what is different from what is recorded."""
+        step.patches.clear()
+        step.watched.clear()
+        self._read_schema()
+        for live in list(self.live.values()):
+            try:
+                evaluation = self.evaluation(live.choice)
+                await self._hydrate(live.query, evaluation)
+                live.move_to(evaluation)
+                patches = await record_hydration(live, self._file, self.records, self.version, self._pace)
+            except Exception as error:
+                log.warning("a query on %s cannot run any more: %s", live.query.table, error)
+                del self.live[live.key]
+                step.failed[live] = error
+            else:
+                self._by_shared[live.shared] = live
+                if patches:
+                    step.patches[live] = patches
+
+    async def _write(self, step: Step) -> None:
+        """Record what the step did to all queries, in one transaction unless there is much of it.
+
+        Nobody has been told of the step yet, so one that is recorded in part is like none: the rest is found, as a
+        difference, when the queries start again.
+        """
+        if step.anew or not (step.patches or step.watched):
+            return
+        for batch in _batches(step.patches):
+            with self._file.transaction(step.version):
+                for live, patches in batch:
+                    self.records.write(live.recorded, step.version, [patch.change() for patch in patches])
+            await self._pace.pause()
+
+
+def _batches(patches: dict[LiveQuery, list[Patch]]) -> Iterator[list[tuple[LiveQuery, list[Patch]]]]:
+    """The patches, for one transaction each; at least one, though it be empty."""
+    batch: list[tuple[LiveQuery, list[Patch]]] = []
+    size = 0
+    for live, found in patches.items():
+        for start in range(0, len(found), BATCH):
+            part = found[start : start + BATCH]
+            if batch and size + len(part) > BATCH:
+                yield batch
+                batch, size = [], 0
+            batch.append((live, part))
+            size += len(part)
+    yield batch

@@ -1,0 +1,55 @@
+"""Comparing a freshly hydrated query with what is recorded of it, and recording the difference.
+
+That is how a query that had stopped goes on: whoever had its rows gets exactly what changed meanwhile. Rows are told
+apart by their version, which the replica stores with each row.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from reference_cache.view_syncer.cvr_file import CvrFile
+from reference_cache.view_syncer.live_query import LiveQuery, Patch
+from reference_cache.view_syncer.pacing import Pace
+from reference_cache.view_syncer.record_store import Record, RecordStore
+
+BATCH = 1000
+"""Records written in one transaction."""
+
+
+async def record_hydration(live: LiveQuery, file: CvrFile, store: RecordStore, version: str, pace: Pace) -> list[Patch]:
+    """Bring the records of a just hydrated query up to date at this version of the data; what was different.
+
+    May be cut short at any point: what is recorded by then is true, and the rest will be found again.
+    """
+    with file.transaction():
+        live.recorded = recorded = store.query(live.key)
+    known = {} if not recorded.last_patch else {key: each async for key, each in pace.sliced(store.all_of(recorded))}
+    patches = [patch async for patch in pace.sliced(_differences(live, known, version))]
+    for start in range(0, len(patches), BATCH):
+        with file.transaction(version):
+            store.write(recorded, version, [patch.change() for patch in patches[start : start + BATCH]])
+        await pace.pause()
+    if patches and recorded.settled == version:
+        # The same data, another set: which rows stand for an EXISTS is a matter of history. Cookies of this version do
+        # not tell those who have seen the old set from those who have seen the new; the epoch does.
+        recorded.epoch += 1
+    with file.transaction(version):
+        store.settle(recorded, None)
+    return patches
+
+
+def _differences(live: LiveQuery, known: dict[tuple[str, str], Record], version: str) -> Iterator[Patch]:
+    """What the records lack; takes the rows it has seen out of `known`."""
+    for row_id, held in live.held.items():
+        table = row_id[0]
+        key = live.keys[table].text(held.row)
+        record = known.pop((table, key), None) if known else None
+        if record is not None and record.there and record.row_version == held.row[-1]:
+            held.version = record.patch_version
+            continue
+        held.version = version
+        yield Patch(row_id, key, held.row)
+    for (table, key), record in known.items():
+        if record.there:
+            yield Patch(live.keys.row_id(table, key), key, None)

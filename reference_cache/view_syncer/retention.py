@@ -1,0 +1,72 @@
+"""How long the file remembers what is gone: as long as a client may stay away.
+
+Tombstones (rows that left a query, queries and wishes that ended, results that were dropped) tell a returning client
+what to take away. Older ones are deleted, and it is noted up to which version: a client whose cookie is older than
+something forgotten about its own queries is not caught up but starts over. A cookie that is merely old, because nothing
+happened to its group, stays good.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+
+from reference_cache.view_syncer.cvr_file import CvrFile
+
+
+class Retention:
+    """The file's memory of what is gone. Calls that write are made inside a transaction of the file."""
+
+    def __init__(self, file: CvrFile) -> None:
+        self._file = file
+
+    def note_age(self, now: float) -> None:
+        """Remember which version it is now."""
+        self._file.connection.execute("INSERT INTO ages VALUES (?, ?)", (now, self._file.data_version))
+
+    def version_at(self, time: float) -> str:
+        """The newest version known to be at least this old; ages before it are not needed any more."""
+        connection = self._file.connection
+        found = connection.execute("SELECT max(version) FROM ages WHERE time <= ?", (time,)).fetchone()[0] or ""
+        connection.execute("DELETE FROM ages WHERE version < ?", (found,))
+        return str(found)
+
+    def forget(self, before: str, groups_in_use: Collection[str]) -> None:
+        """Forget what was gone before a version. Groups in use know their own tombstones and keep them."""
+        self._forget_rows(before)
+        self._forget_of_groups(before, set(groups_in_use))
+        self._file.connection.execute("DELETE FROM dropped_results WHERE version < ?", (before,))
+
+    def _forget_rows(self, before: str) -> None:
+        connection = self._file.connection
+        gone = "FROM records WHERE query = ? AND patch_version < ? AND NOT there"
+        for (query,) in connection.execute("SELECT id FROM queries WHERE last_patch > forgotten").fetchall():
+            newest = connection.execute(f"SELECT max(patch_version) {gone}", (query, before)).fetchone()[0]
+            if newest is not None:
+                connection.execute(f"DELETE {gone}", (query, before))
+                connection.execute("UPDATE queries SET forgotten = ? WHERE id = ?", (newest, query))
+
+    def _forget_of_groups(self, before: str, in_use: set[str]) -> None:
+        connection = self._file.connection
+        sql = (
+            "SELECT group_id, max(version) FROM ("
+            "SELECT group_id, removed AS version FROM memberships WHERE removed < ?1 UNION ALL "
+            "SELECT group_id, version FROM group_queries WHERE deleted AND version < ?1) GROUP BY group_id"
+        )
+        for group_id, newest in connection.execute(sql, (before,)).fetchall():
+            if group_id in in_use:
+                continue
+            place = (group_id, before)
+            connection.execute("DELETE FROM memberships WHERE group_id = ? AND removed < ?", place)
+            ended = "SELECT hash FROM group_queries WHERE group_id = ?1 AND deleted AND version < ?2"
+            connection.execute(f"DELETE FROM desires WHERE group_id = ?1 AND hash IN ({ended})", place)
+            connection.execute("DELETE FROM group_queries WHERE group_id = ? AND deleted AND version < ?", place)
+            connection.execute("UPDATE groups SET forgotten = ? WHERE id = ?", (newest, group_id))
+
+    def reaches_back_to(self, group_id: str, cookie: str) -> bool:
+        """Whether a client of the group can be caught up from this cookie; one of before any data always can."""
+        sql = (
+            "SELECT 1 FROM groups WHERE id = ?1 AND forgotten > ?2 AND ?2 >= '01' UNION ALL "
+            "SELECT 1 FROM memberships JOIN queries ON id = query "
+            "WHERE group_id = ?1 AND since <= ?2 AND (removed IS NULL OR removed > ?2) AND forgotten > ?2 LIMIT 1"
+        )
+        return self._file.connection.execute(sql, (group_id, cookie)).fetchone() is None

@@ -1,0 +1,67 @@
+"""The SQLite adapter under the suite: an ordinary database file, written to as an application would."""
+
+from __future__ import annotations
+
+import json
+import sqlite3
+from collections.abc import Mapping, Sequence
+from contextlib import closing
+from pathlib import Path
+
+from adapters.sqlite import SqliteAdapter
+from adapters.sqlite.triggers import CHANGES
+from changesource_sdk.adapter import AddColumn, Change, CreateTable, Delete, DropColumn, Insert, Row, Update
+from changesource_sdk.testing.conformance import Harness
+
+TABLE = """CREATE TABLE item (
+    id INTEGER PRIMARY KEY, title TEXT, amount INTEGER, rate REAL, is_open BOOLEAN, extra JSON, raw BLOB
+)"""
+
+
+class SqliteHarness(Harness):
+    adapter = SqliteAdapter
+
+    def create(self, folder: Path) -> None:
+        self.path = folder / "app.db"
+        with closing(sqlite3.connect(self.path)) as db:
+            db.execute("PRAGMA journal_mode = WAL")
+            db.execute(TABLE)
+
+    def settings(self) -> Mapping[str, object]:
+        return {"path": str(self.path)}
+
+    def commit(self, changes: Sequence[Change]) -> None:
+        with closing(sqlite3.connect(self.path, isolation_level=None, timeout=30)) as db:
+            db.execute("PRAGMA synchronous = OFF")
+            db.execute("BEGIN IMMEDIATE")
+            for change in changes:
+                self._write(db, change)
+            db.execute("COMMIT")
+
+    def _write(self, db: sqlite3.Connection, change: Change) -> None:
+        match change:
+            case Insert(table, row):
+                names, marks = ", ".join(row), ", ".join("?" * len(row))
+                db.execute(f"INSERT INTO {table} ({names}) VALUES ({marks})", _bound(row))
+            case Update(table, row, old_key):
+                assigned = ", ".join(f"{name} = ?" for name in row)
+                key = old_key or {"id": row["id"]}
+                db.execute(f"UPDATE {table} SET {assigned} WHERE id = ?", [*_bound(row), key["id"]])
+            case Delete(table, key):
+                db.execute(f"DELETE FROM {table} WHERE id = ?", (key["id"],))
+            case AddColumn(table, column):
+                db.execute(f"ALTER TABLE {table} ADD COLUMN {column.name} {column.data_type}")
+            case DropColumn(table, name):
+                db.execute(f"ALTER TABLE {table} DROP COLUMN {name}")
+            case CreateTable(table):
+                db.execute(f"CREATE TABLE {table.name} (id INTEGER PRIMARY KEY, body TEXT)")
+            case _:
+                raise NotImplementedError(type(change).__name__)
+
+    def retained(self) -> int:
+        with closing(sqlite3.connect(self.path)) as db:
+            return int(db.execute(f"SELECT count(*) FROM {CHANGES}").fetchone()[0])
+
+
+def _bound(row: Row) -> list[object]:
+    return [json.dumps(value) if name == "extra" and value is not None else value for name, value in row.items()]

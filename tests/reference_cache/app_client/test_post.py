@@ -1,0 +1,83 @@
+"""One POST: what it carries, what is tried again, and how failure is told."""
+
+from __future__ import annotations
+
+import aiohttp
+import pytest
+from aiohttp import web
+
+from reference_cache.app_client.credentials import Address
+from reference_cache.app_client.post import AppFailure, AppPost
+from reference_cache.config import AppEndpoint
+from tests.support.app_stub import AppStub
+from tests.support.ports import free_port
+
+
+def post(session: aiohttp.ClientSession, url: str, **more: object) -> AppPost:
+    endpoint = AppEndpoint(urls=(url,), api_key=str(more.pop("api_key", "")) or None)
+    return AppPost(session, endpoint, "ZERO_QUERY_URL", "zero_0", "zero", backoff=0.001, **more)  # type: ignore[arg-type]
+
+
+async def test_a_request_names_schema_and_app_and_carries_the_clients_headers(
+    app: AppStub, session: aiohttp.ClientSession
+) -> None:
+    app.answer = lambda body: {"echo": body}
+    url = f"{app.url}/query?tenant=7"
+    address = Address(url, (("Cookie", "a=b"), ("Origin", "http://me")))
+    assert await post(session, url, api_key="k")(address, "token", [1]) == {"echo": [1]}
+    request = app.requests[0]
+    assert request.query == {"tenant": "7", "schema": "zero_0", "appID": "zero"}
+    sent = {name: request.headers.get(name) for name in ("Authorization", "X-Api-Key", "Cookie", "Origin")}
+    assert sent == {"Authorization": "Bearer token", "X-Api-Key": "k", "Cookie": "a=b", "Origin": "http://me"}
+
+
+async def test_a_server_error_is_tried_four_times(app: AppStub, session: aiohttp.ClientSession) -> None:
+    app.answer = lambda body: web.Response(status=503, text="x" * 600)
+    with pytest.raises(AppFailure) as failed:
+        await post(session, app.url)(Address(app.url), None, [])
+    assert len(app.requests) == 4
+    assert failed.value.reason == "http"
+    assert failed.value.details == {"status": 503, "bodyPreview": "x" * 512 + "..."}
+
+
+async def test_a_server_that_recovers_is_not_a_failure(app: AppStub, session: aiohttp.ClientSession) -> None:
+    app.answer = lambda body: web.Response(status=500) if len(app.requests) < 3 else {"fine": True}
+    assert await post(session, app.url)(Address(app.url), None, []) == {"fine": True}
+
+
+async def test_a_refusal_is_final(app: AppStub, session: aiohttp.ClientSession) -> None:
+    app.answer = lambda body: web.Response(status=401, text="who are you")
+    with pytest.raises(AppFailure) as failed:
+        await post(session, app.url)(Address(app.url), None, [])
+    assert len(app.requests) == 1
+    assert failed.value.details == {"status": 401, "bodyPreview": "who are you"}
+
+
+async def test_nobody_there_is_internal(session: aiohttp.ClientSession) -> None:
+    url = f"http://127.0.0.1:{free_port()}/query"
+    with pytest.raises(AppFailure) as failed:
+        await post(session, url)(Address(url), None, [])
+    assert failed.value.reason == "internal"
+
+
+async def test_an_answer_that_does_not_come_is_a_timeout(app: AppStub, session: aiohttp.ClientSession) -> None:
+    app.gate.clear()
+    with pytest.raises(AppFailure) as failed:
+        await post(session, app.url, timeout=0.1)(Address(app.url), None, [])
+    assert failed.value.reason == "timeout"
+    assert len(app.requests) == 1
+
+
+async def test_nonsense_is_a_parse_failure(app: AppStub, session: aiohttp.ClientSession) -> None:
+    app.answer = lambda body: web.Response(text="<html>")
+    with pytest.raises(AppFailure) as failed:
+        await post(session, app.url)(Address(app.url), None, [])
+    assert failed.value.reason == "parse"
+
+
+async def test_a_client_may_only_name_urls_that_are_allowed(app: AppStub, session: aiohttp.ClientSession) -> None:
+    send = post(session, f"{app.url}/:any/query")
+    await send(Address(f"{app.url}/eu/query", is_clients_choice=True), None, [])
+    with pytest.raises(AppFailure, match="ZERO_QUERY_URL"):
+        await send(Address("http://169.254.169.254/query", is_clients_choice=True), None, [])
+    assert [request.path for request in app.requests] == ["/eu/query"]

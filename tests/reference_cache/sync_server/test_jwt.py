@@ -1,0 +1,102 @@
+"""Tokens: a right one is read, anything else is refused; public-key cases are the examples of RFC 7515."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from reference_cache.sync_server.jwt import BadToken, TokenRules, decode, with_jwk, with_secret
+from tests.reference_cache.sync_server.tokens import b64, hs256, unsigned
+
+RULES = TokenRules(with_secret(b"s3cret"))
+
+# RFC 7515, appendices A.2 and A.3: the payload is {"iss":"joe", "exp":1300819380, "http://example.com/is_root":true}.
+PAYLOAD = "eyJpc3MiOiJqb2UiLA0KICJleHAiOjEzMDA4MTkzODAsDQogImh0dHA6Ly9leGFtcGxlLmNvbS9pc19yb290Ijp0cnVlfQ"
+RSA_KEY = {
+    "kty": "RSA",
+    "n": "ofgWCuLjybRlzo0tZWJjNiuSfb4p4fAkd_wWJcyQoTbji9k0l8W26mPddxHmfHQp-Vaw-4qPCJrcS2mJPMEzP1Pt0Bm4d4QlL-yRT-SFd2lZS"
+    "-pCgNMsD1W_YpRPEwOWvG6b32690r2jZ47soMZo9wGzjb_7OMg0LOL-bSf63kpaSHSXndS5z5rexMdbBYUsLA9e-KXBdQOS-UTo7WTBEMa2R2CapHg66"
+    "5xsmtdVMTBQY4uDZlxvb3qCo5ZwKh9kG4LT6_I5IhlJH7aGhyxXFvUK-DWNmoudF8NAco9_h9iaGNj8q2ethFkMLs91kzk2PAcDTW9gb54h4FRWyuXpoQ",
+    "e": "AQAB",
+}
+RSA_TOKEN = (
+    f"eyJhbGciOiJSUzI1NiJ9.{PAYLOAD}.cC4hiUPoj9Eetdgtv3hF80EGrhuB__dzERat0XF9g2VtQgr9PJbu3XOiZj5RZmh7AAuHIm4Bh-0Qc_lF5YKt_"
+    "O8W2Fp5jujGbds9uJdbF9CUAr7t1dnZcAcQjbKBYNX4BAynRFdiuB--f_nZLgrnbyTyWzO75vRK5h6xBArLIARNPvkSjtQBMHlb1L07Qe7K0GarZRmB_e"
+    "SN9383LcOLn6_dO--xi12jzDwusC-eOkHWEsqtFZESc6BfI7noOPqvhJ1phCnvWh6IeYI2w9QOYEUipUTI8np6LbgGY9Fs98rqVt5AXLIhWkWywlVmtVr"
+    "Bp0igcN_IoypGlUPQGe77Rw"
+)
+EC_KEY = {
+    "kty": "EC",
+    "crv": "P-256",
+    "x": "f83OJ3D2xF1Bg8vub9tLe1gHMzV76e8Tus9uPHvRVEU",
+    "y": "x_FEzRu9m36HLN_tue659LNpXW6pCyStikYjKIWI5a0",
+}
+EC_TOKEN = (
+    f"eyJhbGciOiJFUzI1NiJ9.{PAYLOAD}.DtEhU3ljbEg8L38VWAfUAqOyKAM6-Xx-F4GawxaepmXFCgfTjDxw5djxLa8ISlSApmWQxfKTUJqPP3-Kg6"
+    "NU1Q"
+)
+
+
+def test_a_token_signed_with_the_secret_gives_its_claims() -> None:
+    assert decode(hs256("s3cret", sub="ann", role="admin"), RULES, "ann", 0) == {"sub": "ann", "role": "admin"}
+
+
+@pytest.mark.parametrize(
+    ("token", "why"),
+    [
+        (hs256("other", sub="ann"), "signature"),
+        (hs256("s3cret", sub="bob"), '"sub"'),
+        (hs256("s3cret"), '"sub"'),
+        (hs256("s3cret", sub="ann", exp=100), '"exp"'),
+        (hs256("s3cret", sub="ann", exp="soon"), '"exp"'),
+        (hs256("s3cret", sub="ann", nbf=101), '"nbf"'),
+        (f"{unsigned('none', {'sub': 'ann'})}.", "signature"),
+        (f"{unsigned('RS256', {'sub': 'ann'})}.{b64(b'x')}", "signature"),
+        ("opaque", "not a signed"),
+        ("a.b.c", "JSON Web Token|base64"),
+        ("..", "JSON Web Token"),
+        ("é.é.é", "base64"),
+    ],
+)
+def test_any_other_proves_nothing(token: str, why: str) -> None:
+    with pytest.raises(BadToken, match=why):
+        decode(token, RULES, "ann", 100)
+
+
+def test_issuer_and_audience_are_checked_if_set() -> None:
+    rules = TokenRules(with_secret(b"s3cret"), issuer="us", audience="app")
+    for claims in ({"iss": "us", "aud": "app"}, {"iss": "us", "aud": ["other", "app"]}):
+        assert decode(hs256("s3cret", sub="ann", **claims), rules, "ann", 0)["iss"] == "us"
+    for claims in ({"iss": "them", "aud": "app"}, {"iss": "us", "aud": "other"}, {"iss": "us"}, {"aud": "app"}):
+        with pytest.raises(BadToken):
+            decode(hs256("s3cret", sub="ann", **claims), rules, "ann", 0)
+
+
+@pytest.mark.parametrize(("key", "token"), [(RSA_KEY, RSA_TOKEN), (EC_KEY, EC_TOKEN)], ids=["RS256", "ES256"])
+def test_the_standards_own_examples_are_verified(key: dict[str, str], token: str) -> None:
+    verify = with_jwk(json.dumps(key))
+    # The examples have no subject, so the signature is all that can be right about them.
+    with pytest.raises(BadToken, match='"sub"'):
+        decode(token, TokenRules(verify), "ann", 0)
+    header, payload, signature = token.split(".")
+    flipped = ("A" if signature[0] != "A" else "B") + signature[1:]
+    with pytest.raises(BadToken, match="signature"):
+        decode(f"{header}.{payload}.{flipped}", TokenRules(verify), "ann", 0)
+
+
+def test_a_public_key_is_never_taken_for_a_secret() -> None:
+    verify = with_jwk(json.dumps(RSA_KEY))
+    with pytest.raises(BadToken, match="signature"):
+        decode(hs256(RSA_KEY["n"], sub="ann"), TokenRules(verify), "ann", 0)
+
+
+@pytest.mark.parametrize("key", [{"kty": "OKP", "crv": "Ed25519"}, {"kty": "EC", "crv": "P-384"}, {"kty": "RSA"}, {}])
+def test_other_keys_are_refused(key: dict[str, str]) -> None:
+    with pytest.raises(BadToken):
+        with_jwk(json.dumps(key))
+
+
+def test_a_point_beside_the_curve_is_refused() -> None:
+    with pytest.raises(BadToken, match="curve"):
+        with_jwk(json.dumps({**EC_KEY, "x": EC_KEY["y"]}))

@@ -1,0 +1,90 @@
+"""Settings from zero-cache's own variables."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from reference_cache.config import AppEndpoint, load, settings
+from reference_cache.errors import BadSetting
+from reference_cache.zero_variables import NOT_USED
+
+LEAST = {"ZERO_UPSTREAM_DB": "ws://127.0.0.1:4810/changes/v0/stream"}
+
+
+def test_the_upstream_is_all_that_is_needed() -> None:
+    config = load(LEAST)
+    assert (config.port, config.app_id, config.schema, config.auto_reset) == (4848, "zero", "zero_0", True)
+    assert config.cvr_file == Path("zero.db-cvr")
+    assert config.unused == ()
+
+
+def test_the_applications_endpoints_are_read_with_their_options() -> None:
+    config = load(
+        {
+            **LEAST,
+            "ZERO_QUERY_URL": "https://app/query, https://*.app/query",
+            "ZERO_QUERY_FORWARD_COOKIES": "true",
+            "ZERO_QUERY_ALLOWED_CLIENT_HEADERS": "x-a,x-b",
+            "ZERO_MUTATE_URL": "https://app/mutate",
+            "ZERO_MUTATE_API_KEY": "k",
+        }
+    )
+    query = AppEndpoint(
+        urls=("https://app/query", "https://*.app/query"), forward_cookies=True, allowed_client_headers=("x-a", "x-b")
+    )
+    assert config.query == query
+    assert config.mutate == AppEndpoint(urls=("https://app/mutate",), api_key="k")
+
+
+def test_former_names_still_work_and_newer_ones_win() -> None:
+    former = {**LEAST, "ZERO_PUSH_URL": "http://old/m", "ZERO_GET_QUERIES_URL": "http://old/q"}
+    assert load(former).mutate_urls == ("http://old/m",)
+    assert load({**former, "ZERO_QUERY_URL": "http://new/q"}).query_urls == ("http://new/q",)
+
+
+def test_what_only_zero_cache_uses_is_accepted_and_reported() -> None:
+    given = {**LEAST, "ZERO_CVR_DB": "postgres://x", "ZERO_NUM_SYNC_WORKERS": "4", "OTHER": "x"}
+    assert load(given).unused == ("ZERO_CVR_DB", "ZERO_NUM_SYNC_WORKERS")
+
+
+def test_no_variable_is_both_used_and_unused() -> None:
+    used = {name for each in settings() for name in (each.metadata["variable"], *each.metadata["old"])}
+    assert not used & NOT_USED
+
+
+@pytest.mark.parametrize(
+    ("variable", "value", "fix"),
+    [
+        ("ZERO_PORT", "eighty", "ZERO_PORT"),
+        ("ZERO_PORT", "70000", "65535"),
+        ("ZERO_AUTO_RESET", "perhaps", "ZERO_AUTO_RESET=true"),
+        ("ZERO_UPSTREAM_TYPE", "pg", "custom"),
+        ("ZERO_UPSTREAM_DB", "postgres://host/db", "/changes/v0/stream"),
+        ("ZERO_APP_ID", "My App", "lower-case"),
+        ("ZERO_QUERY_URL", "app/query", "https://"),
+        ("ZERO_MUTATE_URL", "https://app/m?schema=x", "leave schema"),
+        ("ZERO_LOG_LEVEL", "loud", "debug"),
+        ("ZERO_AUTH_JWK", "{", "JSON object"),
+        ("ZERO_YIELD_THRESHOLD_MS", "soon", "number"),
+        ("ZERO_PROT", "1", "ZERO_PORT"),
+        ("CHANGESOURCE_CACHE_MAX_CONNECTION", "1", "CHANGESOURCE_CACHE_MAX_CONNECTIONS"),
+    ],
+)
+def test_a_bad_value_names_the_variable_and_the_remedy(variable: str, value: str, fix: str) -> None:
+    with pytest.raises(BadSetting) as refused:
+        load({**LEAST, variable: value})
+    assert refused.value.where == variable
+    assert fix in refused.value.fix
+
+
+def test_a_missing_upstream_is_named() -> None:
+    with pytest.raises(BadSetting) as refused:
+        load({"ZERO_UPSTREAM_DB": ""})
+    assert refused.value.where == "ZERO_UPSTREAM_DB"
+
+
+def test_only_one_way_to_verify_tokens_may_be_set() -> None:
+    with pytest.raises(BadSetting, match="ZERO_AUTH_JWK"):
+        load({**LEAST, "ZERO_AUTH_SECRET": "s", "ZERO_AUTH_JWK": "{}"})

@@ -1,0 +1,111 @@
+"""A project written by `changesource new` installs and passes its own tests, as it is."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import subprocess
+import sys
+import tomllib
+from pathlib import Path
+
+import pytest
+from typer.testing import CliRunner
+
+from changesource_sdk.cli.app import app
+from changesource_sdk.config import load
+from tests.support.tools import REPOSITORY
+
+runner = CliRunner()
+
+
+@pytest.fixture(scope="module")
+def project(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("new")
+    result = runner.invoke(app, ["new", "ticket_store", "--into", str(folder)])
+    assert result.exit_code == 0, result.output
+    return folder / "ticket_store"
+
+
+@pytest.fixture(scope="module")
+def installed(project: Path, tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
+    """The environment in which the project is installed, beside this distribution; nothing is fetched."""
+    target = tmp_path_factory.mktemp("site")
+    offline = ("--no-deps", "--no-build-isolation", "--no-index", "--quiet", "--disable-pip-version-check")
+    command = [sys.executable, "-m", "pip", "install", *offline, "--target", str(target), str(project)]
+    subprocess.run(command, check=True, timeout=120)
+    return {**os.environ, "PYTHONPATH": os.pathsep.join((str(target), str(REPOSITORY)))}
+
+
+def test_every_file_carries_the_projects_name(project: Path) -> None:
+    files = [path for path in project.rglob("*") if path.is_file()]
+    found = {str(path.relative_to(project)) for path in files}
+    assert {"pyproject.toml", "ticket_store/adapter.py", "tests/test_ticket_store.py", ".gitignore"} <= found
+    assert ".github/workflows/test.yml" in found
+    for word in ("my_store", "my-store", "MyStore"):
+        assert not [path for path in files if word in path.read_text() or word in str(path)], word
+
+
+def test_the_page_on_projects_names_what_is_there(project: Path) -> None:
+    page = (REPOSITORY / "docs" / "how-to" / "start-a-project.md").read_text()
+    named = re.findall(r"^\| `([^`]+)` \|", page, re.M)
+    assert len(named) > 4
+    assert [name for name in named if not (project / name).exists()] == []
+
+
+def test_it_depends_on_this_distribution(project: Path) -> None:
+    described = tomllib.loads((project / "pyproject.toml").read_text())["project"]
+    assert described["name"] == "ticket-store"
+    assert described["dependencies"] == ["zero-changesource"]
+
+
+def test_its_configuration_is_one_for_serve(project: Path) -> None:
+    config = load(toml=(project / "changesource.toml").read_text(), environment={}, flags={}).config
+    assert (config.adapter, config.settings) == ("ticket_store", {"path": "items.jsonl"})
+
+
+@pytest.mark.slow
+def test_it_passes_its_own_tests_once_installed(project: Path, installed: dict[str, str]) -> None:
+    command = [
+        sys.executable,
+        "-m",
+        "pytest",
+        "-q",
+        "-p",
+        "changesource_sdk.testing.plugin",
+        "-p",
+        "no:cacheprovider",
+        "-n",
+        "4",
+    ]
+    ran = subprocess.run(command, cwd=project, env=installed, capture_output=True, text=True, timeout=240)
+    assert ran.returncode == 0, ran.stdout[-3000:]
+    assert "conformance of TicketStoreHarness" in ran.stdout
+    assert " 0 broken" in ran.stdout
+
+
+def test_its_adapter_is_known_by_its_name_once_installed(tmp_path: Path, installed: dict[str, str]) -> None:
+    row = {"id": "1", "title": "one"}
+    (tmp_path / "items.jsonl").write_text(json.dumps({"removed": [], "written": [row]}) + "\n")
+    command = [sys.executable, "-m", "changesource_sdk.cli", "check", "ticket_store", "--set", "path=items.jsonl"]
+    ran = subprocess.run([*command, "--watch", "0.2"], cwd=tmp_path, env=installed, capture_output=True, text=True)
+    assert ran.returncode == 0, ran.stdout
+    assert "ok       initial sync" in ran.stdout
+
+
+def test_nothing_that_is_there_is_touched(project: Path) -> None:
+    before = (project / "README.md").stat().st_mtime_ns
+    result = runner.invoke(app, ["new", "ticket_store", "--into", str(project.parent)])
+    assert result.exit_code == 2
+    assert (project / "README.md").stat().st_mtime_ns == before
+
+
+@pytest.mark.parametrize(
+    ("name", "hint"), [("Ticket-Store", "ticket_store"), ("class", "ticket_store"), ("../up", "up"), ("1st", "ticket")]
+)
+def test_a_name_that_python_cannot_import_is_refused(name: str, hint: str, tmp_path: Path) -> None:
+    result = runner.invoke(app, ["new", name, "--into", str(tmp_path), "--json"])
+    assert result.exit_code == 2
+    assert hint in json.loads(result.stderr)["error"]["fix"]
+    assert not list(tmp_path.iterdir())
