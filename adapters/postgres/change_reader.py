@@ -33,6 +33,7 @@ from adapters.postgres.read_ahead import read_ahead
 from adapters.postgres.relation import RelationReader, fits
 from adapters.postgres.settings import PostgresSettings
 from adapters.postgres.versions import Version, store_version
+from adapters.postgres.visibility import Move
 from adapters.postgres.watch import Watcher
 from changesource_sdk.adapter import Change, Insert, Truncate
 from changesource_sdk.observe.logs import event, logger
@@ -149,9 +150,12 @@ class ChangeReader:
 
     def _reconciled(self, found: Found, announcement: Announcement) -> Found:
         """What was found, but for tables that a transaction changed which the description has not seen."""
-        moved = {oid: xid for oid, xid in self.version.moved.items() if not announcement.seen.has_seen(xid)}
+        own, seen = self._xid, announcement.seen
+        # A transaction sees itself, but what it moved is still unseen by others that are under way.
+        known = {oid: m if m.xid == own else m.after(seen) for oid, m in self.version.moved.items()}
+        moved = {oid: move for oid, move in known.items() if move is not None}
         self.version = replace(self.version, moved=moved)
-        unseen = {oid for oid, xid in moved.items() if xid != self._xid}
+        unseen = {oid for oid, move in moved.items() if move.xid != own and not seen.has_seen(move.xid)}
         if not unseen:
             return found
         tables = [table for table in found.catalog.tables if table.oid not in unseen]
@@ -174,7 +178,7 @@ class ChangeReader:
         yield from steps.changes
         if old == new and not again:
             return
-        moved = {**self.version.moved, **dict.fromkeys(differing, self._xid)}
+        moved = {**self.version.moved, **dict.fromkeys(differing, Move(self._xid))}
         self.version = Version(new, found.types, self.version.horizons, frozenset(), moved)
         self._passed -= again
         self._readers.clear()

@@ -16,7 +16,7 @@ from adapters.postgres.connection import Connection
 from adapters.postgres.model import STATE_SCHEMA, Catalog
 from adapters.postgres.replication import lsn_text
 from adapters.postgres.types import PgType, Types, used_types
-from adapters.postgres.visibility import Horizon
+from adapters.postgres.visibility import Horizon, Move
 
 TABLES = f"""
 CREATE SCHEMA IF NOT EXISTS {STATE_SCHEMA};
@@ -46,7 +46,7 @@ class Version:
     types: Types
     horizons: Mapping[int, Horizon] = field(default_factory=dict)
     waiting: frozenset[int] = frozenset()
-    moved: Mapping[int, int] = field(default_factory=dict)
+    moved: Mapping[int, Move] = field(default_factory=dict)
 
     def to_json(self) -> str:
         """The version as stored."""
@@ -56,7 +56,7 @@ class Version:
             "types": [asdict(found) for found in used_types(columns, self.types).values()],
             "horizons": [[oid, h.xmax, sorted(h.running), h.until] for oid, h in self.horizons.items()],
             "waiting": sorted(self.waiting),
-            "moved": list(self.moved.items()),
+            "moved": [[oid, m.xid, m.awaited and sorted(m.awaited)] for oid, m in self.moved.items()],
         }
         return json.dumps(fields, ensure_ascii=False, separators=(",", ":"))
 
@@ -69,7 +69,7 @@ class Version:
             {found["oid"]: PgType(**found) for found in fields["types"]},
             {oid: Horizon(xmax, frozenset(running), until) for oid, xmax, running, until in fields["horizons"]},
             frozenset(fields["waiting"]),
-            dict(fields["moved"]),
+            {oid: Move(xid, awaited and frozenset(awaited)) for oid, xid, awaited in fields["moved"]},
         )
 
 

@@ -7,7 +7,7 @@ Rows that are read in the middle of the stream already hold what some transactio
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 _CYCLE = 1 << 32
 
@@ -35,3 +35,22 @@ class Horizon:
         """The number nearest to the snapshot's: the server wraps the stream's around."""
         base = self.xmax - self.xmax % _CYCLE + xid
         return min((base - _CYCLE, base, base + _CYCLE), key=lambda full: abs(full - self.xmax))
+
+
+@dataclass(frozen=True, slots=True)
+class Move:
+    """The transaction that last changed a table's definition, as long as a description to come may not know of it.
+
+    A long transaction may have described the tables before this one committed, and commit after it. Once a description
+    has seen this one, those still running then are `awaited`; when they are over, nobody is left who has not.
+    """
+
+    xid: int
+    awaited: frozenset[int] | None = None
+
+    def after(self, seen: Horizon) -> Move | None:
+        """What is left of it behind a description of this snapshot; None if it need not be remembered."""
+        if not seen.has_seen(self.xid):
+            return self
+        awaited = seen.running if self.awaited is None else self.awaited & seen.running
+        return replace(self, awaited=awaited) if awaited else None

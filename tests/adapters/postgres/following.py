@@ -115,6 +115,15 @@ class Follower:
         rest = [change for change in changes if change != fence]
         return [*found, rest] if rest else found
 
+    def read_some(self, most: int) -> None:
+        """Read on, but not necessarily to the end of what was committed."""
+        self.fences += 1
+        self.run(f"INSERT INTO public.{FENCE} VALUES ({self.fences})")
+        fence = Insert(FENCE, {"n": self.fences})
+        for _ in range(most):
+            if fence in self._next():
+                return
+
     def _next(self) -> list[Change]:
         transaction = next(self._transactions)
         changes = list(transaction.changes)
@@ -133,6 +142,11 @@ class Follower:
     def changes(self) -> list[Change]:
         """All changes up to now, whichever transaction they came in."""
         return [change for changes in self.catch_up() for change in changes]
+
+    def settle(self) -> None:
+        """Let tables whose rows wait for the next announcement have it."""
+        self.run("CREATE TABLE settled (id int PRIMARY KEY)")
+        self.catch_up()
 
     def assert_same(self) -> None:
         """The mirror holds what a new snapshot of the database holds."""

@@ -7,7 +7,7 @@ from adapters.postgres.connection import Connection
 from adapters.postgres.model import Catalog, ColumnDef, IndexDef, TableDef
 from adapters.postgres.types import PgType
 from adapters.postgres.versions import Version, forget_versions, last_version, store_version
-from adapters.postgres.visibility import Horizon
+from adapters.postgres.visibility import Horizon, Move
 
 COLUMN = ColumnDef(1, "id", 23, -1, "int4", not_null=True)
 INDEX = IndexDef(9, "t_x", (("id", "DESC"),), unique=True)
@@ -16,7 +16,13 @@ INT4 = PgType(23, "int4")
 
 
 def _version(waiting: int) -> Version:
-    return Version(Catalog((TABLE,)), {23: INT4}, {5: Horizon(20, frozenset({12}), 99)}, frozenset({waiting}), {5: 13})
+    return Version(
+        Catalog((TABLE,)),
+        {23: INT4},
+        {5: Horizon(20, frozenset({12}), 99)},
+        frozenset({waiting}),
+        {5: Move(13), 6: Move(14, frozenset({15}))},
+    )
 
 
 def test_a_version_survives_being_stored() -> None:
