@@ -18,6 +18,7 @@ from reference_cache.ivm.engine import Engine
 from reference_cache.ivm.followed_table import FollowedTable
 from reference_cache.ivm.shared import SharedQueries, SharedQuery
 from reference_cache.ivm.source import Source
+from reference_cache.query.cost import CostModel
 from reference_cache.query.schema import Schema, TableSchema
 from reference_cache.view_syncer.row_keys import RowKeys
 
@@ -48,12 +49,17 @@ class Evaluation:
     """The pipelines of one way of identifying rows. Invariant: all of them read the same snapshot."""
 
     def __init__(
-        self, schema: Schema, choice: KeyChoice, connection: sqlite3.Connection, expired: Callable[[], bool]
+        self,
+        schema: Schema,
+        choice: KeyChoice,
+        connection: sqlite3.Connection,
+        expired: Callable[[], bool],
+        cost_model: CostModel | None = None,
     ) -> None:
         self.schema = keyed_schema(schema, choice)
         self.keys = RowKeys(self.schema)
         self.stores: dict[str, FollowedTable] = {}
-        self.engine = Engine(self.schema, self._open)
+        self.engine = Engine(self.schema, self._open, cost_model=cost_model)
         self.shared = SharedQueries(self.engine)
         self._connection = connection
         self._expired = expired

@@ -22,6 +22,7 @@ from protocol.sync.ast import Query
 from reference_cache.ivm.change import SourceChange
 from reference_cache.ivm.followed_table import hold_snapshot, release_snapshot
 from reference_cache.ivm.shared import SharedQuery
+from reference_cache.query.cost_model import SqliteCostModel
 from reference_cache.replica.change_log import SchemaChanged, Truncate, changes_between
 from reference_cache.replica.errors import ChangesForgotten
 from reference_cache.replica.replica import Replica, open_replica
@@ -79,6 +80,7 @@ class Pipelines:
         self._inode = 0
         self._held: sqlite3.Connection
         self._spare: sqlite3.Connection
+        self._planning: sqlite3.Connection  # estimates costs; holds no snapshot
 
     @property
     def connection(self) -> sqlite3.Connection:
@@ -91,7 +93,7 @@ class Pipelines:
         inode = self._path.stat().st_ino
         self._replica = open_replica(self._path)
         self._inode = inode
-        self._held, self._spare = self._replica.connect(), self._replica.connect()
+        self._held, self._spare, self._planning = (self._replica.connect() for _ in range(3))
         hold_snapshot(self._held)
         state = read_state(self._held)
         self.version = state.version
@@ -107,7 +109,7 @@ class Pipelines:
     def close(self) -> None:
         """Let go of the replica."""
         if self._replica is not None:
-            for connection in (self._held, self._spare):
+            for connection in (self._held, self._spare, self._planning):
                 connection.close()
             self._replica.close()
             self._replica = None
@@ -124,7 +126,8 @@ class Pipelines:
         """The evaluation for this way of identifying rows."""
         found = self._evaluations.get(choice)
         if found is None:
-            found = Evaluation(self.engine_schema, choice, self._held, self._pace.expired)
+            costs = SqliteCostModel(self._planning)
+            found = Evaluation(self.engine_schema, choice, self._held, self._pace.expired, costs)
             self._evaluations[choice] = found
         return found
 
