@@ -31,7 +31,7 @@ types: $(STAMP) ## mypy --strict over every package
 	$(PY) -m mypy
 
 test: setup ## the tests, against the real peers
-	$(PY) -m pytest -m "not faults and not oracle" -n $(WORKERS) --dist loadgroup
+	$(PY) -m pytest -m "not faults and not oracle" -n $(WORKERS)
 
 cover: setup ## every branch of the change-source protocol is tested
 	$(PY) -m pytest tests/protocol --ignore=tests/protocol/sync --cov --cov-config=tests/protocol/coverage.toml

@@ -1,12 +1,15 @@
 """Fixtures by concern; each module of `tests/support` named `fix_*` provides one real peer.
 
-`make test` runs on two workers. The tests of one file stay together, since they may share servers, and so do all tests
-that need a Spark session in their own process: there is one per run.
+`make test` runs on two workers (`scheduling`): one Spark session per run, and servers shared within a file.
 """
 
 from __future__ import annotations
 
 import pytest
+from xdist.remote import Producer
+from xdist.scheduler import LoadScopeScheduling
+
+from tests.support.scheduling import ByFile
 
 pytest_plugins = [
     "tests.support.fix_logging",
@@ -18,8 +21,5 @@ pytest_plugins = [
 ]
 
 
-@pytest.hookimpl(tryfirst=True)
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    for item in items:
-        needs_spark = "spark" in getattr(item, "fixturenames", ())
-        item.add_marker(pytest.mark.xdist_group("spark" if needs_spark else item.nodeid.split("::")[0]))
+def pytest_xdist_make_scheduler(config: pytest.Config, log: Producer) -> LoadScopeScheduling:
+    return ByFile(config, log)

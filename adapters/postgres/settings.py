@@ -5,7 +5,7 @@
 | `dsn` | the database, as `postgresql://user:password@host:5432/database` |
 | `publication` | publications to follow, comma-separated; without it one for all tables of schema `public` is made |
 | `tables`, `exclude` | of what is published, only these or not these: full names or globs, comma-separated |
-| `slot` | the replication slot; it is made if absent |
+| `slot` | the replication slot, named after app, shard and database unless told; it is made if absent |
 | `app`, `shard` | the consumer's ZERO_APP_ID and shard number, which name its tables in the database |
 """
 
@@ -14,6 +14,9 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass
+from zlib import crc32
+
+from psycopg.conninfo import conninfo_to_dict
 
 from adapters.postgres.connection import Connection, checked_dsn, connect
 from adapters.postgres.judge import Selection
@@ -23,6 +26,7 @@ from changesource_sdk.errors import ConfigurationError
 _IDENTIFIER = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,62}")
 _SLOT_NAME = re.compile(r"[a-z0-9_]{1,63}")
 _APP = re.compile(r"[a-z0-9_]{1,40}")
+_NAME_LENGTH = 63
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,9 +59,9 @@ class PostgresSettings:
         number = str(shard)
         _check("app", app, _APP, "give the consumer's ZERO_APP_ID: lower-case letters, digits and _")
         _check("shard", number, re.compile(r"[0-9]{1,5}"), "give the consumer's shard number, normally 0")
-        own = f"changesource_{app}_{int(number)}"
-        _check("slot", slot or own, _SLOT_NAME, "use lower-case letters, digits and _")
-        return cls(checked_dsn(dsn), names, slot or own, _names(tables), _names(exclude), app, int(number))
+        slot = slot or _default_slot(checked_dsn(dsn), app, int(number))
+        _check("slot", slot, _SLOT_NAME, "use lower-case letters, digits and _")
+        return cls(checked_dsn(dsn), names, slot, _names(tables), _names(exclude), app, int(number))
 
     @property
     def default_publication(self) -> str:
@@ -87,6 +91,17 @@ class PostgresSettings:
     def connect(self, *, replication: bool = False) -> Connection:
         """A connection to the database in autocommit."""
         return connect(self.dsn, replication=replication)
+
+
+def _default_slot(dsn: str, app: str, shard: int) -> str:
+    """A slot belongs to the whole server, so its name tells the databases of a server apart."""
+    database = str(conninfo_to_dict(dsn).get("dbname") or "")
+    plain = re.sub(r"[^a-z0-9_]", "_", database.lower())
+    name = f"changesource_{app}_{shard}_{plain}".rstrip("_")
+    if plain == database and len(name) <= _NAME_LENGTH:
+        return name
+    digest = f"_{crc32(database.encode()):08x}"
+    return name[: _NAME_LENGTH - len(digest)] + digest
 
 
 def _names(setting: str | Sequence[str]) -> tuple[str, ...]:

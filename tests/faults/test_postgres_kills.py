@@ -17,6 +17,7 @@ import psycopg
 import pytest
 
 from adapters.postgres.connection import connect
+from adapters.postgres.settings import PostgresSettings
 from adapters.postgres.slot import slot_state
 from changesource_sdk.testing.fake_cache import FakeCache
 from protocol import rules
@@ -37,7 +38,6 @@ CREATE TABLE account (id int PRIMARY KEY, balance int NOT NULL);
 CREATE TABLE ledger (id int PRIMARY KEY, source int, target int, amount int);
 INSERT INTO account SELECT n, {BALANCE} FROM generate_series(1, {ACCOUNTS}) n;
 """
-SLOT = "changesource_zero_0"
 
 
 class Bank:
@@ -119,7 +119,7 @@ def _wreak(cache: FakeCache, faults: list[Callable[[], object]], rounds: int) ->
 
 def _confirmed(url: str) -> int:
     with connect(url) as db:
-        state = slot_state(db, SLOT)
+        state = slot_state(db, PostgresSettings.parse(url).slot)
         assert state is not None
         return state.confirmed
 

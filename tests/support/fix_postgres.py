@@ -19,5 +19,5 @@ def postgres() -> Iterator[PostgresServer]:
 def logical_postgres() -> Iterator[PostgresServer]:
     # The stream shows what is flushed, and without synchronous commits that takes a while.
     settings = {"wal_level": "logical", "synchronous_commit": "on"}
-    with PostgresServer(**settings, max_wal_senders="60", max_replication_slots="60") as server:
+    with PostgresServer(**settings, max_wal_senders="60", max_replication_slots="500") as server:
         yield server

@@ -13,11 +13,18 @@ from tests.support.postgres_server import PostgresServer
 
 def test_names_follow_from_the_app_unless_given() -> None:
     settings = PostgresSettings.parse("postgresql://h/db", app="shop", shard="2")
-    assert settings.slot == "changesource_shop_2"
+    assert settings.slot == "changesource_shop_2_db"
     assert settings.all_publications == ("changesource_shop_2", "changesource_shop_2_system")
     given = PostgresSettings.parse("postgresql://h/db", publication="a, b,a", slot="mine")
     assert (given.data_publications, given.slot) == (("a", "b"), "mine")
     assert pickle.loads(pickle.dumps(given)) == given
+
+
+def test_databases_of_one_server_get_slots_of_their_own_by_default() -> None:
+    names = ("db", "my_db", "My-DB", "m" * 63, "m" * 62 + "n", "")
+    slots = [PostgresSettings.parse(f"postgresql://h/{name}").slot for name in names]
+    assert len(set(slots)) == len(names)
+    assert all(len(slot) <= 63 for slot in slots)
 
 
 @pytest.mark.parametrize(

@@ -1,0 +1,15 @@
+"""Which tests stay on one worker: those of a file, since they may share servers, and all that share a Spark session."""
+
+from __future__ import annotations
+
+from xdist.scheduler import LoadScopeScheduling
+
+SPARK_TESTS = "tests/sdk/pipeline/spark/"
+
+
+class ByFile(LoadScopeScheduling):
+    """Hands a worker whole files, and all tests with a Spark session in their own process to the same worker."""
+
+    def _split_scope(self, nodeid: str) -> str:
+        file = nodeid.split("::", 1)[0]
+        return SPARK_TESTS if file.startswith(SPARK_TESTS) else file
