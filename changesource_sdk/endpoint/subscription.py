@@ -161,8 +161,12 @@ class Subscription:
         rows, chunks = await asyncio.to_thread(self._source.open_snapshot, self.handshake, watermark)
         self._hold()
         self._session.begin(watermark)
-        while chunk := await asyncio.to_thread(next, chunks, None):
+        # One chunk is read ahead: a consumer that leaves with the last one does so after it was counted.
+        chunk = await asyncio.to_thread(next, chunks, None)
+        while chunk:
+            following = await asyncio.to_thread(next, chunks, None)
             await self._write(chunk)
+            chunk = following
         self._session.commit()
         self._metrics.sent_transactions.inc()
         self._metrics.sent_frames.inc(rows)
