@@ -34,7 +34,8 @@ test: setup ## the tests, against the real peers
 	$(PY) -m pytest -m "not faults and not oracle" -n $(WORKERS)
 
 cover: setup ## every branch of the change-source protocol is tested
-	$(PY) -m pytest tests/protocol --ignore=tests/protocol/sync --cov --cov-config=tests/protocol/coverage.toml
+	$(PY) -m coverage run --rcfile=tests/protocol/coverage.toml -m pytest tests/protocol --ignore=tests/protocol/sync
+	$(PY) -m coverage report --rcfile=tests/protocol/coverage.toml
 
 faults: setup ## kill loops and broken disks, seeded and bounded
 	$(PY) -m pytest -m faults
