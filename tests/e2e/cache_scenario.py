@@ -187,8 +187,7 @@ class Scenario:
         self.clients.query("misfit", "colours")
         needed = self.clients.wait(lambda: self.clients.last("update-needed", "misfit"), "an update asked for")
         kinds = [error["kind"] for error in self.clients.frames("misfit", "error")]
-        # The official cache now and then has a client come again first, as it may at any time.
-        return needed["reason"], [kind for kind in kinds if kind != "Rehome"]
+        return needed["reason"], kinds
 
     def cache_killed(self) -> Any:
         """Clients come back with their cookies and get the difference, nothing else."""

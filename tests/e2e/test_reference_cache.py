@@ -72,7 +72,10 @@ def official(postgres: PostgresServer, tmp_path_factory: pytest.TempPathFactory)
     with ExitStack() as stack:
         make = stack.enter_context(zero_caches(postgres, folder))
         store = sqlite_app_store(folder / "app.db", *Scenario.TABLES)
-        return transcript(store, folder, stack, lambda endpoint, app, _: make(endpoint.stream_url, **app.settings))
+        told = transcript(store, folder, stack, lambda endpoint, app, _: make(endpoint.stream_url, **app.settings))
+    # The official cache now and then has a client come again before it refuses its schema; ours has no reason to.
+    reason, kinds = told["schema_that_does_not_fit"]
+    return {**told, "schema_that_does_not_fit": (reason, [kind for kind in kinds if kind != "Rehome"])}
 
 
 def test_our_cache_goes_through_the_whole_scenario(ours: Transcript) -> None:
