@@ -56,14 +56,3 @@ def _version(package: str) -> str:
         return version(package)
     except PackageNotFoundError:
         return "absent"
-
-
-def all_met(value: object) -> bool:
-    """Whether no part of a document of figures says that its target was missed."""
-    match value:
-        case dict():
-            return value.get("met", True) and all(map(all_met, value.values()))
-        case list():
-            return all(map(all_met, value))
-        case _:
-            return True
