@@ -14,7 +14,7 @@ from typing import Any
 
 from protocol.sync.errors import ErrorKind, SyncError
 from protocol.sync.messages import ClientSchema, InitConnection
-from reference_cache.replica.change_log import changes_between
+from reference_cache.replica.change_log import SchemaChanged, Truncate, changes_between
 from reference_cache.replica.errors import ChangesForgotten
 from reference_cache.view_syncer.admission import Admission
 from reference_cache.view_syncer.api import (
@@ -107,15 +107,13 @@ class ViewSyncer:
         if not after or table not in pipelines.schema.tables:
             return
         try:
-            changes = [
-                (table, change)
-                for _, _, change in changes_between(
-                    pipelines.connection, pipelines.schema, after, pipelines.version, {table}
-                )
-            ]
-            confirmed = services.mutations.by_group(changes, pipelines.schema)  # type: ignore[arg-type]
-        except (AttributeError, ChangesForgotten):  # the tables are others now: clients keep results they do not need
+            logged = list(changes_between(pipelines.connection, pipelines.schema, after, pipelines.version, {table}))
+        except ChangesForgotten:
             return
+        changes = [(name, change) for _, name, change in logged if not isinstance(change, Truncate | SchemaChanged)]
+        if len(changes) < len(logged):
+            return  # the table was emptied or is another one: clients keep results they do not need
+        confirmed = services.mutations.by_group(changes, pipelines.schema)
         self._remember_dropped(confirmed, pipelines.version)
 
     async def stop(self) -> None:
