@@ -52,7 +52,6 @@ class PostgresServer:
         self._folder = Path(tempfile.mkdtemp(prefix="changesource-pg-"))
         self._process: subprocess.Popen[str] | None = None
         self._log: list[str] = []
-        self._ready = threading.Event()
         try:
             self._start()
         except BaseException:
@@ -109,7 +108,6 @@ class PostgresServer:
 
     def start_again(self) -> None:
         """The same server on the same port, recovered from what was left."""
-        self._ready.clear()
         self._run()
 
     def _start(self) -> None:
@@ -145,20 +143,20 @@ class PostgresServer:
             user=self._account and self._account.pw_uid,
             group=self._account and self._account.pw_gid,
         )
-        threading.Thread(target=self._read_log, daemon=True).start()
-        if not self._ready.wait(READY_SECONDS) or self._process.poll() is not None:
+        settled = threading.Event()
+        threading.Thread(target=self._read_log, args=(self._process, settled), daemon=True).start()
+        if not settled.wait(READY_SECONDS) or self._process.poll() is not None:
             raise MissingTool("Postgres did not start:\n" + "".join(self._log[-40:]))
 
-    def _read_log(self) -> None:
-        process = self._process
-        assert process is not None
+    def _read_log(self, process: subprocess.Popen[str], settled: threading.Event) -> None:
+        """Keep what one run of the server says; it has settled once it is ready or gone."""
         assert process.stderr is not None
         for line in process.stderr:
             self._log.append(line)
             if any(ready in line for ready in READY_LINES):
-                self._ready.set()
-        if process is self._process:
-            self._ready.set()
+                settled.set()
+        process.wait()
+        settled.set()
 
 
 def _children(parent: int) -> list[int]:
