@@ -1,36 +1,50 @@
 """How far every stage is, in one unit, for the page to draw. Pure.
 
-Positions are numbers of the log's own sequence, so that any two stages can be compared; the store counts the keys that
-were touched, and is compared with what the pipeline has read of them. What is not known, because whoever knows it does
-not run, is None.
+Positions are transactions of the log since `origin`, its first snapshot, so that any two stages can be compared; the
+store counts the keys that were touched, and is compared with what the pipeline has read of them. What is not known,
+because whoever knows it does not run, is None.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
 from protocol.watermark import is_valid, to_int
 
 Document = Mapping[str, Any]
+_Position = Callable[[object], int | None]
 
 
-def draw(store: Document, log: Document | None, endpoint: Document | None, cache: Document | None) -> dict[str, Any]:
+def draw(
+    store: Document, log: Document | None, endpoint: Document | None, cache: Document | None, origin: int
+) -> dict[str, Any]:
     """The picture, from what the store, the log's files, the endpoint and the cache say of themselves."""
-    head = _number(_at(log, "log", "head"))
+
+    def at(watermark: object) -> int | None:
+        number = number_of(watermark)
+        return None if number is None else max(0, number - origin)
+
+    head = at(_at(log, "log", "head"))
     return {
         "store": _store(store, log),
-        "pipeline": _pipeline(log),
-        "log": {
-            "position": head,
-            "snapshot": _number(_at(log, "log", "snapshot")),
-            "snapshotAge": _at(log, "log", "snapshotAge"),
-        },
-        "endpoint": _endpoint(endpoint, head),
-        "replica": _replica(cache, head),
-        "queries": _queries(cache, head),
+        "pipeline": _pipeline(log, at),
+        "log": {"position": head, "snapshotAge": _at(log, "log", "snapshotAge")},
+        "endpoint": _endpoint(endpoint, head, at),
+        "replica": _replica(cache, head, at),
+        "queries": _queries(cache, head, at),
         "clients": {"connected": _at(cache, "sync", "clients"), "pokes": _at(cache, "sync", "pokes")},
     }
+
+
+def number_of(watermark: object) -> int | None:
+    """The number a watermark stands for; None if it is none."""
+    return to_int(watermark)[0] if isinstance(watermark, str) and is_valid(watermark) else None
+
+
+def origin_of(log: Document | None) -> int | None:
+    """Where the log's newest snapshot is, if there is one."""
+    return number_of(_at(log, "log", "snapshot"))
 
 
 def _store(store: Document, log: Document | None) -> dict[str, Any]:
@@ -39,14 +53,14 @@ def _store(store: Document, log: Document | None) -> dict[str, Any]:
     return {**store, "unread": unread}
 
 
-def _pipeline(log: Document | None) -> dict[str, Any]:
+def _pipeline(log: Document | None, at: _Position) -> dict[str, Any]:
     stages: Mapping[str, Document] = _at(log, "stages") or {}
     lanes = [
         {
             "name": name,
             "doing": stage.get("state"),
             "verdict": stage.get("verdict"),
-            "position": _number(stage.get("watermark")),
+            "position": at(stage.get("watermark")),
             "transactions": stage.get("transactions"),
             "rows": stage.get("rows"),
             "age": stage.get("age"),
@@ -58,15 +72,15 @@ def _pipeline(log: Document | None) -> dict[str, Any]:
     return {"lanes": lanes, "position": max(positions, default=None)}
 
 
-def _endpoint(endpoint: Document | None, head: int | None) -> dict[str, Any]:
+def _endpoint(endpoint: Document | None, head: int | None, at: _Position) -> dict[str, Any]:
     streams = _at(endpoint, "streams") or []
-    sent = [_number(stream["sent"]) for stream in streams]
+    sent = [at(stream["sent"]) for stream in streams]
     position = max((each for each in sent if each is not None), default=None)
     return {"streams": len(streams), "position": position, "behind": _behind(head, position)}
 
 
-def _replica(cache: Document | None, head: int | None) -> dict[str, Any]:
-    position = _number(_at(cache, "replication", "version"))
+def _replica(cache: Document | None, head: int | None, at: _Position) -> dict[str, Any]:
+    position = at(_at(cache, "replication", "version"))
     return {
         "position": position,
         "behind": _behind(head, position),
@@ -76,8 +90,8 @@ def _replica(cache: Document | None, head: int | None) -> dict[str, Any]:
     }
 
 
-def _queries(cache: Document | None, head: int | None) -> dict[str, Any]:
-    position = _number(_at(cache, "sync", "version"))
+def _queries(cache: Document | None, head: int | None, at: _Position) -> dict[str, Any]:
+    position = at(_at(cache, "sync", "version"))
     counts = {name: _at(cache, "sync", name) for name in ("queries", "rows", "advances")}
     return {"position": position, "behind": _behind(head, position), **counts}
 
@@ -86,10 +100,6 @@ def _at(document: Any, *path: str) -> Any:
     for name in path:
         document = document.get(name) if isinstance(document, Mapping) else None
     return document
-
-
-def _number(watermark: object) -> int | None:
-    return to_int(watermark)[0] if isinstance(watermark, str) and is_valid(watermark) else None
 
 
 def _behind(head: int | None, position: int | None) -> int | None:
