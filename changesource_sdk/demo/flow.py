@@ -33,6 +33,7 @@ class Flow:
         self._state = folder / "state"
         self._touched: int | None = None
         self._origin = 0
+        self._runner = runner
         output = folder / "output"
         output.mkdir(exist_ok=True)
 
@@ -90,7 +91,8 @@ class Flow:
         self._origin = self._origin or origin_of(log) or 0
         shown = {each.name: {"state": each.state, "for": now - each.since} for each in self.stages.values()}
         store = await asyncio.to_thread(self._store, now)
-        return {"time": now, "stages": shown, **draw(store, log, endpoint, cache, self._origin), "origin": self._origin}
+        drawn = draw(store, log, endpoint, cache, self._origin)
+        return {"time": now, "runner": self._runner, "origin": self._origin, "stages": shown, **drawn}
 
     async def _status(self, stage: Stage) -> Mapping[str, Any] | None:
         if stage.state not in ("running", "starting") or not stage.port:

@@ -25,7 +25,9 @@ def draw(
         number = number_of(watermark)
         return None if number is None else max(0, number - origin)
 
-    head = at(_at(log, "log", "head"))
+    # The endpoint was asked a moment after the log was read, so it may already be further.
+    known = (at(_at(log, "log", "head")), _sent(endpoint, at))
+    head = max((each for each in known if each is not None), default=None)
     return {
         "store": _store(store, log),
         "pipeline": _pipeline(log, at),
@@ -58,6 +60,7 @@ def _pipeline(log: Document | None, at: _Position) -> dict[str, Any]:
     lanes = [
         {
             "name": name,
+            "lane": stage.get("lane"),
             "doing": stage.get("state"),
             "verdict": stage.get("verdict"),
             "position": at(stage.get("watermark")),
@@ -73,10 +76,17 @@ def _pipeline(log: Document | None, at: _Position) -> dict[str, Any]:
 
 
 def _endpoint(endpoint: Document | None, head: int | None, at: _Position) -> dict[str, Any]:
-    streams = _at(endpoint, "streams") or []
-    sent = [at(stream["sent"]) for stream in streams]
-    position = max((each for each in sent if each is not None), default=None)
-    return {"streams": len(streams), "position": position, "behind": _behind(head, position)}
+    position = _sent(endpoint, at)
+    return {
+        "streams": len(_at(endpoint, "streams") or []),
+        "position": position,
+        "behind": _behind(head, position),
+    }
+
+
+def _sent(endpoint: Document | None, at: _Position) -> int | None:
+    sent = [at(stream["sent"]) for stream in _at(endpoint, "streams") or []]
+    return max((each for each in sent if each is not None), default=None)
 
 
 def _replica(cache: Document | None, head: int | None, at: _Position) -> dict[str, Any]:

@@ -12,14 +12,21 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 ISSUES, COMMENTS = 1000, 3000
-PINNED = 5
-"""The first issues are for the page's two clients to edit; the one who works in the store leaves them alone."""
-
 WRITES_PER_SECOND = 4.0
 STATUSES = ("open", "in progress", "done")
 OWNERS = ("Ada", "Barbara", "Edsger", "Grace", "Leslie", "Tony")
 _VERBS = ("Show", "Sort", "Cache", "Rename", "Explain", "Speed up", "Translate", "Archive")
 _THINGS = ("the overview", "search results", "old invoices", "the sign-in page", "column names", "release notes")
+_PINNED_TITLES = (
+    "Show who is looking at an issue",
+    "Keep drafts when the network is gone",
+    "Sort by the last change",
+    "Explain why a write was refused",
+    "Open an issue from the keyboard",
+)
+PINNED = len(_PINNED_TITLES)
+"""The first issues are for the page's two clients to edit; the one who works in the store leaves them alone."""
+
 _SCHEMA = """
 CREATE TABLE issue (
   id INTEGER PRIMARY KEY, title TEXT NOT NULL, status TEXT NOT NULL, owner TEXT NOT NULL, pinned BOOLEAN NOT NULL,
@@ -60,8 +67,9 @@ def _issues() -> Iterator[tuple[object, ...]]:
     chance, now = random.Random(7), time.time() * 1000
     for number in range(1, ISSUES + 1):
         title = f"{chance.choice(_VERBS)} {chance.choice(_THINGS)}"
-        status = "open" if number <= PINNED else chance.choice(STATUSES)
-        yield number, title, status, chance.choice(OWNERS), number <= PINNED, now
+        if number <= PINNED:
+            title = _PINNED_TITLES[number - 1]
+        yield number, title, chance.choice(STATUSES), chance.choice(OWNERS), number <= PINNED, now
 
 
 def _comments() -> Iterator[tuple[object, ...]]:

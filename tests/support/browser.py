@@ -24,7 +24,7 @@ from websockets.asyncio.client import ClientConnection, connect
 from tests.support.child_process import ChildProcess
 from tests.support.tools import chromium
 
-SECONDS = 60.0
+SECONDS = 90.0
 """How long a condition on a page may take; a busy machine is slow."""
 
 _FLAGS = (

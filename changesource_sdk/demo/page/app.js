@@ -45,6 +45,8 @@ for (const client of clients) {
 const position = (cookie) => [...(cookie ?? "").split(/[:.]/)[0].slice(1)].reduce((n, digit) => n * 36 + parseInt(digit, 36), 0);
 
 const flow = new FlowPicture(document.querySelector("#flow"), (stage, verb) => post(`stages/${stage}/${verb}`));
+const demo = { panes, live, drawn: 0 };
+window.demo = demo;
 let before = null;
 new EventSource("events").onmessage = ({ data }) => {
   const picture = JSON.parse(data);
@@ -54,6 +56,7 @@ new EventSource("events").onmessage = ({ data }) => {
     offline: clients.filter((client) => client.state !== "connected").length,
   };
   flow.draw(picture, own);
+  demo.drawn += 1;
   document.querySelector("#app-dot").dataset.state = picture.stages.app.state;
   document.querySelector("#app-words").textContent =
     picture.stages.app.state === "running" ? "" : "Edits wait in the clients until it is back.";
@@ -74,4 +77,3 @@ rate.addEventListener("input", () => {
   document.querySelector("#rate-shown").textContent = rate.value;
   post("writer", { perSecond: Number(rate.value) });
 });
-window.demo = { panes, live };

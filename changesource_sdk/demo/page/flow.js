@@ -23,7 +23,11 @@ const CARDS = [
     show: ({ pipeline, log }) => [
       pipeline.position,
       pipeline.lanes.map((lane) => lane.doing).at(-1) ?? "starting",
-      [["behind", behind(log.position, pipeline.position)], ["moved", ago(pipeline.lanes.at(-1)?.sinceProgress)]],
+      [
+        ["lane", pipeline.lanes.at(-1)?.lane || "resident"],
+        ["behind", behind(log.position, pipeline.position)],
+        ["moved", ago(pipeline.lanes.at(-1)?.sinceProgress)],
+      ],
     ],
   },
   {
@@ -35,10 +39,10 @@ const CARDS = [
     name: "endpoint",
     title: "Endpoint",
     stage: "endpoint",
-    show: ({ endpoint }) => [
+    show: ({ endpoint, stages }) => [
       endpoint.position,
       endpoint.streams === 1 ? "1 stream" : `${endpoint.streams} streams`,
-      [["behind", endpoint.behind]],
+      [["behind", endpoint.behind], ["since", ago(stages.endpoint.for)]],
     ],
   },
   {
@@ -121,6 +125,7 @@ export class FlowPicture {
   drawCard(each, picture, own) {
     const [figure, what, lines] = each.show(picture, own);
     const { element } = each;
+    if (each.name === "pipeline" && picture.runner !== "spark") element.querySelector("h3").textContent = "Pipeline";
     const state = each.stage ? picture.stages[each.stage].state : null;
     const runs = state ?? (each.name === "queries" ? picture.stages.cache.state : "running");
     element.querySelector(".figure").textContent = typeof figure === "number" ? count.format(figure) : "–";

@@ -97,9 +97,9 @@ export class LiveQuery {
     const complete = this.client.isComplete(this.hash);
     const known = new Map([...this.body.children].map((row) => [row.dataset.id, row]));
     const shown = rows.slice(0, MOST_ROWS).map((row) => this.drawRow(row, known.get(String(row.id)), known.size > 0));
-    if (shown.some((row, i) => row !== this.body.children[i]) || shown.length !== known.size) {
-      this.body.replaceChildren(...shown);
-    }
+    // Rows that stay are not taken out and put back: that would start their flash again.
+    shown.forEach((row, i) => row !== this.body.children[i] && this.body.insertBefore(row, this.body.children[i] ?? null));
+    while (this.body.children.length > shown.length) this.body.lastChild.remove();
     const words = `${rows.length} ${rows.length === 1 ? "row" : "rows"}`;
     const more = rows.length > MOST_ROWS ? `, the first ${MOST_ROWS} shown` : "";
     document.querySelector("#row-count").textContent = complete ? words + more : "waiting for the cache…";

@@ -80,4 +80,5 @@ export function flash(element) {
   element.classList.remove("flash");
   void element.offsetWidth;
   element.classList.add("flash");
+  element.addEventListener("animationend", () => element.classList.remove("flash"), { once: true });
 }
