@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.support.browser import Browser, running_browser
+from tests.support.browser import Browser, connected_browser, started_chromium
 from tests.support.child_process import ChildProcess
 
 SECONDS = 240.0
@@ -47,8 +47,15 @@ def demo(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RunningDemo]:
         running.process.stop(seconds=SECONDS)
 
 
+@pytest.fixture(scope="module")
+def chromium() -> Iterator[str]:
+    """One Chromium for the tests of a module."""
+    with started_chromium() as address:
+        yield address
+
+
 @pytest.fixture
-async def browser() -> AsyncIterator[Browser]:
-    """A Chromium for one test."""
-    async with running_browser() as found:
+async def browser(chromium: str) -> AsyncIterator[Browser]:
+    """That Chromium, with no page open."""
+    async with connected_browser(chromium) as found:
         yield found

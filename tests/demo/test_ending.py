@@ -5,8 +5,6 @@ from __future__ import annotations
 import json
 import signal
 from pathlib import Path
-from urllib.error import HTTPError
-from urllib.request import ProxyHandler, Request, build_opener
 
 import pytest
 
@@ -26,28 +24,3 @@ def test_ctrl_c_ends_spark_and_everything_else(tmp_path: Path) -> None:
         assert demo.process.tree() == []
     finally:
         demo.process.kill()
-
-
-def test_the_buttons_are_for_the_page_alone(tmp_path: Path) -> None:
-    demo = start_demo(tmp_path, "inline")
-    try:
-        answers = [
-            _status(f"{demo.url}stages/app/stop", {}),
-            _status(f"{demo.url}stages/moon/stop", {"X-Changesource-Demo": "1"}),
-            _status(f"{demo.url}writer", {"X-Changesource-Demo": "1"}, b'{"perSecond": "many"}'),
-            _status(f"{demo.url}writer", {"X-Changesource-Demo": "1"}, b'{"perSecond": 9}'),
-        ]
-        assert answers == [403, 404, 400, 200]
-        demo.process.send(signal.SIGTERM)
-        assert demo.process.wait(SECONDS) == 0
-        assert demo.process.tree() == []
-    finally:
-        demo.process.kill()
-
-
-def _status(url: str, headers: dict[str, str], body: bytes = b"{}") -> int:
-    try:
-        with build_opener(ProxyHandler({})).open(Request(url, body, headers)) as answer:
-            return int(answer.status)
-    except HTTPError as error:
-        return error.code

@@ -6,13 +6,20 @@ Every test edits an issue of its own, so that they do not see each other's edits
 from __future__ import annotations
 
 import json
+from urllib.error import HTTPError
+from urllib.request import ProxyHandler, Request, build_opener
 
 import pytest
 
+from protocol.sync.ast_json import to_json
+from reference_cache.demo_app.tracker import SCHEMA
+from reference_cache.query.builder import Queries, QueryBuilder
 from tests.demo.conftest import SECONDS, RunningDemo
 from tests.support.browser import Browser, Page, Screen
 
 pytestmark = [pytest.mark.e2e, pytest.mark.timeout(SECONDS + 300)]
+
+ISSUES = Queries(SCHEMA).table("issue")
 
 
 async def opened(browser: Browser, demo: RunningDemo, screen: Screen | None = None) -> Page:
@@ -192,3 +199,43 @@ async def test_the_page_fits_a_phone_and_follows_its_colours(demo: RunningDemo, 
         await page.press("Tab")
         reached.add(await page.evaluate("[document.activeElement].map(e => e.dataset.stage ?? e.id ?? '')[0]"))
     assert {"pipeline", "endpoint", "cache", "app", "rate", "query"} <= reached
+
+
+def test_the_buttons_are_for_the_page_alone(demo: RunningDemo) -> None:
+    page = {"X-Changesource-Demo": "1"}
+    assert answer(f"{demo.url}stages/app/stop", {}) == 403
+    assert answer(f"{demo.url}stages/moon/stop", page) == 404
+    assert answer(f"{demo.url}stages/app/explode", page) == 404
+    assert answer(f"{demo.url}writer", page, b'{"perSecond": "many"}') == 400
+    assert answer(f"{demo.url}writer", page, b'{"perSecond": 4}') == 200
+
+
+def answer(url: str, headers: dict[str, str], body: bytes = b"{}") -> int:
+    """The status of a POST."""
+    try:
+        with build_opener(ProxyHandler({})).open(Request(url, body, headers)) as response:
+            return int(response.status)
+    except HTTPError as error:
+        return error.code
+
+
+@pytest.mark.parametrize(
+    ("text", "query"),
+    [
+        ("issue.orderBy('modified', 'desc').limit(10)", ISSUES.order_by("modified", "desc").limit(10)),
+        ("issue.where('id', '>', 3).where('status', 'open')", ISSUES.where("id", ">", 3).where("status", "open")),
+        ("issue.where('id', 'in', [1, 2])", ISSUES.where("id", "IN", [1, 2])),
+        (
+            "issue.related('comments', c => c.where('author', 'Ada').limit(1))",
+            ISSUES.related("comments", lambda c: c.where("author", "Ada").limit(1)),
+        ),
+        ("issue.whereExists('comments')", ISSUES.where_exists("comments")),
+    ],
+)
+async def test_a_query_on_the_page_is_what_the_python_builder_makes_of_it(
+    demo: RunningDemo, browser: Browser, text: str, query: QueryBuilder
+) -> None:
+    page = await browser.open(demo.url)
+    modules = "Promise.all([import('./query-text.js'), import('./tracker.js')])"
+    parsed = await page.evaluate(f"{modules}.then(([q, t]) => q.parseQuery({json.dumps(text)}, t.schema))")
+    assert parsed == to_json(query.ast)
