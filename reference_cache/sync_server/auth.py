@@ -1,8 +1,8 @@
 """Who a client is, as far as the cache itself looks at it.
 
-A token is normally opaque: it is handed to the application, which alone knows what it is worth. With a secret, a key or
-an issuer's set of keys configured it must be a JSON Web Token about the user the client claims to be, and its claims may
-be used by read permissions. A token needs a user; a client that had a token may change it but not drop it.
+A token is normally opaque: it is handed to the application, which alone knows what it is worth. With a secret, a key
+or an issuer's set of keys configured it must be a JSON Web Token about the user the client claims to be, and its claims
+may be used by read permissions. A token needs a user; a client that had a token may change it but not drop it.
 """
 
 from __future__ import annotations
