@@ -230,10 +230,10 @@ class _DevTools:
 
     async def send(self, method: str, params: dict[str, Any], session: str | None = None) -> dict[str, Any]:
         number = next(self._numbers)
-        self._waiting[number] = asyncio.get_running_loop().create_future()
+        answered = self._waiting[number] = asyncio.get_running_loop().create_future()
         asked = {"id": number, "method": method, "params": params}
         await self.socket.send(json.dumps(asked | ({"sessionId": session} if session else {})))
-        answer = await self._waiting.pop(number)
+        answer = await answered
         if "error" in answer:
             raise BrowserError(f"{method}: {answer['error']['message']}")
         return answer.get("result", {})
@@ -242,8 +242,12 @@ class _DevTools:
         async for text in self.socket:
             message = json.loads(text)
             if "id" in message:
-                self._waiting[message["id"]].set_result(message)
+                self._answer(self._waiting.pop(message["id"]), message)
             elif message.get("sessionId") in self.pages:
                 self.pages[message["sessionId"]].note(message["method"], message["params"])
         for waiting in self._waiting.values():
-            waiting.set_result({"error": {"message": "the browser has ended"}})
+            self._answer(waiting, {"error": {"message": "the browser has ended"}})
+
+    def _answer(self, waiting: asyncio.Future[dict[str, Any]], message: dict[str, Any]) -> None:
+        if not waiting.done():  # whoever asked may have gone
+            waiting.set_result(message)
