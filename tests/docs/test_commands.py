@@ -18,7 +18,7 @@ from reference_cache.config import load
 from tests.docs.fences import block
 from tests.support.ports import free_port
 from tests.support.postgres_server import PostgresServer
-from tests.support.reader import Reader, answers, commands
+from tests.support.reader import Reader, commands, wait_for_page
 from tests.support.spark_serving import QUICK_START, SPARK_SECONDS
 from tests.support.sqlite_store import SqliteStore
 from tests.support.tools import REPOSITORY
@@ -64,7 +64,7 @@ def test_the_cache_follows_the_endpoint(reader: Reader, command: str) -> None:
     port = free_port()
     reader.environment |= {"ZERO_PORT": str(port), "CHANGESOURCE_CACHE_HOST": "127.0.0.1"}
     with reader.serve(serve), reader.start(command.strip(), "ready for clients"):
-        until(lambda: answers(f"http://127.0.0.1:{port}/"), "the cache to let clients in", seconds=60)
+        wait_for_page(f"http://127.0.0.1:{port}/")
 
 
 def test_an_example_is_served_from_its_folder(reader: Reader) -> None:

@@ -10,10 +10,12 @@ from __future__ import annotations
 
 import os
 import re
+import site
 import subprocess
 import sys
 import urllib.request
-from collections.abc import Iterator, Mapping
+import venv
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -33,15 +35,13 @@ class Reader:
     def __init__(self, folder: Path, *, runner: str = "inline", places: Mapping[str, str] | None = None) -> None:
         self.folder = folder
         self.places = dict(places or {})
-        programs = folder.parent / f"{folder.name}-bin"
-        programs.mkdir(parents=True)
+        self._programs = folder.parent / f"{folder.name}-bin"
+        self._programs.mkdir(parents=True)
         folder.mkdir(exist_ok=True)
         for name, arguments in PROGRAMS.items():
-            program = programs / name
-            program.write_text(f'#!/bin/sh\nexec "{sys.executable}" {arguments} "$@"\n')
-            program.chmod(0o755)
+            self.add_program(name, f'exec "{sys.executable}" {arguments} "$@"')
         someone = {f"GIT_{who}_{what}": "someone" for who in ("AUTHOR", "COMMITTER") for what in ("NAME", "EMAIL")}
-        path = os.pathsep.join((str(programs), os.environ["PATH"]))
+        path = os.pathsep.join((str(self._programs), os.environ["PATH"]))
         self.environment = {
             **os.environ,
             **someone,
@@ -50,6 +50,28 @@ class Reader:
             "CHANGESOURCE_RUNNER": runner,
             "CHANGESOURCE_LISTEN": f"127.0.0.1:{free_port()}",
         }
+
+    def add_program(self, name: str, script: str) -> None:
+        """Let the shell know one more program."""
+        program = self._programs / name
+        program.write_text(f"#!/bin/sh\n{script}\n")
+        program.chmod(0o755)
+
+    def isolate(self) -> None:
+        """Give the shell a Python environment of its own, and a `pip` that fetches nothing.
+
+        What it installs is copied even if that is to be editable, since that would take one more build tool.
+        """
+        home = self._programs / "python-home"
+        venv.create(home, symlinks=True)
+        python = home / "bin" / "python"
+        sees = [str(REPOSITORY), *site.getsitepackages()]
+        (next(home.glob("lib/*/site-packages")) / "parent.pth").write_text("\n".join(sees))
+        for name, arguments in PROGRAMS.items():
+            self.add_program(name, f'exec "{python}" {arguments} "$@"')
+        pip = f'"{sys.executable}" -m pip --quiet --disable-pip-version-check --python "{python}"'
+        offline = "--no-deps --no-build-isolation --no-index"
+        self.add_program("pip", f'shift; [ "$1" != -e ] || shift; exec {pip} install {offline} "$@"')
 
     def here(self, script: str) -> str:
         """What a page prints, with this machine's places."""
@@ -89,12 +111,16 @@ class Reader:
             def alive() -> None:
                 assert process.running, process.tail()
 
-            until(lambda: answers(f"http://{address}/readyz"), f"{address} to be ready", seconds=seconds, alive=alive)
+            wait_for_page(f"http://{address}/readyz", seconds=seconds, alive=alive)
             yield address
 
 
-def answers(url: str) -> bool:
-    """Whether a page is there and says 200."""
+def wait_for_page(url: str, *, seconds: float = READY_SECONDS, alive: Callable[[], None] | None = None) -> None:
+    """Wait until a page is there and says 200."""
+    until(lambda: _answers(url), f"{url} to answer", seconds=seconds, alive=alive)
+
+
+def _answers(url: str) -> bool:
     try:
         with urllib.request.urlopen(url, timeout=10) as answer:
             return bool(answer.status == 200)
