@@ -33,9 +33,7 @@ class SparkTablesAdapter:
 
     uses_spark = True
 
-    def __init__(
-        self, tables: object = (), state: str = "changesource-state/spark-tables", **dotted: object
-    ) -> None:
+    def __init__(self, tables: object = (), state: str = "changesource-state/spark-tables", **dotted: object) -> None:
         self._tables = read_tables(tables or {}, dotted)
         self._state = str(state)
         self.poll_interval = min(table.poll for table in self._tables)

@@ -66,7 +66,9 @@ class Shape:
 
     def to_json(self) -> str:
         """The shape as text; equal shapes have equal texts."""
-        return json.dumps({"name": self.name, "key": list(self.key), "columns": self.struct.jsonValue()}, sort_keys=True)
+        return json.dumps(
+            {"name": self.name, "key": list(self.key), "columns": self.struct.jsonValue()}, sort_keys=True
+        )
 
     @classmethod
     def from_json(cls, text: str) -> Shape:
