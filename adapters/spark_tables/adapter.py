@@ -15,9 +15,9 @@ from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
 from adapters.spark_tables.settings import TableSettings, read_tables
+from adapters.spark_tables.shapes import table_folder
 from adapters.spark_tables.source import TableMissing, TableSource, TableVersion, Token
 from adapters.spark_tables.sources import open_source
-from adapters.spark_tables.state_folder import StateFolder
 from adapters.spark_tables.versions import Place, Step, interleaved, steps, transaction
 from changesource_sdk.adapter import Check, Position, Snapshot, Table, Transaction
 from changesource_sdk.observe.logs import event, logger
@@ -126,5 +126,5 @@ class SparkTablesAdapter:
 
     def _source(self, table: TableSettings) -> TableSource:
         if table.name not in self._opened:
-            self._opened[table.name] = open_source(table, StateFolder(self._state).of(table), self._tables)
+            self._opened[table.name] = open_source(table, table_folder(self._state, table), self._tables)
         return self._opened[table.name]

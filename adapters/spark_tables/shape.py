@@ -90,7 +90,7 @@ class Evolution:
 
 def evolution(old: Shape, new: Shape) -> Evolution:
     """What leads consumers from one shape to another."""
-    if old == new or old.table == new.table and old.identities == new.identities:
+    if old == new or (old.table == new.table and old.identities == new.identities):
         return Evolution()
     ids: dict[str, int] = {}
     known = [

@@ -1,7 +1,7 @@
 """What the adapter asks of one table, however it finds out what changed.
 
-A source knows its versions by tokens, JSON values of its own making. A token is part of the adapter's position: it comes
-back after a restart, in another process, and must then say all that is needed to go on; what is too large for it
+A source knows its versions by tokens, JSON values of its own making. A token is part of the adapter's position: it
+comes back after a restart, in another process, and must then say all that is needed to go on; what is too large for it
 lies in the state folder under a name that the token carries, and stays there until a later token is acknowledged.
 """
 

@@ -7,12 +7,11 @@ from collections.abc import Sequence
 from adapters.spark_tables.delta_feed import DeltaFeed
 from adapters.spark_tables.settings import TableSettings
 from adapters.spark_tables.source import TableSource
-from adapters.spark_tables.state_folder import TableFolder
 from changesource_sdk.errors import ConfigurationError
 
 
-def open_source(table: TableSettings, folder: TableFolder, tables: Sequence[TableSettings]) -> TableSource:
-    """The source of a table; `tables` are all there are, for a query that names others."""
+def open_source(table: TableSettings, folder: str, tables: Sequence[TableSettings]) -> TableSource:
+    """The source of a table. `folder` is where it remembers things; `tables` are all, for a query that names others."""
     match table.kind:
         case "delta":
             return DeltaFeed(table, folder)

@@ -6,7 +6,7 @@
 | float, double | float4, float8 | number; NaN is null, infinity the largest number of its sign |
 | decimal | numeric | number; digits beyond a double's are lost |
 | boolean; string, char, varchar | bool; text | boolean; string |
-| date; timestamp; timestamp_ntz; time | date; timestamptz; timestamp; time | milliseconds, a fraction for microseconds |
+| date; timestamp; timestamp_ntz; time | date; timestamptz; timestamp; time | milliseconds (with a fraction) |
 | struct, array, map, variant | json | JSON as Spark's `to_json` has it: dates and times in ISO 8601, bytes in base64 |
 | intervals | text | Spark's spelling |
 | binary | bytea | hexadecimal text; not synced to clients |
@@ -65,7 +65,7 @@ def column_of(field: spark.StructField) -> Column:
 
 
 def unsynced_reason(kind: spark.DataType) -> str:
-    """Why clients do not see a column: "no-value", it is left out; "not-synced", it is only replicated; "" if they do."""
+    """Why clients do not see a column: "no-value", it is left out; "not-synced", it is only replicated; else ""."""
     found = PLAIN.get(type(kind))
     return "no-value" if found is None else "not-synced" if found == "bytea" else ""
 
