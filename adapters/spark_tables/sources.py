@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from adapters.spark_tables.delta_feed import DeltaFeed
+from adapters.spark_tables.delta_source import DeltaSource
 from adapters.spark_tables.settings import TableSettings
 from adapters.spark_tables.source import TableSource
 from changesource_sdk.errors import ConfigurationError
@@ -14,5 +14,5 @@ def open_source(table: TableSettings, folder: str, tables: Sequence[TableSetting
     """The source of a table. `folder` is where it remembers things; `tables` are all, for a query that names others."""
     match table.kind:
         case "delta":
-            return DeltaFeed(table, folder)
+            return DeltaSource(table, folder)
     raise ConfigurationError("bad-setting", f"there is no source {table.kind} yet", f"tables.{table.name}", "")
