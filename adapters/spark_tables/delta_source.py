@@ -107,7 +107,8 @@ class DeltaSource:
             place = self._passed[1]
         if not self._is_new(place):
             return
-        for place, version in self._places(place):
+        for reached, version in self._places(place):
+            place = reached
             if version is not None:
                 yield version
                 asked = place
@@ -116,8 +117,9 @@ class DeltaSource:
     def _places(self, place: DeltaPlace) -> Iterator[Passed]:
         """From place to place up to the newest version, by the feed as far as it leads."""
         try:
-            for place, version in self._feed(place):
-                yield place, version
+            for reached, version in self._feed(place):
+                place = reached
+                yield reached, version
         except _Gap as gap:
             self._tell(str(gap))
             yield self._bridge(place)
@@ -189,9 +191,8 @@ class DeltaSource:
             return "the settings say so"
         if configuration(found).get(FEED_SETTING) != "true":
             return f"the table has no change feed; {FEED_SETTING} = true would give it one"
-        return (
-            "the feed cannot be read where columns are mapped or rows marked as deleted" if is_whole_only(found) else ""
-        )
+        unread = "the feed cannot be read where columns are mapped or rows are marked as deleted"
+        return unread if is_whole_only(found) else ""
 
     def _version(self, found: DeltaTable, place: DeltaPlace, commit: Commit) -> Passed:
         """The place after a commit, and what it changed, if anything."""
