@@ -76,27 +76,38 @@ class Difference:
         self._clock = clock
 
     def begin(self, frame: DataFrame, fingerprint: str | None) -> StateVersion:
-        """A first version: all rows are read once, into the folder `rows-N`, and remembered."""
+        """A first version with a copy of all rows, read in one go, in the folder `rows-N`."""
         number = self._folder.next_number()
-        rows, base = f"rows-{number}", f"base-{number}"
+        rows = f"rows-{number}"
         seen = Observation()
         self._write(self._columns(frame, seen, digests=True), rows)
-        keys = self._key_schema(frame)
-        schema = StructType([*keys.fields, *_mark_schema(HASH, DIGEST).fields])
-        narrow = self._session.read.schema(schema).parquet(self._folder.uri(rows))
-        self._check_keys(narrow.toDF(*self._key, HASH, DIGEST))
-        self._write(narrow, base)
-        names = tuple(frame.columns)
-        version = StateVersion(
-            number, base, (), int(seen.get["rows"]), 0, names, keys.json(), fingerprint, self._clock()
-        )
+        marks = self._read(rows, self._remembered_schema(frame))
+        return self._remember(number, marks, frame, seen, fingerprint)
+
+    def remember(self, frame: DataFrame, fingerprint: str | None) -> StateVersion:
+        """A first version of a frame that gives the same rows as often as it is read: no copy is needed."""
+        seen = Observation()
+        marks = self._columns(frame, seen, digests=True).select(*self._remembered_schema(frame).names)
+        return self._remember(self._folder.next_number(), marks, frame, seen, fingerprint)
+
+    def _remember(
+        self, number: int, marks: DataFrame, frame: DataFrame, seen: Observation, fingerprint: str | None
+    ) -> StateVersion:
+        base, keys = f"base-{number}", self._key_schema(frame)
+        self._write(marks, base)
+        self._check_keys(self._read(base, keys).toDF(*self._key))
+        rows = int(seen.get["rows"])
+        version = StateVersion(number, base, (), rows, 0, keys.json(), fingerprint, 0, self._clock())
         self._folder.save(version)
         return version
+
+    def _remembered_schema(self, frame: DataFrame) -> StructType:
+        return StructType([*self._key_schema(frame).fields, *_mark_schema(HASH, DIGEST).fields])
 
     def find(
         self, after: StateVersion, frame: DataFrame, fingerprint: str | None, *, digests: bool = False
     ) -> Found | None:
-        """What changed since a version; None if nothing did. With `digests`, rows of equal hash are compared, too."""
+        """What changed since a version; None if no row did. With `digests`, rows of equal hash are compared, too."""
         if self._key_schema(frame).json() != after.key_types or _is_crowded(after, hard=True):
             after = self.compact(after, self._key_schema(frame))
         number = self._folder.next_number()
@@ -109,21 +120,14 @@ class Difference:
         rows = after.rows + inserts - deletes
         if seen.get["nulls"] or seen.get["rows"] != rows or self._repeats_inserts(delta, inserts):
             self._check_keys(frame)
-        compared_at = self._clock() if digests else after.compared_at
+        looks, compared_at = (0, self._clock()) if digests else (after.looks + 1, after.compared_at)
+        looked = replace(after, fingerprint=fingerprint, looks=looks, compared_at=compared_at)
         if not any(counts):
             self._folder.remove(delta)
-            self._folder.save(replace(after, fingerprint=fingerprint, compared_at=compared_at))
+            self._folder.save(looked)
             return None
-        version = replace(
-            after,
-            number=number,
-            deltas=(*after.deltas, delta),
-            rows=rows,
-            delta_rows=after.delta_rows + sum(counts),
-            columns=tuple(frame.columns),
-            fingerprint=fingerprint,
-            compared_at=compared_at,
-        )
+        delta_rows = after.delta_rows + sum(counts)
+        version = replace(looked, number=number, deltas=(*after.deltas, delta), rows=rows, delta_rows=delta_rows)
         self._folder.save(version)
         return Found(version, inserts, updates, deletes)
 

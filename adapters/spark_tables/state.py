@@ -28,8 +28,8 @@ _STAGED = ".staged"
 class StateVersion:
     """A table as it was: `rows` keys with their hashes are those of the base, overlaid by the deltas in order.
 
-    `columns` are the names of the row columns in its own folder, `key_types` those of the key, `fingerprint` what the source looked like,
-    `compared_at` (epoch seconds) when digests were last compared, too.
+    `key_types` is the schema of the keys, `fingerprint` what the source looked like, `looks` and `compared_at` (epoch
+    seconds) how often and since when only hashes were compared.
     """
 
     number: int
@@ -37,9 +37,9 @@ class StateVersion:
     deltas: tuple[str, ...]
     rows: int
     delta_rows: int
-    columns: tuple[str, ...]
     key_types: str
     fingerprint: str | None
+    looks: int
     compared_at: float
 
 
@@ -51,24 +51,24 @@ class StateFolder:
 
     def __init__(self, root: str, clock: Callable[[], float] = time.time) -> None:
         uri = root.rstrip("/") if "://" in root else Path(root).expanduser().resolve().as_uri()
-        self._uri = uri
+        self.root = uri
         self._files, self._root = fs.FileSystem.from_uri(uri)
         self._clock = clock
 
     def load(self, number: int) -> StateVersion | None:
         """A version; None if it, or a folder it names, is not there."""
-        path = self._path(f"version-{number}.json")
+        path = self.path(f"version-{number}.json")
         if self._files.get_file_info(path).type != fs.FileType.File:
             return None
         with self._files.open_input_stream(path) as file:
             fields = json.loads(file.read())
-        version = StateVersion(**fields | {name: tuple(fields[name]) for name in ("deltas", "columns")})
+        version = StateVersion(**fields | {"deltas": tuple(fields["deltas"])})
         return version if all(map(self.holds, (version.base, *version.deltas))) else None
 
     def save(self, version: StateVersion) -> None:
         """Write a version whole, or replace it."""
         self._files.create_dir(self._root, recursive=True)
-        path = self._path(f"version-{version.number}.json")
+        path = self.path(f"version-{version.number}.json")
         with self._files.open_output_stream(path + _STAGED) as file:
             file.write(json.dumps(asdict(version)).encode())
         self._files.move(path + _STAGED, path)
@@ -80,7 +80,7 @@ class StateFolder:
 
     def holds(self, name: str) -> bool:
         """Whether a folder is there."""
-        return bool(self._files.get_file_info(self._path(name)).type == fs.FileType.Directory)
+        return bool(self._files.get_file_info(self.path(name)).type == fs.FileType.Directory)
 
     def forget_before(self, number: int) -> None:
         """A version is durable: older ones, and folders of theirs that none of those left names, go."""
@@ -93,11 +93,11 @@ class StateFolder:
     def remove(self, name: str) -> None:
         """Remove a folder, if it is there."""
         if self.holds(name):
-            self._files.delete_dir(self._path(name))
+            self._files.delete_dir(self.path(name))
 
     def parquet_files(self, name: str) -> list[str]:
         """The data files of a folder, as paths of `files`."""
-        found = self._files.get_file_info(fs.FileSelector(self._path(name), recursive=True))
+        found = self._files.get_file_info(fs.FileSelector(self.path(name), recursive=True))
         return sorted(info.path for info in found if info.path.endswith(".parquet") and info.size)
 
     @property
@@ -107,16 +107,17 @@ class StateFolder:
 
     def uri(self, name: str) -> str:
         """A folder as Spark is told of it."""
-        return f"{self._uri}/{name}"
+        return f"{self.root}/{name}"
 
-    def _path(self, name: str) -> str:
+    def path(self, name: str) -> str:
+        """A folder as a path of `files`."""
         return f"{self._root}/{name}"
 
     def _remove(self, unwanted: Callable[[int], bool], unwanted_folder: Callable[[int], bool]) -> None:
         entries = list(self._entries())
         versions = [number for name, number in entries if name.startswith("version-") and not name.endswith(_STAGED)]
         for number in filter(unwanted, versions):
-            self._files.delete_file(self._path(f"version-{number}.json"))
+            self._files.delete_file(self.path(f"version-{number}.json"))
         kept = [version for number in versions if not unwanted(number) and (version := self.load(number))]
         named = {name for version in kept for name in (version.base, *version.deltas)}
         for name, number in entries:
