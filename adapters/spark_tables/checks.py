@@ -36,8 +36,8 @@ def table_checks(
         yield Check(name, False, error.message, error.fix or "see the message")
         return
     if bad:
-        error = bad.error(table.name, table.key)
-        yield Check(name, False, error.message, error.fix)
+        found_bad = bad.error(table.name, table.key)
+        yield Check(name, False, found_bad.message, found_bad.fix)
     else:
         yield Check(name, True, "every row has its own key")
 

@@ -117,6 +117,6 @@ class Evaluation:
         from changesource_sdk.pipeline.spark.change_source import pieces
 
         for piece in pieces(self._rows.of(0, transaction), to_text(transaction.position)):
-            frame = self._session.createDataFrame(piece.rows, self._schema, verifySchema=False)  # type: ignore[arg-type]
+            frame = self._session.createDataFrame(piece.rows, self._schema, verifySchema=False)
             for found in self._batches.evaluated(frame):
                 yield from self._mapper.changes(found.changes)

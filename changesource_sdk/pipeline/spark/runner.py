@@ -1,7 +1,7 @@
 """The Spark runner: snapshots and the tail as Spark jobs, driven from one process.
 
 The driver takes snapshots when they are due (`snapshot`) and otherwise keeps one resident task following the source
-(`resident`), or a streaming query if its mappings use Spark SQL (`micro_batch`), or follows it itself if its changes take
+(`resident`), or a streaming query if its mappings use Spark SQL (`micro_batch`), or follows it itself if changes are
 Spark jobs (`polling`). It recovers like every runner: report, wait, go on after the last position in the log.
 """
 
