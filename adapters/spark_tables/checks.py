@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 
 def table_checks(
-    table: TableSettings, shape: Callable[[], Shape], frame: Callable[[Shape], DataFrame], told: Iterable[Check] = ()
+    table: TableSettings, shape: Callable[[], Shape], frame: Callable[[], DataFrame], told: Iterable[Check] = ()
 ) -> Iterator[Check]:
     """The findings about one table; the first that fails is the last, since the others need it."""
     name = f"table {table.name}"
@@ -31,7 +31,7 @@ def table_checks(
         yield Check(name, True, f"{table.kind} table with {len(columns)} columns, key {', '.join(table.key)}")
         yield from told
         yield from type_checks(name, found)
-        bad = bad_keys(frame(found), table.key)
+        bad = bad_keys(frame(), table.key)
     except ChangesourceError as error:
         yield Check(name, False, error.message, error.fix or "see the message")
         return
