@@ -15,9 +15,31 @@ from adapters.spark_tables.types import PLAIN, column_of, unsynced_reason
 from adapters.spark_tables.values import RowReader
 from changesource_sdk.pipeline.normalize import converter
 
-NESTED = (
-    "STRUCT<a: INT, at: TIMESTAMP, on: DATE, price: DECIMAL(5,2), raw: BINARY, m: MAP<INT, DOUBLE>, l: ARRAY<STRING>>"
-)
+
+def array(element: object) -> dict[str, object]:
+    return {"type": "array", "elementType": element, "containsNull": True}
+
+
+def mapping(key: object, value: object) -> dict[str, object]:
+    return {"type": "map", "keyType": key, "valueType": value, "valueContainsNull": True}
+
+
+def field_of(name: str, kind: object) -> dict[str, object]:
+    return {"name": name, "type": kind, "nullable": True, "metadata": {}}
+
+
+NESTED = {
+    "type": "struct",
+    "fields": [
+        field_of("a", "integer"),
+        field_of("at", "timestamp"),
+        field_of("on", "date"),
+        field_of("price", "decimal(5,2)"),
+        field_of("raw", "binary"),
+        field_of("m", mapping("integer", "double")),
+        field_of("l", array("string")),
+    ],
+}
 NESTED_ARROW = pa.struct(
     [
         ("a", pa.int32()),
@@ -45,7 +67,7 @@ NESTED_JSON = (
 
 
 @pytest.mark.parametrize(
-    ("kind", "array", "column_type", "wire"),
+    ("kind", "values", "column_type", "wire"),
     [
         ("byte", pa.array([-128], pa.int8()), "int2", -128),
         ("short", pa.array([32767], pa.int16()), "int2", 32767),
@@ -78,10 +100,10 @@ NESTED_JSON = (
         ("void", pa.array([None], pa.string()), "text", None),
     ],
 )
-def test_a_value_has_one_wire_form(kind: object, array: pa.Array, column_type: str, wire: object) -> None:
+def test_a_value_has_one_wire_form(kind: object, values: pa.Array, column_type: str, wire: object) -> None:
     field = spark.StructField.fromJson(field_of("v", kind))
     column = column_of(field)
-    (row,) = RowReader([field]).rows(pa.RecordBatch.from_arrays([array], ["v"]))
+    (row,) = RowReader([field]).rows(pa.RecordBatch.from_arrays([values], ["v"]))
     value = row["v"]
     assert column.data_type == column_type
     if kind == "interval day to second":
@@ -94,7 +116,7 @@ def test_null_stays_null(kind: object) -> None:
     from pyspark.sql.pandas.types import to_arrow_type
 
     field = spark.StructField.fromJson(field_of("v", kind))
-    batch = pa.RecordBatch.from_arrays([pa.array([None], to_arrow_type(field.dataType))], ["v"])
+    batch = pa.RecordBatch.from_arrays([pa.array([None], to_arrow_type(field.dataType, timezone="UTC"))], ["v"])
     assert list(RowReader([field]).rows(batch)) == [{"v": None}]
 
 
@@ -105,7 +127,15 @@ def test_only_the_fields_asked_for_are_read_in_their_order() -> None:
 
 
 def test_every_type_of_spark_has_a_column_or_is_known_to_have_none() -> None:
-    abstract = {"DataType", "AtomicType", "NumericType", "IntegralType", "FractionalType", "AnsiIntervalType"}
+    abstract = {
+        "DataType",
+        "AtomicType",
+        "NumericType",
+        "IntegralType",
+        "FractionalType",
+        "AnsiIntervalType",
+        "StructField",
+    }
     without = {"UserDefinedType", "GeometryType", "GeographyType", "SpatialType"}
     found = {
         name
