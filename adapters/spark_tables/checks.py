@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 
 def table_checks(
-    table: TableSettings, shape: Callable[[], Shape], frame: Callable[[Shape], DataFrame], told: Iterable[Check] = ()
+    table: TableSettings, shape: Callable[[], Shape], frame: Callable[[], DataFrame], told: Iterable[Check] = ()
 ) -> Iterator[Check]:
     """The findings about one table; the first that fails is the last, since the others need it."""
     name = f"table {table.name}"
@@ -33,13 +33,13 @@ def table_checks(
         yield from told
         yield from type_checks(name, found)
         with reading(table):
-            bad = bad_keys(frame(found), table.key)
+            bad = bad_keys(frame(), table.key)
     except ChangesourceError as error:
         yield Check(name, False, error.message, error.fix or "see the message")
         return
     if bad:
-        error = bad.error(table.name, table.key)
-        yield Check(name, False, error.message, error.fix)
+        found_bad = bad.error(table.name, table.key)
+        yield Check(name, False, found_bad.message, found_bad.fix)
     else:
         yield Check(name, True, "every row has its own key")
 

@@ -71,7 +71,7 @@ def read_commit(version: int, text: bytes) -> Commit:
     return Commit(
         version,
         time_ms=float(info.get("inCommitTimestamp") or info.get("timestamp") or 0.0),
-        metadata=(actions.get("metaData") or [None])[-1],
+        metadata=actions["metaData"][-1] if "metaData" in actions else None,
         has_rows=bool(moved or actions.get("cdc")),
         has_feed=bool(actions.get("cdc")),
         has_vectors=any(file.get("deletionVector") for file in moved),

@@ -3,11 +3,14 @@
 As long as the feed goes on this costs one small file per version, and no Spark. If versions are missing from the feed
 (cleaned up, vacuumed, never written), Spark compares the table with the base: rows touched since count as changed,
 others by their hash. What comes out is the difference, and the next base.
+
+Where Spark does not run (the inline runner), no base is taken beforehand. The table's own former version serves as one
+then, as long as its files are there.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
@@ -17,7 +20,7 @@ from pyarrow import fs
 
 from adapters.spark_tables.changed_rows import changes_of
 from adapters.spark_tables.difference import DIGEST, HASH, Difference, tuned
-from adapters.spark_tables.session import session
+from adapters.spark_tables.session import is_running, session
 from adapters.spark_tables.settings import TableSettings
 from adapters.spark_tables.shape import Shape
 from adapters.spark_tables.state import StateFolder, StateVersion
@@ -27,6 +30,8 @@ from changesource_sdk.adapter import Change
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
+
+NO_BASE = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,22 +59,33 @@ class DeltaMemory:
             self._tuned = tuned(session())
         return self._tuned
 
-    def begin(self, frame: DataFrame) -> int:
-        """Remember every row of a frame."""
-        return self._difference().remember(frame, None).number
+    def begin(self, frame: Callable[[], DataFrame]) -> int:
+        """Remember every row of a frame, if Spark runs."""
+        return self._difference().remember(frame(), None).number if is_running() else NO_BASE
 
     def touch(self, number: int, version: int, feed: Iterable[pa.RecordBatch]) -> None:
         """Remember which keys a version touched."""
-        self._touched.add(number, version, feed)
+        if number != NO_BASE:
+            self._touched.add(number, version, feed)
 
-    def difference(self, number: int, version: int, shape: Shape, frame: DataFrame, *, digests: bool) -> Differing:
-        """What leads from a base, and what was touched since up to `version`, to a frame."""
+    def base(self, number: int, version: int, former: Callable[[], DataFrame]) -> StateVersion:
+        """What is known of the rows at a version: a base and what was touched since, or the former rows themselves."""
+        if number == NO_BASE:
+            try:
+                return self._difference().remember(former(), None)
+            except Exception as error:
+                raise lost(f"version {version} cannot be read any more", self._table.where) from error
         known = self._folder.load(number)
         if known is None:
             raise lost("what was remembered of the table is gone", self._table.where)
-        found = self._difference().find(self._with_touched(known, version), frame, None, digests=digests)
+        return self._with_touched(known, version)
+
+    def difference(self, base: StateVersion, shape: Shape, frame: DataFrame, *, rewritten: bool) -> Differing:
+        """What leads from a base to a frame."""
+        due = bool(self._table.full_compare) and base.looks >= self._table.full_compare
+        found = self._difference().find(base, frame, None, digests=rewritten or due)
         if found is None:
-            return Differing(number, ())
+            return Differing(base.number, ())
         return Differing(found.version.number, changes_of(self._folder, found.version, shape))
 
     def forget_before(self, number: int, version: int) -> None:

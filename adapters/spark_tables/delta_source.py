@@ -85,18 +85,17 @@ class DeltaSource:
         self._seen: tuple[DeltaPlace, str] | None = None
         self._passed: tuple[DeltaPlace, DeltaPlace] | None = None
         self._last_gap = ""
-        self._since_compare = 0
 
     def table(self) -> Table:
         """The table as it is now."""
-        return self._shape(self._newest()).table
+        return self._newest_shape().table
 
     def snapshot(self) -> TableSnapshot:
         """The newest version, remembered and in shares."""
         found = open_table(self._settings)
         shape = self._shape(found)
         parts = shares(self._settings, found, shape)
-        base = self._memory.begin(frame_of(self._memory.session, shape, parts))
+        base = self._memory.begin(lambda: frame_of(self._memory.session, shape, parts))
         place = DeltaPlace(str(found.metadata().id), found.version(), self._shapes.keep(shape), base)
         return TableSnapshot(place.token(), shape.table, parts)
 
@@ -107,7 +106,8 @@ class DeltaSource:
             place = self._passed[1]
         if not self._is_new(place):
             return
-        for place, version in self._places(place):
+        for reached, version in self._places(place):
+            place = reached
             if version is not None:
                 yield version
                 asked = place
@@ -116,8 +116,9 @@ class DeltaSource:
     def _places(self, place: DeltaPlace) -> Iterator[Passed]:
         """From place to place up to the newest version, by the feed as far as it leads."""
         try:
-            for place, version in self._feed(place):
-                yield place, version
+            for reached, version in self._feed(place):
+                place = reached
+                yield reached, version
         except _Gap as gap:
             self._tell(str(gap))
             yield self._bridge(place)
@@ -135,12 +136,13 @@ class DeltaSource:
 
     def examine(self) -> Iterable[Check]:
         """What stands in the way of syncing the table."""
-        table = self._settings
+        return table_checks(self._settings, self._newest_shape, self._newest_frame, self._feed_check())
 
-        def frame(shape: Shape) -> DataFrame:
-            return frame_of(self._memory.session, shape, shares(table, self._newest(), shape))
+    def _newest_shape(self) -> Shape:
+        return self._shape(self._newest())
 
-        return table_checks(table, lambda: self._shape(self._newest()), frame, self._feed_check())
+    def _newest_frame(self) -> DataFrame:
+        return self._frame(self._newest().version())
 
     def _feed_check(self) -> Iterator[Check]:
         gap = self._no_feed(self._newest())
@@ -189,9 +191,8 @@ class DeltaSource:
             return "the settings say so"
         if configuration(found).get(FEED_SETTING) != "true":
             return f"the table has no change feed; {FEED_SETTING} = true would give it one"
-        return (
-            "the feed cannot be read where columns are mapped or rows marked as deleted" if is_whole_only(found) else ""
-        )
+        unread = "the feed cannot be read where columns are mapped or rows are marked as deleted"
+        return unread if is_whole_only(found) else ""
 
     def _version(self, found: DeltaTable, place: DeltaPlace, commit: Commit) -> Passed:
         """The place after a commit, and what it changed, if anything."""
@@ -235,21 +236,18 @@ class DeltaSource:
         moved = evolution(old, new)
         if moved.emptied:
             raise lost("the key's columns are others", self._settings.where)
-        parts = shares(self._settings, found, new)
-        frame = frame_of(self._memory.session, new, parts)
-        differing = self._memory.difference(
-            place.base, place.version, new, frame, digests=moved.rewritten or self._is_compare_due()
-        )
+        base = self._memory.base(place.base, place.version, lambda: self._frame(place.version, place.id))
+        differing = self._memory.difference(base, new, self._frame(found.version()), rewritten=moved.rewritten)
         now = DeltaPlace(str(found.metadata().id), found.version(), self._shapes.keep(new), differing.number)
         return now, _nonempty(now, time.time() * 1000, moved.changes, differing.changes)
 
-    def _is_compare_due(self) -> bool:
-        """Every so many differences rows of equal hash are compared, too."""
-        self._since_compare += 1
-        if not self._settings.full_compare or self._since_compare < self._settings.full_compare:
-            return False
-        self._since_compare = 0
-        return True
+    def _frame(self, version: int, made_as: str | None = None) -> DataFrame:
+        """The table at a version; with `made_as`, of the table of that id."""
+        found = open_table(self._settings, version)
+        if made_as not in (None, str(found.metadata().id)):
+            raise lost("the table was made anew", self._settings.where)
+        shape = self._shape(found)
+        return frame_of(self._memory.session, shape, shares(self._settings, found, shape))
 
 
 def _nonempty(

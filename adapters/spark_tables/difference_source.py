@@ -88,7 +88,7 @@ class DifferenceSource:
 
     def examine(self) -> Iterable[Check]:
         """What stands in the way of syncing the table."""
-        return table_checks(self._table, lambda: self._look()[1], lambda shape: self._look()[0])
+        return table_checks(self._table, lambda: self._look()[1], lambda: self._look()[0])
 
     def _look(self) -> tuple[DataFrame, Shape]:
         """The columns that travel, and the shape of all."""

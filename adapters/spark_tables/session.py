@@ -14,11 +14,15 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 
+def is_running() -> bool:
+    """Whether this process has a session already."""
+    from pyspark import SparkContext
+
+    return SparkContext._active_spark_context is not None
+
+
 def session() -> SparkSession:
     """The running session, or a new local one."""
-    from pyspark import SparkContext
     from pyspark.sql import SparkSession
 
-    if SparkContext._active_spark_context is not None:
-        return SparkSession.builder.getOrCreate()
-    return start_session(SparkSettings("local[2]"))
+    return SparkSession.builder.getOrCreate() if is_running() else start_session(SparkSettings("local[2]"))

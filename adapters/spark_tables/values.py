@@ -61,7 +61,7 @@ def _reader(kind: spark.DataType) -> Reader:
 
 def _floats(column: pa.Array) -> Values:
     if pc.all(pc.is_finite(column), min_count=0).as_py():
-        return column.to_pylist()
+        return list(column.to_pylist())
     return [None if v is None else _finite(v) for v in column.to_pylist()]
 
 
