@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterable, Iterator
 from typing import TYPE_CHECKING
 
 from adapters.spark_tables.keys import bad_keys
+from adapters.spark_tables.reader import reading
 from adapters.spark_tables.settings import TableSettings
 from adapters.spark_tables.shape import Shape
 from adapters.spark_tables.types import unsynced_reason
@@ -31,7 +32,8 @@ def table_checks(
         yield Check(name, True, f"{table.kind} table with {len(columns)} columns, key {', '.join(table.key)}")
         yield from told
         yield from type_checks(name, found)
-        bad = bad_keys(frame(), table.key)
+        with reading(table):
+            bad = bad_keys(frame(), table.key)
     except ChangesourceError as error:
         yield Check(name, False, error.message, error.fix or "see the message")
         return

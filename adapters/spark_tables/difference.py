@@ -69,7 +69,7 @@ class Difference:
         key: Sequence[str],
         clock: Callable[[], float] = time.time,
     ) -> None:
-        self._session = session
+        self.session = session
         self._folder = folder
         self._table = table
         self._key = tuple(key)
@@ -130,6 +130,14 @@ class Difference:
         version = replace(looked, number=number, deltas=(*after.deltas, delta), rows=rows, delta_rows=delta_rows)
         self._folder.save(version)
         return Found(version, inserts, updates, deletes)
+
+    def renumbered(self, number: int) -> StateVersion:
+        """A version of its own with the rows of another: something besides rows changed."""
+        known = self._folder.load(number)
+        assert known is not None, "a version is kept until a later one is durable"
+        version = replace(known, number=self._folder.next_number())
+        self._folder.save(version)
+        return version
 
     def compact(self, version: StateVersion, keys: StructType | None = None) -> StateVersion:
         """The same version with all that is remembered in one base."""
@@ -204,7 +212,7 @@ class Difference:
             return False
         names = [f"k{i}" for i in range(len(self._key))]
         if inserts > _FEW_ROWS:
-            rows = self._session.read.parquet(self._folder.uri(delta)).where(f.col(OPERATION) == INSERT)
+            rows = self.session.read.parquet(self._folder.uri(delta)).where(f.col(OPERATION) == INSERT)
             return bool(rows.select(*names).distinct().count() != inserts)
         return count_distinct(self._folder, delta, names) != inserts
 
@@ -216,7 +224,7 @@ class Difference:
         return StructType([StructField(f"k{i}", frame.schema[name].dataType) for i, name in enumerate(self._key)])
 
     def _read(self, name: str, schema: StructType) -> DataFrame:
-        return self._session.read.schema(schema).parquet(self._folder.uri(name))
+        return self.session.read.schema(schema).parquet(self._folder.uri(name))
 
     def _write(self, frame: DataFrame, name: str) -> None:
         frame.write.mode("overwrite").parquet(self._folder.uri(name))

@@ -13,8 +13,8 @@ from functools import cached_property
 from typing import TYPE_CHECKING
 
 from adapters.spark_tables.changed_rows import changes_of, inserts_of, shares_of
+from adapters.spark_tables.checks import table_checks
 from adapters.spark_tables.difference import Difference, tuned
-from adapters.spark_tables.keys import bad_keys
 from adapters.spark_tables.reader import TableReader, reading
 from adapters.spark_tables.readers import BEING_WRITTEN
 from adapters.spark_tables.session import session
@@ -23,10 +23,9 @@ from adapters.spark_tables.shape import Shape, evolution
 from adapters.spark_tables.shapes import Shapes
 from adapters.spark_tables.source import TableSnapshot, TableVersion, Token
 from adapters.spark_tables.state import StateFolder, StateVersion
-from adapters.spark_tables.types import travelling, unsynced_reason
+from adapters.spark_tables.types import travelling
 from adapters.spark_tables.versions import lost
 from changesource_sdk.adapter import Change, Check, Table, Truncate
-from changesource_sdk.errors import ChangesourceError
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -46,6 +45,7 @@ class DifferenceSource:
         self._reader = reader
         self._clock = clock
         self._current: StateVersion | None = None
+        self._is_swept = False
 
     @cached_property
     def _difference(self) -> Difference:
@@ -87,24 +87,8 @@ class DifferenceSource:
                 self._folder.forget_before(number)
 
     def examine(self) -> Iterable[Check]:
-        """Whether the table can be read, what of it is not synced, and whether its keys are keys."""
-        name = f"{self._table.kind} table {self._table.name}"
-        try:
-            frame, shape = self._look()
-            with reading(self._table):
-                found = bad_keys(frame, self._table.key)
-        except ChangesourceError as error:
-            yield Check(name, False, error.message, error.fix)
-            return
-        yield Check(name, True, f"{len(shape.fields)} columns, key {', '.join(self._table.key)}")
-        for field in shape.struct.fields:
-            if unsynced_reason(field.dataType):
-                kind = field.dataType.simpleString()
-                fix = "nothing, if clients do not need it; else cast it in a query"
-                yield Check(f"{name}, column {field.name}", False, f"columns of type {kind} are not synced", fix)
-        problem = found.error(self._table.name, self._table.key) if found else None
-        said = problem.message if problem else "unique and never null"
-        yield Check(f"{name}, key", not found, said, problem.fix if problem else "")
+        """What stands in the way of syncing the table."""
+        return table_checks(self._table, lambda: self._look()[1], lambda: self._look()[0])
 
     def _look(self) -> tuple[DataFrame, Shape]:
         """The columns that travel, and the shape of all."""
@@ -116,8 +100,10 @@ class DifferenceSource:
     def _remembered(self, token: Token) -> tuple[StateVersion, str]:
         match token:
             case [int(number), str(shape)]:
-                if self._current is None:
+                if not self._is_swept:
+                    # The log's own position: what is beyond it never became durable.
                     self._folder.keep_only(number)
+                    self._is_swept = True
                 if self._current is None or self._current.number != number:
                     self._current = self._folder.load(number)
                 if self._current is not None:
@@ -145,9 +131,9 @@ class DifferenceSource:
                 now = found.version
                 changes += [changes_of(self._folder, now, shape)]
             elif evolved.changes:
-                now = self._difference.renumbered(version)
+                now = self._difference.renumbered(version.number)
             else:
-                self._current = None
+                self._current = None  # it was written again, with what was seen
                 return None
         self._current = now
         token: Token = [now.number, self._shapes.keep(shape)]
