@@ -6,7 +6,8 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 import pyarrow as pa
-from deltalake import DeltaTable, Field, PrimitiveType, write_deltalake
+from deltalake import DeltaTable, Field, write_deltalake
+from deltalake.schema import PrimitiveType
 
 from adapters.spark_tables import SparkTablesAdapter
 from changesource_sdk.adapter import AddColumn, Change, Delete, DropColumn, Insert, Row, Update

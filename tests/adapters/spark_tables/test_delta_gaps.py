@@ -78,6 +78,20 @@ def test_columns_that_are_mapped_and_renamed_follow_by_the_difference(lake: Lake
     assert follower.rows("people") == lake.rows()
 
 
+def test_columns_that_an_overwrite_drops_and_retypes_follow_with_all_rows(lake: Lake) -> None:
+    follower = Follower(settings(lake))
+    lake.overwrite(
+        pa.table({"id": pa.array([1, 2], pa.int64()), "name": pa.array([7, 8], pa.int64())}), schema_mode="overwrite"
+    )
+    (changes,) = follower.look()
+    assert isinstance(changes[0], AlterColumn)
+    assert follower.tables["people"].columns["name"] == "int8"
+    assert follower.rows("people") == lake.rows()
+    lake.overwrite(pa.table({"id": pa.array([2], pa.int64())}), schema_mode="overwrite")
+    follower.look()
+    assert follower.rows("people") == lake.rows() == [{"id": 2}]
+
+
 def test_a_table_without_feed_is_followed_by_differences(tmp_path: Path) -> None:
     lake = Lake(tmp_path / "people", people((1, "Ada"), (2, "Bob")), configuration=None)
     follower = Follower(settings(lake))
