@@ -215,19 +215,13 @@ class DeltaSource:
 
     def _rows(self, found: DeltaTable, shape: Shape, place: DeltaPlace, rewritten: bool) -> Iterable[Change]:
         """The row changes of a version, its keys written down."""
-        from deltalake.exceptions import DeltaError
-
         then = found if self._shape(found) == shape else open_table(self._settings, place.version)
 
         def feed(predicate: str | None = None, columns: list[str] | None = None) -> Iterator[pa.RecordBatch]:
-            stream = then.load_cdf(place.version, place.version, columns=columns, predicate=predicate)
-            return iter(pa.RecordBatchReader.from_stream(stream))
+            return _feed_of(then, place.version, predicate, columns)
 
-        try:
-            self._memory.touch(place.base, place.version, feed(columns=[*shape.key, CHANGE_TYPE]))
-            return feed_changes(shape, feed, rewritten=rewritten)
-        except (DeltaError, pa.ArrowException, OSError) as error:
-            raise _Gap(f"version {place.version} cannot be read: {str(error).splitlines()[0]}") from error
+        self._memory.touch(place.base, place.version, feed(columns=[*shape.key, CHANGE_TYPE]))
+        return feed_changes(shape, feed, rewritten=rewritten)
 
     def _bridge(self, place: DeltaPlace) -> Passed:
         """From a place to the newest version at once."""
@@ -248,6 +242,19 @@ class DeltaSource:
             raise lost("the table was made anew", self._settings.where)
         shape = self._shape(found)
         return frame_of(self._memory.session, shape, shares(self._settings, found, shape))
+
+
+def _feed_of(
+    found: DeltaTable, version: int, predicate: str | None, columns: list[str] | None
+) -> Iterator[pa.RecordBatch]:
+    """The feed of one version; what cannot be read is a gap."""
+    from deltalake.exceptions import DeltaError
+
+    try:
+        stream = found.load_cdf(version, version, columns=columns, predicate=predicate)
+        yield from pa.RecordBatchReader.from_stream(stream)
+    except (DeltaError, pa.ArrowInvalid, OSError) as error:
+        raise _Gap(f"version {version} cannot be read: {str(error).splitlines()[0]}") from error
 
 
 def _nonempty(

@@ -137,7 +137,7 @@ def frame_of(session: SparkSession, shape: Shape, parts: Sequence[DeltaShare]) -
     from pyspark.sql.pandas.types import to_arrow_schema
 
     schema = StructType([type(field)(field.name, field.dataType, True) for field in shape.fields])
-    arrow = to_arrow_schema(schema)
+    arrow = to_arrow_schema(schema, timezone="UTC")
     if not parts:
         return session.createDataFrame([], schema)
 

@@ -9,7 +9,7 @@ import pyarrow as pa
 import pytest
 
 from adapters.spark_tables import delta_feed
-from changesource_sdk.adapter import AddColumn, AlterColumn, Change, Delete, Insert, Update
+from changesource_sdk.adapter import AddColumn, Change, Delete, Insert, Update
 from tests.adapters.spark_tables.follower import Follower
 from tests.adapters.spark_tables.lake import Lake, people
 
@@ -119,20 +119,6 @@ def test_an_added_column_comes_before_its_rows(lake: Lake) -> None:
     assert isinstance(second[0], AddColumn)
     assert second[0].column.data_type == "int4"
     assert follower.rows("people") == lake.rows()
-
-
-def test_columns_that_an_overwrite_drops_and_retypes_follow_with_all_rows(lake: Lake) -> None:
-    follower = Follower(settings(lake))
-    lake.overwrite(
-        pa.table({"id": pa.array([1, 2], pa.int64()), "name": pa.array([7, 8], pa.int64())}), schema_mode="overwrite"
-    )
-    (changes,) = follower.look()
-    assert isinstance(changes[0], AlterColumn)
-    assert follower.tables["people"].columns["name"] == "int8"
-    assert follower.rows("people") == lake.rows()
-    lake.overwrite(pa.table({"id": pa.array([2], pa.int64())}), schema_mode="overwrite")
-    follower.look()
-    assert follower.rows("people") == lake.rows() == [{"id": 2}]
 
 
 def test_versions_of_several_tables_interleave_by_commit_time(tmp_path: Path) -> None:
