@@ -24,15 +24,24 @@ from pyspark.sql import Observation
 from pyspark.sql import functions as f
 from pyspark.sql.types import StructField, StructType
 
+from adapters.spark_tables.delta_files import (
+    DELETE,
+    DIGEST,
+    HASH,
+    INSERT,
+    OPERATION,
+    UPDATE,
+    count_distinct,
+    count_operations,
+    count_rows,
+)
 from adapters.spark_tables.keys import bad_keys
 from adapters.spark_tables.row_hash import Value, quoted, row_digest, row_hash
 from adapters.spark_tables.state import StateFolder, StateVersion
 
 if TYPE_CHECKING:
-    from pyspark.sql import Column, DataFrame, SparkSession
+    from pyspark.sql import DataFrame, SparkSession
 
-INSERT, UPDATE, DELETE = 1, 2, 3
-OPERATION, HASH, DIGEST = "operation", "hash", "digest"
 MOST_DELTAS = 16
 MOST_DELTA_SHARE = 0.1
 _FEW_ROWS = 100_000
@@ -79,24 +88,19 @@ class Difference:
         """A first version with a copy of all rows, read in one go, in the folder `rows-N`."""
         number = self._folder.next_number()
         rows = f"rows-{number}"
-        seen = Observation()
-        self._write(self._columns(frame, seen, digests=True), rows)
-        marks = self._read(rows, self._remembered_schema(frame))
-        return self._remember(number, marks, frame, seen, fingerprint)
+        self._write(self._columns(frame, digests=True), rows)
+        return self._remember(number, self._read(rows, self._remembered_schema(frame)), frame, fingerprint)
 
     def remember(self, frame: DataFrame, fingerprint: str | None) -> StateVersion:
         """A first version of a frame that gives the same rows as often as it is read: no copy is needed."""
-        seen = Observation()
-        marks = self._columns(frame, seen, digests=True).select(*self._remembered_schema(frame).names)
-        return self._remember(self._folder.next_number(), marks, frame, seen, fingerprint)
+        marks = self._columns(frame, digests=True).select(*self._remembered_schema(frame).names)
+        return self._remember(self._folder.next_number(), marks, frame, fingerprint)
 
-    def _remember(
-        self, number: int, marks: DataFrame, frame: DataFrame, seen: Observation, fingerprint: str | None
-    ) -> StateVersion:
+    def _remember(self, number: int, marks: DataFrame, frame: DataFrame, fingerprint: str | None) -> StateVersion:
         base, keys = f"base-{number}", self._key_schema(frame)
         self._write(marks, base)
         self._check_keys(self._read(base, keys).toDF(*self._key))
-        rows = int(seen.get["rows"])
+        rows = count_rows(self._folder, base)
         version = StateVersion(number, base, (), rows, 0, keys.json(), fingerprint, 0, self._clock())
         self._folder.save(version)
         return version
@@ -112,13 +116,12 @@ class Difference:
             after = self.compact(after, self._key_schema(frame))
         number = self._folder.next_number()
         delta = f"delta-{number}"
-        seen, made = Observation(), Observation()
-        changed = self._changed(self._columns(frame, seen, digests=digests), self._known(after), frame, digests)
-        self._write(changed.observe(made, *map(_counted, (INSERT, UPDATE, DELETE))), delta)
-        counts = [int(made.get[f"n{operation}"] or 0) for operation in (INSERT, UPDATE, DELETE)]
-        inserts, updates, deletes = counts
+        seen = Observation()
+        now = self._columns(self._counted(frame, seen), digests=digests)
+        self._write(self._changed(now, self._known(after), frame, digests), delta)
+        inserts, updates, deletes = counts = count_operations(self._folder, delta)
         rows = after.rows + inserts - deletes
-        if seen.get["nulls"] or seen.get["rows"] != rows or self._repeats_inserts(delta, inserts):
+        if _observed(seen) != (rows, 0) or self._repeats_inserts(delta, inserts):
             self._check_keys(frame)
         looks, compared_at = (0, self._clock()) if digests else (after.looks + 1, after.compared_at)
         looked = replace(after, fingerprint=fingerprint, looks=looks, compared_at=compared_at)
@@ -155,15 +158,18 @@ class Difference:
         """For an idle moment: the next difference is the faster for it."""
         return self.compact(version) if _is_crowded(version) else version
 
-    def _columns(self, frame: DataFrame, seen: Observation, *, digests: bool) -> DataFrame:
-        """The table with keys, values and marks by their place; rows and null keys are counted as they pass."""
+    def _counted(self, frame: DataFrame, seen: Observation) -> DataFrame:
+        """The table, its rows and null keys counted as they pass."""
+        is_null = reduce(lambda one, other: one | other, (quoted(name).isNull() for name in self._key))
+        return frame.observe(seen, f.count(f.lit(1)).alias("rows"), f.count_if(is_null).alias("nulls"))
+
+    def _columns(self, frame: DataFrame, *, digests: bool) -> DataFrame:
+        """The table with keys, values and marks by their place."""
         keys = [quoted(name).alias(f"k{i}") for i, name in enumerate(self._key)]
         values = [quoted(name).alias(f"r{i}") for i, name in enumerate(frame.columns)]
         beyond = [Value(fd.name, quoted(fd.name), fd.dataType) for fd in frame.schema if fd.name not in self._key]
         marks = [row_hash(beyond).alias(HASH)] + ([row_digest(beyond).alias(DIGEST)] if digests else [])
-        is_null = reduce(lambda one, other: one | other, (quoted(name).isNull() for name in self._key))
-        counts = (f.count(f.lit(1)).alias("rows"), f.count_if(is_null).alias("nulls"))
-        return frame.observe(seen, *counts).select(*keys, *values, *marks)
+        return frame.select(*keys, *values, *marks)
 
     def _known(self, version: StateVersion) -> DataFrame:
         """What is remembered: the base without the keys of the deltas, and of each of these the last."""
@@ -230,16 +236,6 @@ class Difference:
         frame.write.mode("overwrite").parquet(self._folder.uri(name))
 
 
-def count_distinct(folder: StateFolder, delta: str, keys: Sequence[str]) -> int:
-    """How many keys the inserts of a small delta have."""
-    import pyarrow.compute as pc
-    import pyarrow.dataset as ds
-
-    files = ds.dataset(folder.parquet_files(delta), filesystem=folder.files, format="parquet")
-    inserted = files.to_table(columns=list(keys), filter=pc.field(OPERATION) == INSERT)
-    return int(inserted.group_by(list(keys)).aggregate([]).num_rows)
-
-
 def tuned(session: SparkSession) -> SparkSession:
     """A session of its own, whose settings touch nobody else's."""
     own = session.newSession()
@@ -261,8 +257,13 @@ def _known_key(index: int) -> str:
     return f"known_k{index}"
 
 
-def _counted(operation: int) -> Column:
-    return f.count_if(f.col(OPERATION) == operation).alias(f"n{operation}")
+def _observed(seen: Observation) -> tuple[int, int] | None:
+    """Rows and null keys that passed; None if Spark saw no need to let any pass, as for an empty table."""
+    try:
+        found = seen.get
+    except Exception:
+        return None
+    return int(found["rows"]), int(found["nulls"])
 
 
 def _mark_schema(*names: str) -> StructType:
