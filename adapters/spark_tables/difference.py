@@ -18,11 +18,11 @@ import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import reduce
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from pyspark.sql import Observation
 from pyspark.sql import functions as f
-from pyspark.sql.types import StructField, StructType
+from pyspark.sql.types import BinaryType, ByteType, DataType, LongType, StructField, StructType
 
 from adapters.spark_tables.delta_files import (
     DELETE,
@@ -241,7 +241,7 @@ def tuned(session: SparkSession) -> SparkSession:
     own = session.newSession()
     for key, value in _SETTINGS.items():
         own.conf.set(key, value)
-    if session.sparkContext.master.startswith("local"):
+    if (session.sparkContext.master or "").startswith("local"):
         own.conf.set("spark.sql.shuffle.partitions", str(4 * session.sparkContext.defaultParallelism))
     return own
 
@@ -267,5 +267,5 @@ def _observed(seen: Observation) -> tuple[int, int] | None:
 
 
 def _mark_schema(*names: str) -> StructType:
-    kinds: dict[str, Any] = {OPERATION: "tinyint", HASH: "bigint", DIGEST: "binary"}
-    return StructType.fromDDL(", ".join(f"{name} {kinds[name]}" for name in names))
+    kinds: dict[str, DataType] = {OPERATION: ByteType(), HASH: LongType(), DIGEST: BinaryType()}
+    return StructType([StructField(name, kinds[name]) for name in names])

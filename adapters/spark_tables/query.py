@@ -63,7 +63,7 @@ class QueryReader:
     def _names(self, session: SparkSession) -> list[str]:
         """The tables that the query names, as they are written; its own `WITH` tables are none."""
         with reading(self.table):
-            parser = session._jsparkSession.sessionState().sqlParser()  # type: ignore[attr-defined]
+            parser = session._jsparkSession.sessionState().sqlParser()
             plan = parser.parsePlan(self.table.location).toString()
         named = {".".join(part.strip() for part in parts.split(",")) for parts in _RELATION.findall(plan)}
         return sorted(named - set(_parts(_COMMON.findall(plan))))

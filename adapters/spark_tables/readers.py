@@ -86,7 +86,7 @@ def list_files(session: SparkSession, location: str) -> dict[str, str] | None:
     """
     jvm: Any = session.sparkContext._jvm
     path = jvm.org.apache.hadoop.fs.Path(location)
-    files = path.getFileSystem(session.sparkContext._jsc.hadoopConfiguration())  # type: ignore[union-attr]
+    files = path.getFileSystem(session.sparkContext._jsc.hadoopConfiguration())
     if not files.exists(path):
         return None
     found: dict[str, str] = {}
