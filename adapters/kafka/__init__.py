@@ -1,0 +1,1 @@
+"""Kafka topics behind Zero: see `docs/how-to/kafka.md`."""

@@ -1,0 +1,73 @@
+"""The cut tears no transaction, whatever interleaving of records and ENDs it meets."""
+
+from __future__ import annotations
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from adapters.kafka.cut import Ended, Seen, find_cut, plain_cut
+
+P0, P1 = ("a", 0), ("b", 0)
+
+
+def test_without_transactions_the_tail_starts_at_the_ends() -> None:
+    cut = plain_cut({P0: 5, P1: 7})
+    assert (cut.starts, cut.unfinished) == ({P0: 5, P1: 7}, frozenset())
+
+
+def test_a_transaction_without_end_is_left_to_the_tail() -> None:
+    seen = [Seen(P0, 0, "1"), Seen(P0, 1, "2"), Seen(P1, 0, "2"), Seen(P1, 1, None)]
+    cut = find_cut({P0: 2, P1: 2}, 3, [Ended("1", 1, 1)], seen)
+    assert cut.starts == {P0: 1, P1: 0}
+    assert cut.unfinished == {"2"}
+    assert cut.transactions_end == 3
+
+
+def test_finished_records_behind_the_start_of_the_tail_are_named() -> None:
+    seen = [Seen(P0, 0, "1"), Seen(P0, 1, "2")]
+    cut = find_cut({P0: 2, P1: 0}, 3, [Ended("2", 2, 1)], seen)
+    assert (cut.starts[P0], cut.unfinished, cut.finished) == (0, {"1"}, {"2"})
+
+
+def test_an_end_whose_records_are_not_all_there_moves_the_cut_before_it() -> None:
+    seen = [Seen(P0, 0, "1"), Seen(P0, 1, "2")]
+    cut = find_cut({P0: 2, P1: 0}, 4, [Ended("1", 1, 2), Ended("2", 3, 1)], seen)
+    assert (cut.transactions_end, cut.unfinished) == (1, {"1", "2"})
+
+
+def test_the_number_of_records_says_nothing_of_one_that_began_before() -> None:
+    cut = find_cut({P0: 1, P1: 0}, 4, [Ended("1", 1, 99)], [Seen(P0, 0, "1")], begun_before={"1"})
+    assert (cut.transactions_end, cut.unfinished) == (4, frozenset())
+
+
+@st.composite
+def histories(draw: st.DrawFn) -> tuple[list[tuple[str, int]], list[str], dict[tuple[str, int], int], int]:
+    """Records (transaction, partition) in order, transactions in the order of their ENDs, ends, a place among ENDs."""
+    records = draw(st.lists(st.tuples(st.sampled_from("ABCDE"), st.integers(0, 2)), max_size=30))
+    order = draw(st.permutations(sorted({name for name, _ in records})))
+    sizes = {("t", number): sum(place == number for _, place in records) for number in range(3)}
+    ends = {place: draw(st.integers(0, size)) for place, size in sizes.items()}
+    return records, order, ends, draw(st.integers(0, len(order)))
+
+
+@given(histories())
+def test_snapshot_and_tail_share_transactions_whole(
+    history: tuple[list[tuple[str, int]], list[str], dict[tuple[str, int], int], int],
+) -> None:
+    records, order, ends, told = history
+    placed: list[Seen] = []
+    following = dict.fromkeys(ends, 0)
+    for name, number in records:
+        place = ("t", number)
+        placed.append(Seen(place, following[place], name))
+        following[place] += 1
+    sizes = {name: sum(record.transaction == name for record in placed) for name in order}
+    ended = [Ended(name, offset, sizes[name]) for offset, name in enumerate(order[:told])]
+    seen = [record for record in placed if record.offset < ends[record.partition]]
+    cut = find_cut(ends, told, ended, seen)
+
+    snapshot = [r for r in seen if r.offset < cut.starts[r.partition] or r.transaction not in cut.unfinished]
+    tail = [r for r in placed if r.offset >= cut.starts[r.partition] and r.transaction not in cut.finished]
+    assert sorted(map(repr, snapshot + tail)) == sorted(map(repr, placed))
+    assert not {r.transaction for r in snapshot} & {r.transaction for r in tail}
+    assert all(order.index(str(r.transaction)) < cut.transactions_end for r in snapshot)
