@@ -20,7 +20,10 @@ from zlib import crc32
 from changesource_sdk.adapter import Row
 
 LIMIT_BYTES = 48 * 1024 * 1024
-BUCKETS = 32
+BUCKETS, BUCKET_BITS = 16, 4
+DEEPEST = 32 // BUCKET_BITS - 1
+"""Each division takes other bits of a key's checksum; when they are used up, the share is kept in memory."""
+
 ENTRY_BYTES = 150
 """What a key and a row cost beside their bytes: two objects and their place in a dict."""
 
@@ -39,7 +42,7 @@ class Fold:
         self._entries: dict[bytes, Entry] = {}
         self._held = 0
         self._folder: Path | None = None
-        self._files: list[BinaryIO] = []
+        self._files: dict[int, BinaryIO] = {}
 
     def __enter__(self) -> Fold:
         return self
@@ -74,9 +77,9 @@ class Fold:
     def clear(self) -> None:
         """All rows are gone."""
         self._entries, self._held = {}, 0
-        for file in self._files:
+        for file in self._files.values():
             file.close()
-        self._files = []
+        self._files = {}
         if self._folder is not None:
             shutil.rmtree(self._folder, ignore_errors=True)
             self._folder = None
@@ -89,7 +92,7 @@ class Fold:
                     yield pickle.loads(packed)
             return
         self._spill()
-        for file in self._files:
+        for file in self._files.values():
             with Fold(self._limit, self._scratch, self._depth + 1) as share:
                 for key, entry in _entries(file):
                     share._take(key, entry)
@@ -104,19 +107,23 @@ class Fold:
         known = self._entries.get(key)
         self._entries[key] = entry
         self._held += _weight(key, entry) - (0 if known is None else _weight(key, known))
-        if self._held > self._limit:
+        if self._held > self._limit and len(self._entries) > BUCKETS and self._depth <= DEEPEST:
             self._spill()
 
     def _spill(self) -> None:
         if self._folder is None:
             self._folder = Path(tempfile.mkdtemp(prefix="changesource-fold-", dir=self._scratch))
-            self._files = [(self._folder / str(number)).open("w+b") for number in range(BUCKETS)]
         for key, (kind, packed) in self._entries.items():
-            file = self._files[crc32(key, self._depth) % BUCKETS]
+            file = self._file(self._folder, crc32(key) >> self._depth * BUCKET_BITS & BUCKETS - 1)
             file.write(_HEADER.pack(kind, len(key), len(packed)))
             file.write(key)
             file.write(packed)
         self._entries, self._held = {}, 0
+
+    def _file(self, folder: Path, bucket: int) -> BinaryIO:
+        if bucket not in self._files:
+            self._files[bucket] = (folder / str(bucket)).open("w+b")
+        return self._files[bucket]
 
 
 def _weight(key: bytes, entry: Entry) -> int:

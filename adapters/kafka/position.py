@@ -32,7 +32,7 @@ class Vector:
         if self.topic_ids:
             found["topics"] = dict(self.topic_ids)
         if self.finished:
-            found["finished"] = sorted(self.finished)
+            found["finished"] = [*sorted(self.finished)]
         return found
 
     @classmethod

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from adapters.kafka.cut import Ended, Seen, find_cut, plain_cut
@@ -50,6 +50,7 @@ def histories(draw: st.DrawFn) -> tuple[list[tuple[str, int]], list[str], dict[t
     return records, order, ends, draw(st.integers(0, len(order)))
 
 
+@settings(deadline=None)
 @given(histories())
 def test_snapshot_and_tail_share_transactions_whole(
     history: tuple[list[tuple[str, int]], list[str], dict[tuple[str, int], int], int],
