@@ -49,6 +49,8 @@ SETTINGS = {
     "group.initial.rebalance.delay.ms": "0",
     "auto.create.topics.enable": "false",
     "controlled.shutdown.enable": "false",
+    "broker.session.timeout.ms": "4000",
+    "broker.heartbeat.interval.ms": "500",
     "num.io.threads": "2",
     "num.network.threads": "2",
     "log.cleaner.dedupe.buffer.size": "8388608",

@@ -2,9 +2,9 @@
 
 Place in the flow: the fixtures ask this module for paths (`node()`, `zero_package()`, `postgres_bin()`,
 `kafka_jars()`) and never install anything; `install()` is the only function that changes the machine. Contract:
-installing twice does nothing the second time; everything lands in `.tools/` (or `TEST_TOOLS`), except that Postgres and Maven
-come from the system when they are there, and from apt when we are root on Debian. A peer that is missing raises
-`MissingTool`, which names the command that brings it.
+installing twice does nothing the second time; everything lands in `.tools/` (or `TEST_TOOLS`), except that Postgres
+and Maven come from the system when they are there, and from apt when we are root on Debian. A peer that is missing
+raises `MissingTool`, which names the command that brings it.
 """
 
 from __future__ import annotations
