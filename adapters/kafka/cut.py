@@ -12,7 +12,8 @@ so do, by that, all that ended after it.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping
+from collections import Counter
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import TypeAlias
 
@@ -28,13 +29,34 @@ class Ended:
     records: int
 
 
-@dataclass(frozen=True, slots=True)
-class Seen:
-    """A record near the end of a partition, and the transaction it belongs to, if any."""
+@dataclass(slots=True)
+class Share:
+    """The records of one transaction in one partition, as far as they were looked at."""
 
     partition: TopicPartition
-    offset: int
-    transaction: str | None
+    transaction: str
+    first: int
+    last: int
+    records: int = 1
+
+
+class Shares:
+    """What lies near the ends of the partitions, by partition and transaction."""
+
+    def __init__(self) -> None:
+        self._found: dict[tuple[TopicPartition, str], Share] = {}
+
+    def add(self, partition: TopicPartition, offset: int, transaction: str) -> None:
+        """A record; those of a partition come in offset order."""
+        known = self._found.get((partition, transaction))
+        if known is None:
+            self._found[partition, transaction] = Share(partition, transaction, offset, offset)
+        else:
+            known.last = offset
+            known.records += 1
+
+    def __iter__(self) -> Iterator[Share]:
+        return iter(self._found.values())
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,37 +81,26 @@ def find_cut(
     ends: Mapping[TopicPartition, int],
     transactions_end: int,
     ended: Iterable[Ended],
-    seen: Collection[Seen],
-    begun_before: Collection[str] = (),
+    shares: Shares,
+    complete: Collection[str] = (),
 ) -> Cut:
     """The latest cut at which no transaction is torn.
 
-    `seen` are all records below the ends that may belong to a transaction which is unfinished at the cut; `ended` the
-    ENDs of all transactions they belong to. Of transactions in `begun_before` some records lie before those seen, so
-    that their number says nothing.
+    `shares` are of all records below the ends that may belong to a transaction which is unfinished at the cut; `ended`
+    the ENDs of all transactions they belong to. Of those in `complete` it is known that all records are below the ends,
+    though not all may have been looked at.
     """
-    counts: dict[str, int] = {}
-    for record in seen:
-        if record.transaction is not None:
-            counts[record.transaction] = counts.get(record.transaction, 0) + 1
     ended = list(ended)
-    short = [
-        end.offset
-        for end in ended
-        if end.transaction not in begun_before and counts.get(end.transaction, 0) < end.records
-    ]
+    counts: Counter[str] = Counter()
+    for share in shares:
+        counts[share.transaction] += share.records
+    short = [end.offset for end in ended if end.transaction not in complete and counts[end.transaction] < end.records]
     place = min([transactions_end, *short])
-    done = {end.transaction for end in ended if end.offset < place}
-    unfinished = frozenset(counts.keys() - done)
+    unfinished = frozenset(counts.keys() - {end.transaction for end in ended if end.offset < place})
     starts = dict(ends)
-    for record in seen:
-        if record.transaction in unfinished:
-            starts[record.partition] = min(starts[record.partition], record.offset)
-    finished = frozenset(
-        record.transaction
-        for record in seen
-        if record.transaction is not None
-        and record.transaction not in unfinished
-        and record.offset >= starts[record.partition]
-    )
+    for share in shares:
+        if share.transaction in unfinished:
+            starts[share.partition] = min(starts[share.partition], share.first)
+    behind = (share for share in shares if share.last >= starts[share.partition])
+    finished = frozenset(share.transaction for share in behind) - unfinished
     return Cut(ends, starts, place, unfinished, finished)

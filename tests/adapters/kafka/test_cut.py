@@ -5,9 +5,17 @@ from __future__ import annotations
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from adapters.kafka.cut import Ended, Seen, find_cut, plain_cut
+from adapters.kafka.cut import Ended, Shares, find_cut, plain_cut
 
 P0, P1 = ("a", 0), ("b", 0)
+Record = tuple[tuple[str, int], int, str]
+
+
+def shares(*records: Record) -> Shares:
+    found = Shares()
+    for record in records:
+        found.add(*record)
+    return found
 
 
 def test_without_transactions_the_tail_starts_at_the_ends() -> None:
@@ -16,7 +24,7 @@ def test_without_transactions_the_tail_starts_at_the_ends() -> None:
 
 
 def test_a_transaction_without_end_is_left_to_the_tail() -> None:
-    seen = [Seen(P0, 0, "1"), Seen(P0, 1, "2"), Seen(P1, 0, "2"), Seen(P1, 1, None)]
+    seen = shares((P0, 0, "1"), (P0, 1, "2"), (P1, 0, "2"))
     cut = find_cut({P0: 2, P1: 2}, 3, [Ended("1", 1, 1)], seen)
     assert cut.starts == {P0: 1, P1: 0}
     assert cut.unfinished == {"2"}
@@ -24,19 +32,19 @@ def test_a_transaction_without_end_is_left_to_the_tail() -> None:
 
 
 def test_finished_records_behind_the_start_of_the_tail_are_named() -> None:
-    seen = [Seen(P0, 0, "1"), Seen(P0, 1, "2")]
+    seen = shares((P0, 0, "1"), (P0, 1, "2"))
     cut = find_cut({P0: 2, P1: 0}, 3, [Ended("2", 2, 1)], seen)
     assert (cut.starts[P0], cut.unfinished, cut.finished) == (0, {"1"}, {"2"})
 
 
 def test_an_end_whose_records_are_not_all_there_moves_the_cut_before_it() -> None:
-    seen = [Seen(P0, 0, "1"), Seen(P0, 1, "2")]
+    seen = shares((P0, 0, "1"), (P0, 1, "2"))
     cut = find_cut({P0: 2, P1: 0}, 4, [Ended("1", 1, 2), Ended("2", 3, 1)], seen)
     assert (cut.transactions_end, cut.unfinished) == (1, {"1", "2"})
 
 
-def test_the_number_of_records_says_nothing_of_one_that_began_before() -> None:
-    cut = find_cut({P0: 1, P1: 0}, 4, [Ended("1", 1, 99)], [Seen(P0, 0, "1")], begun_before={"1"})
+def test_records_of_one_that_is_known_to_be_complete_are_not_counted() -> None:
+    cut = find_cut({P0: 1, P1: 0}, 4, [Ended("1", 1, 99)], shares((P0, 0, "1")), complete={"1"})
     assert (cut.transactions_end, cut.unfinished) == (4, frozenset())
 
 
@@ -56,19 +64,21 @@ def test_snapshot_and_tail_share_transactions_whole(
     history: tuple[list[tuple[str, int]], list[str], dict[tuple[str, int], int], int],
 ) -> None:
     records, order, ends, told = history
-    placed: list[Seen] = []
+    placed: list[Record] = []
     following = dict.fromkeys(ends, 0)
     for name, number in records:
         place = ("t", number)
-        placed.append(Seen(place, following[place], name))
+        placed.append((place, following[place], name))
         following[place] += 1
-    sizes = {name: sum(record.transaction == name for record in placed) for name in order}
-    ended = [Ended(name, offset, sizes[name]) for offset, name in enumerate(order[:told])]
-    seen = [record for record in placed if record.offset < ends[record.partition]]
-    cut = find_cut(ends, told, ended, seen)
+    ended = [
+        Ended(name, offset, sum(transaction == name for transaction, _ in records))
+        for offset, name in enumerate(order[:told])
+    ]
+    seen = [record for record in placed if record[1] < ends[record[0]]]
+    cut = find_cut(ends, told, ended, shares(*seen))
 
-    snapshot = [r for r in seen if r.offset < cut.starts[r.partition] or r.transaction not in cut.unfinished]
-    tail = [r for r in placed if r.offset >= cut.starts[r.partition] and r.transaction not in cut.finished]
-    assert sorted(map(repr, snapshot + tail)) == sorted(map(repr, placed))
-    assert not {r.transaction for r in snapshot} & {r.transaction for r in tail}
-    assert all(order.index(str(r.transaction)) < cut.transactions_end for r in snapshot)
+    snapshot = [r for r in seen if r[1] < cut.starts[r[0]] or r[2] not in cut.unfinished]
+    tail = [r for r in placed if r[1] >= cut.starts[r[0]] and r[2] not in cut.finished]
+    assert sorted(snapshot + tail) == sorted(placed)
+    assert not {r[2] for r in snapshot} & {r[2] for r in tail}
+    assert all(order.index(r[2]) < cut.transactions_end for r in snapshot)
