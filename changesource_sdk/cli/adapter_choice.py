@@ -22,6 +22,7 @@ from changesource_sdk.errors import ChangesourceError, ConfigurationError
 GROUP = "changesource.adapters"
 METHODS = {"tables": "self", "snapshot": "self", "changes": "self, after"}
 BUNDLED = {
+    "kafka": "adapters.kafka:KafkaAdapter",
     "memory": "adapters.memory:MemoryAdapter",
     "postgres": "adapters.postgres:PostgresAdapter",
     "sqlite": "adapters.sqlite:SqliteAdapter",
