@@ -3,8 +3,9 @@
 Records of a transaction are spread over partitions, and its END lies in a topic of its own: at any moment some
 transactions are there in part. The cut is a place in the transaction topic: what ended before it is in the snapshot,
 the rest is left to the tail whole. `find_cut` is told what lies near the ends of the topics and says which transactions
-are to be held out (`unfinished`), and from which offset on a partition has records of them (`starts`): there the tail
-begins. Records of finished ones behind that offset are in the snapshot and named to the tail, which skips them.
+are to be held out, and from which offset on a partition has records of them (`starts`): there the tail begins. Behind
+it only records of `finished` transactions are in the snapshot; the tail finds their ENDs from `ended_from` on and skips
+them. Records of no transaction behind it are left to the tail, since one that is held out may have written their key.
 
 A transaction that has ended, of whose records some are not below the fixed ends yet, moves the cut before its END;
 so do, by that, all that ended after it.
@@ -68,13 +69,13 @@ class Cut:
     ends: Mapping[TopicPartition, int]
     starts: Mapping[TopicPartition, int]
     transactions_end: int
-    unfinished: frozenset[str] = frozenset()
+    ended_from: int
     finished: frozenset[str] = frozenset()
 
 
 def plain_cut(ends: Mapping[TopicPartition, int]) -> Cut:
     """Without transactions: everything below the ends, and the tail from there."""
-    return Cut(ends, ends, 0)
+    return Cut(ends, ends, 0, 0)
 
 
 def find_cut(
@@ -103,4 +104,5 @@ def find_cut(
             starts[share.partition] = min(starts[share.partition], share.first)
     behind = (share for share in shares if share.last >= starts[share.partition])
     finished = frozenset(share.transaction for share in behind) - unfinished
-    return Cut(ends, starts, place, unfinished, finished)
+    ended_from = min([place, *(end.offset for end in ended if end.transaction in finished)])
+    return Cut(ends, starts, place, ended_from, finished)

@@ -1,151 +1,153 @@
-"""Which tables the topics hold: declared by the user, told by the records' own schema, or inferred from a sample. Pure.
+"""Which columns the topics' tables have: declared by the user, told by the records' own schema, or inferred. Pure.
 
-- Records with an embedded schema (Kafka Connect's JSON converter) describe their columns and key: `described_table`.
-- Plain JSON says nothing; `infer_table` looks at a sample of rows and says what it took them for, so that a user can
-  see it at start and in `doctor`, and declare the table where it is wrong.
+A `Survey` of a topic's records collects what they say about it; surveys of parts of a topic are made apart, by Spark
+tasks, and added up. `table_of` then takes, in this order: the columns that the user declared; the newest schema that
+came with a record; the kinds of values that were met. Of the last it tells what it took them for (`Inferred`), so that
+a user can see it at start and in `doctor`, and declare the table where it is wrong.
 
-A sample proves little: inferred columns are optional, all integers have 64 bits, and a column in which kinds were mixed
-is JSON, which holds them all.
+Inferred columns are optional, integers have 64 bits. A column of mixed kinds is text, or JSON if documents are among
+them.
 """
 
 from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
-from changesource_sdk.adapter import Column, Row, Table
+from adapters.kafka.catalog import TopicTable
+from adapters.kafka.settings import TableOptions
+from adapters.kafka.values import Encoded
+from changesource_sdk.adapter import Row
 from changesource_sdk.errors import InvalidSchema
+from protocol.data_types import INT64_MAX, INT64_MIN
 
-PLAIN_TYPES: Mapping[str, str] = {
-    "boolean": "bool",
-    "int8": "int2",
-    "int16": "int2",
-    "int32": "int4",
-    "int64": "int8",
-    "float": "float4",
-    "float32": "float4",
-    "double": "float8",
-    "float64": "float8",
-    "string": "text",
-    "bytes": "bytea",
-    "array": "json",
-    "map": "json",
-    "struct": "json",
-}
-"""Column types of Kafka Connect's own types."""
+DEFAULT_KEY = ("id",)
+"""The key column of records whose key is a single value and has no name."""
 
-NAMED_TYPES: Mapping[str, str] = {
-    "io.debezium.time.Date": "date",
-    "io.debezium.time.Time": "time",
-    "io.debezium.time.MicroTime": "time",
-    "io.debezium.time.NanoTime": "time",
-    "io.debezium.time.Timestamp": "timestamp",
-    "io.debezium.time.MicroTimestamp": "timestamp",
-    "io.debezium.time.NanoTimestamp": "timestamp",
-    "io.debezium.time.ZonedTimestamp": "timestamptz",
-    "io.debezium.time.ZonedTime": "timetz",
-    "io.debezium.time.Year": "int4",
-    "io.debezium.data.VariableScaleDecimal": "numeric",
-    "io.debezium.data.Json": "json",
-    "io.debezium.data.Uuid": "uuid",
-    "io.debezium.data.Enum": "text",
-    "org.apache.kafka.connect.data.Date": "date",
-    "org.apache.kafka.connect.data.Time": "time",
-    "org.apache.kafka.connect.data.Timestamp": "timestamp",
-    "org.apache.kafka.connect.data.Decimal": "numeric",
-}
-"""Column types of the named schemas that Debezium and Kafka Connect give their values."""
-
-_KINDS: Mapping[type, str] = {
-    bool: "bool",
-    int: "int8",
-    float: "float8",
-    str: "text",
-    dict: "json",
-    list: "json",
-}
+NULL = "null"
 
 
-def described_column(field: Mapping[str, object]) -> Column:
-    """The column that a field of an embedded schema describes."""
-    name, kind = str(field["field"]), str(field["type"])
-    known = NAMED_TYPES.get(str(field.get("name"))) or PLAIN_TYPES.get(kind)
-    if known is None:
-        raise InvalidSchema(
-            "unknown-field-type",
-            f"the embedded schema gives the field {name} the type {kind}, which stands for no column",
-            where=f"field {name}",
-            fix="declare the table's columns in the settings",
-        )
-    return Column(name, known, optional=bool(field.get("optional", False)))
+@dataclass(slots=True)
+class Survey:
+    """What records of one topic say about its table. Invariant: adding surveys up is as surveying all records."""
 
+    rows: int = 0
+    kinds: dict[str, Counter[str]] = field(default_factory=dict)
+    key: tuple[str, ...] | None = None
+    described: Mapping[str, Encoded] | None = None
+    described_at: int = -1
 
-def described_table(name: str, key: Sequence[str], fields: Iterable[Mapping[str, object]]) -> Table:
-    """The table whose rows have these fields of an embedded schema."""
-    return Table(name, [described_column(field) for field in fields], key=tuple(key))
+    def add_row(self, row: Row) -> None:
+        """A row as it stands in a record."""
+        self.rows += 1
+        for name, value in row.items():
+            kinds = self.kinds.get(name)
+            if kinds is None:
+                kinds = self.kinds[name] = Counter()
+            kinds[_kind(value)] += 1
+
+    def describe(self, columns: Mapping[str, Encoded], time_ms: int) -> None:
+        """A schema that came with a record; the newest holds."""
+        if time_ms >= self.described_at:
+            self.described, self.described_at = columns, time_ms
+
+    def add(self, other: Survey) -> None:
+        """What another part of the topic says."""
+        self.rows += other.rows
+        for name, kinds in other.kinds.items():
+            self.kinds.setdefault(name, Counter()).update(kinds)
+        self.key = self.key or other.key
+        if other.described is not None:
+            self.describe(other.described, other.described_at)
 
 
 @dataclass(frozen=True, slots=True)
 class Inferred:
-    """A table as a sample of its rows suggests it, and what led to that, a line for each column."""
+    """What a topic's values were taken for, column by column."""
 
-    table: Table
+    topic: str
+    table: str
     rows: int
     findings: tuple[str, ...]
 
-    def report(self) -> str:
-        """All of it in one line."""
-        return f"{self.table.full_name}, from {self.rows} rows: {'; '.join(self.findings)}"
+    def __str__(self) -> str:
+        return f"{self.table}, from {self.rows} rows of topic {self.topic}: {'; '.join(self.findings)}"
 
 
-def infer_table(name: str, key: Sequence[str], rows: Iterable[Row]) -> Inferred:
-    """The table that all these rows fit. Columns stand in the order in which they were met, the key first."""
-    kinds: dict[str, Counter[str]] = {column: Counter() for column in key}
-    count = 0
-    for row in rows:
-        count += 1
-        for column, value in row.items():
-            kinds.setdefault(column, Counter())[_kind(value)] += 1
-    _require_key(name, key, kinds, count)
-    columns = [Column(column, _joined(found), optional=column not in key) for column, found in kinds.items()]
-    findings = tuple(_finding(column, kinds[column.name], count, column.name in key) for column in columns)
-    return Inferred(Table(name, columns, key=tuple(key)), count, findings)
+def is_declared(options: TableOptions) -> bool:
+    """Whether no record need be looked at to know a topic's table."""
+    return bool(options.columns) and bool(options.key)
 
 
-def _require_key(name: str, key: Sequence[str], kinds: Mapping[str, Counter[str]], count: int) -> None:
-    for column in key:
-        if kinds[column].total() < count or kinds[column]["null"] or not count:
-            raise InvalidSchema(
-                "key-not-found",
-                f"the key column {column} of {name} is not in every one of the {count} sampled rows",
-                where=name,
-                fix="name the columns of the key, or declare the table, in the settings",
-            )
+def table_of(topic: str, options: TableOptions, survey: Survey) -> tuple[TopicTable, Inferred | None]:
+    """The table of a topic, and what was inferred if nobody told."""
+    key = options.key or survey.key or DEFAULT_KEY
+    if options.columns:
+        return _made(topic, options, options.columns, key, is_closed=True), None
+    if survey.described is not None:
+        columns = {**{name: Encoded("text") for name in key}, **survey.described}
+        return _made(topic, options, columns, key), None
+    if not survey.rows:
+        raise InvalidSchema(
+            "columns-unknown",
+            f"topic {topic} has no records that tell the columns of its table",
+            where=f"topic {topic}",
+            fix=f"declare them: [set.tables.{options.name}] with key and columns; "
+            "or wait, it is looked at again until there is a record",
+        )
+    kinds = {name: survey.kinds.get(name, Counter({NULL: survey.rows})) for name in (*key, *survey.kinds)}
+    columns = {name: Encoded(_joined(found)) for name, found in kinds.items()}
+    findings = tuple(
+        _finding(name, columns[name].data_type, found, survey.rows, name in key) for name, found in kinds.items()
+    )
+    return _made(topic, options, columns, key), Inferred(topic, options.name, survey.rows, findings)
+
+
+def _made(
+    topic: str, options: TableOptions, columns: Mapping[str, Encoded], key: Sequence[str], *, is_closed: bool = False
+) -> TopicTable:
+    return TopicTable.of(topic, options.name, columns, key, is_closed=is_closed, key_format=options.key_format)
+
+
+def reports(inferred: Iterable[Inferred]) -> str:
+    """All of them in one text."""
+    return ". ".join(map(str, inferred))
 
 
 def _kind(value: object) -> str:
-    return "null" if value is None else _KINDS.get(type(value), "text")
+    match value:
+        case None:
+            return NULL
+        case bool():
+            return "bool"
+        case int():
+            return "int8" if INT64_MIN <= value <= INT64_MAX else "float8"
+        case float():
+            return "float8"
+        case str():
+            return "text"
+    return "json"
 
 
 def _joined(found: Counter[str]) -> str:
-    """The narrowest type that holds all kinds."""
-    kinds = found.keys() - {"null"}
-    if not kinds:
-        return "json"
+    """The narrowest type that holds all kinds; anything where there was no value yet."""
+    kinds = found.keys() - {NULL}
     if len(kinds) == 1:
         return next(iter(kinds))
-    return "float8" if kinds == {"int8", "float8"} else "json"
+    if kinds == {"int8", "float8"}:
+        return "float8"
+    return "json" if not kinds or "json" in kinds else "text"
 
 
-def _finding(column: Column, found: Counter[str], rows: int, is_key: bool) -> str:
+def _finding(name: str, data_type: str, found: Counter[str], rows: int, is_key: bool) -> str:
     notes = ["key"] if is_key else []
-    kinds = sorted(kind for kind in found if kind != "null")
+    kinds = sorted(found.keys() - {NULL})
     if len(kinds) > 1:
         notes.append(f"mixed: {', '.join(kinds)}")
     if not kinds:
         notes.append("never a value")
-    elif absent := rows - found.total() + found["null"]:
+    elif absent := rows - found.total() + found[NULL]:
         notes.append(f"null or absent in {absent}")
     told = f" ({'; '.join(notes)})" if notes else ""
-    return f"{column.name} {column.data_type}{told}"
+    return f"{name} {data_type}{told}"
