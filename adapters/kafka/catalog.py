@@ -56,13 +56,12 @@ class TopicTable:
         encodings = {column: kind.encoding for column, kind in columns.items() if kind.encoding}
         return cls(topic, made, encodings, is_closed, key_format)
 
-    def added(self, columns: Mapping[str, Encoded]) -> tuple[TopicTable, list[AddColumn]]:
-        """The table with these columns as well, and the changes that tell consumers."""
+    def added(self, columns: Mapping[str, Encoded]) -> TopicTable:
+        """The table with these columns as well."""
         new = [Column(name, kind.data_type) for name, kind in columns.items()]
         table = replace(self.table, columns=(*self.table.columns, *new))
         encodings = dict(self.encodings) | {name: kind.encoding for name, kind in columns.items() if kind.encoding}
-        grown = replace(self, table=table, encodings=encodings)
-        return grown, [AddColumn(table.full_name, column) for column in new]
+        return replace(self, table=table, encodings=encodings)
 
     def to_json(self) -> dict[str, Position]:
         """As it stands in positions."""
@@ -104,6 +103,16 @@ class Catalog:
     def grown(self, table: TopicTable) -> Catalog:
         """The same with one table as it is now."""
         return Catalog((self.by_topic | {table.topic: table}).values())
+
+    def grown_since(self, before: Catalog) -> list[AddColumn]:
+        """The changes that lead consumers here from an earlier catalog of the same topics."""
+        return [
+            AddColumn(now.table.full_name, column)
+            for topic, now in self.by_topic.items()
+            if now is not before.by_topic[topic]
+            for column in now.table.columns
+            if before.by_topic[topic].table.column(column.name) is None
+        ]
 
     @cached_property
     def as_json(self) -> dict[str, Position]:

@@ -1,8 +1,8 @@
 """The records of all topics, read with the tables as they are now and as they grow. Pure.
 
 `TopicReading` is one topic: it keeps the plan by which rows are read, and makes a new one when a record brings another
-schema or fields that are no columns yet; the changes that tell consumers of a new column come before the row that
-brought it. What a payload means is the format's business (`debezium`, `upsert`).
+schema or fields that are no columns yet. Consumers must be told of new columns (`grown_since`) before the row that
+brought them. What a payload means is the format's business (`debezium`, `upsert`).
 """
 
 from __future__ import annotations
@@ -26,7 +26,6 @@ from adapters.kafka.records import (
 from adapters.kafka.settings import KafkaSettings
 from adapters.kafka.upsert import UpsertFormat
 from adapters.kafka.values import Encoded
-from changesource_sdk.adapter import SchemaChange
 from changesource_sdk.errors import ConfigurationError
 
 
@@ -41,7 +40,6 @@ class TopicReading:
         self._schema: Mapping[str, object] | None = None
         self._fields: Mapping[str, Encoded] | None = None
         self._plan = RowPlan(table, None, days=self._days)
-        self._grown: list[SchemaChange] = []
 
     @property
     def table(self) -> TopicTable:
@@ -50,14 +48,12 @@ class TopicReading:
 
     def read(self, key: bytes | None, value: bytes | None) -> Decoded:
         """What a record says. Raises `Unreadable`."""
-        self._grown.clear()
         if value is None:
             return self._format.tombstone(self, key)
         payload, schema = self._unwrapping.value(value)
         if schema is not self._schema:
             self._follow_schema(schema)
-        decoded = self._format.record(self, key, value, payload)
-        return decoded._replace(changes=(*self._grown, *decoded.changes)) if self._grown else decoded
+        return self._format.record(self, key, value, payload)
 
     def key(self, data: bytes | None) -> Payload | None:
         """The columns of a record's key; None if it has none."""
@@ -90,9 +86,7 @@ class TopicReading:
         self._schema = schema
 
     def _grow(self, columns: Mapping[str, Encoded]) -> None:
-        table, changes = self.table.added(columns)
-        self._plan = RowPlan(table, self._fields, days=self._days)
-        self._grown += changes
+        self._plan = RowPlan(self.table.added(columns), self._fields, days=self._days)
 
 
 class Reading:

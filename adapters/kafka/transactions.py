@@ -145,6 +145,10 @@ class Assembler:
         if not self._ends:
             self._transactions = max(self._transactions, offset + 1)
 
+    def follow(self, partition: Partition) -> None:
+        """A partition that is new."""
+        self._next.setdefault(partition, 0)
+
     def place(self) -> Place:
         """Where to read on after everything released so far."""
         starts = {p: (q[0][0] if (q := self._unreleased.get(p)) else at) for p, at in self._next.items()}
