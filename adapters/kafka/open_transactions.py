@@ -123,21 +123,22 @@ def transaction_cut(
         (found.topic, found.partition): offset for found, offset in consumer.end_offsets(partitions).items()
     }
     overview = Overview()
-    for record, marker in topics.markers(OffsetRange(*place, first, end)):
+    for record, marker in topics.markers(OffsetRange(place.topic, 0, first, end)):
         overview.add(record, marker)
     since = overview.since(now_ms)
     ended: list[Ended] = []
     complete: set[str] = set()
     # An END may be a little older than the records it counts.
     near = _offsets_since(consumer, {place: end}, since - SLACK_MS)[place]
-    for record, (transaction, count) in topics.markers(OffsetRange(*place, near, end)):
+    for record, (transaction, count) in topics.markers(OffsetRange(place.topic, 0, near, end)):
         if count is not None:
             ended.append(Ended(transaction, record.offset, count))
             if record.timestamp < overview.newest - SLACK_MS:
                 complete.add(transaction)
     shares = Shares()
-    for found, offset in _offsets_since(consumer, {p: ends[p.topic, p.partition] for p in partitions}, since).items():
-        topics.share_out(OffsetRange(*found, offset, ends[found.topic, found.partition]), shares)
+    starts = _offsets_since(consumer, {p: ends[p.topic, p.partition] for p in partitions}, since)
+    for (topic, number), last in ends.items():
+        topics.share_out(OffsetRange(topic, number, starts[KafkaPartition(topic, number)], last), shares)
     return find_cut(ends, end, ended, shares, complete)
 
 

@@ -39,10 +39,12 @@ from adapters.kafka.position import Offsets, Vector
 from adapters.kafka.ranges import OffsetRange, read_range
 from adapters.kafka.reading import TopicReading, make_decoder
 from adapters.kafka.records import Decoded, Unreadable
+from adapters.kafka.schemas import Inferred
 from adapters.kafka.settings import KafkaSettings
 from adapters.kafka.surveying import find_catalog
+from adapters.kafka.tail import Judge
 from changesource_sdk.adapter import Change, Delete, Insert, Row, Snapshot, Truncate, Update
-from changesource_sdk.errors import AdapterError
+from changesource_sdk.errors import AdapterError, InvalidChange
 from changesource_sdk.observe.logs import event, logger
 
 _log = logger("kafka")
@@ -80,13 +82,20 @@ class FoldedPartition:
     def _fill(self, fold: Fold) -> None:
         reading = TopicReading(self.source, self.settings, make_decoder(self.settings.decoder), grows=False)
         letters = DeadLetters(self.settings)
+        judge = Judge() if self.settings.poison == "set-aside" else None
         for batch in read_range(reading_options(self.settings), self.records):
             for record in batch:
                 try:
                     decoded = reading.read(record.key, record.value)
+                    if judge is not None:
+                        judge.check(self.source.table, decoded.changes)
                 except Unreadable as error:
                     if self._counts(record, error.transaction):
                         letters.put(record, error.reason)
+                    continue
+                except InvalidChange as error:
+                    if self._counts(record, decoded.transaction):
+                        letters.put(record, f"{error.message} ({error.where})")
                     continue
                 if self._counts(record, decoded.transaction):
                     self._apply(fold, record, decoded)
@@ -134,9 +143,8 @@ def take_snapshot(settings: KafkaSettings) -> Snapshot:
     states = topic_states(settings)
     require_topics(settings, states)
     with closing(make_consumer(settings)) as consumer, naming_the_cause(settings):
-        cut = _cut(settings, consumer, data_partitions(settings, states))
+        cut = _cut(settings, consumer, _data_partitions(settings, states))
         ranges = _ranges(consumer, cut.ends)
-    with naming_the_cause(settings):
         catalog, inferred = find_catalog(settings, reading_options(settings), ranges, thorough=True)
     for found in inferred:
         event(_log, logging.INFO, "inferred the columns of a table; declare them if this is wrong", columns=str(found))
@@ -157,16 +165,16 @@ def take_snapshot(settings: KafkaSettings) -> Snapshot:
     return Snapshot(position, partitions, tables=catalog.tables, can_resume=can_resume)
 
 
-def current_ranges(settings: KafkaSettings) -> list[OffsetRange]:
-    """All records that the followed topics have now."""
+def current_catalog(settings: KafkaSettings) -> tuple[Catalog, list[Inferred]]:
+    """The tables by the newest records, and what was inferred about them."""
     states = topic_states(settings)
     require_topics(settings, states)
-    partitions = data_partitions(settings, states)
     with closing(make_consumer(settings)) as consumer, naming_the_cause(settings):
-        return _ranges(consumer, _ends(consumer, partitions))
+        ranges = _ranges(consumer, _ends(consumer, _data_partitions(settings, states)))
+        return find_catalog(settings, reading_options(settings), ranges, thorough=False)
 
 
-def data_partitions(settings: KafkaSettings, states: Mapping[str, TopicState]) -> list[Partition]:
+def _data_partitions(settings: KafkaSettings, states: Mapping[str, TopicState]) -> list[Partition]:
     """The partitions that hold rows."""
     return [
         (topic, number)
