@@ -19,6 +19,7 @@ from adapters.kafka.group_offsets import GroupOffsets
 from adapters.kafka.position import Vector
 from adapters.kafka.resuming import check_resumable
 from adapters.kafka.settings import KafkaSettings
+from adapters.kafka.snapshot import current_catalog, take_snapshot
 from adapters.kafka.tail import Tail, data_starts
 from adapters.kafka.transactions import REMEMBERED
 from changesource_sdk.adapter import Check, Position, Snapshot, Table, Transaction
@@ -72,12 +73,12 @@ class KafkaAdapter:
         self._reset()
 
     def tables(self) -> Sequence[Table]:
-        """The tables that the topics hold, as far as their records or the user tell."""
-        raise NotImplementedError
+        """The tables that the topics hold, as far as the user or their newest records tell."""
+        return current_catalog(self._settings)[0].tables
 
     def snapshot(self) -> Snapshot:
         """What the topics say up to their ends now."""
-        raise NotImplementedError
+        return take_snapshot(self._settings)
 
     def changes(self, after: Position) -> Iterator[Transaction]:
         """What came after a position, as it comes, until the adapter is closed."""

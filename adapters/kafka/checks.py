@@ -10,8 +10,9 @@ from collections.abc import Iterator
 from adapters.kafka.client import TopicState, make_consumer, naming_the_cause, require_topics, topic_states
 from adapters.kafka.dead_letters import count_letters
 from adapters.kafka.settings import KafkaSettings
+from adapters.kafka.snapshot import current_catalog
 from changesource_sdk.adapter import Check
-from changesource_sdk.errors import AdapterError
+from changesource_sdk.errors import AdapterError, ChangesourceError
 
 
 def examine(settings: KafkaSettings) -> Iterator[Check]:
@@ -20,6 +21,7 @@ def examine(settings: KafkaSettings) -> Iterator[Check]:
     yield Check("brokers", True, f"the brokers at {settings.where} answer")
     yield _topics(settings, states)
     yield _readable(settings, states)
+    yield from _columns(settings)
     yield _transactions(settings)
     if settings.poison == "set-aside":
         yield _dead_letters(settings.dead_letters)
@@ -48,6 +50,21 @@ def _readable(settings: KafkaSettings, states: dict[str, TopicState]) -> Check:
         consumer.close()
     held = sum(end[place] - first[place] for place in places)
     return Check("offsets", True, f"the topics hold {held} offsets in {len(places)} partitions")
+
+
+def _columns(settings: KafkaSettings) -> Iterator[Check]:
+    """What would be made of the topics' values, judged by their newest records."""
+    try:
+        catalog, inferred = current_catalog(settings)
+    except ChangesourceError as error:
+        yield Check("columns", False, error.message, error.fix)
+        return
+    guessed = {found.topic for found in inferred}
+    told = [table.table.full_name for topic, table in catalog.by_topic.items() if topic not in guessed]
+    if told:
+        yield Check("columns", True, f"declared, or told by the records' schema: {', '.join(told)}")
+    for found in inferred:
+        yield Check("columns", True, f"inferred, so see that it is right: {found}")
 
 
 def _transactions(settings: KafkaSettings) -> Check:

@@ -38,7 +38,7 @@ class DebeziumFormat:
             return NOTHING
         if not isinstance(payload, dict) or "op" not in payload:
             raise Unreadable("it is no Debezium envelope: it has no `op`; if its value is the row, use format=upsert")
-        transaction, order = _place(payload)
+        transaction, order = place_in_transaction(payload)
         try:
             changes = self._changes(rows, key, value, payload)
         except Unreadable as error:
@@ -89,7 +89,7 @@ def _image(payload: Payload, name: str) -> Payload:
     return image
 
 
-def _place(payload: Payload) -> tuple[str | None, int]:
+def place_in_transaction(payload: Payload) -> tuple[str | None, int]:
     """The transaction a record belongs to, and its place in it."""
     found = payload.get("transaction")
     if not isinstance(found, dict):

@@ -9,7 +9,7 @@ the snapshot's. A transaction that ended longer ago than that has all its record
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TypeAlias
 
@@ -17,8 +17,13 @@ from kafka import KafkaConsumer
 from kafka import TopicPartition as KafkaPartition
 from kafka.consumer.fetcher import ConsumerRecord
 
+from adapters.kafka.client import reading_options
 from adapters.kafka.cut import Cut, Ended, Shares, TopicPartition, find_cut
+from adapters.kafka.debezium import boundary, place_in_transaction
 from adapters.kafka.ranges import OffsetRange, read_range
+from adapters.kafka.reading import make_decoder
+from adapters.kafka.records import Unreadable, Unwrapping
+from adapters.kafka.settings import KafkaSettings
 
 SLACK_MS = 30_000
 """How much later than its END a record of a transaction may become visible."""
@@ -26,12 +31,8 @@ SLACK_MS = 30_000
 CLOCKS_APART_MS = 600_000
 """How far the clocks of this machine and of the producers may be apart."""
 
-Options: TypeAlias = Mapping[str, object]
-TransactionOf: TypeAlias = Callable[[ConsumerRecord], "str | None"]
-"""The transaction that a record belongs to, if any."""
-
-MarkerOf: TypeAlias = Callable[[ConsumerRecord], "tuple[str, int | None] | None"]
-"""The transaction of a BEGIN (None) or END (its number of records); None for what is neither."""
+Marker: TypeAlias = "tuple[str, int | None]"
+"""The transaction of a BEGIN (None) or of an END (its number of records in followed topics)."""
 
 
 @dataclass(slots=True)
@@ -42,7 +43,7 @@ class Overview:
     lately: deque[tuple[int, int]] = field(default_factory=deque)
     newest: int = 0
 
-    def add(self, record: ConsumerRecord, marker: tuple[str, int | None]) -> None:
+    def add(self, record: ConsumerRecord, marker: Marker) -> None:
         """The next record of the topic."""
         transaction, count = marker
         self.newest = max(self.newest, record.timestamp)
@@ -62,66 +63,88 @@ class Overview:
         return min([newest, *self.begun.values(), *(begun for _, begun in self.lately)]) - SLACK_MS
 
 
+class TransactionTopics:
+    """Decodes what is needed of records near the ends."""
+
+    def __init__(self, settings: KafkaSettings, topics: Sequence[str]) -> None:
+        decoder = make_decoder(settings.decoder)
+        self._settings = settings
+        self._topics = topics
+        self._markers = Unwrapping(settings.transaction_topic, decoder)
+        self._values = {topic: Unwrapping(topic, decoder) for topic in topics}
+        self._options = reading_options(settings)
+
+    def markers(self, wanted: OffsetRange) -> Iterator[tuple[ConsumerRecord, Marker]]:
+        """The BEGINs and ENDs of a range of the transaction topic."""
+        for batch in read_range(self._options, wanted):
+            for record in batch:
+                if (marker := self._marker(record)) is not None:
+                    yield record, marker
+
+    def share_out(self, wanted: OffsetRange, shares: Shares) -> None:
+        """The records of a range to the transactions they belong to."""
+        place = (wanted.topic, wanted.partition)
+        for batch in read_range(self._options, wanted):
+            for record in batch:
+                transaction = self._transaction(record)
+                if transaction is not None:
+                    shares.add(place, record.offset, transaction)
+
+    def _marker(self, record: ConsumerRecord) -> Marker | None:
+        try:
+            found = boundary(self._markers, record.value)
+        except Unreadable:
+            return None
+        if found is None or not found.is_end:
+            return found and (found.transaction, None)
+        followed = {name for name in found.counts if self._settings.topic_of(name, self._topics) is not None}
+        return found.transaction, sum(count for name, count in found.counts.items() if name in followed)
+
+    def _transaction(self, record: ConsumerRecord) -> str | None:
+        """The transaction of a record; one that cannot be read belongs to none here, and is told of when folded."""
+        if record.value is None:
+            return None
+        try:
+            payload = self._values[record.topic].value(record.value).payload
+            return place_in_transaction(payload)[0] if isinstance(payload, dict) else None
+        except Unreadable:
+            return None
+
+
 def transaction_cut(
-    consumer: KafkaConsumer,
-    options: Options,
-    data: Sequence[TopicPartition],
-    topic: str,
-    transaction_of: TransactionOf,
-    marker_of: MarkerOf,
-    now_ms: int,
+    settings: KafkaSettings, consumer: KafkaConsumer, data: Sequence[TopicPartition], now_ms: int
 ) -> Cut:
     """The cut of these partitions and the topic of transactions as they are now."""
-    place = KafkaPartition(topic, 0)
-    whole = OffsetRange(topic, 0, consumer.beginning_offsets([place])[place], consumer.end_offsets([place])[place])
+    topics = TransactionTopics(settings, sorted({topic for topic, _ in data}))
+    place = KafkaPartition(settings.transaction_topic, 0)
+    first, end = consumer.beginning_offsets([place])[place], consumer.end_offsets([place])[place]
     partitions = [KafkaPartition(*partition) for partition in data]
     ends: dict[TopicPartition, int] = {
-        (p.topic, p.partition): end for p, end in consumer.end_offsets(partitions).items()
+        (found.topic, found.partition): offset for found, offset in consumer.end_offsets(partitions).items()
     }
     overview = Overview()
-    for batch in read_range(options, whole):
-        for record in batch:
-            if (marker := marker_of(record)) is not None:
-                overview.add(record, marker)
+    for record, marker in topics.markers(OffsetRange(place.topic, 0, first, end)):
+        overview.add(record, marker)
     since = overview.since(now_ms)
-    first = _offsets_since(consumer, partitions, since)
+    ended: list[Ended] = []
+    complete: set[str] = set()
     # An END may be a little older than the records it counts.
-    markers = _offsets_since(consumer, [place], since - SLACK_MS)
-    near = OffsetRange(topic, 0, markers.get(place, whole.end), whole.end)
-    ended, complete = _ended(options, near, marker_of, overview.newest - SLACK_MS)
+    near = _offsets_since(consumer, {place: end}, since - SLACK_MS)[place]
+    for record, (transaction, count) in topics.markers(OffsetRange(place.topic, 0, near, end)):
+        if count is not None:
+            ended.append(Ended(transaction, record.offset, count))
+            if record.timestamp < overview.newest - SLACK_MS:
+                complete.add(transaction)
     shares = Shares()
-    for partition in partitions:
-        own: TopicPartition = (partition.topic, partition.partition)
-        _look(options, OffsetRange(*own, first.get(partition, ends[own]), ends[own]), transaction_of, shares)
-    return find_cut(ends, whole.end, ended, shares, complete)
+    starts = _offsets_since(consumer, {p: ends[p.topic, p.partition] for p in partitions}, since)
+    for (topic, number), last in ends.items():
+        topics.share_out(OffsetRange(topic, number, starts[KafkaPartition(topic, number)], last), shares)
+    return find_cut(ends, end, ended, shares, complete)
 
 
 def _offsets_since(
-    consumer: KafkaConsumer, partitions: Sequence[KafkaPartition], since: int
+    consumer: KafkaConsumer, ends: Mapping[KafkaPartition, int], since: int
 ) -> dict[KafkaPartition, int]:
-    found = consumer.offsets_for_times(dict.fromkeys(partitions, max(0, since)))
-    return {partition: at.offset for partition, at in found.items() if at is not None}
-
-
-def _ended(options: Options, near: OffsetRange, marker_of: MarkerOf, lately: int) -> tuple[list[Ended], set[str]]:
-    """The ENDs of a range, and the transactions of those that are older than `lately`."""
-    ended: list[Ended] = []
-    complete: set[str] = set()
-    for batch in read_range(options, near):
-        for record in batch:
-            marker = marker_of(record)
-            if marker is None or marker[1] is None:
-                continue
-            ended.append(Ended(marker[0], record.offset, marker[1]))
-            if record.timestamp < lately:
-                complete.add(marker[0])
-    return ended, complete
-
-
-def _look(options: Options, near: OffsetRange, transaction_of: TransactionOf, shares: Shares) -> None:
-    place = (near.topic, near.partition)
-    for batch in read_range(options, near):
-        for record in batch:
-            transaction = transaction_of(record)
-            if transaction is not None:
-                shares.add(place, record.offset, transaction)
+    """The first offset of each partition that is not older than a time; its end if there is none."""
+    found = consumer.offsets_for_times(dict.fromkeys(ends, max(0, since)))
+    return {place: at.offset if (at := found.get(place)) is not None else end for place, end in ends.items()}

@@ -5,8 +5,8 @@ tasks, and added up. `table_of` then takes, in this order: the columns that the 
 came with a record; the kinds of values that were met. Of the last it tells what it took them for (`Inferred`), so that
 a user can see it at start and in `doctor`, and declare the table where it is wrong.
 
-Inferred columns are optional, integers have 64 bits. A column of mixed kinds is text, or JSON if documents are among
-them.
+Inferred columns are optional, integers have 64 bits, and larger ones make a column text. A column of mixed kinds is
+text, too, or JSON if documents are among them.
 """
 
 from __future__ import annotations
@@ -122,7 +122,7 @@ def _kind(value: object) -> str:
         case bool():
             return "bool"
         case int():
-            return "int8" if INT64_MIN <= value <= INT64_MAX else "float8"
+            return "int8" if INT64_MIN <= value <= INT64_MAX else "text"
         case float():
             return "float8"
         case str():

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Iterable, Mapping, Sequence
-from typing import TypeAlias
+from typing import TYPE_CHECKING, TypeAlias
 
 from kafka.consumer.fetcher import ConsumerRecord
 
@@ -22,6 +22,9 @@ from adapters.kafka.schemas import DEFAULT_KEY, Inferred, Survey, is_declared, t
 from adapters.kafka.settings import KafkaSettings, TableOptions
 from adapters.kafka.upsert import UpsertFormat
 from changesource_sdk.pipeline.validate import NeedsNewGeneration
+
+if TYPE_CHECKING:
+    from pyspark import SparkContext
 
 NEWEST = 500
 """Records at the end of each partition that are looked at first."""
@@ -71,15 +74,17 @@ def _survey_all(
     context = _spark_context() if on_spark and filled else None
     if context is None:
         return [survey(wanted) for wanted in filled]
-    return context.parallelize(filled, len(filled)).map(survey).collect()
+    found: list[tuple[str, Survey]] = context.parallelize(filled, len(filled)).map(survey).collect()
+    return found
 
 
-def _spark_context():  # type: ignore[no-untyped-def]  # without Spark its types are not there either
+def _spark_context() -> SparkContext | None:
     """The driver's own, if this process is a Spark driver."""
     if "pyspark" not in sys.modules:
         return None
     from pyspark import SparkContext
 
+    # There is no public way to ask without starting one.
     return SparkContext._active_spark_context
 
 

@@ -34,10 +34,12 @@ class Bank:
         prefix = broker.topic_name("bank")
         number = {"optional": False}
         self.account = Collection(
-            f"{prefix}.account", [field(name, int, **number) for name in ("id", "balance", "last")], schemas=schemas
+            f"{prefix}.public.account",
+            [field(name, int, **number) for name in ("id", "balance", "last")],
+            schemas=schemas,
         )
         self.line = Collection(
-            f"{prefix}.ledger",
+            f"{prefix}.public.ledger",
             [field(name, int, **number) for name in ("id", "source", "target", "amount")],
             schemas=schemas,
         )
@@ -50,8 +52,14 @@ class Bank:
         self.moves = 0
 
     @property
-    def topics(self) -> str:
-        return f"{self.account.topic},{self.line.topic}"
+    def settings(self) -> dict[str, str]:
+        """What an adapter follows it with."""
+        return {
+            "bootstrap": self._broker.bootstrap,
+            "topics": f"{self.account.topic},{self.line.topic}",
+            "format": "debezium",
+            "transaction_topic": self.transactions,
+        }
 
     def open_accounts(self) -> None:
         """What a connector writes first: a read of every row, in no transaction."""
