@@ -20,7 +20,7 @@ from __future__ import annotations
 
 import re
 import tomllib
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from fnmatch import fnmatchcase
 from pathlib import Path
@@ -134,15 +134,31 @@ class KafkaSettings:
             found = self.tables[name]
         return found or TableOptions(name, topic)
 
-    def topic_of(self, collection: str, topics: Sequence[str]) -> str | None:
-        """The followed topic that a collection of Debezium's goes to, None if it is not followed."""
-        named = [o.topic for o in self.tables.values() if o.collection == collection and o.topic in topics]
-        if named:
-            return named[0]
-        name = _NOT_IN_TOPICS.sub("_", collection)
-        found = [topic for topic in topics if topic == name or topic.endswith(f".{name}")]
+    def collections(self, topics: Iterable[str]) -> dict[str, str]:
+        """The followed topics by the collections that Debezium counts changes by.
+
+        A topic is called as its collection, after the prefix that the transaction topic has, too (`shop.transaction`
+        and `shop.public.issue`), unless the user names its collection. Nothing is guessed: a collection taken for one
+        that is not followed would tear transactions.
+        """
         prefix = self.transaction_topic.rpartition(".")[0]
-        return f"{prefix}.{name}" if f"{prefix}.{name}" in found else next(iter(found), None)
+        found: dict[str, str] = {}
+        for topic in topics:
+            collection = self.options(topic).collection
+            if not collection and not (prefix and topic.startswith(f"{prefix}.")):
+                raise ConfigurationError(
+                    "collection-unknown",
+                    f"nothing tells which collection of the transaction topic the topic {topic} has",
+                    where=f"topic {topic}",
+                    fix=f'name it: [set.tables.{topic.rpartition(".")[2]}] with collection = "schema.table"',
+                )
+            found[collection_topic(collection) or topic.removeprefix(f"{prefix}.")] = topic
+        return found
+
+
+def collection_topic(collection: str) -> str:
+    """A collection as it stands in the name of its topic."""
+    return _NOT_IN_TOPICS.sub("_", collection)
 
 
 def _tables(given: str | Mapping[str, object]) -> dict[str, TableOptions]:

@@ -18,7 +18,7 @@ from adapters.kafka.debezium import boundary
 from adapters.kafka.position import Offsets, Vector
 from adapters.kafka.reading import Reading, make_decoder
 from adapters.kafka.records import Decoded, Unreadable, Unwrapping
-from adapters.kafka.settings import KafkaSettings
+from adapters.kafka.settings import KafkaSettings, collection_topic
 from adapters.kafka.transactions import Assembler, Partition, Place, Released
 from changesource_sdk.adapter import Change, Delete, Insert, Transaction, Truncate, Update
 from changesource_sdk.errors import InvalidChange
@@ -68,7 +68,7 @@ class Tail:
         self._judge = Judge()
         self._next = {topic: list(offsets) for topic, offsets in vector.offsets.items()}
         self._boundaries = Unwrapping(settings.transaction_topic, make_decoder(settings.decoder))
-        self._topics = tuple(vector.catalog.by_topic)
+        self._collections = settings.collections(vector.catalog.by_topic) if settings.transaction_topic else {}
         self._assembler = Assembler(_place(settings.transaction_topic, vector))
         self._given_at = now
         self._is_moved = False
@@ -156,7 +156,7 @@ class Tail:
             return
         wanted: dict[str, int] = {}
         for collection, count in found.counts.items():
-            topic = self._settings.topic_of(collection, self._topics)
+            topic = self._collections.get(collection_topic(collection))
             if topic is not None:
                 wanted[topic] = wanted.get(topic, 0) + count
         yield from self._assembler.end(record.offset, found.transaction, wanted, found.time_ms, now)

@@ -82,7 +82,8 @@ def scaled_decimal(scale: int) -> Read:
     """Base64 of a signed big-endian integer, to be divided by a power of ten."""
 
     def read(value: object) -> object:
-        return Decimal(int.from_bytes(_bytes(value), "big", signed=True)).scaleb(-scale)
+        # From a text, since arithmetic would round to the digits of the context.
+        return Decimal(f"{int.from_bytes(_bytes(value), 'big', signed=True)}E-{scale}")
 
     return read
 
