@@ -23,7 +23,7 @@ from adapters.kafka.debezium import boundary, place_in_transaction
 from adapters.kafka.ranges import OffsetRange, read_range
 from adapters.kafka.reading import make_decoder
 from adapters.kafka.records import Unreadable, Unwrapping
-from adapters.kafka.settings import KafkaSettings
+from adapters.kafka.settings import KafkaSettings, collection_topic
 
 SLACK_MS = 30_000
 """How much later than its END a record of a transaction may become visible."""
@@ -68,8 +68,7 @@ class TransactionTopics:
 
     def __init__(self, settings: KafkaSettings, topics: Sequence[str]) -> None:
         decoder = make_decoder(settings.decoder)
-        self._settings = settings
-        self._topics = topics
+        self._collections = settings.collections(topics)
         self._markers = Unwrapping(settings.transaction_topic, decoder)
         self._values = {topic: Unwrapping(topic, decoder) for topic in topics}
         self._options = reading_options(settings)
@@ -97,8 +96,8 @@ class TransactionTopics:
             return None
         if found is None or not found.is_end:
             return found and (found.transaction, None)
-        followed = {name for name in found.counts if self._settings.topic_of(name, self._topics) is not None}
-        return found.transaction, sum(count for name, count in found.counts.items() if name in followed)
+        followed = (count for name, count in found.counts.items() if collection_topic(name) in self._collections)
+        return found.transaction, sum(followed)
 
     def _transaction(self, record: ConsumerRecord) -> str | None:
         """The transaction of a record; one that cannot be read belongs to none here, and is told of when folded."""
