@@ -12,7 +12,7 @@ from reference_cache.client.errors import (
 )
 from reference_cache.client.mutations import Mutation
 from reference_cache.client.queries import NamedQuery, named_query
-from reference_cache.client.sqlite_store import SqliteStore
+from reference_cache.client.sqlite_store import SqliteLocalStore
 from reference_cache.client.store import LocalStore, MemoryStore
 from reference_cache.client.transaction import Transaction
 from reference_cache.client.views import LiveView
@@ -31,7 +31,7 @@ __all__ = [
     "MutationUnsettled",
     "NamedQuery",
     "QueryRefused",
-    "SqliteStore",
+    "SqliteLocalStore",
     "Transaction",
     "named_query",
 ]

@@ -10,7 +10,6 @@ Everything runs on the event loop that opened it. Reading and mutating never wai
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -18,12 +17,12 @@ from reference_cache.client.connection import Connection, ConnectionState, Crede
 from reference_cache.client.errors import ClientError
 from reference_cache.client.local_state import LocalState
 from reference_cache.client.mutations import Mutation, MutatorNames
+from reference_cache.client.mutators import AnyMutators, by_name
 from reference_cache.client.queries import AnyQuery
 from reference_cache.client.session import ClientSession
 from reference_cache.client.socket import sync_address
-from reference_cache.client.sqlite_store import SqliteStore
+from reference_cache.client.sqlite_store import SqliteLocalStore
 from reference_cache.client.store import LocalStore, MemoryStore, QueuedMutation
-from reference_cache.client.transaction import Mutator
 from reference_cache.client.views import LiveView
 from reference_cache.ivm.view import Result
 from reference_cache.query.schema import Schema
@@ -32,6 +31,7 @@ from reference_cache.query.schema import Schema
 class Client:
     """One client of a cache, between `open` and `close` (or `async with`).
 
+    `mutators` are functions by name, or those an application's server declares (`app_server.Mutators`).
     `store` is a file to survive restarts, any `LocalStore`, or None to keep nothing. `auth` is a token or a coroutine
     function that fetches one; with a token, `user_id` must say whose it is. With `offline` it connects only when told.
     """
@@ -41,7 +41,7 @@ class Client:
         url: str,
         schema: Schema,
         *,
-        mutators: Mapping[str, Mutator] | None = None,
+        mutators: AnyMutators | None = None,
         user_id: str | None = None,
         auth: str | FetchToken | None = None,
         store: LocalStore | str | Path | None = None,
@@ -49,7 +49,7 @@ class Client:
     ) -> None:
         self._address = sync_address(url)
         self._schema = schema
-        self._mutators = dict(mutators or {})
+        self._mutators = by_name(mutators)
         self._user_id = user_id
         self._credentials = Credentials(auth)
         self._store = _store(store)
@@ -145,4 +145,4 @@ class Client:
 def _store(store: LocalStore | str | Path | None) -> LocalStore:
     if store is None:
         return MemoryStore()
-    return SqliteStore(store) if isinstance(store, str | Path) else store
+    return SqliteLocalStore(store) if isinstance(store, str | Path) else store

@@ -141,7 +141,8 @@ class Connection:
             if seconds and not self._is_paused:
                 self._become(ConnectionState("connecting"))
                 with suppress(TimeoutError):
-                    await asyncio.wait_for(self._hurry.wait(), seconds)
+                    async with asyncio.timeout(seconds):
+                        await self._hurry.wait()
 
     async def _attempt(self) -> float:
         """One connection; how long to wait before the next."""

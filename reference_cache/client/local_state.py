@@ -16,12 +16,13 @@ from protocol.errors import CodecError
 from protocol.sync.downstream import DelRow, PutRow, UpdateRow
 from reference_cache.client.draft import Draft, Place
 from reference_cache.client.errors import ClientError
+from reference_cache.client.mutators import Mutator, run_now
 from reference_cache.client.poke_content import PokeContent, read_poke
 from reference_cache.client.pokes import Poke, PokeError, check_follows
 from reference_cache.client.server_rows import ServerRows
 from reference_cache.client.store import Identity, LocalStore, QueuedMutation, Record, RowWrite, Step
 from reference_cache.client.tables import LocalTables
-from reference_cache.client.transaction import Mutator, Reason, Transaction
+from reference_cache.client.transaction import Reason, Transaction
 from reference_cache.observe import event, logger
 from reference_cache.query.nearest import unknown
 from reference_cache.query.schema import Row, Schema
@@ -59,7 +60,7 @@ class LocalState:
         mutation = QueuedMutation(self.record.newest_mutation_id + 1, name, args, now)
         draft = self.tables.draft()
         transaction = self._transaction(draft, "optimistic")
-        returned = mutator(transaction, args)
+        returned = run_now(name, mutator, transaction, args)
         self._enqueue(mutation)
         self.tables.adopt(draft, transaction.written)
         return mutation, returned
@@ -165,7 +166,7 @@ class LocalState:
                 continue
             transaction = self._transaction(draft, "rebase")
             try:
-                mutator(transaction, mutation.args)
+                run_now(mutation.name, mutator, transaction, mutation.args)
             except Exception as error:
                 transaction.undo()
                 event(log, logging.WARNING, "replay-failed", mutator=mutation.name, id=mutation.id, error=repr(error))

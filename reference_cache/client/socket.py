@@ -154,7 +154,8 @@ async def _read(socket: ClientConnection, session: Session, outbox: Outbox) -> N
     pinged = False
     while True:
         try:
-            text = await asyncio.wait_for(socket.recv(), QUIET_SECONDS)
+            async with asyncio.timeout(QUIET_SECONDS):
+                text = await socket.recv()
         except TimeoutError:
             if pinged:
                 raise Lost("the cache did not answer a ping") from None

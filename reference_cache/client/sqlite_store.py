@@ -36,7 +36,7 @@ CREATE TABLE IF NOT EXISTS rows (
 """
 
 
-class SqliteStore:
+class SqliteLocalStore:
     """One file. Invariant: what it holds is the record after the last `save`."""
 
     def __init__(self, path: str | Path) -> None:

@@ -1,13 +1,14 @@
 """What a mutator works with: rows by key, queries, and four ways of writing, on a draft of the local tables.
 
-A mutator is a plain function `mutator(tx, args)`. It runs once when it is called and again whenever the server's rows
-have moved underneath it, so it must do nothing but use `tx`. Writing follows the official client: an insert of a row
-that is there and an update of one that is not do nothing, because the server may have been faster.
+A mutator is a function `mutator(tx, args)`. It runs once when it is called and again whenever the server's rows have
+moved underneath it, so it must do nothing but use `tx`. What writes may be awaited and never waits. Writing follows the
+official client: an insert of a row that is there and an update of one that is not do nothing, because the server may
+have been faster.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Generator, Mapping
 from typing import Any, Literal, TypeAlias
 
 from reference_cache.client.draft import Draft, Place
@@ -18,8 +19,17 @@ from reference_cache.query.nearest import unknown
 from reference_cache.query.schema import Row, Schema, TableSchema
 from reference_cache.query.values import kind
 
+
+class Written:
+    """The end of a write, for mutators that await it as they would on a server."""
+
+    def __await__(self) -> Generator[Any, None, None]:
+        return
+        yield
+
+
+WRITTEN = Written()
 Reason: TypeAlias = Literal["optimistic", "rebase"]
-Mutator: TypeAlias = "Callable[[Transaction, Any], Any]"
 PlaceOf: TypeAlias = Callable[[str, Mapping[str, Any]], Place]
 
 
@@ -38,7 +48,7 @@ class Transaction:
         """The places this run wrote."""
         return set(self._before)
 
-    def get(self, table: str, **key: Any) -> dict[str, Any] | None:
+    def get(self, table: str, key: Mapping[str, Any]) -> dict[str, Any] | None:
         """The row with this primary key, by column name."""
         row = self._draft.get(self._place(table, key))
         return None if row is None else self._schema.tables[table].named(row)
@@ -47,29 +57,33 @@ class Transaction:
         """The result of a query, with everything written so far."""
         return self._draft.run(query)
 
-    def insert(self, table: str, row: Mapping[str, Any]) -> None:
+    def insert(self, table: str, row: Mapping[str, Any]) -> Written:
         """Add a row; columns left out are null. Nothing happens if it is there."""
         place = self._place(table, row)
         if self._draft.get(place) is None:
             self._write(place, self._schema.tables[table].row(row))
+        return WRITTEN
 
-    def upsert(self, table: str, row: Mapping[str, Any]) -> None:
+    def upsert(self, table: str, row: Mapping[str, Any]) -> Written:
         """Add a row, or change the columns given of the one that is there."""
         place = self._place(table, row)
         self._write(place, self._merged(table, self._draft.get(place), row))
+        return WRITTEN
 
-    def update(self, table: str, row: Mapping[str, Any]) -> None:
+    def update(self, table: str, row: Mapping[str, Any]) -> Written:
         """Change the columns given of the row with this key. Nothing happens if it is not there."""
         place = self._place(table, row)
         old = self._draft.get(place)
         if old is not None:
             self._write(place, self._merged(table, old, row))
+        return WRITTEN
 
-    def delete(self, table: str, **key: Any) -> None:
+    def delete(self, table: str, key: Mapping[str, Any]) -> Written:
         """Remove the row with this key, if it is there."""
         place = self._place(table, key)
         if self._draft.get(place) is not None:
             self._write(place, None)
+        return WRITTEN
 
     def undo(self) -> None:
         """Take back everything this run wrote."""
