@@ -13,7 +13,13 @@
 `ZERO_QUERY_URL` and `ZERO_MUTATE_URL` of the official zero-cache, and of ours, then point at `/query` and `/mutate`.
 """
 
-from reference_cache.app_server.errors import ApplicationError, DeclarationError, Forbidden, Unauthenticated
+from reference_cache.app_server.errors import (
+    ApplicationError,
+    DeclarationError,
+    Forbidden,
+    StoreUnavailable,
+    Unauthenticated,
+)
 from reference_cache.app_server.http import zero_routes
 from reference_cache.app_server.mutators import Mutators
 from reference_cache.app_server.queries import NamedQueries
@@ -24,6 +30,7 @@ __all__ = [
     "Forbidden",
     "Mutators",
     "NamedQueries",
+    "StoreUnavailable",
     "Unauthenticated",
     "zero_routes",
 ]

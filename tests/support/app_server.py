@@ -1,7 +1,7 @@
 """The application behind the scenario: named queries and mutators over its store, served with our own toolkit.
 
 Tokens outside `accepted` are refused with 401, and may be taken back while clients are connected; tokens and mutations
-called `broken` and `nonsense` get what they say. Every request is remembered.
+called `broken` and `nonsense` get what they say. Answers to pushes can get lost on their way. Every request is kept.
 """
 
 from __future__ import annotations
@@ -15,6 +15,7 @@ from aiohttp import web
 from pydantic import BaseModel
 
 from reference_cache.app_server import ApplicationError, Mutators, NamedQueries, Unauthenticated, zero_routes
+from reference_cache.app_server.requests import CLEAN_UP
 from reference_cache.app_server.stores.postgres import PostgresStore
 from reference_cache.app_server.stores.sql_transaction import SqlTransaction
 from reference_cache.app_server.stores.sqlite import SqliteStore
@@ -63,6 +64,7 @@ class AppServer:
     def __init__(self, store: AppStore, *accepted: str) -> None:
         self.accepted = {f"Bearer {token}" for token in accepted}
         self.requests: list[tuple[str, Any]] = []
+        self.answers_to_lose = 0
         self._store = toolkit_store(store)
         self._loop = asyncio.new_event_loop()
         self._thread = threading.Thread(target=self._loop.run_forever, daemon=True)
@@ -104,7 +106,7 @@ class AppServer:
 
     @web.middleware
     async def _notice(self, request: web.Request, handler: Handler) -> web.StreamResponse:
-        """Remember the request, and play what tokens and mutations ask for by name."""
+        """Keep the request, and play what tokens and mutations ask for by name."""
         body = await request.json()
         self.requests.append((request.path.strip("/"), body))
         names = {each["name"] for each in body["mutations"]} if request.path == "/mutate" else set()
@@ -113,7 +115,11 @@ class AppServer:
             return web.Response(status=500, text="out of order")
         if "nonsense" in asked:
             return web.Response(text="<html>")
-        return await handler(request)
+        answer = await handler(request)
+        if names - {CLEAN_UP} and self.answers_to_lose:
+            self.answers_to_lose -= 1
+            return web.Response(status=503, text="the answer was lost")
+        return answer
 
 
 def toolkit_store(store: AppStore) -> SqliteStore | PostgresStore:

@@ -11,22 +11,19 @@ from __future__ import annotations
 
 import asyncio
 import sqlite3
-from collections.abc import AsyncIterator, Callable
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from os import PathLike
-from typing import Any, TypeVar
+from typing import Any
 
 from protocol import values
 from reference_cache.app_server.errors import StoreUnavailable
 from reference_cache.app_server.stores.confirming import ConfirmingTransaction
 from reference_cache.app_server.stores.row_statements import Dialect, RowStatements, quoted
 from reference_cache.app_server.stores.sql_transaction import Parameters
+from reference_cache.app_server.stores.sqlite_thread import SqliteThread
 from reference_cache.app_server.stores.store import ClientKey
 from reference_cache.query.schema import Schema
-
-BUSY_SECONDS = 30.0
-"""How long a transaction waits for another process's."""
 
 _CLIENT = '"clientGroupID" TEXT NOT NULL, "clientID" TEXT NOT NULL'
 _CLIENTS = f'({_CLIENT}, "lastMutationID" INTEGER NOT NULL, "userID" TEXT, PRIMARY KEY ("clientGroupID", "clientID"))'
@@ -34,8 +31,6 @@ _MUTATIONS = (
     f'({_CLIENT}, "mutationID" INTEGER NOT NULL, mutation JSON, result JSON, '
     'PRIMARY KEY ("clientGroupID", "clientID", "mutationID"))'
 )
-
-T = TypeVar("T")
 
 
 class SqliteTransaction(ConfirmingTransaction):
@@ -45,7 +40,7 @@ class SqliteTransaction(ConfirmingTransaction):
     not_there_says = "no such table"
     remedy = "call create_system_tables() before the endpoint first starts"
 
-    def __init__(self, run: Run, statements: RowStatements, client: ClientKey) -> None:
+    def __init__(self, run: SqliteThread, statements: RowStatements, client: ClientKey) -> None:
         super().__init__(statements, client)
         self._run = run
 
@@ -54,43 +49,11 @@ class SqliteTransaction(ConfirmingTransaction):
         return await self._run(lambda db: _fetched(db.execute(statement, parameters)))
 
 
-class Run:
-    """Runs work with the store's connection, in the connection's own thread, in the order it is asked for."""
-
-    def __init__(self, path: str | PathLike[str]) -> None:
-        self._path = path
-        self._thread = ThreadPoolExecutor(max_workers=1, thread_name_prefix="app-server-sqlite")
-        self._connection: sqlite3.Connection | None = None
-
-    async def __call__(self, work: Callable[[sqlite3.Connection], T]) -> T:
-        return await asyncio.get_running_loop().run_in_executor(self._thread, self._work, work)
-
-    def now(self, work: Callable[[sqlite3.Connection], T]) -> T:
-        """The same for callers outside of an event loop."""
-        return self._thread.submit(self._work, work).result()
-
-    def _work(self, work: Callable[[sqlite3.Connection], T]) -> T:
-        if self._connection is None:
-            self._connection = sqlite3.connect(self._path, timeout=BUSY_SECONDS, isolation_level=None)
-            self._connection.execute("PRAGMA foreign_keys = ON")
-        return work(self._connection)
-
-    def close(self) -> None:
-        """Let go of the connection; what is under way ends first."""
-        self._thread.submit(self._close).result()
-        self._thread.shutdown()
-
-    def _close(self) -> None:
-        if self._connection is not None:
-            self._connection.close()
-            self._connection = None
-
-
 class SqliteStore:
     """A database file. One transaction at a time; `close` when the application ends."""
 
     def __init__(self, path: str | PathLike[str], schema: Schema) -> None:
-        self._run = Run(path)
+        self._run = SqliteThread(path)
         self._statements = RowStatements(schema, Dialect("?", quoted, lambda value: values.dumps(value).decode()))
         self._turn = asyncio.Lock()
 
