@@ -20,13 +20,14 @@ pytestmark = pytest.mark.e2e
 
 SEED = 9
 ROUNDS = 7
+FEW_PARTITIONS = ("--conf", "spark.sql.shuffle.partitions=2")
 
 
 def test_the_replica_equals_the_lakehouse_after_each_write(postgres: PostgresServer, tmp_path: Path) -> None:
     lake = Lakehouse(tmp_path / "lake", SEED)
     rng = random.Random(SEED)
     with (
-        SparkServing("spark-tables", lake.settings, tmp_path / "state") as endpoint,
+        SparkServing("spark-tables", lake.settings, tmp_path / "state", options=FEW_PARTITIONS) as endpoint,
         zero_caches(postgres, tmp_path) as make_cache,
     ):
         endpoint.start(seconds=SPARK_SECONDS)
