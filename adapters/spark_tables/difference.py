@@ -45,6 +45,7 @@ if TYPE_CHECKING:
 MOST_DELTAS = 16
 MOST_DELTA_SHARE = 0.1
 _FEW_ROWS = 100_000
+_PARTITIONS, _SPARK_DEFAULT = "spark.sql.shuffle.partitions", "200"
 _KNOWN_HASH, _KNOWN_DIGEST = "known_hash", "known_digest"
 
 _SETTINGS = {
@@ -241,8 +242,8 @@ def tuned(session: SparkSession) -> SparkSession:
     own = session.newSession()
     for key, value in _SETTINGS.items():
         own.conf.set(key, value)
-    if (session.sparkContext.master or "").startswith("local"):
-        own.conf.set("spark.sql.shuffle.partitions", str(4 * session.sparkContext.defaultParallelism))
+    if (session.sparkContext.master or "").startswith("local") and own.conf.get(_PARTITIONS) == _SPARK_DEFAULT:
+        own.conf.set(_PARTITIONS, str(4 * session.sparkContext.defaultParallelism))
     return own
 
 

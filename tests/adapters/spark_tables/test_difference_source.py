@@ -360,6 +360,22 @@ def test_a_wrong_query_is_told_in_the_words_of_spark_and_ours(tmp_path: Path, qu
     assert "tables.items.query" in error.fix
 
 
+def test_a_database_behind_jdbc_is_followed(tmp_path: Path, spark: SparkSession) -> None:
+    url = f"jdbc:derby:memory:{tmp_path.name};create=true"
+    driver = {"driver": "org.apache.derby.iapi.jdbc.AutoloadedDriver"}
+
+    def store(rows: Rows) -> None:
+        spark.createDataFrame(list(rows.items()), "id bigint, t string").write.jdbc(url, "items", "overwrite", driver)
+
+    store({1: "a", 2: "b"})
+    items = Followed(tmp_path, {"items": {"jdbc": url, "key": "id", "options": driver}})
+    assert items.values() == {1: "a", 2: "b"}
+    assert items.look() == []
+    store({2: "c", 3: None})
+    items.look()
+    assert items.values() == {2: "c", 3: None}
+
+
 def test_a_database_without_driver_says_what_to_add(tmp_path: Path) -> None:
     error = failing(tmp_path, {"jdbc": "jdbc:postgresql://127.0.0.1:1/none"})
     assert error.code == "driver-missing"
