@@ -108,6 +108,7 @@ class DeltaSource:
             return
         for reached, version in self._places(place):
             place = reached
+            self._seen = self._marked(place)
             if version is not None:
                 yield version
                 asked = place
@@ -153,17 +154,32 @@ class DeltaSource:
         """Whether there may be something after a place; costs two looks at files if there is not."""
         if self._log.mark(place.version + 1) is not None:
             return True
-        mark = self._log.mark(place.version)
-        if mark is not None and self._seen == (place, mark):
+        if self._is_where_it_was(place):
             return False
         found = self._newest()
         if (str(found.metadata().id), found.version()) != (place.id, place.version):
             return True
-        self._seen = None if mark is None else (place, mark)
+        self._seen = self._marked(place)
         return False
+
+    def _marked(self, place: DeltaPlace) -> tuple[DeltaPlace, str] | None:
+        """A place, and what tells its commit from another one of the same number."""
+        mark = self._log.mark(place.version)
+        return None if mark is None else (place, mark)
+
+    def _is_where_it_was(self, place: DeltaPlace) -> bool:
+        """Whether the commit of a place is the one that was seen there: the table was not made anew."""
+        return self._seen is not None and self._seen == self._marked(place)
 
     def _newest(self) -> DeltaTable:
         self._opened = open_table(self._settings)
+        return self._opened
+
+    def _newest_after(self, place: DeltaPlace) -> DeltaTable:
+        """The same; where it only moved on, the commits since are read and not the whole table's files."""
+        if self._opened is None or not self._is_where_it_was(place):
+            return self._newest()
+        self._opened.update_incremental()
         return self._opened
 
     def _shape(self, found: DeltaTable) -> Shape:
@@ -171,7 +187,7 @@ class DeltaSource:
 
     def _feed(self, place: DeltaPlace) -> Iterator[Passed]:
         """Versions after a place, one by one, as long as the feed tells them."""
-        found = self._newest()
+        found = self._newest_after(place)
         if str(found.metadata().id) != place.id:
             raise _Gap("the table was made anew")
         if found.version() < place.version:

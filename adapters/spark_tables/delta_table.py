@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -29,6 +30,7 @@ if TYPE_CHECKING:
 
 SHARE_ROWS = 250_000
 """A share of a snapshot has about this many rows; files are split by their row groups, small ones are put together."""
+BATCH_ROWS = 16_384
 
 _FEATURE = re.compile(r"[Ff]eature[s:]* '?\{?'?(\w+)")
 
@@ -58,6 +60,17 @@ def unreadable(table: TableSettings, error: Exception) -> AdapterError:
         )
     fix = "see that the files are there, whole, and may be read; the table is tried again with a growing delay"
     return AdapterError("table-unreadable", said, table.where, fix)
+
+
+@contextmanager
+def reading(table: TableSettings) -> Iterator[None]:
+    """What fails for lack of files, or for what is in them, is told with the table."""
+    from deltalake.exceptions import DeltaError
+
+    try:
+        yield
+    except (DeltaError, pa.ArrowInvalid, OSError) as error:
+        raise unreadable(table, error) from error
 
 
 def shape_of(table: TableSettings, schema: str) -> Shape:
@@ -95,18 +108,23 @@ class DeltaShare:
 
     def batches(self) -> Iterator[pa.RecordBatch]:
         """The rows as they are stored."""
+        with reading(self.settings):
+            yield from self._batches()
+
+    def _batches(self) -> Iterator[pa.RecordBatch]:
+        import pyarrow.dataset as ds
+
         found = open_table(self.settings, self.version)
         if not self.files:
             yield from pa.RecordBatchReader.from_stream(found.scan())
             return
-        import pyarrow.dataset as ds
-
         whole = found.to_pyarrow_dataset()
         wanted = set(self.files)
         parts = [fragment for fragment in whole.get_fragments() if fragment.path in wanted]
         if self.row_groups:
             parts = [part.subset(row_group_ids=list(self.row_groups)) for part in parts]
-        yield from ds.FileSystemDataset(parts, whole.schema, whole.format, whole.filesystem).to_batches()
+        dataset = ds.FileSystemDataset(parts, whole.schema, whole.format, whole.filesystem)
+        yield from dataset.to_batches(batch_size=BATCH_ROWS, batch_readahead=2, fragment_readahead=1)
 
 
 def shares(table: TableSettings, found: DeltaTable, shape: Shape) -> list[DeltaShare]:
@@ -114,22 +132,26 @@ def shares(table: TableSettings, found: DeltaTable, shape: Shape) -> list[DeltaS
     version, text = found.version(), shape.to_json()
     if is_whole_only(found):
         return [DeltaShare(table, version, text)]
-    result: list[DeltaShare] = []
+    with reading(table):
+        return [DeltaShare(table, version, text, *part) for part in _parts(found)]
+
+
+def _parts(found: DeltaTable) -> Iterator[tuple[tuple[str, ...], tuple[int, ...]]]:
+    """Files with row groups of them, none for all: about as many rows each."""
     together: list[str] = []
     held = 0
     for fragment in found.to_pyarrow_dataset().get_fragments():
         rows = fragment.count_rows()
         if rows > SHARE_ROWS and fragment.num_row_groups > 1:
-            result += [DeltaShare(table, version, text, (fragment.path,), (n,)) for n in range(fragment.num_row_groups)]
+            yield from (((fragment.path,), (number,)) for number in range(fragment.num_row_groups))
             continue
         together.append(fragment.path)
         held += rows
         if held >= SHARE_ROWS:
-            result.append(DeltaShare(table, version, text, tuple(together)))
+            yield tuple(together), ()
             together, held = [], 0
     if together:
-        result.append(DeltaShare(table, version, text, tuple(together)))
-    return result
+        yield tuple(together), ()
 
 
 def frame_of(session: SparkSession, shape: Shape, parts: Sequence[DeltaShare]) -> DataFrame:
@@ -145,7 +167,7 @@ def frame_of(session: SparkSession, shape: Shape, parts: Sequence[DeltaShare]) -
         for batch in numbers:
             for number in batch.column(0).to_pylist():
                 for rows in parts[number].batches():
-                    yield pa.Table.from_batches([rows]).select(arrow.names).cast(arrow).combine_chunks().to_batches()[0]
+                    yield from pa.Table.from_batches([rows]).select(arrow.names).cast(arrow).to_batches()
 
     return session.range(0, len(parts), 1, len(parts)).mapInArrow(read, schema)
 
