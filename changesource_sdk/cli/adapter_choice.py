@@ -23,6 +23,7 @@ from changesource_sdk.errors import ChangesourceError, ConfigurationError
 GROUP = "changesource.adapters"
 METHODS = {"tables": "self", "snapshot": "self", "changes": "self, after"}
 BUNDLED = {
+    "kafka": "adapters.kafka:KafkaAdapter",
     "memory": "adapters.memory:MemoryAdapter",
     "postgres": "adapters.postgres:PostgresAdapter",
     "spark-tables": "adapters.spark_tables:SparkTablesAdapter",
