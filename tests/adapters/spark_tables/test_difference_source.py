@@ -394,7 +394,7 @@ def test_doctor_finds_repeated_keys_before_the_first_sync(tmp_path: Path) -> Non
 def test_doctor_tells_a_damaged_file(tmp_path: Path) -> None:
     folder = tmp_path / "items"
     folder.mkdir()
-    (folder / "part.csv").write_text("id,n\n1,x\n")
+    (folder / "part.csv").write_text("id,n\nx,1\n")
     options = {"schema": "id bigint, n int"}
     adapter = SparkTablesAdapter(
         tables={"items": {"csv": str(folder), "key": "id", "options": options}}, state=str(tmp_path / "s")
