@@ -125,11 +125,12 @@ class Difference:
         if _observed(seen) != (rows, 0) or self._repeats_inserts(delta, inserts):
             self._check_keys(frame)
         looks, compared_at = (0, self._clock()) if digests else (after.looks + 1, after.compared_at)
-        looked = replace(after, fingerprint=fingerprint, looks=looks, compared_at=compared_at)
         if not any(counts):
             self._folder.remove(delta)
-            self._folder.save(looked)
+            stored = self._folder.load(after.number) or after
+            self._folder.save(replace(stored, fingerprint=fingerprint, looks=looks, compared_at=compared_at))
             return None
+        looked = replace(after, fingerprint=fingerprint, looks=looks, compared_at=compared_at)
         delta_rows = after.delta_rows + sum(counts)
         version = replace(looked, number=number, deltas=(*after.deltas, delta), rows=rows, delta_rows=delta_rows)
         self._folder.save(version)

@@ -13,9 +13,10 @@ import pyarrow.orc
 import pyarrow.parquet as pq
 import pytest
 
-from adapters.spark_tables import SparkTablesAdapter
+from adapters.spark_tables import SparkTablesAdapter, difference
 from adapters.spark_tables.readers import FolderReader
 from adapters.spark_tables.settings import TableSettings
+from adapters.spark_tables.state import StateFolder, StateVersion
 from changesource_sdk.adapter import (
     AddColumn,
     Change,
@@ -302,6 +303,40 @@ def test_an_old_state_does_not_pile_up(tmp_path: Path) -> None:
     (state,) = (tmp_path / "state").iterdir()
     kinds = sorted(path.name.partition("-")[0] for path in state.iterdir())
     assert kinds == ["base", "delta", "delta", "delta", "shape", "version"]
+
+
+def remembered(tmp_path: Path) -> StateVersion:
+    """The only version that is left."""
+    (found,) = (tmp_path / "state").rglob("version-*.json")
+    version = StateFolder(str(found.parent)).load(int(found.stem.removeprefix("version-")))
+    assert version is not None
+    return version
+
+
+def test_many_deltas_are_put_together_in_an_idle_moment(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(difference, "MOST_DELTAS", 1)
+    folder = tmp_path / "items"
+    write(folder, table_of({1: "a", 2: "b"}))
+    items = Followed(tmp_path, {"items": {"parquet": str(folder), "key": "id"}})
+    for text in "cd":
+        write(folder, table_of({1: text, 2: "b"}))
+        items.look()
+    assert len(remembered(tmp_path).deltas) == 2
+    assert items.look() == []
+    assert remembered(tmp_path).deltas == ()
+    write(folder, table_of({1: "d"}))
+    assert items.look() == [Delete("items", {"id": 2})]
+
+
+def test_digests_are_compared_after_as_many_differences_as_the_settings_say(tmp_path: Path) -> None:
+    folder = tmp_path / "items"
+    write(folder, table_of({1: "a"}))
+    items = Followed(tmp_path, {"items": {"parquet": str(folder), "key": "id", "full_compare": 1}})
+    write(folder, table_of({1: "b"}))
+    items.look()
+    assert remembered(tmp_path).looks == 1
+    assert items.look() == []
+    assert remembered(tmp_path).looks == 0
 
 
 def test_unchanged_files_cost_no_job(tmp_path: Path, spark: SparkSession) -> None:
