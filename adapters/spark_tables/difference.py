@@ -45,6 +45,7 @@ if TYPE_CHECKING:
 MOST_DELTAS = 16
 MOST_DELTA_SHARE = 0.1
 _FEW_ROWS = 100_000
+_MOST_HASHED = 1_000_000
 _PARTITIONS, _SPARK_DEFAULT = "spark.sql.shuffle.partitions", "200"
 _KNOWN_HASH, _KNOWN_DIGEST = "known_hash", "known_digest"
 
@@ -119,7 +120,7 @@ class Difference:
         delta = f"delta-{number}"
         seen = Observation()
         now = self._columns(self._counted(frame, seen), digests=digests)
-        self._write(self._changed(now, self._known(after), frame, digests), delta)
+        self._write(self._changed(now, self._hashed(after), frame, digests), delta)
         inserts, updates, deletes = counts = count_operations(self._folder, delta)
         rows = after.rows + inserts - deletes
         if _observed(seen) != (rows, 0) or self._repeats_inserts(delta, inserts):
@@ -189,6 +190,12 @@ class Difference:
         alive = overlay.where(f.col(OPERATION) != DELETE).drop(OPERATION)
         return base.join(touched, names, "left_anti").unionByName(alive)
 
+    def _hashed(self, version: StateVersion) -> DataFrame:
+        """What is remembered, for a join that need not sort the table, as long as a share of it fits in memory."""
+        known = self._known(version)
+        share = version.rows / int(str(self.session.conf.get(_PARTITIONS)))
+        return known.hint("shuffle_hash") if share <= _MOST_HASHED else known
+
     def _last_of(self, deltas: Sequence[DataFrame], keys: Sequence[str]) -> DataFrame:
         if len(deltas) == 1:
             return deltas[0]
@@ -201,7 +208,7 @@ class Difference:
     def _changed(self, now: DataFrame, known: DataFrame, frame: DataFrame, digests: bool) -> DataFrame:
         """Rows that are new, gone or another, with what to remember of them."""
         same_key = [now[f"k{i}"] == known[_known_key(i)] for i in range(len(self._key))]
-        joined = now.join(known.hint("shuffle_hash"), same_key, "full_outer")
+        joined = now.join(known, same_key, "full_outer")
         is_new, is_gone = f.col(_KNOWN_HASH).isNull(), f.col(HASH).isNull()
         differs = is_new | is_gone | (f.col(HASH) != f.col(_KNOWN_HASH))
         if digests:
