@@ -43,6 +43,7 @@ class SparkTablesAdapter:
         self._opened: dict[str, TableSource] = {}
         self._due: dict[str, float] = {}
         self._absent: set[str] = set()
+        self._acknowledged: dict[str, Token] = {}
 
     def __getstate__(self) -> dict[str, Any]:
         return {"_tables": self._tables, "_state": self._state, "poll_interval": self.poll_interval}
@@ -117,7 +118,10 @@ class SparkTablesAdapter:
         """What earlier positions need may go."""
         place = Place.at(position, self._tables)
         for table in self._tables:
-            self._source(table).acknowledge(place.tokens[table.name])
+            token = place.tokens[table.name]
+            if self._acknowledged.get(table.name) != token:
+                self._source(table).acknowledge(token)
+                self._acknowledged[table.name] = token
 
     def examine(self) -> Iterable[Check]:
         """What stands in the way of syncing, table by table."""

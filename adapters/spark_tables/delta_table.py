@@ -10,13 +10,15 @@ import json
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pyarrow as pa
 from pyspark.sql.types import StructType
 
 from adapters.spark_tables.delta_log import MAPPING_SETTING
+from adapters.spark_tables.session import session
 from adapters.spark_tables.settings import TableSettings
 from adapters.spark_tables.shape import Shape
 from adapters.spark_tables.source import missing
@@ -32,7 +34,24 @@ SHARE_ROWS = 250_000
 """A share of a snapshot has about this many rows; files are split by their row groups, small ones are put together."""
 BATCH_ROWS = 16_384
 
+_NAME = re.compile(r"\w+(?:\.\w+){0,2}")
 _FEATURE = re.compile(r"[Ff]eature[s:]* '?\{?'?(\w+)")
+
+
+def located(table: TableSettings) -> TableSettings:
+    """The settings with a path or URI; a name such as `sales.orders` is looked up in Spark's catalogs."""
+    if not _NAME.fullmatch(table.location) or Path(table.location).exists():
+        return table
+    from pyspark.errors import PySparkException
+
+    try:
+        described = session().sql(f"DESCRIBE TABLE EXTENDED {table.location}").collect()
+    except PySparkException as error:
+        raise missing(table.name, table.location) from error
+    places = [row["data_type"] for row in described if row["col_name"] == "Location"]
+    if not places:
+        raise missing(table.name, table.location)
+    return replace(table, location=str(places[0]))
 
 
 def open_table(table: TableSettings, version: int | None = None) -> DeltaTable:

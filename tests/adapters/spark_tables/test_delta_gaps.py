@@ -120,3 +120,20 @@ def test_a_snapshot_of_a_table_with_repeated_keys_is_refused(tmp_path: Path) -> 
         Follower(settings(lake))
     assert raised.value.code == "duplicate-keys"
     assert "1 (2 times)" in raised.value.message
+
+
+def test_a_name_in_a_catalog_leads_to_its_place(lake: Lake, spark: SparkSession) -> None:
+    spark.sql(f"CREATE TABLE people_in_catalog USING parquet LOCATION '{lake.path}'")
+    try:
+        tables = {"people": {"delta": "people_in_catalog", "key": "id"}}
+        follower = Follower({"tables": tables, "state": str(lake.path.parent / "state")})
+    finally:
+        spark.sql("DROP TABLE people_in_catalog")
+    assert follower.rows("people") == lake.rows()
+
+
+def test_a_name_that_no_catalog_has_is_missing(tmp_path: Path) -> None:
+    tables = {"people": {"delta": "nowhere.people", "key": "id"}}
+    with pytest.raises(AdapterError) as raised:
+        SparkTablesAdapter(tables, str(tmp_path)).tables()
+    assert raised.value.code == "table-missing"
