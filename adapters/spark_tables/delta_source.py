@@ -23,8 +23,9 @@ from adapters.spark_tables.delta_memory import DeltaMemory
 from adapters.spark_tables.delta_table import (
     configuration,
     frame_of,
-    is_whole_only,
+    maps_columns,
     open_table,
+    reading,
     shape_of,
     shares,
 )
@@ -179,7 +180,8 @@ class DeltaSource:
         """The same; where it only moved on, the commits since are read and not the whole table's files."""
         if self._opened is None or not self._is_where_it_was(place):
             return self._newest()
-        self._opened.update_incremental()
+        with reading(self._settings):
+            self._opened.update_incremental()
         return self._opened
 
     def _shape(self, found: DeltaTable) -> Shape:
@@ -207,8 +209,7 @@ class DeltaSource:
             return "the settings say so"
         if configuration(found).get(FEED_SETTING) != "true":
             return f"the table has no change feed; {FEED_SETTING} = true would give it one"
-        unread = "the feed cannot be read where columns are mapped or rows are marked as deleted"
-        return unread if is_whole_only(found) else ""
+        return "the feed cannot be read where columns are mapped" if maps_columns(found) else ""
 
     def _version(self, found: DeltaTable, place: DeltaPlace, commit: Commit) -> Passed:
         """The place after a commit, and what it changed, if anything."""

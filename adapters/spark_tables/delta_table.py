@@ -1,7 +1,8 @@
 """A Delta table read without Spark's Delta jars: opened at a version, its shape, and its rows in shares.
 
-`deltalake` reads tables with column mapping and deletion vectors only as a whole, others file by file. What it cannot
-read is refused with the feature that the table asks for.
+Plain tables are read file by file. Of those with column mapping, deletion vectors or other features, `deltalake` gives
+rows and not files: they are read by ranges of their key if that is one integer, else as a whole. What it cannot read at
+all is refused with the feature that the table asks for.
 """
 
 from __future__ import annotations
@@ -15,7 +16,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pyarrow as pa
-from pyspark.sql.types import StructType
+import pyarrow.compute as pc
+from pyspark.sql.types import IntegralType, StructType
 
 from adapters.spark_tables.delta_log import MAPPING_SETTING
 from adapters.spark_tables.session import session
@@ -35,7 +37,7 @@ SHARE_ROWS = 250_000
 BATCH_ROWS = 16_384
 
 _NAME = re.compile(r"\w+(?:\.\w+){0,2}")
-_FEATURE = re.compile(r"[Ff]eature[s:]* '?\{?'?(\w+)")
+_FEATURE = re.compile(r"[Ff]eatures?(?: required)?:? [\[{']*(\w+)")
 
 
 def located(table: TableSettings) -> TableSettings:
@@ -70,7 +72,7 @@ def open_table(table: TableSettings, version: int | None = None) -> DeltaTable:
 def unreadable(table: TableSettings, error: Exception) -> AdapterError:
     """What stands in the way of reading a table that is there."""
     said = str(error).strip().splitlines()[0]
-    if "nsupported" in said and (feature := _FEATURE.search(said)):
+    if ("nsupported" in said or "not supported" in said) and (feature := _FEATURE.search(said)):
         return AdapterError(
             "unsupported-feature",
             f"the table asks its readers for {feature[1]!r}, which deltalake cannot read",
@@ -97,22 +99,31 @@ def shape_of(table: TableSettings, schema: str) -> Shape:
     return Shape(table.name, StructType.fromJson(json.loads(schema)), table.key)
 
 
-def is_whole_only(found: DeltaTable) -> bool:
-    """Whether files alone do not make up the rows: names are mapped, or rows are marked as deleted."""
-    mode = found.metadata().configuration.get(MAPPING_SETTING, "none")
-    features = found.protocol().reader_features or ()
-    return mode != "none" or "deletionVectors" in features
+def maps_columns(found: DeltaTable) -> bool:
+    """Whether files know columns by other names than the table."""
+    return configuration(found).get(MAPPING_SETTING, "none") != "none"
+
+
+def _is_of_files(found: DeltaTable) -> bool:
+    """Whether files alone make up the rows: no name is mapped, no row is marked as deleted."""
+    from deltalake.table import SUPPORTED_READER_FEATURES
+
+    asked = set(found.protocol().reader_features or ())
+    return not maps_columns(found) and asked <= set(SUPPORTED_READER_FEATURES)
 
 
 @dataclass(frozen=True, slots=True)
 class DeltaShare:
-    """Some files of a table at a version, or some row groups of one file; no files are all of it. Picklable."""
+    """Rows of a table at a version: some files, or some row groups of one file, or those for which a predicate holds,
+    or all. Picklable.
+    """
 
     settings: TableSettings
     version: int
     shape_json: str
     files: Sequence[str] = ()
     row_groups: Sequence[int] = ()
+    predicate: str | None = None
 
     @property
     def table(self) -> str:
@@ -135,7 +146,7 @@ class DeltaShare:
 
         found = open_table(self.settings, self.version)
         if not self.files:
-            yield from pa.RecordBatchReader.from_stream(found.scan())
+            yield from pa.RecordBatchReader.from_stream(found.scan(predicate=self.predicate))
             return
         whole = found.to_pyarrow_dataset()
         wanted = set(self.files)
@@ -149,8 +160,8 @@ class DeltaShare:
 def shares(table: TableSettings, found: DeltaTable, shape: Shape) -> list[DeltaShare]:
     """The rows of an opened table, in shares that can be read side by side."""
     version, text = found.version(), shape.to_json()
-    if is_whole_only(found):
-        return [DeltaShare(table, version, text)]
+    if not _is_of_files(found):
+        return [DeltaShare(table, version, text, predicate=predicate) for predicate in _ranges(found, shape)]
     with reading(table):
         return [DeltaShare(table, version, text, *part) for part in _parts(found)]
 
@@ -171,6 +182,30 @@ def _parts(found: DeltaTable) -> Iterator[tuple[tuple[str, ...], tuple[int, ...]
             together, held = [], 0
     if together:
         yield tuple(together), ()
+
+
+def _ranges(found: DeltaTable, shape: Shape) -> list[str | None]:
+    """Predicates that divide the rows by their key, as far as the files' statistics allow it."""
+    name = shape.key[0]
+    actions = pa.table(found.get_add_actions(flatten=True))
+    known = {f"min.{name}", f"max.{name}", "num_records"} <= set(actions.column_names)
+    if len(shape.key) > 1 or not isinstance(shape.struct[name].dataType, IntegralType) or not known:
+        return [None]
+    least, most, rows = (pc.min(actions[f"min.{name}"]), pc.max(actions[f"max.{name}"]), pc.sum(actions["num_records"]))
+    if None in (least.as_py(), most.as_py(), rows.as_py()):
+        return [None]
+    count = max(1, rows.as_py() // SHARE_ROWS)
+    width = (most.as_py() - least.as_py()) // count + 1
+    edges = [least.as_py() + number * width for number in range(1, count)]
+    bounds = zip([None, *edges], [*edges, None], strict=True)
+    return [_between(name, low, high) for low, high in bounds]
+
+
+def _between(name: str, low: int | None, high: int | None) -> str | None:
+    """From `low` up to, but not with, `high`; open ends take in what statistics miss."""
+    column = '"' + name.replace('"', '""') + '"'
+    sides = [f"{column} >= {low}"] * (low is not None) + [f"{column} < {high}"] * (high is not None)
+    return " AND ".join(sides) or None
 
 
 def frame_of(session: SparkSession, shape: Shape, parts: Sequence[DeltaShare]) -> DataFrame:

@@ -72,6 +72,11 @@ class Lake:
         lines = [json.dumps(action) for action in (*actions, info)]
         (self.path / "_delta_log" / f"{number:020}.json").write_text("\n".join(lines) + "\n")
 
+    def ask_for(self, *features: str) -> None:
+        """Ask readers and writers for features."""
+        names = {"readerFeatures": [*features], "writerFeatures": [*features, "changeDataFeed"]}
+        self.commit({"protocol": {"minReaderVersion": 3, "minWriterVersion": 7, **names}})
+
     def mapped_columns(self, names: Sequence[str], physical: Sequence[str]) -> None:
         """Switch column mapping on, or rename: columns of these names, stored under the physical ones."""
         schema = json.loads(self.table.schema().to_json())
