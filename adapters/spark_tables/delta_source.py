@@ -11,7 +11,7 @@ from __future__ import annotations
 import logging
 import time
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import TYPE_CHECKING, TypeAlias
 
 import pyarrow as pa
@@ -20,15 +20,9 @@ from adapters.spark_tables.checks import table_checks
 from adapters.spark_tables.delta_feed import CHANGE_TYPE, feed_changes
 from adapters.spark_tables.delta_log import FEED_SETTING, Commit, DeltaLog
 from adapters.spark_tables.delta_memory import DeltaMemory
-from adapters.spark_tables.delta_table import (
-    configuration,
-    frame_of,
-    maps_columns,
-    open_table,
-    reading,
-    shape_of,
-    shares,
-)
+from adapters.spark_tables.delta_place import DeltaPlace
+from adapters.spark_tables.delta_shares import frame_of, shares
+from adapters.spark_tables.delta_table import configuration, maps_columns, open_table, reading, shape_of
 from adapters.spark_tables.settings import TableSettings
 from adapters.spark_tables.shape import Shape, evolution
 from adapters.spark_tables.shapes import Shapes
@@ -42,28 +36,6 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
 _log = logger("spark-tables")
-
-
-@dataclass(frozen=True, slots=True)
-class DeltaPlace:
-    """A token: the table's own id, the version read, the shape that consumers have, and the base that is remembered."""
-
-    id: str
-    version: int
-    shape: str
-    base: int
-
-    @classmethod
-    def at(cls, token: Token, where: str) -> DeltaPlace:
-        """The place that a token means."""
-        match token:
-            case {"id": str(number), "version": int(version), "shape": str(shape), "base": int(base)}:
-                return cls(number, version, shape, base)
-        raise lost("the position was not made by this source", where)
-
-    def token(self) -> Token:
-        """The place as the position has it."""
-        return {"id": self.id, "version": self.version, "shape": self.shape, "base": self.base}
 
 
 Passed: TypeAlias = tuple[DeltaPlace, TableVersion | None]

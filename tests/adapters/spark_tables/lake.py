@@ -24,9 +24,11 @@ def people(*rows: tuple[int, str | None]) -> pa.Table:
 class Lake:
     """One Delta table."""
 
-    def __init__(self, path: Path, rows: pa.Table, configuration: Mapping[str, str] | None = FEED) -> None:
+    def __init__(
+        self, path: Path, rows: pa.Table, configuration: Mapping[str, str] | None = FEED, **options: Any
+    ) -> None:
         self.path = path
-        write_deltalake(str(path), rows, configuration=dict(configuration or {}))
+        write_deltalake(str(path), rows, configuration=dict(configuration or {}), **options)
 
     @property
     def table(self) -> DeltaTable:

@@ -7,9 +7,8 @@ from pathlib import Path
 
 import pyarrow as pa
 import pytest
-from deltalake import WriterProperties
 
-from adapters.spark_tables import SparkTablesAdapter, delta_feed, delta_table
+from adapters.spark_tables import delta_feed
 from changesource_sdk.adapter import AddColumn, Change, Delete, Insert, Update
 from tests.adapters.spark_tables.follower import Follower
 from tests.adapters.spark_tables.lake import Lake, people
@@ -167,20 +166,3 @@ def test_the_feed_of_a_table_with_deletion_vectors_is_followed(lake: Lake) -> No
     lake.delete("id = 1")
     assert [kinds(changes) for changes in follower.look()] == [["Insert", "Update"], ["Delete"]]
     assert follower.rows("people") == lake.rows()
-
-
-def test_a_snapshot_is_divided_by_files_and_row_groups_or_by_ranges_of_the_key(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(delta_table, "SHARE_ROWS", 10)
-    lake = Lake(tmp_path / "people", people())
-    rows = people(*((n * 7, str(n)) for n in range(-20, 20)))
-    lake.append(rows, writer_properties=WriterProperties(max_row_group_size=10))
-    for _ in range(3):
-        lake.append(people((lake.table.version() + 1000, None)))
-    adapter = SparkTablesAdapter(**settings(lake))  # type: ignore[arg-type]
-    assert len(adapter.snapshot().partitions) == 5
-    assert Follower(settings(lake)).rows("people") == lake.rows()
-    lake.ask_for("deletionVectors")
-    assert len(adapter.snapshot().partitions) == 4
-    assert Follower(settings(lake)).rows("people") == lake.rows()
