@@ -20,6 +20,7 @@ from adapters.spark_tables.source import TableMissing, TableSource, TableVersion
 from adapters.spark_tables.sources import open_source
 from adapters.spark_tables.versions import Place, Step, interleaved, steps, transaction
 from changesource_sdk.adapter import Check, Position, Snapshot, Table, Transaction
+from changesource_sdk.errors import ChangesourceError
 from changesource_sdk.observe.logs import event, logger
 
 _log = logger("spark-tables")
@@ -126,7 +127,10 @@ class SparkTablesAdapter:
     def examine(self) -> Iterable[Check]:
         """What stands in the way of syncing, table by table."""
         for table in self._tables:
-            yield from self._source(table).examine()
+            try:
+                yield from self._source(table).examine()
+            except ChangesourceError as error:
+                yield Check(table.where, False, error.message, error.fix)
 
     def _source(self, table: TableSettings) -> TableSource:
         if table.name not in self._opened:
