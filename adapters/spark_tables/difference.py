@@ -24,7 +24,7 @@ from pyspark.sql import Observation
 from pyspark.sql import functions as f
 from pyspark.sql.types import BinaryType, ByteType, DataType, LongType, StructField, StructType
 
-from adapters.spark_tables.delta_files import (
+from adapters.spark_tables.difference_files import (
     DELETE,
     DIGEST,
     HASH,

@@ -16,7 +16,7 @@ import pyarrow.parquet as pq
 from pyarrow import fs
 
 from adapters.spark_tables.delta_feed import BEFORE, CHANGE_TYPE
-from adapters.spark_tables.delta_files import DELETE, OPERATION, UPDATE
+from adapters.spark_tables.difference_files import DELETE, OPERATION, UPDATE
 
 MOST_FILES = 100
 """When there are more, they are put together to one."""
