@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, TypeAlias
 import pyarrow as pa
 
 from adapters.spark_tables.checks import table_checks
-from adapters.spark_tables.delta_feed import CHANGE_TYPE, feed_changes
+from adapters.spark_tables.delta_feed import CHANGE_TYPE, UnusableFeed, feed_changes
 from adapters.spark_tables.delta_log import FEED_SETTING, Commit, DeltaLog
 from adapters.spark_tables.delta_memory import DeltaMemory
 from adapters.spark_tables.delta_place import DeltaPlace
@@ -200,17 +200,22 @@ class DeltaSource:
             if commit.has_vectors and not commit.has_feed:
                 raise _Gap(f"version {commit.version} tells files and not rows")
             changes = self._rows(found, shape, now, moved.rewritten)
-        return now, _nonempty(now, commit.time_ms, moved.changes, changes)
+        return now, _nonempty(now, commit.time_ms or _now_ms(), moved.changes, changes)
 
     def _rows(self, found: DeltaTable, shape: Shape, place: DeltaPlace, rewritten: bool) -> Iterable[Change]:
         """The row changes of a version, its keys written down."""
         then = found if self._shape(found) == shape else open_table(self._settings, place.version)
 
-        def feed(predicate: str | None = None, columns: list[str] | None = None) -> Iterator[pa.RecordBatch]:
-            return _feed_of(then, place.version, predicate, columns)
+        def feed(predicate: str | None = None) -> Iterator[pa.RecordBatch]:
+            # What is asked for in parts is read later, when the table at hand may have moved on.
+            table = then if predicate is None else open_table(self._settings, place.version)
+            return _feed_of(table, place.version, predicate)
 
-        self._memory.touch(place.base, place.version, feed(columns=[*shape.key, CHANGE_TYPE]))
-        return feed_changes(shape, feed, rewritten=rewritten)
+        self._memory.touch(place.base, place.version, _feed_of(then, place.version, None, [*shape.key, CHANGE_TYPE]))
+        try:
+            return feed_changes(shape, feed, rewritten=rewritten)
+        except UnusableFeed as error:
+            raise _Gap(f"in version {place.version} {error}") from error
 
     def _bridge(self, place: DeltaPlace) -> Passed:
         """From a place to the newest version at once."""
@@ -222,7 +227,7 @@ class DeltaSource:
         base = self._memory.base(place.base, place.version, lambda: self._frame(place.version, place.id))
         differing = self._memory.difference(base, new, self._frame(found.version()), rewritten=moved.rewritten)
         now = DeltaPlace(str(found.metadata().id), found.version(), self._shapes.keep(new), differing.number)
-        return now, _nonempty(now, time.time() * 1000, moved.changes, differing.changes)
+        return now, _nonempty(now, _now_ms(), moved.changes, differing.changes)
 
     def _frame(self, version: int, made_as: str | None = None) -> DataFrame:
         """The table at a version; with `made_as`, of the table of that id."""
@@ -233,8 +238,12 @@ class DeltaSource:
         return frame_of(self._memory.session, shape, shares(self._settings, found, shape))
 
 
+def _now_ms() -> float:
+    return time.time() * 1000
+
+
 def _feed_of(
-    found: DeltaTable, version: int, predicate: str | None, columns: list[str] | None
+    found: DeltaTable, version: int, predicate: str | None, columns: list[str] | None = None
 ) -> Iterator[pa.RecordBatch]:
     """The feed of one version; what cannot be read is a gap."""
     from deltalake.exceptions import DeltaError

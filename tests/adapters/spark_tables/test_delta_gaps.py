@@ -92,6 +92,19 @@ def test_columns_that_an_overwrite_drops_and_retypes_follow_with_all_rows(lake: 
     assert follower.rows("people") == lake.rows() == [{"id": 2}]
 
 
+def test_keys_written_twice_are_told_until_they_are_mended(lake: Lake) -> None:
+    follower = Follower(settings(lake))
+    lake.append(people((9, "a"), (9, "b")))
+    with pytest.raises(AdapterError) as raised:
+        follower.look()
+    assert raised.value.code == "duplicate-keys"
+    assert "9 (2 times)" in raised.value.message
+    lake.delete("id = 9")
+    lake.append(people((9, "c")))
+    follower.look()
+    assert follower.rows("people") == lake.rows()
+
+
 def test_a_table_without_feed_is_followed_by_differences(tmp_path: Path) -> None:
     lake = Lake(tmp_path / "people", people((1, "Ada"), (2, "Bob")), configuration=None)
     follower = Follower(settings(lake))
