@@ -69,8 +69,7 @@ class TopicReading:
 
     def row(self, fields: Payload) -> Payload:
         """The fields as a row of the table; one that has more columns makes the table grow first."""
-        unknown = self._plan.unknown(fields) if self._grows else None
-        if unknown:
+        if self._grows and not fields.keys() <= self._plan.names and (unknown := self._plan.unknown(fields)):
             self._grow(unknown)
         return self._plan.row(fields)
 

@@ -142,22 +142,23 @@ class RowPlan:
     def __init__(self, table: TopicTable, fields: Mapping[str, Encoded] | None, *, days: bool) -> None:
         self.table = table
         columns = {column.name: column.data_type for column in table.table.columns}
-        encoded = fields or {name: Encoded(kind, table.encodings.get(name, "")) for name, kind in columns.items()}
-        self._names = columns.keys()
-        self._reads: list[tuple[str, Read]] = [
-            (name, read)
-            for name, kind in encoded.items()
-            if name in columns and (read := reader(kind.data_type, kind.encoding, days=days)) is not None
-        ]
+        self.names = columns.keys()
+        self._reads: list[tuple[str, type, Read]] = []
+        for name, data_type in columns.items():
+            # A schema vouches for values that it gives no name; without one they may be anything.
+            kind = fields.get(name) if fields else Encoded(data_type, table.encodings.get(name, ""))
+            read = reader(kind.data_type, kind.encoding, days=days) if kind and (kind.encoding or not fields) else None
+            if read is not None:
+                self._reads.append((name, str if data_type == "text" else type(None), read))
 
     def row(self, fields: Payload) -> Payload:
         """The fields as a row of the table, in place where possible; fields that are no columns are left out."""
-        row = fields if fields.keys() <= self._names else {n: v for n, v in fields.items() if n in self._names}
+        row = fields if fields.keys() <= self.names else {n: v for n, v in fields.items() if n in self.names}
         name = ""
         try:
-            for name, read in self._reads:
+            for name, fits, read in self._reads:
                 value = row.get(name)
-                if value is not None:
+                if value is not None and type(value) is not fits:
                     row[name] = read(value)
         except (ValueError, TypeError, KeyError, OverflowError) as error:
             raise Unreadable(f"column {name}: {error}") from error
@@ -165,9 +166,9 @@ class RowPlan:
 
     def unknown(self, fields: Payload) -> dict[str, Encoded]:
         """Fields with a value that are no columns, with types that suit them."""
-        if fields.keys() <= self._names or self.table.is_closed:
+        if self.table.is_closed:
             return {}
-        types = {name: inferred_type(value) for name, value in fields.items() if name not in self._names}
+        types = {name: inferred_type(value) for name, value in fields.items() if name not in self.names}
         return {name: Encoded(kind) for name, kind in types.items() if kind is not None}
 
 

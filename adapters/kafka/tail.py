@@ -2,7 +2,8 @@
 
 With the source's transaction metadata, groups are the source's transactions (`transactions.Assembler`); without it
 they are what one poll brought, or single records. No clock and no broker: both are the caller's. A record that cannot
-be read, or whose row no consumer could hold, goes the way of the dead letters before it can do harm.
+be read goes the way of the dead letters, and where they are set aside so does one whose row no consumer could hold;
+where they stop the stream, that row stops it a step later, when the pipeline looks at it.
 """
 
 from __future__ import annotations
@@ -65,7 +66,7 @@ class Tail:
         self._reading = Reading(settings, vector.catalog)
         self._told = vector.catalog
         self._letters = DeadLetters(settings)
-        self._judge = Judge()
+        self._judge = Judge() if settings.poison == "set-aside" else None
         self._next = {topic: list(offsets) for topic, offsets in vector.offsets.items()}
         self._boundaries = Unwrapping(settings.transaction_topic, make_decoder(settings.decoder))
         self._collections = settings.collections(vector.catalog.by_topic) if settings.transaction_topic else {}
@@ -169,7 +170,8 @@ class Tail:
         decoded = None
         try:
             decoded = reading.read(record.key, record.value)
-            self._judge.check(reading.table.table, decoded.changes)
+            if self._judge is not None:
+                self._judge.check(reading.table.table, decoded.changes)
             return decoded
         except Unreadable as error:
             reason, transaction, order = error.reason, error.transaction, error.order
