@@ -18,7 +18,16 @@ import psycopg
 from tests.support.postgres_server import PostgresServer
 from tests.support.tools import REPOSITORY
 
-SERVER = {"wal_level": "logical", "max_replication_slots": "20", "max_wal_senders": "20", "wal_sender_timeout": "0"}
+SERVER = {
+    "wal_level": "logical",
+    "max_replication_slots": "20",
+    "max_wal_senders": "20",
+    "wal_sender_timeout": "0",
+    # As a server comes: it streams only what is flushed, and with these off that waits for the next of its rounds.
+    "fsync": "on",
+    "synchronous_commit": "on",
+    "full_page_writes": "on",
+}
 TABLE = """CREATE TABLE issue (id int8 PRIMARY KEY, title text NOT NULL, body text, owner text NOT NULL,
 open bool NOT NULL, score float8, created timestamptz NOT NULL, labels jsonb)"""
 ROWS = """INSERT INTO issue SELECT n, 'Issue number ' || n, 'Lorem ipsum dolor sit amet, consectetur adipiscing.',
