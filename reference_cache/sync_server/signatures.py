@@ -33,8 +33,9 @@ def rsa(modulus: int, exponent: int) -> Verify:
         opened = pow(int.from_bytes(signature, "big"), exponent, modulus)
         if kind == "PS":
             return _is_pss(opened, modulus.bit_length() - 1, bits, signed)
-        digest = _DIGEST_INFO[bits] + HASHES[bits](signed).digest()
-        return opened.to_bytes(size, "big") == b"\x00\x01" + b"\xff" * (size - len(digest) - 3) + b"\x00" + digest
+        digest: bytes = _DIGEST_INFO[bits] + HASHES[bits](signed).digest()
+        padding = b"\xff" * (size - len(digest) - 3)
+        return opened.to_bytes(size, "big") == b"\x00\x01" + padding + b"\x00" + digest
 
     return verify
 
