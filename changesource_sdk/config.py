@@ -94,6 +94,10 @@ class ServeConfig:
         default_factory=dict, metadata=about("how tables appear to consumers, one TOML table each: [mapping.issue]")
     )
     mappings: str = field(default="", metadata=about("the same declared in Python: module:NAME of a dict"))
+    ledger: Path | None = field(
+        default=None,
+        metadata=about("file in which an application confirms mutations, for a store that cannot hold them"),
+    )
     compression: bool = field(default=False, metadata=about("offer permessage-deflate (costs CPU on both sides)"))
     log_format: str = field(
         default="text", metadata=about("text for people, json for machines", check=_one_of("text", "json"))

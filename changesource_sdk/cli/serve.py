@@ -89,6 +89,7 @@ def serve(
         typer.Option("--conf", metavar="KEY=VALUE", help="Spark setting; may be repeated.", show_default=False),
     ] = None,
     mappings: Annotated[str | None, flag("mappings")] = None,
+    ledger: Annotated[Path | None, flag("ledger")] = None,
     compression: Annotated[bool | None, flag("compression", "--compression/--no-compression")] = None,
     log_format: Annotated[str | None, flag("log_format")] = None,
     log_level: Annotated[str | None, flag("log_level")] = None,

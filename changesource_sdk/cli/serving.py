@@ -15,12 +15,13 @@ from time import time
 
 from changesource_sdk.changelog.open import open_store
 from changesource_sdk.changelog.store import LogStore
-from changesource_sdk.cli.adapter_choice import load_class, resolve, try_settings
+from changesource_sdk.cli.adapter_choice import load_class, resolve, try_settings, with_own_folder
 from changesource_sdk.cli.output import ExitCode, print_json, stderr, stdout
 from changesource_sdk.cli.signals import first_signal
 from changesource_sdk.cli.supervisor import Supervisor
 from changesource_sdk.config import ServeConfig
 from changesource_sdk.endpoint.server import Endpoint
+from changesource_sdk.ledger.adapter import ledgered_source
 from changesource_sdk.observe import logs
 from changesource_sdk.observe.progress import Bar, Lines, StageWatch
 from changesource_sdk.pipeline.mapped import mapped_source
@@ -107,7 +108,9 @@ async def _first_of(
 def _pipeline(config: ServeConfig, adapter: str) -> PipelineSettings:
     conf = {key: str(value) for key, value in config.conf.items()}
     runner: Runner = "inline" if config.runner == "inline" else "spark"
-    path, settings = mapped_source(adapter, config.settings, config.mapping, config.mappings)
+    own = with_own_folder(load_class(adapter), config.settings, config.state)
+    source = ledgered_source(adapter, own, str(config.ledger or ""))
+    path, settings = mapped_source(*source, config.mapping, config.mappings)
     log = (config.log, config.log_schema, config.spool)
     return PipelineSettings(path, settings, runner, config.master, conf, *log, config.compact_after)
 

@@ -10,8 +10,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from reference_cache.sync_server.ed25519 import ed25519
-from reference_cache.sync_server.signatures import CURVES, HASHES, Verify, ecdsa, is_on_curve, rsa
+from reference_cache.sync_server.signatures import CURVES, HASHES, Verify, ecdsa, ed25519, rsa
 
 LEAST_RSA_BITS = 2048
 """Shorter keys prove nothing, says RFC 7518."""
@@ -90,6 +89,13 @@ def with_jwk(key: Mapping[str, Any]) -> Verify:
 
 def with_public_jwk(key: Mapping[str, Any]) -> Verify:
     """Tokens signed by the owner of a public key; raises `BadToken` for anything else."""
+    try:
+        return _public_key(key)
+    except ValueError as error:
+        raise BadToken(f"the key is not one: {error}") from None
+
+
+def _public_key(key: Mapping[str, Any]) -> Verify:
     match key.get("kty"), key.get("crv"):
         case "RSA", _:
             modulus, exponent = _number(key, "n"), _number(key, "e")
@@ -97,12 +103,9 @@ def with_public_jwk(key: Mapping[str, Any]) -> Verify:
                 raise BadToken(f"RSA keys have {LEAST_RSA_BITS} bits or more")
             return rsa(modulus, exponent)
         case "EC", str(name) if name in CURVES:
-            point = _number(key, "x"), _number(key, "y")
-            if not is_on_curve(CURVES[name], point):
-                raise BadToken(f"the key's point is not on the curve {name}")
-            return ecdsa(CURVES[name], point)
-        case "OKP", "Ed25519" if (verify := ed25519(_bytes(str(key.get("x"))))) is not None:
-            return verify
+            return ecdsa(CURVES[name], _number(key, "x"), _number(key, "y"))
+        case "OKP", "Ed25519":
+            return ed25519(_bytes(str(key.get("x"))))
         case kind, curve:
             raise BadToken(f"keys of type {kind} {curve or ''} are not supported; use RSA, EC or Ed25519")
 

@@ -133,15 +133,63 @@ class Scenario:
 
     def rejected_mutation(self) -> Any:
         """The optimistic title goes away again, and the result is cleaned up once it was seen."""
-        self.clients.mutate(ANN, 2, "i7", "forbidden")
-        outcome = self.clients.wait(lambda: self.clients.outcome(ANN, 2), "the mutation's outcome")
+        return self._refused(2, "forbidden", "not allowed by the server")
+
+    def mutation_with_wrong_arguments(self) -> Any:
+        return self._refused(3, 7, "invalid arguments for issue.setTitle: title: Input should be a valid string")
+
+    def mutator_that_breaks_down(self) -> Any:
+        return self._refused(4, "crash", "the mutator broke down")
+
+    def mutator_nobody_knows(self) -> Any:
+        return self._refused(5, "unknown", "Mutator not found: issue.nobodyKnows", mutator="nobodyKnows")
+
+    def _refused(self, number: int, title: Any, message: str, **options: str) -> Any:
+        self.clients.mutate(ANN, number, "i7", title, **options)
+        outcome = self.clients.wait(lambda: self.clients.outcome(ANN, number), "the mutation's outcome")
         assert outcome["type"] == "error"
-        assert "not allowed by the server" in outcome["error"]["message"]
+        assert message in outcome["error"]["message"]
         self.wait_for_title(7, "by mutation")
-        gone = f"{ANN}:2"
+        titles = [row["title"] for rows in self.clients.shown(ANN, "deep") for row in rows if row["id"] == "i7"]
+        assert title in titles
+        gone = f"{ANN}:{number}"
         self.clients.wait(lambda: self.told(ANN)[ANN]["results"].get(gone, [""])[0] == "del", "the result cleaned up")
         assert self.store.query("SELECT * FROM {mutations}") == []
+        assert self.store.query("SELECT title FROM issues WHERE id = 'i7'") == [("by mutation",)]
         return self.told(ANN), outcome
+
+    def push_that_comes_twice(self) -> Any:
+        """The application wrote it and its answer was lost: the cache asks again, and it is not done again."""
+        self.app.answers_to_lose = 1
+        before = len(self._pushes())
+        self.clients.mutate(ANN, 6, "i7", "once")
+        outcome = self.clients.wait(lambda: self.clients.outcome(ANN, 6), "the mutation's outcome")
+        assert outcome["type"] == "success"
+        self.wait_for_title(7, "once")
+        self.clients.wait(lambda: len(self._pushes()) >= before + 2, "the push again")
+        assert self._pushes()[before:] == [[6], [6]]
+        return self.told(ANN), outcome
+
+    def _pushes(self) -> list[list[int]]:
+        """The ids of the mutations in each push so far."""
+        bodies = [body for kind, body in self.app.requests if kind == "mutate"]
+        pushes = [[each["id"] for each in body["mutations"] if each["id"]] for body in bodies]
+        return [ids for ids in pushes if ids]
+
+    def token_that_expires(self) -> Any:
+        """What was pushed with it is asked for again with the new one; nothing is lost."""
+        self.app.accepted.remove("Bearer ann-token")
+        self.clients.mutate(ANN, 7, "i7", "after hours")
+        self.clients.wait(lambda: self.clients.state(ANN) == "needs-auth", "credentials asked for")
+        refused = self.clients.last("connection", ANN)
+        assert self.title(7) == "after hours"
+        assert self.store.query("SELECT title FROM issues WHERE id = 'i7'") == [("once",)]
+        self.app.accepted |= {"Bearer ann-token", "Bearer ann-renewed"}
+        self.clients.connect(ANN, "ann-renewed")
+        self.clients.wait(lambda: self.told(ANN)[ANN]["confirmed"] == {ANN: 7}, "the mutation confirmed")
+        self.wait_for_title(7, "after hours")
+        assert self.store.query("SELECT title FROM issues WHERE id = 'i7'") == [("after hours",)]
+        return refused, self.told(ANN)[ANN]["rows"]
 
     def second_client_of_the_group(self) -> Any:
         self.clients.open("tab", userID=ANN, auth="ann-token")
@@ -167,9 +215,17 @@ class Scenario:
         return self.told(ANN, "tab")
 
     def unknown_named_query(self) -> Any:
-        self.clients.query(ANN, "nobodyKnows")
-        self.clients.wait(lambda: (self.clients.view(ANN, "nobodyKnows") or ("",))[0] == "error", "the query's error")
-        self.clients.drop(ANN, "nobodyKnows")
+        return self._failing_query("nobodyKnows")
+
+    def named_query_with_wrong_arguments(self) -> Any:
+        (error,) = self._failing_query("misused")[0]
+        assert error["error"] == "parse"
+        return error
+
+    def _failing_query(self, query: str) -> Any:
+        self.clients.query(ANN, query)
+        self.clients.wait(lambda: (self.clients.view(ANN, query) or ("",))[0] == "error", "the query's error")
+        self.clients.drop(ANN, query)
         return self.clients.frames(ANN, "transformError")
 
     def refused_and_refreshed_credentials(self) -> Any:
@@ -236,9 +292,15 @@ STEPS: Sequence[str] = (
     "live_delete",
     "accepted_mutation",
     "rejected_mutation",
+    "mutation_with_wrong_arguments",
+    "mutator_that_breaks_down",
+    "mutator_nobody_knows",
+    "push_that_comes_twice",
+    "token_that_expires",
     "second_client_of_the_group",
     "expired_query",
     "unknown_named_query",
+    "named_query_with_wrong_arguments",
     "refused_and_refreshed_credentials",
     "schema_that_does_not_fit",
     "cache_killed",

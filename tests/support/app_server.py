@@ -1,53 +1,61 @@
-"""The application behind the scenario: named queries and mutators over its store, in the official shapes.
+"""The application behind the scenario: named queries and mutators over its store, served with our own toolkit.
 
-Every mutation is one transaction with the client's last mutation id; a refused one leaves its result for the cache to
-find. Tokens outside `accepted` are refused with 401; those called `broken` and `nonsense` get what they say.
+Tokens outside `accepted` are refused with 401, and may be taken back while clients are connected; tokens and mutations
+called `broken` and `nonsense` get what they say. Answers to pushes can get lost on their way. Every request is kept.
 """
 
 from __future__ import annotations
 
 import asyncio
-import json
 import threading
-from collections.abc import Callable, Mapping
+from collections.abc import Awaitable, Callable
 from typing import Any
 
 from aiohttp import web
+from pydantic import BaseModel
 
-from tests.support.app_store import AppStore, Session
+from reference_cache.app_server import ApplicationError, Mutators, NamedQueries, Unauthenticated, zero_routes
+from reference_cache.app_server.requests import CLEAN_UP
+from reference_cache.app_server.stores.postgres import PostgresStore
+from reference_cache.app_server.stores.sql_transaction import SqlTransaction
+from reference_cache.app_server.stores.sqlite import SqliteStore
+from reference_cache.query.builder import Queries, QueryBuilder
+from reference_cache.query.expression import exists, not_
+from tests.support.app_schema import TRACKER
+from tests.support.app_store import AppStore
 
-CLEANUP = "_zero_cleanupResults"
-
-
-class Refused(Exception):
-    """The application says no to a mutation."""
-
-
-def _equals(column: str, value: object) -> dict[str, Any]:
-    left, right = {"type": "column", "name": column}, {"type": "literal", "value": value}
-    return {"type": "simple", "op": "=", "left": left, "right": right}
-
-
-def open_by_owner(args: Mapping[str, Any]) -> dict[str, Any]:
-    conditions = [_equals("open", True), _equals("owner_id", args["owner"])]
-    return {"table": "issues", "where": {"type": "and", "conditions": conditions}, "orderBy": [["id", "asc"]]}
+queries, mutators = NamedQueries(TRACKER), Mutators()
+q = Queries(TRACKER)
+Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
 
 
-def unused_labels() -> dict[str, Any]:
-    used = {
-        "system": "client",
-        "correlation": {"parentField": ["id"], "childField": ["label_id"]},
-        "subquery": {
-            "table": "issue_labels",
-            "alias": "zsubq_used",
-            "orderBy": [["issue_id", "asc"], ["label_id", "asc"]],
-        },
-    }
-    where = {"type": "correlatedSubquery", "op": "NOT EXISTS", "related": used}
-    return {"table": "labels", "where": where, "orderBy": [["id", "asc"]]}
+class ByOwner(BaseModel):
+    owner: str
 
 
-QUERIES: Mapping[str, Callable[..., dict[str, Any]]] = {"openByOwner": open_by_owner, "unusedLabels": unused_labels}
+class SetTitle(BaseModel):
+    id: str
+    title: str
+
+
+@queries.define("openByOwner")
+def open_by_owner(args: ByOwner) -> QueryBuilder:
+    return q.table("issues").where("open", True).where("owner", args.owner)
+
+
+@queries.define("unusedLabels")
+def unused_labels() -> QueryBuilder:
+    return q.table("labels").where(not_(exists("used")))
+
+
+@mutators.define("issue.setTitle")
+async def set_title(tx: SqlTransaction, args: SetTitle) -> None:
+    """Written before it may be refused, so that a refusal has something to take back."""
+    await tx.update("issues", {"id": args.id, "title": args.title})
+    if args.title == "forbidden":
+        raise ApplicationError("not allowed by the server", {"id": args.id})
+    if args.title == "crash":
+        raise RuntimeError("the mutator broke down")
 
 
 class AppServer:
@@ -56,7 +64,8 @@ class AppServer:
     def __init__(self, store: AppStore, *accepted: str) -> None:
         self.accepted = {f"Bearer {token}" for token in accepted}
         self.requests: list[tuple[str, Any]] = []
-        self._store = store
+        self.answers_to_lose = 0
+        self._store = toolkit_store(store)
         self._loop = asyncio.new_event_loop()
         self._thread = threading.Thread(target=self._loop.run_forever, daemon=True)
 
@@ -66,7 +75,7 @@ class AppServer:
         return self
 
     def __exit__(self, *_: object) -> None:
-        asyncio.run_coroutine_threadsafe(self._runner.cleanup(), self._loop).result(10)
+        asyncio.run_coroutine_threadsafe(self._stop(), self._loop).result(10)
         self._loop.call_soon_threadsafe(self._loop.stop)
         self._thread.join(10)
         self._loop.close()
@@ -77,100 +86,48 @@ class AppServer:
         return {"ZERO_QUERY_URL": f"{self.url}/query", "ZERO_MUTATE_URL": f"{self.url}/mutate"}
 
     async def _start(self) -> str:
-        app = web.Application()
-        app.router.add_post("/query", self._query)
-        app.router.add_post("/mutate", self._mutate)
+        app = web.Application(middlewares=[self._notice])
+        app.add_routes(zero_routes(queries, mutators, self._store, authenticate=self._authenticate))
         self._runner = web.AppRunner(app, shutdown_timeout=0.1)
         await self._runner.setup()
         await web.TCPSite(self._runner, "127.0.0.1", 0).start()
         return f"http://127.0.0.1:{self._runner.addresses[0][1]}"
 
-    def _trouble(self, request: web.Request, *names: str) -> web.Response | None:
-        """The answer to credentials that are refused, and to tokens and mutations that ask for trouble by name."""
-        bearer = request.headers.get("Authorization", "Bearer ")
-        asked = {bearer.removeprefix("Bearer "), *names}
+    async def _stop(self) -> None:
+        await self._runner.cleanup()
+        if isinstance(self._store, PostgresStore):
+            await self._store.close()
+        else:
+            self._store.close()
+
+    def _authenticate(self, request: web.Request) -> None:
+        if _bearer(request) not in self.accepted:
+            raise Unauthenticated("unauthorized")
+
+    @web.middleware
+    async def _notice(self, request: web.Request, handler: Handler) -> web.StreamResponse:
+        """Keep the request, and play what tokens and mutations ask for by name."""
+        body = await request.json()
+        self.requests.append((request.path.strip("/"), body))
+        names = {each["name"] for each in body["mutations"]} if request.path == "/mutate" else set()
+        asked = {_bearer(request).removeprefix("Bearer "), *names}
         if "broken" in asked:
             return web.Response(status=500, text="out of order")
         if "nonsense" in asked:
             return web.Response(text="<html>")
-        return None if bearer in self.accepted else web.json_response({"error": "unauthorized"}, status=401)
-
-    async def _query(self, request: web.Request) -> web.Response:
-        body = await request.json()
-        self.requests.append(("query", body))
-        if trouble := self._trouble(request):
-            return trouble
-        return web.json_response({"kind": "QueryResponse", "queries": [_answered(each) for each in body[1]]})
-
-    async def _mutate(self, request: web.Request) -> web.Response:
-        body = await request.json()
-        self.requests.append(("mutate", body))
-        if trouble := self._trouble(request, *(each["name"] for each in body["mutations"])):
-            return trouble
-        schema = request.query["schema"]
-        results = await asyncio.to_thread(self._process, schema, body)
-        return web.json_response({"kind": "MutateResponse", "mutations": results})
-
-    def _process(self, schema: str, body: Mapping[str, Any]) -> list[Any]:
-        with self._store.session(schema) as session:
-            return [_result(session, body["clientGroupID"], each) for each in body["mutations"]]
+        answer = await handler(request)
+        if names - {CLEAN_UP} and self.answers_to_lose:
+            self.answers_to_lose -= 1
+            return web.Response(status=503, text="the answer was lost")
+        return answer
 
 
-def _answered(query: Mapping[str, Any]) -> dict[str, Any]:
-    known = {"id": query["id"], "name": query["name"]}
-    if query["name"] not in QUERIES:
-        return {**known, "error": "app", "message": f"Query not found: {query['name']}"}
-    return {**known, "ast": QUERIES[query["name"]](*query["args"])}
+def toolkit_store(store: AppStore) -> SqliteStore | PostgresStore:
+    """The store as mutators write to it."""
+    if store.adapter == "postgres":
+        return PostgresStore(store.settings["dsn"], TRACKER)
+    return SqliteStore(store.settings["path"], TRACKER)
 
 
-def _result(session: Session, group: str, mutation: Mapping[str, Any]) -> dict[str, Any]:
-    identity = {"id": mutation["id"], "clientID": mutation["clientID"]}
-    if mutation["name"] == CLEANUP:
-        _clean_up(session, mutation["args"][0])
-        return {"id": identity, "result": {}}
-    try:
-        _transact(session, group, mutation, lambda: _run(session, mutation))
-    except Refused as refused:
-        result = {"error": "app", "message": str(refused), "details": {"id": mutation["args"][0]["id"]}}
-        keep = 'INSERT INTO {mutations} ("clientGroupID", "clientID", "mutationID", result) VALUES (?, ?, ?, ?)'
-        values = (group, mutation["clientID"], mutation["id"], json.dumps(result))
-        _transact(session, group, mutation, lambda: session(keep, *values))
-        return {"id": identity, "result": result}
-    return {"id": identity, "result": {}}
-
-
-def _transact(session: Session, group: str, mutation: Mapping[str, Any], work: Callable[[], object]) -> None:
-    """The work in one transaction with the client's next mutation id; done before, it is not done again."""
-    session.begin()
-    try:
-        upsert = (
-            'INSERT INTO {clients} AS c ("clientGroupID", "clientID", "lastMutationID") VALUES (?, ?, 1) '
-            'ON CONFLICT ("clientGroupID", "clientID") DO UPDATE SET "lastMutationID" = c."lastMutationID" + 1 '
-            'RETURNING "lastMutationID"'
-        )
-        ((last,),) = session(upsert, group, mutation["clientID"])
-        assert mutation["id"] <= last, "mutations come in order"
-        if mutation["id"] == last:
-            work()
-        session("COMMIT" if mutation["id"] == last else "ROLLBACK")
-    except BaseException:
-        session("ROLLBACK")
-        raise
-
-
-def _run(session: Session, mutation: Mapping[str, Any]) -> None:
-    assert mutation["name"] == "issue.setTitle"
-    argument = mutation["args"][0]
-    if argument["title"] == "forbidden":
-        raise Refused("not allowed by the server")
-    session("UPDATE issues SET title = ? WHERE id = ?", argument["title"], argument["id"])
-
-
-def _clean_up(session: Session, argument: Mapping[str, Any]) -> None:
-    delete = 'DELETE FROM {mutations} WHERE "clientGroupID" = ? AND "clientID" = ?'
-    if argument["type"] == "bulk":
-        for client in argument["clientIDs"]:
-            session(delete, argument["clientGroupID"], client)
-    else:
-        seen = (argument["clientGroupID"], argument["clientID"], argument["upToMutationID"])
-        session(f'{delete} AND "mutationID" <= ?', *seen)
+def _bearer(request: web.Request) -> str:
+    return request.headers.get("Authorization", "Bearer ")

@@ -16,13 +16,8 @@ from typing import Any
 
 import psycopg
 
-_CLIENT = "clientGroupID TEXT NOT NULL, clientID TEXT NOT NULL"
-SQLITE_SYSTEM_TABLES = (
-    f'CREATE TABLE "zero_0.clients" ({_CLIENT}, lastMutationID INTEGER NOT NULL, userID TEXT, '
-    "PRIMARY KEY (clientGroupID, clientID))",
-    f'CREATE TABLE "zero_0.mutations" ({_CLIENT}, mutationID INTEGER NOT NULL, mutation JSON, result JSON, '
-    "PRIMARY KEY (clientGroupID, clientID, mutationID))",
-)
+from reference_cache.app_server.stores.sqlite import create_system_tables
+
 _ANYONE = {"row": {"select": [["allow", {"type": "and", "conditions": []}]]}}
 
 
@@ -83,7 +78,9 @@ def sqlite_app_store(path: Path, *statements: str) -> AppStore:
         "BEGIN IMMEDIATE",
     )
     store.query("PRAGMA journal_mode = WAL")
-    store.run(*SQLITE_SYSTEM_TABLES, *statements)
+    with closing(store.connect()) as connection:
+        create_system_tables(connection)
+    store.run(*statements)
     return store
 
 

@@ -12,8 +12,8 @@ import base64
 import json
 import os
 import tempfile
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from collections.abc import AsyncIterator, Iterator
+from contextlib import asynccontextmanager, contextmanager
 from dataclasses import dataclass, field
 from itertools import count
 from pathlib import Path
@@ -24,7 +24,7 @@ from websockets.asyncio.client import ClientConnection, connect
 from tests.support.child_process import ChildProcess
 from tests.support.tools import chromium
 
-SECONDS = 60.0
+SECONDS = 90.0
 """How long a condition on a page may take; a busy machine is slow."""
 
 _FLAGS = (
@@ -178,10 +178,12 @@ class Browser:
 
     def __init__(self, devtools: _DevTools) -> None:
         self._devtools = devtools
+        self._profiles: list[str] = []
 
     async def open(self, url: str, screen: Screen | None = None) -> Page:
         """A new tab with a profile of its own, showing the address."""
         profile = (await self._devtools.send("Target.createBrowserContext", {}))["browserContextId"]
+        self._profiles.append(profile)
         asked = {"url": "about:blank", "browserContextId": profile}
         target = (await self._devtools.send("Target.createTarget", asked))["targetId"]
         attached = await self._devtools.send("Target.attachToTarget", {"targetId": target, "flatten": True})
@@ -193,6 +195,12 @@ class Browser:
         await page.go(url)
         return page
 
+    async def close_pages(self) -> None:
+        """Close every page, and forget its profile."""
+        for profile in self._profiles:
+            await self._devtools.send("Target.disposeBrowserContext", {"browserContextId": profile})
+        self._profiles.clear()
+
 
 async def _show_on(page: Page, screen: Screen) -> None:
     size = {"width": screen.width, "height": screen.height, "mobile": screen.mobile}
@@ -203,20 +211,36 @@ async def _show_on(page: Page, screen: Screen) -> None:
 
 @asynccontextmanager
 async def running_browser() -> AsyncIterator[Browser]:
-    """A Chromium of one's own, with a fresh home."""
+    """A Chromium of one's own."""
+    with started_chromium() as address:
+        async with connected_browser(address) as browser:
+            yield browser
+
+
+@contextmanager
+def started_chromium() -> Iterator[str]:
+    """A Chromium with a fresh home, for several tests to use one after the other; where it listens."""
     with tempfile.TemporaryDirectory(prefix="browser-", ignore_cleanup_errors=True) as home:
         # Without a home and a session bus of its own it looks for the user's.
         env = {"HOME": home, "DBUS_SESSION_BUS_ADDRESS": "disabled:", "LANG": os.environ.get("LANG", "C.UTF-8")}
         command = [chromium(), *_FLAGS, f"--user-data-dir={home}/profile", "about:blank"]
         with ChildProcess(command, env=env) as process:
-            said = process.lines[await asyncio.to_thread(process.wait_for_line, "DevTools listening on ") - 1]
-            async with connect(said.split(" on ")[1].strip(), max_size=None, proxy=None) as socket:
-                devtools = _DevTools(socket)
-                reading = asyncio.create_task(devtools.read())
-                try:
-                    yield Browser(devtools)
-                finally:
-                    reading.cancel()
+            said = process.lines[process.wait_for_line("DevTools listening on ", seconds=SECONDS) - 1]
+            yield said.split(" on ")[1].strip()
+
+
+@asynccontextmanager
+async def connected_browser(address: str) -> AsyncIterator[Browser]:
+    """A Chromium that runs already; the pages opened here are closed at the end."""
+    async with connect(address, max_size=None, proxy=None) as socket:
+        devtools = _DevTools(socket)
+        reading = asyncio.create_task(devtools.read())
+        browser = Browser(devtools)
+        try:
+            yield browser
+            await browser.close_pages()
+        finally:
+            reading.cancel()
 
 
 @dataclass(slots=True)

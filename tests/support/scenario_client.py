@@ -51,8 +51,8 @@ class ScenarioClients:
     def drop(self, client: str, query: str) -> None:
         self._do("drop", client, query=query)
 
-    def mutate(self, client: str, number: int, issue: str, title: str) -> None:
-        self._do("mutate", client, number=number, id=issue, title=title)
+    def mutate(self, client: str, number: int, issue: str, title: Any, **options: Any) -> None:
+        self._do("mutate", client, number=number, id=issue, title=title, **options)
 
     def connect(self, client: str, auth: str | None = None) -> None:
         self._do("connect", client, **({} if auth is None else {"auth": auth}))
@@ -76,6 +76,14 @@ class ScenarioClients:
         """The rows of a query that is complete, else None."""
         shown = self.view(client, query)
         return shown[1] if shown is not None and shown[0] == "complete" else None
+
+    def shown(self, client: str, query: str) -> list[Any]:
+        """All the rows a query showed in this step, one after the other."""
+        return [
+            event["rows"]
+            for event in self.events()[self._marks[-1] :]
+            if event["event"] == "rows" and (event["client"], event["query"]) == (client, query)
+        ]
 
     def outcome(self, client: str, number: int, side: str = "server") -> Any:
         """How a mutation ended, None while it has not."""

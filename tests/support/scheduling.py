@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from xdist.scheduler import LoadScopeScheduling
 
-SPARK_TESTS = "tests/sdk/pipeline/spark/"
+SPARK_TESTS = ("tests/sdk/pipeline/spark/", "tests/adapters/spark_tables/")
 
 
 class ByFile(LoadScopeScheduling):
@@ -12,4 +12,4 @@ class ByFile(LoadScopeScheduling):
 
     def _split_scope(self, nodeid: str) -> str:
         file = nodeid.split("::", 1)[0]
-        return SPARK_TESTS if file.startswith(SPARK_TESTS) else file
+        return SPARK_TESTS[0] if file.startswith(SPARK_TESTS) else file

@@ -19,6 +19,7 @@ class TcpProxy:
     def __init__(self, target: int) -> None:
         self.target = target
         self.opened: list[int] = []  # the target of every connection made, in order
+        self._ends: list[socket.socket] = []
         self._server = socket.create_server(("127.0.0.1", 0))
         self.port = int(self._server.getsockname()[1])
         threading.Thread(target=self._accept, daemon=True).start()
@@ -28,6 +29,12 @@ class TcpProxy:
 
     def __exit__(self, *_: object) -> None:
         self._server.close()
+
+    def cut(self) -> None:
+        """Break every connection there is; the next one goes through."""
+        ends, self._ends = self._ends, []
+        for end in ends:
+            _shut(end)
 
     def _accept(self) -> None:
         with contextlib.suppress(OSError):
@@ -43,6 +50,7 @@ class TcpProxy:
             return
         server.settimeout(None)
         self.opened.append(target)
+        self._ends += (client, server)
         for source, sink in ((client, server), (server, client)):
             threading.Thread(target=_relay, args=(source, sink), daemon=True).start()
 
@@ -52,5 +60,9 @@ def _relay(source: socket.socket, sink: socket.socket) -> None:
         while piece := source.recv(PIECE):
             sink.sendall(piece)
     for end in (source, sink):
-        with contextlib.suppress(OSError):
-            end.shutdown(socket.SHUT_RDWR)
+        _shut(end)
+
+
+def _shut(end: socket.socket) -> None:
+    with contextlib.suppress(OSError):
+        end.shutdown(socket.SHUT_RDWR)

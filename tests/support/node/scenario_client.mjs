@@ -77,10 +77,12 @@ const queries = {
   openByOwner: args => named.openByOwner(args),
   unusedLabels: () => named.unusedLabels(),
   nobodyKnows: () => named.nobodyKnows(),
+  misused: () => named.openByOwner({owner: 7}),
 };
 const mutators = defineMutators({
   issue: {
     setTitle: defineMutator(({tx, args: {id, title}}) => tx.mutate.issues.update({id, title})),
+    nobodyKnows: defineMutator(({tx, args: {id, title}}) => tx.mutate.issues.update({id, title})),
   },
 });
 
@@ -107,9 +109,9 @@ const commands = {
     views.get(query).destroy();
     views.delete(query);
   },
-  mutate({client, id, title, number}) {
+  mutate({client, id, title, number, mutator = 'setTitle'}) {
     const {zero} = clients.get(client);
-    const result = zero.mutate(mutators.issue.setTitle({id, title}));
+    const result = zero.mutate(mutators.issue[mutator]({id, title}));
     const tell = side => outcome => say({event: 'mutated', client, number, side, outcome});
     result.client.then(tell('client'));
     result.server.then(tell('server'));

@@ -1,0 +1,47 @@
+"""The file in which an application confirms mutations for a store that cannot hold the consumer's tables.
+
+What travels between the application's server, which appends, and the pipeline, which reads, settles and removes: one
+SQLite database in WAL mode. Both make it if it is not there. Every entry becomes one row change of `{schema}.clients`
+or `{schema}.mutations`, or one of each:
+
+- `confirm`: the client's last mutation is now `mutation`; a `result`, if there is one, is kept for the client to see;
+- `forget`: the client has seen the result of `mutation`.
+
+`positions` is a JSON array of the store's positions that must have been read before the entry may be told to anybody.
+Entries are told in their order. `client` and `unseen` are the application's view, the state after all entries;
+`settled_client` and `settled_result` the pipeline's, the state after all entries that are durable elsewhere.
+"""
+
+from __future__ import annotations
+
+DEFAULT_SCHEMA = "zero_0"
+
+STATEMENTS = (
+    "PRAGMA journal_mode = WAL",
+    "PRAGMA synchronous = FULL",
+    """
+CREATE TABLE IF NOT EXISTS ledger (
+  only INTEGER PRIMARY KEY CHECK (only = 1), id TEXT NOT NULL, schema TEXT NOT NULL, settled INTEGER NOT NULL)""",
+    """
+CREATE TABLE IF NOT EXISTS entry (
+  sequence INTEGER PRIMARY KEY AUTOINCREMENT, kind TEXT NOT NULL CHECK (kind IN ('confirm', 'forget')),
+  client_group TEXT NOT NULL, client TEXT NOT NULL, mutation INTEGER NOT NULL, result TEXT, positions TEXT NOT NULL)""",
+    """
+CREATE TABLE IF NOT EXISTS client (
+  client_group TEXT NOT NULL, client TEXT NOT NULL, last_mutation INTEGER NOT NULL,
+  PRIMARY KEY (client_group, client)) WITHOUT ROWID""",
+    """
+CREATE TABLE IF NOT EXISTS unseen (
+  client_group TEXT NOT NULL, client TEXT NOT NULL, mutation INTEGER NOT NULL,
+  PRIMARY KEY (client_group, client, mutation)) WITHOUT ROWID""",
+    """
+CREATE TABLE IF NOT EXISTS settled_client (
+  client_group TEXT NOT NULL, client TEXT NOT NULL, last_mutation INTEGER NOT NULL,
+  PRIMARY KEY (client_group, client)) WITHOUT ROWID""",
+    """
+CREATE TABLE IF NOT EXISTS settled_result (
+  client_group TEXT NOT NULL, client TEXT NOT NULL, mutation INTEGER NOT NULL, result TEXT NOT NULL,
+  PRIMARY KEY (client_group, client, mutation)) WITHOUT ROWID""",
+    "INSERT OR IGNORE INTO ledger (only, id, schema, settled) VALUES (1, lower(hex(randomblob(8))), ?, 0)",
+)
+"""What makes the file, one by one; the last takes the schema of the consumer's tables. Again, they change nothing."""

@@ -1,0 +1,125 @@
+"""The two endpoints as aiohttp routes, for any application to mount.
+
+`authenticate` makes the context of a request out of its headers and cookies, or raises `Unauthenticated` (401) or
+`Forbidden` (403): the client then asks its application for new credentials and pushes again what was not confirmed.
+Everything else that goes wrong is an answer in the official form with status 200, so that caches can tell the client
+what happened instead of trying again.
+"""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
+from typing import Any, TypeAlias, TypeVar
+
+from aiohttp import web
+
+from protocol import values
+from protocol.errors import CodecError
+from reference_cache.app_server.errors import AuthRefusal
+from reference_cache.app_server.mutators import Mutators
+from reference_cache.app_server.processing import PushProcessor, push_failed
+from reference_cache.app_server.queries import NamedQueries
+from reference_cache.app_server.requests import BadRequest, parse_push, parse_schema, parse_transform
+from reference_cache.app_server.stores.store import Store
+from reference_cache.app_server.transforming import transform_failed, transform_queries
+
+MAX_REQUEST_BYTES = 64 * 1024 * 1024
+"""More than a cache accepts from a client in one frame, since pushes that wait are merged into one request."""
+
+Ctx = TypeVar("Ctx")
+Tx = TypeVar("Tx")
+Authenticate: TypeAlias = Callable[[web.Request], Ctx | Awaitable[Ctx]]
+
+
+def zero_routes(
+    queries: NamedQueries,
+    mutators: Mutators,
+    store: Store[Tx],
+    *,
+    authenticate: Authenticate[Ctx] | None = None,
+    user_id: Callable[[Ctx], str | None] | None = None,
+    query_path: str = "/query",
+    mutate_path: str = "/mutate",
+) -> list[web.RouteDef]:
+    """Routes for `app.add_routes`: what `ZERO_QUERY_URL` and `ZERO_MUTATE_URL` of a cache should point at.
+
+    `user_id` tells whom a context stands for; a cache then refuses a client that claims to be somebody else.
+    """
+    served = _Endpoints(queries, PushProcessor(mutators, store), authenticate, user_id)
+    return [web.post(query_path, served.query), web.post(mutate_path, served.mutate)]
+
+
+@dataclass(frozen=True, slots=True)
+class _Endpoints:
+    queries: NamedQueries
+    processor: PushProcessor[Any]
+    authenticate: Authenticate[Any] | None
+    user_id: Callable[[Any], str | None] | None
+
+    async def query(self, request: web.Request) -> web.Response:
+        try:
+            ctx = await self._context(request)
+        except AuthRefusal as refusal:
+            return _refused(refusal)
+        try:
+            asked = parse_transform(await _body(request))
+        except BadRequest as error:
+            return _json(transform_failed("parse", f"Failed to parse query request: {error}"))
+        return self._answer(ctx, await transform_queries(self.queries, asked, ctx))
+
+    async def mutate(self, request: web.Request) -> web.Response:
+        try:
+            ctx = await self._context(request)
+        except AuthRefusal as refusal:
+            return _refused(refusal)
+        try:
+            push = parse_push(await _body(request))
+        except BadRequest as error:
+            return _json(push_failed("parse", f"Failed to parse push body: {error}"))
+        try:
+            schema = parse_schema(request.query)
+        except BadRequest as error:
+            ids = [each.wire_id for each in push.mutations]
+            return _json(push_failed("parse", f"Failed to parse push query parameters: {error}", ids))
+        return self._answer(ctx, await self.processor.process(push, schema, ctx))
+
+    async def _context(self, request: web.Request) -> Any:
+        if self.authenticate is None:
+            return None
+        made = self.authenticate(request)
+        return await made if inspect.isawaitable(made) else made
+
+    def _answer(self, ctx: Any, answer: dict[str, Any]) -> web.Response:
+        if self.user_id is not None and answer["kind"] in ("QueryResponse", "MutateResponse"):
+            answer["userID"] = self.user_id(ctx)
+        return _json(answer)
+
+
+async def _body(request: web.Request) -> object:
+    """The JSON of a request, whatever its application allows other requests and whether or not it looked at it."""
+    try:
+        data = await _roomy(request).read()
+    except web.HTTPRequestEntityTooLarge:
+        raise BadRequest(f"it is larger than {MAX_REQUEST_BYTES} bytes") from None
+    try:
+        return values.loads(data)
+    except CodecError as error:
+        raise BadRequest(error.message) from None
+
+
+def _roomy(request: web.Request) -> web.BaseRequest:
+    try:
+        return request.clone(client_max_size=MAX_REQUEST_BYTES)
+    except RuntimeError:
+        # Somebody has read it already.
+        return request
+
+
+def _refused(refusal: AuthRefusal) -> web.Response:
+    return web.json_response({"error": str(refusal) or type(refusal).__name__}, status=refusal.status)
+
+
+def _json(answer: dict[str, Any]) -> web.Response:
+    return web.Response(body=values.dumps(answer), content_type="application/json")

@@ -1,0 +1,137 @@
+"""Processing a push: each mutation in one transaction with the confirmation of it. Pure but for the store it is given.
+
+A mutation's transaction first takes the client's next mutation id. One that is behind was processed before, and is
+skipped; one that is ahead stops the request, since its predecessors are missing. A mutator that raises is rolled back,
+and a second transaction confirms the mutation with the error as its result: the client's queue must not stand still for
+a refusal. If that fails too, or the store takes no transaction at all, the rest of the request is not processed and the
+client pushes it again.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, Generic, TypeVar
+
+from reference_cache.app_server.errors import AlreadyProcessed, OutOfOrder, StoreUnavailable
+from reference_cache.app_server.mutators import Mutators
+from reference_cache.app_server.requests import CLEAN_UP, AskedMutation, AskedPush, BadRequest, parse_clean_up
+from reference_cache.app_server.stores.store import ClientKey, Store, StoreTransaction
+from reference_cache.app_server.transforming import told
+from reference_cache.observe import event, logger
+
+log = logger("app_server")
+
+PUSH_VERSION = 1
+ATTEMPTS = 4
+"""How often a mutator runs whose transaction the store gives up for a reason that passes, such as a deadlock."""
+
+Tx = TypeVar("Tx")
+
+
+@dataclass(frozen=True, slots=True)
+class PushProcessor(Generic[Tx]):
+    """The mutators over a store."""
+
+    mutators: Mutators
+    store: Store[Tx]
+
+    async def process(self, push: AskedPush, schema: str, ctx: object) -> dict[str, Any]:
+        """The answer to a push, without the user's id. `schema` holds the consumer's tables."""
+        ids = [each.wire_id for each in push.mutations]
+        if push.push_version != PUSH_VERSION:
+            message = f"Unsupported push version: {push.push_version}"
+            return push_failed("unsupportedPushVersion", message, ids)
+        results: list[dict[str, Any]] = []
+        for number, mutation in enumerate(push.mutations):
+            one = _Mutation(self, mutation, ClientKey(schema, push.client_group_id, mutation.client_id), ctx)
+            try:
+                if mutation.name == CLEAN_UP:
+                    await one.clean_up()
+                else:
+                    results.append({"id": mutation.wire_id, "result": await one.result()})
+            except OutOfOrder as error:
+                return push_failed("oooMutation", str(error), ids[number:])
+            except StoreUnavailable as error:
+                event(log, logging.ERROR, "push failed", mutation=mutation.name, error=str(error))
+                return push_failed("database", str(error), ids[number:])
+        return {"kind": "MutateResponse", "mutations": results}
+
+
+def push_failed(reason: str, message: str, ids: Sequence[dict[str, Any]] = ()) -> dict[str, Any]:
+    """The answer that these mutations were not processed."""
+    return {
+        "kind": "PushFailed",
+        "origin": "server",
+        "reason": reason,
+        "message": message,
+        "mutationIDs": list(ids),
+    }
+
+
+@dataclass(frozen=True, slots=True)
+class _Mutation(Generic[Tx]):
+    """One mutation on its way through the store."""
+
+    processor: PushProcessor[Tx]
+    asked: AskedMutation
+    client: ClientKey
+    ctx: object
+
+    async def result(self) -> dict[str, Any]:
+        """Process the mutation; its result as answers have it."""
+        try:
+            refusal = await self._refusal()
+            if refusal is None:
+                return {}
+            return await self._confirm_refused(refusal)
+        except AlreadyProcessed as error:
+            event(log, logging.INFO, "mutation was processed before", mutation=self.asked.name, why=str(error))
+            return {"error": "alreadyProcessed", "details": str(error)}
+
+    async def clean_up(self) -> None:
+        """Delete results that were seen. Failing at that is no harm: they are asked for again, or stay."""
+        try:
+            wanted = parse_clean_up(self.asked)
+            async with self.processor.store.transaction(self.client) as transaction:
+                await transaction.delete_results(wanted)
+        except (BadRequest, StoreUnavailable) as error:
+            event(log, logging.WARNING, "results were not cleaned up", error=str(error))
+
+    async def _refusal(self) -> Exception | None:
+        """Run the mutator and commit; None, or why the mutation cannot be done."""
+        for attempt in range(1, ATTEMPTS + 1):
+            try:
+                async with self.processor.store.transaction(self.client) as transaction:
+                    await self._take_id(transaction)
+                    argument = self.asked.args[0] if self.asked.args else None
+                    await self.processor.mutators.run(self.asked.name, argument, transaction.tx, self.ctx)
+                return None
+            except (OutOfOrder, AlreadyProcessed, StoreUnavailable):
+                raise
+            except Exception as error:
+                if attempt == ATTEMPTS or not self.processor.store.is_transient(error):
+                    event(log, logging.WARNING, "mutation refused", mutation=self.asked.name, error=repr(error))
+                    return error
+        raise AssertionError("the last attempt returns or raises")
+
+    async def _confirm_refused(self, refusal: Exception) -> dict[str, Any]:
+        result = {"error": "app", **told(refusal)}
+        try:
+            async with self.processor.store.transaction(self.client) as transaction:
+                await self._take_id(transaction)
+                await transaction.record_result(self.asked.id, result)
+        except (OutOfOrder, AlreadyProcessed, StoreUnavailable):
+            raise
+        except Exception as error:
+            raise StoreUnavailable(f"the result of a mutation could not be recorded: {error}") from error
+        return result
+
+    async def _take_id(self, transaction: StoreTransaction[Tx]) -> None:
+        expected = await transaction.next_mutation_id()
+        received = self.asked.id
+        if received < expected:
+            raise AlreadyProcessed(self.client.client_id, received, expected)
+        if received > expected:
+            raise OutOfOrder(self.client.client_id, received, expected)

@@ -1,0 +1,49 @@
+"""Named queries: what a name and its arguments mean, and for whom.
+
+A handler returns a query built with the schema's client names; what leaves here is the AST under the names of the
+server's tables, as caches want it. `ctx` is whoever the application recognised, so a query can be narrowed to what that
+user may see.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, TypeVar
+
+from protocol.sync.ast import Query
+from reference_cache.app_server.errors import DeclarationError
+from reference_cache.app_server.handler import Handlers
+from reference_cache.query.builder import QueryBuilder
+from reference_cache.query.names import NameMap
+from reference_cache.query.schema import Schema
+
+Function = TypeVar("Function", bound=Callable[..., Any])
+
+
+class NamedQueries:
+    """The application's queries by name. Handlers may take `args` and `ctx`, and return a `QueryBuilder`."""
+
+    def __init__(self, schema: Schema) -> None:
+        self._to_server = NameMap.to_server(schema)
+        self._handlers = Handlers("query", frozenset({"ctx"}))
+
+    def define(self, name: str, *, args: Any = None) -> Callable[[Function], Function]:
+        """Declare the decorated function as the query of this name; `args` overrides its annotation."""
+
+        def declare(function: Function) -> Function:
+            self._handlers.add(name, function, args)
+            return function
+
+        return declare
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """All declared names."""
+        return self._handlers.names
+
+    async def resolve(self, name: str, argument: object = None, ctx: object = None) -> Query:
+        """The query in server names; raises `ApplicationError`, or whatever the handler raises."""
+        made = await self._handlers.get(name)(argument, ctx=ctx)
+        if not isinstance(made, QueryBuilder):
+            raise DeclarationError(f"query {name!r} returned {type(made).__name__} instead of a QueryBuilder")
+        return self._to_server.query(made.ast)

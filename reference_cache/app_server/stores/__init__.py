@@ -1,0 +1,1 @@
+"""Where mutators write, together with the confirmations of their mutations."""

@@ -1,0 +1,123 @@
+"""Mutators over a Postgres database, with the consumer's tables in their official layout.
+
+`{app}_{shard}.clients` and `.mutations` are made by the Postgres adapter (or by the official zero-cache) and written
+here as the official push processor writes them, so both can serve one database.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from typing import Any, TypeAlias
+
+import psycopg
+from psycopg.pq import TransactionStatus
+from psycopg.rows import DictRow, dict_row
+from psycopg.types.json import Json
+
+from protocol import values
+from reference_cache.app_server.errors import StoreUnavailable
+from reference_cache.app_server.stores.confirming import ConfirmingTransaction
+from reference_cache.app_server.stores.row_statements import Dialect, RowStatements, quoted
+from reference_cache.app_server.stores.sql_transaction import Parameters
+from reference_cache.app_server.stores.store import ClientKey
+from reference_cache.query.schema import Schema
+
+CONNECTIONS = 8
+
+_PASSES = (psycopg.errors.SerializationFailure, psycopg.errors.DeadlockDetected)
+
+Connection: TypeAlias = psycopg.AsyncConnection[DictRow]
+
+
+class PostgresTransaction(ConfirmingTransaction):
+    """The `tx` of mutators; from the moment it has its id, other transactions of its client wait."""
+
+    not_there = (psycopg.errors.UndefinedTable, psycopg.errors.InvalidSchemaName)
+    remedy = "start the change source once, it makes these tables"
+
+    def __init__(self, connection: Connection, statements: RowStatements, client: ClientKey) -> None:
+        super().__init__(statements, client)
+        self.connection = connection
+
+    async def execute(self, statement: str, parameters: Parameters = ()) -> list[dict[str, Any]]:
+        """Run a statement; the rows it gives, by column name."""
+        cursor = await self.connection.execute(statement.encode(), parameters or None)
+        return await cursor.fetchall() if cursor.description is not None else []
+
+
+class PostgresStore:
+    """A database. Up to `connections` transactions at a time; `close` when the application ends."""
+
+    def __init__(self, dsn: str, schema: Schema, *, connections: int = CONNECTIONS) -> None:
+        self._dsn = dsn
+        self._statements = RowStatements(schema, Dialect("%s", _table, _json))
+        self._room = asyncio.Semaphore(connections)
+        self._idle: list[Connection] = []
+
+    @asynccontextmanager
+    async def transaction(self, client: ClientKey) -> AsyncIterator[PostgresTransaction]:
+        """One transaction at the database's default isolation."""
+        async with self._room:
+            connection = await self._begun()
+            try:
+                yield PostgresTransaction(connection, self._statements, client)
+                await _commit(connection)
+            except BaseException:
+                await self._undo(connection)
+                raise
+            self._idle.append(connection)
+
+    def is_transient(self, error: Exception) -> bool:
+        """Whether the database gave a transaction up for the sake of others."""
+        return isinstance(error, _PASSES)
+
+    async def close(self) -> None:
+        """Let go of the idle connections."""
+        while self._idle:
+            await self._idle.pop().close()
+
+    async def _begun(self) -> Connection:
+        """A connection in a transaction; an idle one may have died since, a new one tells whether there is a server."""
+        while self._idle:
+            connection = self._idle.pop()
+            try:
+                await connection.execute("BEGIN")
+            except psycopg.OperationalError:
+                await connection.close()
+            else:
+                return connection
+        try:
+            connection = await psycopg.AsyncConnection.connect(self._dsn, autocommit=True, row_factory=dict_row)
+            await connection.execute("BEGIN")
+        except psycopg.Error as error:
+            raise StoreUnavailable(f"Failed to open database transaction: {error}") from error
+        return connection
+
+    async def _undo(self, connection: Connection) -> None:
+        """Roll back where that is possible; a connection that is closed is rolled back by the server."""
+        if connection.info.transaction_status in (TransactionStatus.INTRANS, TransactionStatus.INERROR):
+            try:
+                await connection.execute("ROLLBACK")
+            except psycopg.Error:
+                await connection.close()
+            else:
+                self._idle.append(connection)
+                return
+        await connection.close()
+
+
+async def _commit(connection: Connection) -> None:
+    if connection.info.transaction_status is TransactionStatus.INERROR:
+        # The server would answer COMMIT with a rollback, and no error.
+        raise psycopg.errors.InFailedSqlTransaction("a statement of the mutator failed, and it went on")
+    await connection.execute("COMMIT")
+
+
+def _table(name: str) -> str:
+    return ".".join(quoted(part) for part in name.split(".", 1))
+
+
+def _json(value: Any) -> Json:
+    return Json(value, dumps=values.dumps)

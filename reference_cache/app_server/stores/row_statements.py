@@ -1,0 +1,104 @@
+"""SQL for single rows, from the names clients use. Pure.
+
+The same four verbs as the official client's mutators have, so one mutator can be written for every SQL store: insert a
+new row, upsert, update the columns given, delete by key. Names and keys are checked against the schema.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, TypeAlias
+
+from reference_cache.query.names import NameMap
+from reference_cache.query.schema import Schema, TableSchema
+
+Statement: TypeAlias = tuple[str, list[Any]]
+
+
+class RowError(ValueError):
+    """A row that cannot be written like this."""
+
+
+@dataclass(frozen=True, slots=True)
+class Dialect:
+    """How a store spells tables, placeholders and JSON values."""
+
+    mark: str
+    table: Callable[[str], str]
+    json: Callable[[Any], Any]
+
+
+class RowStatements:
+    """Statements for the tables of a schema, in one dialect."""
+
+    def __init__(self, schema: Schema, dialect: Dialect) -> None:
+        self._schema = schema
+        self._names = NameMap.to_server(schema)
+        self.dialect = dialect
+
+    def insert(self, table: str, row: Mapping[str, Any]) -> Statement:
+        """Add a row; one of the same key is an error of the store."""
+        columns, values = self._columns(table, row), self._values(table, row)
+        marks = ", ".join([self.dialect.mark] * len(columns))
+        return f"INSERT INTO {self._table(table)} ({', '.join(columns)}) VALUES ({marks})", values
+
+    def upsert(self, table: str, row: Mapping[str, Any]) -> Statement:
+        """Add a row, or give the one of the same key these values."""
+        statement, values = self.insert(table, row)
+        key = self._key(table, row)
+        rest = [column for column in row if column not in key]
+        names = dict(zip(row, self._columns(table, row), strict=True))
+        sets = ", ".join(f"{names[column]} = excluded.{names[column]}" for column in rest)
+        action = f"DO UPDATE SET {sets}" if rest else "DO NOTHING"
+        return f"{statement} ON CONFLICT ({', '.join(names[column] for column in key)}) {action}", values
+
+    def update(self, table: str, row: Mapping[str, Any]) -> Statement | None:
+        """Change the columns given besides the key; nothing if there are none, or no such row."""
+        key = self._key(table, row)
+        changed = {column: value for column, value in row.items() if column not in key}
+        if not changed:
+            self._columns(table, row)
+            return None
+        sets = ", ".join(f"{column} = {self.dialect.mark}" for column in self._columns(table, changed))
+        where, values = self._where(table, row)
+        return f"UPDATE {self._table(table)} SET {sets} WHERE {where}", [*self._values(table, changed), *values]
+
+    def delete(self, table: str, key: Mapping[str, Any]) -> Statement:
+        """Remove the row of a key, if it is there."""
+        where, values = self._where(table, key)
+        return f"DELETE FROM {self._table(table)} WHERE {where}", values
+
+    def _where(self, table: str, row: Mapping[str, Any]) -> Statement:
+        key = {column: row[column] for column in self._key(table, row)}
+        tests = [f"{column} = {self.dialect.mark}" for column in self._columns(table, key)]
+        return " AND ".join(tests), self._values(table, key)
+
+    def _key(self, table: str, row: Mapping[str, Any]) -> Sequence[str]:
+        key = self._declared(table).primary_key
+        missing = [column for column in key if column not in row]
+        if missing:
+            raise RowError(f"table {table!r}: the row lacks its key, {', '.join(missing)}")
+        return key
+
+    def _declared(self, table: str) -> TableSchema:
+        self._names.table(table)
+        return self._schema.tables[table]
+
+    def _table(self, table: str) -> str:
+        return self.dialect.table(self._names.table(table))
+
+    def _columns(self, table: str, row: Mapping[str, Any]) -> list[str]:
+        return [quoted(self._names.column(table, column)) for column in row]
+
+    def _values(self, table: str, row: Mapping[str, Any]) -> list[Any]:
+        columns = self._declared(table).columns
+        return [
+            self.dialect.json(value) if columns[column].type == "json" and value is not None else value
+            for column, value in row.items()
+        ]
+
+
+def quoted(name: str) -> str:
+    """An identifier as SQL text."""
+    return '"' + name.replace('"', '""') + '"'

@@ -1,0 +1,104 @@
+"""Mutators over a SQLite database that the SQLite adapter serves.
+
+The consumer's tables live in the database under their dotted names, `zero_0.clients` and `zero_0.mutations`, and travel
+like any other. Make them (`create_system_tables`) before the endpoint first reads the database: what it does not find
+it provides itself, and then no confirmation would ever arrive.
+
+SQLite has one writer at a time, so the store has one connection, which lives in a thread of its own.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import sqlite3
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from os import PathLike
+from typing import Any
+
+from protocol import values
+from reference_cache.app_server.errors import StoreUnavailable
+from reference_cache.app_server.stores.confirming import ConfirmingTransaction
+from reference_cache.app_server.stores.row_statements import Dialect, RowStatements, quoted
+from reference_cache.app_server.stores.sql_transaction import Parameters
+from reference_cache.app_server.stores.sqlite_thread import SqliteThread
+from reference_cache.app_server.stores.store import ClientKey
+from reference_cache.query.schema import Schema
+
+_CLIENT = '"clientGroupID" TEXT NOT NULL, "clientID" TEXT NOT NULL'
+_CLIENTS = f'({_CLIENT}, "lastMutationID" INTEGER NOT NULL, "userID" TEXT, PRIMARY KEY ("clientGroupID", "clientID"))'
+_MUTATIONS = (
+    f'({_CLIENT}, "mutationID" INTEGER NOT NULL, mutation JSON, result JSON, '
+    'PRIMARY KEY ("clientGroupID", "clientID", "mutationID"))'
+)
+
+
+class SqliteTransaction(ConfirmingTransaction):
+    """The `tx` of mutators."""
+
+    not_there = (sqlite3.OperationalError,)
+    not_there_says = "no such table"
+    remedy = "call create_system_tables() before the endpoint first starts"
+
+    def __init__(self, run: SqliteThread, statements: RowStatements, client: ClientKey) -> None:
+        super().__init__(statements, client)
+        self._run = run
+
+    async def execute(self, statement: str, parameters: Parameters = ()) -> list[dict[str, Any]]:
+        """Run a statement; the rows it gives, by column name."""
+        return await self._run(lambda db: _fetched(db.execute(statement, parameters)))
+
+
+class SqliteStore:
+    """A database file. One transaction at a time; `close` when the application ends."""
+
+    def __init__(self, path: str | PathLike[str], schema: Schema) -> None:
+        self._run = SqliteThread(path)
+        self._statements = RowStatements(schema, Dialect("?", quoted, lambda value: values.dumps(value).decode()))
+        self._turn = asyncio.Lock()
+
+    def create_system_tables(self, app_id: str = "zero", shard: int = 0) -> None:
+        """Make the tables that confirm mutations, unless they are there."""
+        self._run.now(lambda db: create_system_tables(db, app_id, shard))
+
+    @asynccontextmanager
+    async def transaction(self, client: ClientKey) -> AsyncIterator[SqliteTransaction]:
+        """A write transaction from its first statement on, so it never fails for having read too early."""
+        async with self._turn:
+            try:
+                await self._run(lambda db: db.execute("BEGIN IMMEDIATE"))
+            except sqlite3.Error as error:
+                raise StoreUnavailable(f"Failed to open database transaction: {error}") from error
+            try:
+                yield SqliteTransaction(self._run, self._statements, client)
+                await self._run(lambda db: db.execute("COMMIT"))
+            except BaseException:
+                # In the connection's thread, so behind a statement that is still running.
+                await asyncio.shield(self._run(_roll_back))
+                raise
+
+    def is_transient(self, error: Exception) -> bool:
+        """Nothing passes here: the lock is held before a mutator runs."""
+        return False
+
+    def close(self) -> None:
+        """Let go of the database."""
+        self._run.close()
+
+
+def create_system_tables(db: sqlite3.Connection, app_id: str = "zero", shard: int = 0) -> None:
+    """Make the tables that confirm mutations, unless they are there."""
+    for name, columns in (("clients", _CLIENTS), ("mutations", _MUTATIONS)):
+        db.execute(f"CREATE TABLE IF NOT EXISTS {quoted(f'{app_id}_{shard}.{name}')} {columns}")
+
+
+def _roll_back(db: sqlite3.Connection) -> None:
+    if db.in_transaction:
+        db.execute("ROLLBACK")
+
+
+def _fetched(cursor: sqlite3.Cursor) -> list[dict[str, Any]]:
+    if cursor.description is None:
+        return []
+    names = [column[0] for column in cursor.description]
+    return [dict(zip(names, row, strict=True)) for row in cursor.fetchall()]

@@ -1,0 +1,148 @@
+"""The client as a program uses it: queries that stay current, mutations that show at once, and a connection kept up.
+
+    async with Client("http://127.0.0.1:4848", tracker, mutators={"issue.close": close}, store="app.db") as client:
+        issues = client.query(Queries(tracker).table("issue").where("open", True))
+        await issues.complete()
+        await client.mutate.issue.close({"id": "i1"})
+
+Everything runs on the event loop that opened it. Reading and mutating never wait for the network.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+from reference_cache.client.connection import Connection, ConnectionState, Credentials, FetchToken, StateName
+from reference_cache.client.errors import ClientError
+from reference_cache.client.local_state import LocalState
+from reference_cache.client.mutations import Mutation, MutatorNames
+from reference_cache.client.mutators import AnyMutators, by_name
+from reference_cache.client.queries import AnyQuery
+from reference_cache.client.session import ClientSession
+from reference_cache.client.socket import sync_address
+from reference_cache.client.sqlite_store import SqliteLocalStore
+from reference_cache.client.store import LocalStore, MemoryStore, QueuedMutation
+from reference_cache.client.views import LiveView
+from reference_cache.ivm.view import Result
+from reference_cache.query.schema import Schema
+
+
+class Client:
+    """One client of a cache, between `open` and `close` (or `async with`).
+
+    `mutators` are functions by name, or those an application's server declares (`app_server.Mutators`).
+    `store` is a file to survive restarts, any `LocalStore`, or None to keep nothing. `auth` is a token or a coroutine
+    function that fetches one; with a token, `user_id` must say whose it is. With `offline` it connects only when told.
+    """
+
+    def __init__(
+        self,
+        url: str,
+        schema: Schema,
+        *,
+        mutators: AnyMutators | None = None,
+        user_id: str | None = None,
+        auth: str | FetchToken | None = None,
+        store: LocalStore | str | Path | None = None,
+        offline: bool = False,
+    ) -> None:
+        self._address = sync_address(url)
+        self._schema = schema
+        self._mutators = by_name(mutators)
+        self._user_id = user_id
+        self._credentials = Credentials(auth)
+        self._store = _store(store)
+        self._offline = offline
+        self._session: ClientSession | None = None
+        self._connection: Connection | None = None
+
+    async def open(self) -> Client:
+        """Load what the store has and begin to connect; raises `ClientError` for a store that cannot be used."""
+        state = LocalState(self._schema, self._mutators, self._store)
+        self._session = ClientSession(state, self._user_id, lambda: self._credentials.token)
+        self._connection = Connection(self._address, self._session, self._credentials)
+        self._connection.start(offline=self._offline)
+        return self
+
+    async def close(self) -> None:
+        """Disconnect and let go of the store; what is queued is pushed by the next client of that store."""
+        if self._connection is not None:
+            await self._connection.close()
+            self._opened.state.close()
+
+    async def __aenter__(self) -> Client:
+        return await self.open()
+
+    async def __aexit__(self, *_: object) -> None:
+        await self.close()
+
+    # --- data ---
+
+    def query(self, query: AnyQuery, *, ttl: float | None = None) -> LiveView:
+        """A live view; after its end the server keeps the query for `ttl` milliseconds (its own default if None)."""
+        return self._opened.view(query, ttl)
+
+    async def run(self, query: AnyQuery) -> Result:
+        """A query's result, once, when the server has sent all of it."""
+        with self.query(query) as view:
+            return await view.complete()
+
+    @property
+    def mutate(self) -> MutatorNames:
+        """The mutators by name: `client.mutate.issue.close(args)`."""
+        return MutatorNames(self._mutate, self._mutators)
+
+    def _mutate(self, name: str, args: Any) -> Mutation:
+        return self._opened.mutate(name, args)
+
+    @property
+    def queued(self) -> list[QueuedMutation]:
+        """The mutations no server has confirmed, oldest first."""
+        return list(self._opened.state.record.queue)
+
+    async def drained(self) -> None:
+        """Until the server has confirmed, or refused, every mutation that was queued."""
+        await self._opened.drained()
+
+    # --- connection ---
+
+    @property
+    def client_id(self) -> str:
+        """The name under which the server knows this client."""
+        return self._opened.state.record.identity.client_id
+
+    @property
+    def state(self) -> ConnectionState:
+        """Where the connection stands."""
+        return ConnectionState("closed") if self._connection is None else self._connection.state
+
+    async def wait_for(self, name: StateName) -> ConnectionState:
+        """Until the connection is in this state; raises `Disconnected` if it stops at another."""
+        return await self._connected.wait_for(name)
+
+    def connect(self, auth: str | None = None) -> None:
+        """Connect now: after `disconnect`, after an error was repaired, or with other credentials."""
+        self._connected.connect(auth)
+
+    def disconnect(self) -> None:
+        """Go offline; views and mutations go on."""
+        self._connected.disconnect()
+
+    @property
+    def _opened(self) -> ClientSession:
+        if self._session is None:
+            raise ClientError("not-open", "the client is not open", fix="use `async with Client(…)`, or await open()")
+        return self._session
+
+    @property
+    def _connected(self) -> Connection:
+        assert self._opened is not None
+        assert self._connection is not None
+        return self._connection
+
+
+def _store(store: LocalStore | str | Path | None) -> LocalStore:
+    if store is None:
+        return MemoryStore()
+    return SqliteLocalStore(store) if isinstance(store, str | Path) else store

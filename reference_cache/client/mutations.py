@@ -1,0 +1,67 @@
+"""A mutation as its caller holds it, and the calls that make one: `client.mutate.issue.close({"id": "i1"})`."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Generator, Iterable
+from typing import Any
+
+from reference_cache.client.errors import ClientError
+from reference_cache.client.store import QueuedMutation
+from reference_cache.query.nearest import unknown
+
+
+class Mutation:
+    """A mutation that was applied here. `await mutation` is `await mutation.server`.
+
+    `client` is done already, with what the mutator returned. `server` is done once the rows that the mutation led to on
+    the server are the rows shown here, or raises `MutationRefused` once its effect has been taken back. A mutation that
+    outlives the process is pushed by the next one, where nobody waits for it.
+    """
+
+    def __init__(self, queued: QueuedMutation, returned: Any) -> None:
+        loop = asyncio.get_running_loop()
+        self.id = queued.id
+        self.name = queued.name
+        self.client: asyncio.Future[Any] = loop.create_future()
+        self.client.set_result(returned)
+        self.server: asyncio.Future[Any] = loop.create_future()
+        # Nobody need ask how it ended; an outcome that nobody asked for is no mistake of the program's.
+        self.server.add_done_callback(lambda done: done.cancelled() or done.exception())
+
+    def __await__(self) -> Generator[Any, None, Any]:
+        return asyncio.shield(self.server).__await__()
+
+    def settle(self, outcome: Any) -> None:
+        """The server's word, or why there is none; only the first counts."""
+        if self.server.done():
+            return
+        if isinstance(outcome, ClientError):
+            self.server.set_exception(outcome)
+        else:
+            self.server.set_result(outcome)
+
+
+Mutate = Callable[[str, Any], Mutation]
+
+
+class MutatorNames:
+    """The mutators under a prefix, by attribute: `names.issue.close(args)` calls the mutator `issue.close`."""
+
+    def __init__(self, mutate: Mutate, known: Iterable[str], prefix: str = "") -> None:
+        self._mutate = mutate
+        self._known = frozenset(known)
+        self._prefix = prefix
+
+    def __getattr__(self, name: str) -> MutatorNames:
+        full = f"{self._prefix}{name}"
+        if name.startswith("_") or not any(each == full or each.startswith(f"{full}.") for each in self._known):
+            raise AttributeError(unknown("mutator", full, self._known))
+        return self[name]
+
+    def __getitem__(self, name: str) -> MutatorNames:
+        """The mutator of any name, also one that is no Python name."""
+        return MutatorNames(self._mutate, self._known, f"{self._prefix}{name}.")
+
+    def __call__(self, args: Any = None) -> Mutation:
+        return self._mutate(self._prefix.removesuffix("."), args)

@@ -1,0 +1,62 @@
+"""Pokes put together: `pokeStart`, parts and `pokeEnd` become one `Poke`, or nothing. Pure.
+
+A poke is nothing until its end has come; what was under way when a connection broke is gone with it. The rules of the
+official client are kept: a poke starts from the cookie one has, does not interleave with another, and its cookie does
+not go back. A poke that breaks one is a `PokeError`, and the connection it came on is of no use any more.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from protocol.sync.downstream import PokeEnd, PokePart, PokeStart
+
+
+class PokeError(ValueError):
+    """A poke that cannot be applied."""
+
+    code = "bad-poke"
+
+
+class WrongBase(PokeError):
+    """A poke that starts from another cookie than the client's; the next connection may get it right."""
+
+
+@dataclass(frozen=True, slots=True)
+class Poke:
+    """Everything that moves a client from one cookie to the next. Parts are to be applied in order, all or none."""
+
+    base: str | None
+    cookie: str
+    parts: tuple[PokePart, ...] = ()
+
+
+class PokeAssembly:
+    """The poke under way on one connection."""
+
+    def __init__(self) -> None:
+        self._start: PokeStart | None = None
+        self._parts: list[PokePart] = []
+
+    def take(self, message: PokeStart | PokePart | PokeEnd) -> Poke | None:
+        """Add a message; the poke it completes, if any (none for one that is cancelled)."""
+        if isinstance(message, PokeStart):
+            if self._start is not None:
+                raise PokeError(f"poke {message.poke_id} begins inside poke {self._start.poke_id}")
+            self._start, self._parts = message, []
+            return None
+        if self._start is None or message.poke_id != self._start.poke_id:
+            raise PokeError(f"{message.tag} of poke {message.poke_id}, which is not under way")
+        if isinstance(message, PokePart):
+            self._parts.append(message)
+            return None
+        start, self._start = self._start, None
+        return None if message.cancel else Poke(start.base_cookie, message.cookie, tuple(self._parts))
+
+
+def check_follows(poke: Poke, cookie: str | None) -> None:
+    """Raise `PokeError` unless the poke can be applied at this cookie."""
+    if poke.base != cookie:
+        raise WrongBase(f"the poke starts from cookie {poke.base!r}, the client is at {cookie!r}")
+    if poke.base is not None and poke.cookie < poke.base:
+        raise PokeError(f"the poke goes back from cookie {poke.base!r} to {poke.cookie!r}")

@@ -1,0 +1,164 @@
+"""A client's record in a SQLite file: rows, cookie and unconfirmed mutations survive the end of the process.
+
+The file belongs to one running client; a second is refused. It also belongs to one schema: opened with another, the
+server's rows are dropped and synced anew under new names, unless mutations are still queued, which only the old
+schema's program can push; then it is refused.
+"""
+
+from __future__ import annotations
+
+import json
+import sqlite3
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+from protocol import values
+from protocol.sync.js_json import stringify
+from reference_cache.client.errors import ClientError
+from reference_cache.client.schema_document import schema_document
+from reference_cache.client.store import Identity, QueuedMutation, Record, Step
+from reference_cache.query.query_id import text_hash
+from reference_cache.query.schema import Row, Schema
+
+LAYOUT = 1
+
+TABLES = """
+CREATE TABLE IF NOT EXISTS record (
+  only INTEGER PRIMARY KEY CHECK (only = 1), layout INTEGER NOT NULL, schema TEXT NOT NULL, value TEXT NOT NULL
+);
+CREATE TABLE IF NOT EXISTS queue (id INTEGER PRIMARY KEY, name TEXT NOT NULL, args TEXT NOT NULL, timestamp INTEGER);
+CREATE TABLE IF NOT EXISTS rows (
+  table_name TEXT, key TEXT, value TEXT NOT NULL, PRIMARY KEY (table_name, key)
+) WITHOUT ROWID;
+"""
+
+
+class SqliteLocalStore:
+    """One file. Invariant: what it holds is the record after the last `save`."""
+
+    def __init__(self, path: str | Path) -> None:
+        self.path = Path(path)
+        self._connection: sqlite3.Connection | None = None
+        self._schema = ""
+
+    def load(self, schema: Schema) -> tuple[Record, dict[str, list[Row]]]:
+        self._schema = _fingerprint(schema)
+        connection = self._open()
+        found = connection.execute("SELECT layout, schema, value FROM record").fetchone()
+        if found is None:
+            return Record(Identity.new()), {}
+        layout, known, value = found
+        if layout != LAYOUT:
+            raise ClientError("unknown-layout", f"the file has layout {layout}", str(self.path), "use a new file")
+        queue = [
+            QueuedMutation(id, name, json.loads(args), timestamp)
+            for id, name, args, timestamp in connection.execute("SELECT * FROM queue ORDER BY id")
+        ]
+        if known != self._schema:
+            return self._another_schema(queue), {}
+        return _record(json.loads(value), queue), self._rows(schema)
+
+    def _open(self) -> sqlite3.Connection:
+        try:
+            connection = sqlite3.connect(self.path, isolation_level=None, timeout=0)
+            connection.execute("PRAGMA locking_mode = EXCLUSIVE")
+            connection.execute("PRAGMA journal_mode = WAL")
+            connection.executescript(TABLES)
+        except sqlite3.OperationalError as error:
+            fix = "close the other client, or give each client a file of its own"
+            raise ClientError("store-unavailable", str(error), str(self.path), fix) from None
+        except sqlite3.DatabaseError as error:
+            raise ClientError("bad-store", str(error), str(self.path), "use a new file") from None
+        self._connection = connection
+        return connection
+
+    def _another_schema(self, queue: list[QueuedMutation]) -> Record:
+        if queue:
+            message = f"{len(queue)} mutations were queued under another schema and have not been confirmed"
+            fix = "open the file with the schema it was made with until they are pushed, or use a new file"
+            raise ClientError("schema-changed", message, str(self.path), fix)
+        record = Record(Identity.new())
+        self.save(record, Step(cleared=True))
+        return record
+
+    def _rows(self, schema: Schema) -> dict[str, list[Row]]:
+        rows: dict[str, list[Row]] = {name: [] for name in schema.tables}
+        assert self._connection is not None
+        for table, value in self._connection.execute("SELECT table_name, value FROM rows"):
+            rows[table].append(tuple(json.loads(value)))
+        return rows
+
+    def save(self, record: Record, step: Step) -> None:
+        with self._transaction() as connection:
+            if step.cleared:
+                connection.execute("DELETE FROM rows")
+            gone = [(each.table, stringify(each.key)) for each in step.rows if each.row is None]
+            connection.executemany("DELETE FROM rows WHERE table_name = ? AND key = ?", gone)
+            there = [
+                (each.table, stringify(each.key), values.dumps(list(each.row)).decode())
+                for each in step.rows
+                if each.row is not None
+            ]
+            connection.executemany("INSERT OR REPLACE INTO rows VALUES (?, ?, ?)", there)
+            kept = {each.id for each in record.queue}
+            connection.executemany(
+                "DELETE FROM queue WHERE id = ?",
+                [(id,) for (id,) in connection.execute("SELECT id FROM queue").fetchall() if id not in kept],
+            )
+            if step.queued is not None:
+                queued = step.queued
+                row = (queued.id, queued.name, values.dumps(queued.args).decode(), queued.timestamp)
+                connection.execute("INSERT INTO queue VALUES (?, ?, ?, ?)", row)
+            document = values.dumps(_document(record)).decode()
+            connection.execute(
+                "INSERT OR REPLACE INTO record VALUES (1, ?, ?, ?)",
+                (LAYOUT, self._schema, document),
+            )
+
+    @contextmanager
+    def _transaction(self) -> Iterator[sqlite3.Connection]:
+        assert self._connection is not None
+        self._connection.execute("BEGIN IMMEDIATE")
+        try:
+            yield self._connection
+        except BaseException:
+            self._connection.execute("ROLLBACK")
+            raise
+        self._connection.execute("COMMIT")
+
+    def close(self) -> None:
+        if self._connection is not None:
+            self._connection.close()
+            self._connection = None
+
+
+def _fingerprint(schema: Schema) -> str:
+    """Changes with anything that decides how rows are kept or what the server is told."""
+    own = [[name, list(table.columns), list(table.primary_key)] for name, table in schema.tables.items()]
+    return text_hash(stringify([own, schema_document(schema)]))
+
+
+def _document(record: Record) -> dict[str, Any]:
+    return {
+        "identity": asdict(record.identity),
+        "cookie": record.cookie,
+        "lastMutationID": record.last_mutation_id,
+        "newestMutationID": record.newest_mutation_id,
+        "desired": sorted(record.desired),
+        "got": sorted(record.got),
+    }
+
+
+def _record(document: dict[str, Any], queue: list[QueuedMutation]) -> Record:
+    return Record(
+        Identity(**document["identity"]),
+        document["cookie"],
+        document["lastMutationID"],
+        document["newestMutationID"],
+        set(document["desired"]),
+        set(document["got"]),
+        queue,
+    )

@@ -1,0 +1,19 @@
+"""The Kafka adapter keeps the adapter contract, on a real broker, with the source's transactions and without."""
+
+import pytest
+
+from changesource_sdk.testing.conformance import conformance
+from tests.conformance.kafka_harness import KafkaHarness, PlainKafkaHarness
+from tests.support.kafka_broker import KafkaBroker
+
+
+class TestDebezium(conformance(KafkaHarness)):  # type: ignore[misc]
+    @pytest.fixture
+    def harness(self, kafka: KafkaBroker) -> KafkaHarness:
+        return KafkaHarness(kafka)
+
+
+class TestPlainRows(conformance(PlainKafkaHarness)):  # type: ignore[misc]
+    @pytest.fixture
+    def harness(self, kafka: KafkaBroker) -> PlainKafkaHarness:
+        return PlainKafkaHarness(kafka)

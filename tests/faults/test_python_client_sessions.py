@@ -1,0 +1,39 @@
+"""Two hundred random sessions of Python clients, with the cache killed in some: all end up with the store's rows."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import random
+from collections.abc import Iterator
+
+import pytest
+
+from tests.support.client_sessions import SessionWorld, play, session_world
+
+pytestmark = pytest.mark.faults
+
+FIRST = int(os.environ.get("CLIENT_SESSIONS_FIRST", "1000"))
+SESSIONS = int(os.environ.get("CLIENT_SESSIONS", "200"))
+SESSIONS_PER_KILL = 10
+
+
+@pytest.fixture(scope="module")
+def world(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SessionWorld]:
+    with session_world(tmp_path_factory.mktemp("sessions")) as made:
+        yield made
+
+
+async def killed_meanwhile(world: SessionWorld, seed: int) -> None:
+    """A session during which the cache is killed and started again."""
+    playing = asyncio.create_task(play(world, seed))
+    await asyncio.sleep(random.Random(seed).random() / 2)
+    world.cache.kill()
+    await asyncio.to_thread(world.cache.start)
+    await playing
+
+
+@pytest.mark.parametrize("seed", range(FIRST, FIRST + SESSIONS))
+def test_a_session_ends_with_what_the_store_has(world: SessionWorld, seed: int) -> None:
+    asyncio.run(killed_meanwhile(world, seed) if seed % SESSIONS_PER_KILL == 0 else play(world, seed))
+    assert world.cache.process.running
