@@ -131,13 +131,21 @@ class Tail:
                     yield self._transaction(list(found.changes), found.time_ms or record.timestamp)
 
     def _assembled(self, batch: Batch, now: float) -> Iterator[Transaction]:
+        """The source's transactions; records of none ride along with the next, or come together at the end."""
+        alone: list[Change] = []
         for partition, records in batch.items():
             for record in records:
                 for released in self._assemble(partition, record, now):
-                    self._alarmed.pop(released.id or "", None)
                     self._is_moved = True
-                    if released.changes:
-                        yield self._transaction(released.changes, released.time_ms)
+                    if released.id is None:
+                        alone += released.changes
+                        continue
+                    self._alarmed.pop(released.id, None)
+                    if alone or released.changes:
+                        yield self._transaction([*alone, *released.changes], released.time_ms)
+                        alone = []
+        if alone:
+            yield self._transaction(alone, None)
 
     def _assemble(self, partition: Partition, record: ConsumerRecord, now: float) -> Iterator[Released]:
         if record.topic == self._settings.transaction_topic:
