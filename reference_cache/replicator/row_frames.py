@@ -94,7 +94,7 @@ class RowFrames:
             body = values.loads(b"{" + data[start:-1])
         except CodecError:
             return False
-        return _apply_body(beginning, body, target)
+        return isinstance(body, dict) and _apply_body(beginning, body, target)
 
     def _beginning(self, text: bytes) -> _Beginning | None:
         try:
@@ -130,7 +130,7 @@ def _is_bare(change: Insert | Update | Delete) -> bool:
     return not getattr(change, "key", None) and not getattr(change, "new", None)
 
 
-def _apply_body(beginning: _Beginning, body: object, target: Applying) -> bool:
+def _apply_body(beginning: _Beginning, body: dict[str, object], target: Applying) -> bool:
     """Apply the row's fields if they are exactly those of the tag."""
     match beginning.tag, body:
         case "insert", {"new": dict() as new} if len(body) == 1:

@@ -18,7 +18,8 @@ NOT_RUN = {
     (
         "README.md",
         "make demo",
-    ): "it is how these tests are started; the demo has tests of its own (sdk/cli/test_demo.py)",
+    ): "it is how these tests are started; the demo has tests of its own (tests/demo)",
+    ("docs/how-to/watch-the-demo.md", "make demo"): "the same command is started by tests/demo",
     ("CONTRIBUTING.md", "make setup"): "the same; test_readme.py asks for every target that is named",
 }
 """Blocks that can be run and are not, by page and opening, each with the reason."""
