@@ -94,7 +94,7 @@ def our_cache(world: World, tmp_path_factory: pytest.TempPathFactory) -> Iterato
 def _wait_for(replica: Path, watermark: str) -> None:
     def reached() -> bool:
         with sqlite3.connect(f"{replica.as_uri()}?mode=ro", uri=True) as db:
-            return bool(db.execute('SELECT stateVersion FROM "_zero.replicationState"').fetchone()[0] >= watermark)
+            return bool(db.execute('SELECT version FROM "_cache.state"').fetchone()[0] >= watermark)
 
     until(reached, f"the replica at {watermark}", seconds=SECONDS)
 
