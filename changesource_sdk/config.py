@@ -19,8 +19,8 @@ from changesource_sdk.pipeline.compaction_policy import problem
 
 ENVIRONMENT_PREFIX = "CHANGESOURCE_"
 SETTING_PREFIX = ENVIRONMENT_PREFIX + "SET_"
-#: Variables with the prefix that are read elsewhere: the file's own path, and the marker of a supervised child.
-NOT_OPTIONS = frozenset({"CHANGESOURCE_CONFIG"})
+#: Beginnings of variables with the prefix that are read elsewhere: the file's own path, the cache, the test kit's seed.
+NOT_OPTIONS = ("CHANGESOURCE_CONFIG", "CHANGESOURCE_CACHE_", "CHANGESOURCE_SEED")
 
 
 def about(text: str, *, secret: bool = False, check: Callable[[Any], str | None] | None = None) -> dict[str, object]:
@@ -262,7 +262,7 @@ def _from_environment(environment: Mapping[str, str]) -> dict[str, Any]:
     for variable, value in sorted(environment.items()):
         if variable.startswith(SETTING_PREFIX):
             settings[variable.removeprefix(SETTING_PREFIX).lower()] = value
-        elif variable.startswith(ENVIRONMENT_PREFIX) and variable not in NOT_OPTIONS:
+        elif variable.startswith(ENVIRONMENT_PREFIX) and not variable.startswith(NOT_OPTIONS):
             name = variable.removeprefix(ENVIRONMENT_PREFIX).lower()
             if name not in _FIELDS or name in TABLES:
                 known = [_variable(known) for known in _FIELDS if known not in TABLES]

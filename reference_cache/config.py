@@ -72,11 +72,15 @@ def _one_of(*allowed: str) -> Callable[[str, str], str]:
     return read
 
 
+def _url(variable: str, value: str) -> str:
+    if not value.startswith(("http://", "https://")):
+        raise BadSetting(variable, "not an http or https URL", f"set {variable}=https://your-app/…")
+    return value
+
+
 def _urls(variable: str, value: str) -> tuple[str, ...]:
-    urls = _list(variable, value)
+    urls = tuple(_url(variable, url) for url in _list(variable, value))
     for url in urls:
-        if not url.startswith(("http://", "https://")):
-            raise BadSetting(variable, "not an http or https URL", f"set {variable}=https://your-app/…")
         if any(name in urlsplit(url).query for name in ("schema=", "appID=")):
             raise BadSetting(
                 variable, "has a query parameter that the cache adds itself", "leave schema and appID out of the URL"
@@ -211,6 +215,9 @@ class CacheConfig:
         default=None, metadata=of("ZERO_AUTH_SECRET", _text, "symmetric key of the clients' JWTs", secret=True)
     )
     auth_jwk: str | None = field(default=None, metadata=of("ZERO_AUTH_JWK", _jwk, "public key of the clients' JWTs"))
+    auth_jwks_url: str | None = field(
+        default=None, metadata=of("ZERO_AUTH_JWKS_URL", _url, "where the public keys of the clients' JWTs are")
+    )
     auth_issuer: str | None = field(default=None, metadata=of("ZERO_AUTH_ISSUER", _text, "issuer a JWT must have"))
     auth_audience: str | None = field(
         default=None, metadata=of("ZERO_AUTH_AUDIENCE", _text, "audience a JWT must have")
@@ -328,5 +335,7 @@ def _check(config: CacheConfig) -> None:
         raise BadSetting(
             "ZERO_UPSTREAM_DB", "is not set", "set it to the change source, ws://host:port/changes/v0/stream"
         )
-    if config.auth_secret is not None and config.auth_jwk is not None:
-        raise BadSetting("ZERO_AUTH_JWK", "is set together with ZERO_AUTH_SECRET", "set one of them")
+    ways = {"SECRET": config.auth_secret, "JWK": config.auth_jwk, "JWKS_URL": config.auth_jwks_url}
+    given = [f"ZERO_AUTH_{name}" for name, value in ways.items() if value is not None]
+    if len(given) > 1:
+        raise BadSetting(given[1], f"is set together with {given[0]}", "set one of them")

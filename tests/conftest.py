@@ -13,6 +13,7 @@ from tests.support.scheduling import ByFile
 
 pytest_plugins = [
     "tests.support.fix_logging",
+    "tests.support.fix_kafka",
     "changesource_sdk.testing.plugin",
     "tests.support.fix_postgres",
     "tests.support.fix_serving",

@@ -95,7 +95,7 @@ class RemoteSpool:
 
     def _note_paths(self, watermark: str) -> list[str]:
         with self._file_system() as (files, root):
-            from pyarrow.fs import FileSelector  # type: ignore[import-untyped]
+            from pyarrow.fs import FileSelector
 
             found = files.get_file_info(FileSelector(f"{root}/{watermark}", allow_not_found=True))
             return [info.path for info in found if info.base_name.startswith("part-") and info.extension == "json"]

@@ -22,7 +22,7 @@ from changesource_sdk.changelog.sqlite_store import SqliteStore
 from changesource_sdk.checking.endpoint import check_endpoint
 from changesource_sdk.checking.endpoint_run import CheckSettings
 from changesource_sdk.checking.verdict import Finding, Verdict
-from changesource_sdk.cli.adapter_choice import load_class, resolve, try_settings
+from changesource_sdk.cli.adapter_choice import load_class, resolve, try_settings, with_own_folder
 from changesource_sdk.cli.suite_check import check_suite
 from changesource_sdk.config import ServeConfig
 from changesource_sdk.endpoint.server import Endpoint
@@ -73,6 +73,8 @@ async def _check_stream(
 ) -> AsyncIterator[Verdict]:
     with tempfile.TemporaryDirectory(prefix="changesource-check-") as folder:
         state = Path(folder)
+        own = with_own_folder(load_class(pipeline.adapter), pipeline.settings, state)
+        pipeline = replace(pipeline, settings=own)
         async with _served(pipeline, state, asked.seconds, tell) as url:
             async for verdict in check_endpoint(replace(asked, url=url, resets=True), keep=keep, tell=tell):
                 refuse_failure(state)

@@ -14,6 +14,7 @@ import sys
 import traceback
 from collections.abc import Mapping
 from importlib.metadata import entry_points
+from pathlib import Path
 
 from changesource_sdk.adapter import Publishing
 from changesource_sdk.config import nearest
@@ -22,8 +23,10 @@ from changesource_sdk.errors import ChangesourceError, ConfigurationError
 GROUP = "changesource.adapters"
 METHODS = {"tables": "self", "snapshot": "self", "changes": "self, after"}
 BUNDLED = {
+    "kafka": "adapters.kafka:KafkaAdapter",
     "memory": "adapters.memory:MemoryAdapter",
     "postgres": "adapters.postgres:PostgresAdapter",
+    "spark-tables": "adapters.spark_tables:SparkTablesAdapter",
     "sqlite": "adapters.sqlite:SqliteAdapter",
 }
 
@@ -134,6 +137,15 @@ def check_settings(adapter: type, settings: Mapping[str, object]) -> None:
                 f"{adapter.__name__} needs the setting {parameter.name!r}",
                 fix=f"add --set {parameter.name}=…",
             )
+
+
+def with_own_folder(adapter: type, settings: Mapping[str, object], state: Path) -> Mapping[str, object]:
+    """The settings of an adapter that remembers things (it has a setting `state`), with a folder for them in the
+    state directory unless one is given.
+    """
+    if "state" in settings or "state" not in inspect.signature(adapter).parameters:
+        return settings
+    return {**settings, "state": str(state.absolute() / "adapter")}
 
 
 def try_settings(adapter: type, settings: Mapping[str, object]) -> frozenset[str] | None:

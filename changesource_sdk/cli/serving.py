@@ -15,7 +15,7 @@ from time import time
 
 from changesource_sdk.changelog.open import open_store
 from changesource_sdk.changelog.store import LogStore
-from changesource_sdk.cli.adapter_choice import load_class, resolve, try_settings
+from changesource_sdk.cli.adapter_choice import load_class, resolve, try_settings, with_own_folder
 from changesource_sdk.cli.output import ExitCode, print_json, stderr, stdout
 from changesource_sdk.cli.signals import first_signal
 from changesource_sdk.cli.supervisor import Supervisor
@@ -108,7 +108,8 @@ async def _first_of(
 def _pipeline(config: ServeConfig, adapter: str) -> PipelineSettings:
     conf = {key: str(value) for key, value in config.conf.items()}
     runner: Runner = "inline" if config.runner == "inline" else "spark"
-    source = ledgered_source(adapter, config.settings, str(config.ledger or ""))
+    own = with_own_folder(load_class(adapter), config.settings, config.state)
+    source = ledgered_source(adapter, own, str(config.ledger or ""))
     path, settings = mapped_source(*source, config.mapping, config.mappings)
     log = (config.log, config.log_schema, config.spool)
     return PipelineSettings(path, settings, runner, config.master, conf, *log, config.compact_after)

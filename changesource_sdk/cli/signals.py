@@ -6,8 +6,8 @@ import asyncio
 import signal
 
 
-def first_signal() -> asyncio.Future[signal.Signals]:
-    """The first signal to stop, from now on."""
+def first_signal(*more: signal.Signals) -> asyncio.Future[signal.Signals]:
+    """The first signal to stop, from now on: SIGTERM, SIGINT, or one of these."""
     loop = asyncio.get_running_loop()
     received: asyncio.Future[signal.Signals] = loop.create_future()
 
@@ -15,6 +15,6 @@ def first_signal() -> asyncio.Future[signal.Signals]:
         if not received.done():
             received.set_result(number)
 
-    for number in (signal.SIGTERM, signal.SIGINT):
+    for number in (signal.SIGTERM, signal.SIGINT, *more):
         loop.add_signal_handler(number, note, number)
     return received

@@ -181,9 +181,10 @@ class Engine:
         for view in self._views:
             view.flush()
 
-    def explain(self, query: Query) -> Explanation:
-        """Run a query once, watching every operator."""
+    def explain(self, query: Query, *, keep_rows: bool = False) -> Explanation:
+        """Run a query once, watching every operator; `keep_rows` keeps what it reads."""
         check(query, self.schema)
         query = complete_query(query, self.schema)
         planned = None if self._cost_model is None else planner.explain(query, self._cost_model)
-        return explain(query if planned is None else planned.query, self._host, planned)
+        prepared = query if planned is None else planned.query
+        return explain(prepared, self._host, planned, keep_rows=keep_rows)

@@ -1,14 +1,16 @@
-"""How a query runs: the plan, what every operator did during one hydration, and the rows it syncs."""
+"""How a query runs: the plan, what every operator did during one hydration, the rows it reads and those it syncs."""
 
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from protocol.sync.ast import Query
 from reference_cache.ivm.change import YIELD
 from reference_cache.ivm.meter import Meters
-from reference_cache.ivm.operator import EVERYTHING
+from reference_cache.ivm.operator import EVERYTHING, Input
+from reference_cache.ivm.reads import Reads
 from reference_cache.ivm.row_changes import RowChange, RowChanges
 from reference_cache.query.build import Host, build
 from reference_cache.query.plan_report import as_mermaid, as_text
@@ -17,12 +19,18 @@ from reference_cache.query.planner import Plan
 
 @dataclass(frozen=True, slots=True)
 class Explanation:
-    """One hydration, observed. `rows_synced` counts references by table; `plan` is None without a cost model."""
+    """One hydration, observed. `synced` has a row as often as it is referenced; `plan` is None without a cost model."""
 
     query: Query
     plan: Plan | None
     meters: Meters
-    rows_synced: Counter[str]
+    reads: Reads
+    synced: Sequence[RowChange]
+
+    @property
+    def rows_synced(self) -> Counter[str]:
+        """References by table."""
+        return Counter(change.table for change in self.synced)
 
     def __str__(self) -> str:
         synced = ", ".join(f"{count} of {table}" for table, count in sorted(self.rows_synced.items()))
@@ -34,10 +42,14 @@ class Explanation:
         return None if self.plan is None else as_mermaid(self.plan)
 
 
-def explain(query: Query, host: Host, plan: Plan | None = None) -> Explanation:
+def explain(query: Query, host: Host, plan: Plan | None = None, *, keep_rows: bool = False) -> Explanation:
     """Run a prepared query once on the host's sources, watching every operator, and let go of it."""
-    meters = Meters()
-    input = build(query, replace(host, wrap=meters.wrap))
+    meters, reads = Meters(), Reads(keep_rows=keep_rows)
+
+    def watched(operator: Input, label: str) -> Input:
+        return meters.wrap(reads.wrap(operator, label), label)
+
+    input = build(query, replace(host, wrap=watched))
     rows = RowChanges("", input.schema)
     synced: list[RowChange] = []
     try:
@@ -46,4 +58,4 @@ def explain(query: Query, host: Host, plan: Plan | None = None) -> Explanation:
                 rows.expand_node(node, "add", synced)
     finally:
         input.destroy()
-    return Explanation(query, plan, meters, Counter(change.table for change in synced))
+    return Explanation(query, plan, meters, reads, synced)

@@ -72,7 +72,7 @@ class RowSink:
     def backfill(self, change: Backfill) -> None:
         """Late values, as far as the stream has not brought newer ones."""
         fresh, key = self._fresh, change.relation.row_key.columns
-        if fresh is None:
+        if fresh is None or fresh.was_emptied_after(change.watermark):
             return
         for row in backfilled_rows(change):
             settable = fresh.fillable(row, change)
@@ -161,13 +161,19 @@ class Applying(ABC):
         match change:
             case Truncate():
                 for relation in change.relations:
-                    self.truncate(self.catalog.table(relation.replica_name).name)
+                    self._empty(relation.replica_name)
             case Backfill():
                 self.rows(change.relation.replica_name).backfill(change)
             case BackfillCompleted():
                 self._complete_backfill(change)
             case _:
                 self._reshape(self.catalog.apply(change))
+
+    def _empty(self, name: str) -> None:
+        table = self.catalog.table(name)
+        self.truncate(table.name)
+        if table.unfilled:
+            FreshRows(self.connection, self._table_rows(name)).note_emptying(self.version)
 
     def _complete_backfill(self, change: BackfillCompleted) -> None:
         table = change.relation.replica_name

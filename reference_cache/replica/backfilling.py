@@ -5,7 +5,7 @@ the same rows, and its values are newer than those of a backfill taken at an ear
 with unfilled columns leave a note per row: which of these columns got a value, or that the row was deleted, and when.
 
 Contract: a value of the stream at version v is never overwritten by a backfill with a watermark below v, and a row
-deleted at v is not brought back by one.
+deleted at v, alone or with its whole table, is not brought back by one.
 """
 
 from __future__ import annotations
@@ -20,6 +20,9 @@ from protocol.changes import Backfill
 from protocol.specs import JsonObject
 from reference_cache.replica.stored_catalog import FRESH
 from reference_cache.replica.table_rows import KeyColumns, TableRows
+
+_WHOLE_TABLE = ""
+"""In place of a key, which is a JSON array: the note on all rows at once."""
 
 
 @dataclass(slots=True)
@@ -57,6 +60,15 @@ class FreshRows:
     def note_deletion(self, row: JsonObject, columns: KeyColumns, version: str) -> None:
         """The stream deleted the row."""
         self._save(self._key(row, columns), Note(deleted=version))
+
+    def note_emptying(self, version: str) -> None:
+        """The stream emptied the table; what it said of single rows before is history."""
+        self.forget()
+        self._save(_WHOLE_TABLE, Note(deleted=version))
+
+    def was_emptied_after(self, watermark: str) -> bool:
+        """Whether all that a backfill of this watermark has seen is gone since."""
+        return self._note(_WHOLE_TABLE).deleted > watermark
 
     def fillable(self, row: JsonObject, change: Backfill) -> list[str]:
         """The columns of a backfilled row that may be set."""

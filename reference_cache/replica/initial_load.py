@@ -29,7 +29,7 @@ from reference_cache.replica.change_log import log_statements
 from reference_cache.replica.required import check_required_tables
 from reference_cache.replica.schema import schema_of
 from reference_cache.replica.stored_catalog import STATE, Origin, create_system_tables, save_catalog
-from reference_cache.replica.table_rows import UNSUITABLE, TableRows
+from reference_cache.replica.table_rows import UNSUITABLE, Parameters, TableRows
 from reference_cache.replica.writer import ReplicaWriter, connect_writer, open_writer
 
 ANALYSIS_LIMIT = 1000
@@ -112,8 +112,11 @@ class InitialLoad(Applying):
         self.loaded += len(news)
         return True
 
+    def put(self, rows: TableRows, parameters: list[Parameters]) -> None:
+        super().put(rows, parameters)
+        self.loaded += len(parameters)
+
     def insert_sql(self, rows: TableRows) -> str:
-        self.loaded += len(self._pending)
         return rows.append_sql if rows.name in self._unsettled else rows.insert_sql
 
     def before_lookup(self, table: str) -> None:

@@ -15,9 +15,7 @@ from dataclasses import dataclass
 from itertools import islice, takewhile
 from typing import Literal
 
-import orjson
-
-from protocol import codec
+from protocol import codec, values
 from protocol.changes import Change, Delete, Insert, Update
 from protocol.errors import CodecError
 from protocol.messages import Data
@@ -69,10 +67,10 @@ class RowFrames:
         same = takewhile(lambda data: data.startswith(text), islice(messages, place, None))
         rows = [data[start:-2] for data in same]
         try:
-            parsed = orjson.loads(b"[" + b",".join(rows) + b"]")
-        except orjson.JSONDecodeError:
+            parsed = values.loads(b"[" + b",".join(rows) + b"]")
+        except CodecError:
             return 0
-        if len(parsed) != len(rows) or set(map(type, parsed)) != {dict}:
+        if not isinstance(parsed, list) or len(parsed) != len(rows) or set(map(type, parsed)) != {dict}:
             return 0
         target.rows(beginning.table).insert_all(parsed, beginning.columns)
         return len(rows)
@@ -93,10 +91,10 @@ class RowFrames:
         if beginning is None:
             return False
         try:
-            body = orjson.loads(b"{" + data[start:-1])
-        except orjson.JSONDecodeError:
+            body = values.loads(b"{" + data[start:-1])
+        except CodecError:
             return False
-        return _apply_body(beginning, body, target)
+        return isinstance(body, dict) and _apply_body(beginning, body, target)
 
     def _beginning(self, text: bytes) -> _Beginning | None:
         try:
@@ -132,7 +130,7 @@ def _is_bare(change: Insert | Update | Delete) -> bool:
     return not getattr(change, "key", None) and not getattr(change, "new", None)
 
 
-def _apply_body(beginning: _Beginning, body: dict[str, dict[str, object]], target: Applying) -> bool:
+def _apply_body(beginning: _Beginning, body: dict[str, object], target: Applying) -> bool:
     """Apply the row's fields if they are exactly those of the tag."""
     match beginning.tag, body:
         case "insert", {"new": dict() as new} if len(body) == 1:

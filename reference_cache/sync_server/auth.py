@@ -1,21 +1,27 @@
 """Who a client is, as far as the cache itself looks at it.
 
-A token is normally opaque: it is handed to the application, which alone knows what it is worth. With a secret or a key
-configured it must be a JSON Web Token about the user the client claims to be, and its claims may be used by read
-permissions. A token needs a user; a client that had a token may change it but not drop it.
+A token is normally opaque: it is handed to the application, which alone knows what it is worth. With a secret, a key
+or an issuer's set of keys configured it must be a JSON Web Token about the user the client claims to be, and its claims
+may be used by read permissions. A token needs a user; a client that had a token may change it but not drop it.
 """
 
 from __future__ import annotations
 
+import json
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
 from protocol.sync.errors import ErrorKind, SyncError, unauthorized
 from reference_cache.config import CacheConfig
 from reference_cache.errors import BadSetting
-from reference_cache.sync_server.jwt import BadToken, TokenRules, Verify, decode, with_jwk, with_secret
+from reference_cache.sync_server.jwks import RemoteKeys
+from reference_cache.sync_server.jwt import BadToken, TokenRules, decode, header, with_jwk, with_secret
+from reference_cache.sync_server.signatures import Verify
+
+KeyFor = Callable[[Mapping[str, Any]], Awaitable[Verify]]
+"""What checks a token, by the token's header."""
 
 CLOSE_CODE = 3000
 """How a socket is closed whose credentials are refused when it opens."""
@@ -33,20 +39,21 @@ class Authenticator:
     """Accepts or refuses tokens according to the configuration."""
 
     def __init__(self, config: CacheConfig, clock: Callable[[], float] = time.time) -> None:
-        self._rules = _rules(config)
+        self._key_for = _key_for(config)
+        self._issuer, self._audience = config.auth_issuer, config.auth_audience
         self._can_forward = bool(config.query_urls and config.mutate_urls)
         self._clock = clock
 
-    def first(self, user_id: str | None, token: str | None) -> Identity:
+    async def first(self, user_id: str | None, token: str | None) -> Identity:
         """The identity of a new connection; raises `SyncError`."""
         if not token:
             return Identity()
-        if self._rules is None and not self._can_forward:
-            ways = "both ZERO_QUERY_URL and ZERO_MUTATE_URL, or ZERO_AUTH_SECRET, or ZERO_AUTH_JWK"
+        if self._key_for is None and not self._can_forward:
+            ways = "both ZERO_QUERY_URL and ZERO_MUTATE_URL, or one of ZERO_AUTH_SECRET, _JWK and _JWKS_URL"
             raise SyncError(ErrorKind.INTERNAL, f"Tokens cannot be checked: set {ways}")
-        return self._accept(user_id, token)
+        return await self._accept(user_id, token)
 
-    def changed(self, before: Identity, user_id: str | None, token: str) -> Identity:
+    async def changed(self, before: Identity, user_id: str | None, token: str) -> Identity:
         """The identity after `updateAuth`; raises `SyncError`."""
         if not token:
             if before.token is None:
@@ -54,15 +61,16 @@ class Authenticator:
             raise unauthorized(
                 "No token provided. An unauthenticated client cannot connect to an authenticated client group."
             )
-        return before if token == before.token else self._newer(before, self._accept(user_id, token))
+        return before if token == before.token else self._newer(before, await self._accept(user_id, token))
 
-    def _accept(self, user_id: str | None, token: str) -> Identity:
+    async def _accept(self, user_id: str | None, token: str) -> Identity:
         if user_id is None:
             raise unauthorized("Authenticated connections require a userID.")
-        if self._rules is None:
+        if self._key_for is None:
             return Identity(token)
         try:
-            return Identity(token, decode(token, self._rules, user_id, self._clock()))
+            rules = TokenRules(await self._key_for(header(token)), self._issuer, self._audience)
+            return Identity(token, decode(token, rules, user_id, self._clock()))
         except BadToken as error:
             raise SyncError(ErrorKind.AUTH_INVALIDATED, f"Failed to decode auth token: {error}") from None
 
@@ -75,15 +83,22 @@ class Authenticator:
         return after if after.claims["iat"] > before.claims["iat"] else before
 
 
-def _rules(config: CacheConfig) -> TokenRules | None:
+def _key_for(config: CacheConfig) -> KeyFor | None:
+    if config.auth_jwks_url is not None:
+        return RemoteKeys(config.auth_jwks_url).key_for
     verify: Verify
     if config.auth_secret is not None:
         verify = with_secret(config.auth_secret.encode())
     elif config.auth_jwk is not None:
         try:
-            verify = with_jwk(config.auth_jwk)
+            verify = with_jwk(json.loads(config.auth_jwk))
         except BadToken as error:
-            raise BadSetting("ZERO_AUTH_JWK", str(error), "give the public key as an RSA or EC P-256 JWK") from None
+            fix = "give the public key as a JWK of type RSA, EC or OKP (Ed25519)"
+            raise BadSetting("ZERO_AUTH_JWK", str(error), fix) from None
     else:
         return None
-    return TokenRules(verify, config.auth_issuer, config.auth_audience)
+
+    async def always(_: Mapping[str, Any]) -> Verify:
+        return verify
+
+    return always

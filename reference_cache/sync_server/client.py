@@ -233,7 +233,7 @@ class Client:
             self._services.pusher.clients_deleted(self.asked.client_group_id, self.credentials, client_ids)
 
     async def _update_auth(self, synced: Connection, token: str) -> None:
-        identity = self._services.authenticator.changed(self._identity, self.asked.user_id, token)
+        identity = await self._services.authenticator.changed(self._identity, self.asked.user_id, token)
         if identity != self._identity:
             self._identity = identity
             self.credentials = self.credentials.with_token(identity.token)

@@ -27,6 +27,7 @@ from reference_cache.app_client.credentials import Credentials, address
 from reference_cache.errors import CacheError
 from reference_cache.observe import event, logger
 from reference_cache.sync_server import auth
+from reference_cache.sync_server.auth import Identity
 from reference_cache.sync_server.client import Client, Services
 from reference_cache.sync_server.pages import Page, Pages
 from reference_cache.sync_server.socket import TRANSPORT_BYTES, SyncSocket
@@ -174,7 +175,9 @@ class SyncServer:
             socket.begin_close(CloseCode.PROTOCOL_ERROR, socket.refused or "")
             return
         try:
-            client = self._admitted(socket, socket.asked)
+            asked = socket.asked
+            identity = await self._services.authenticator.first(asked.user_id, asked.auth_token)
+            client = self._admitted(socket, asked, identity)
         except SyncError as error:
             self._refused(socket, str(error.kind), error.message)
             socket.tell_and_close(error, auth.CLOSE_CODE if error.refuses_credentials else None)
@@ -186,9 +189,8 @@ class SyncServer:
         finally:
             self._exit(client)
 
-    def _admitted(self, socket: SyncSocket, asked: ConnectRequest) -> Client:
+    def _admitted(self, socket: SyncSocket, asked: ConnectRequest, identity: Identity) -> Client:
         services = self._services
-        identity = services.authenticator.first(asked.user_id, asked.auth_token)
         pinned = self._users.get(asked.client_group_id)
         if pinned is not None and pinned[0] != asked.user_id:
             raise unauthorized(

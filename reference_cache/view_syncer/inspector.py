@@ -3,16 +3,25 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from importlib.metadata import PackageNotFoundError, version
 from typing import TYPE_CHECKING, Any
 
 from protocol.sync.ast import Query
 from protocol.sync.ast_json import to_json
 from protocol.sync.js_json import stringify
-from protocol.sync.messages import InspectAnalyzeQuery, Inspection, InspectMetrics, InspectQueries, InspectVersion
+from protocol.sync.messages import (
+    AnalyzeOptions,
+    InspectAnalyzeQuery,
+    Inspection,
+    InspectMetrics,
+    InspectQueries,
+    InspectVersion,
+)
 from reference_cache.ivm.engine import Engine
+from reference_cache.ivm.row_changes import RowChange
 from reference_cache.query.query_id import named_query_id
+from reference_cache.query.schema import Row
 from reference_cache.view_syncer.api import NamedQuery
 
 if TYPE_CHECKING:
@@ -52,7 +61,8 @@ def answer(question: Inspection, group: ClientGroup, services: Services, query: 
         case InspectMetrics():
             return services.pipelines.metrics()
         case InspectAnalyzeQuery() if query is not None:
-            return _analysis(query, services.pipelines.evaluation(group.view.choice).engine)
+            engine = services.pipelines.evaluation(group.view.choice).engine
+            return _analysis(query, engine, question.options or AnalyzeOptions())
     raise ValueError(f"the inspector's {question.op!r} is answered elsewhere")
 
 
@@ -90,17 +100,43 @@ def _described(group: ClientGroup, query: QueryConfig, client_id: str, desire: D
     }
 
 
-def _analysis(query: Query, engine: Engine) -> dict[str, Any]:
+def _analysis(query: Query, engine: Engine, options: AnalyzeOptions) -> dict[str, Any]:
     """Evaluate a query once, watching it."""
     start = time.time()
-    explanation = engine.explain(query)
+    explanation = engine.explain(query, keep_rows=bool(options.vended_rows))
     end = time.time()
-    return {
+    reads = explanation.reads
+    synced = _distinct(explanation.synced, engine)
+    found = {
         "warnings": [],
-        "syncedRowCount": explanation.rows_synced.total(),
+        "syncedRowCount": sum(map(len, synced.values())),
         "start": start * 1000,
         "end": end * 1000,
         "elapsed": (end - start) * 1000,
         "afterPermissions": stringify(to_json(query)),
+        "readRowCount": reads.total(),
+        "readRowCountsByQuery": reads.counts,
         "sqlitePlans": {"operators": str(explanation).splitlines()},
     }
+    if options.synced_rows is not False:
+        found["syncedRows"] = {table: _named(engine, table, rows.values()) for table, rows in synced.items()}
+    if reads.rows is not None:
+        found["readRows"] = {
+            table: {shape: _named(engine, table, rows) for shape, rows in asked.items()}
+            for table, asked in reads.rows.items()
+        }
+    return found
+
+
+def _distinct(synced: Sequence[RowChange], engine: Engine) -> dict[str, dict[Row, Row]]:
+    """The rows by table and key, each once however often it is referenced."""
+    found: dict[str, dict[Row, Row]] = {}
+    for change in synced:
+        table = engine.schema.tables[change.table]
+        key = tuple(change.row[place] for place in table.positions(table.primary_key))
+        found.setdefault(change.table, {})[key] = change.row
+    return found
+
+
+def _named(engine: Engine, table: str, rows: Iterable[Row]) -> list[dict[str, Any]]:
+    return [engine.schema.tables[table].named(row) for row in rows]

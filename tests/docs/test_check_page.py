@@ -9,13 +9,14 @@ from typer.testing import CliRunner
 
 from changesource_sdk.checking.endpoint_cases import CASES
 from changesource_sdk.cli.app import app
+from tests.docs.fences import block
 from tests.sdk.checking.plain_endpoint import NumbersForTexts
 
 PAGE = (Path(__file__).parents[2] / "docs" / "how-to" / "check-an-endpoint.md").read_text()
 
 
 def test_the_output_on_the_page_is_what_is_printed() -> None:
-    (shown,) = re.findall(r"^```\n(ok .*?)…\n```", PAGE, re.MULTILINE | re.DOTALL)
+    shown = block("docs/how-to/check-an-endpoint.md", "ok ").removesuffix("…\n")
     with NumbersForTexts().running() as url:
         printed = CliRunner().invoke(app, ["check", url, "--watch", "0.5"]).output
     assert printed.startswith(shown)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 import tomllib
 from pathlib import Path
 
@@ -13,8 +12,9 @@ from changesource_sdk.pipeline.mapping import load_mappings, needs_spark
 from changesource_sdk.pipeline.row_mapping import RowMapper
 from changesource_sdk.pipeline.table_mapping import map_tables
 from changesource_sdk.schema import Column, Table
+from tests.docs.fences import blocks
 
-PAGE = (Path(__file__).parents[2] / "docs" / "how-to" / "map-tables.md").read_text()
+PAGE = "docs/how-to/map-tables.md"
 PERSON = Table("person", [Column("id", int), *(Column(n, str) for n in ("name", "email", "country", "deleted_at"))])
 ROW = {"id": 1, "name": "Ada Lovelace", "email": "a@x.org", "country": "GB", "deleted_at": None}
 
@@ -22,12 +22,12 @@ ROW = {"id": 1, "name": "Ada Lovelace", "email": "a@x.org", "country": "GB", "de
 @pytest.fixture
 def module(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The page's Python, importable under the name it uses."""
-    (tmp_path / "my_mappings.py").write_text("".join(re.findall(r"```python\n(.*?)```", PAGE, re.DOTALL)))
+    (tmp_path / "my_mappings.py").write_text("".join(blocks(PAGE, "python")))
     monkeypatch.syspath_prepend(str(tmp_path))
 
 
 def test_the_first_example_maps_a_row(module: None) -> None:
-    first, _ = re.findall(r"```toml\n(.*?)```", PAGE, re.DOTALL)
+    first, _ = blocks(PAGE, "toml")
     mappings = load_mappings(load(toml=first, environment={}, flags={}).config.mapping)
     mapper = RowMapper(map_tables([PERSON], mappings)["person"])
     (row,) = mapper.rows([ROW, {**ROW, "deleted_at": "now"}])
@@ -41,5 +41,5 @@ def test_the_python_example_is_a_mapping(module: None) -> None:
 
 
 def test_the_sql_example_is_a_mapping() -> None:
-    _, sql = re.findall(r"```toml\n(.*?)```", PAGE, re.DOTALL)
+    _, sql = blocks(PAGE, "toml")
     assert needs_spark(load_mappings(tomllib.loads(sql)["mapping"])) == "mapping.person.filter"

@@ -10,6 +10,7 @@ from adapters.postgres import PostgresAdapter
 from adapters.postgres.adapter import open_snapshot, prepare
 from adapters.postgres.connection import Connection, connect
 from adapters.postgres.settings import PostgresSettings
+from tests.docs.fences import blocks
 from tests.support.postgres_server import PostgresServer
 
 PAGE = (Path(__file__).parents[2] / "docs" / "how-to" / "postgres.md").read_text()
@@ -37,7 +38,7 @@ def test_what_is_added_can_be_taken_out_as_the_page_says(logical_postgres: Postg
         exported, _ = open_snapshot(settings)
         exported.close()
         assert len(made(db)) > len(before)
-        (statements,) = re.findall(r"```sql\n(.*?)```", PAGE, re.DOTALL)
+        (statements,) = blocks("docs/how-to/postgres.md", "sql")
         for statement in statements.strip().splitlines():
             db.execute(statement.encode())
         assert made(db) == before

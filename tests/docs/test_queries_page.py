@@ -1,12 +1,12 @@
 """The code on docs/reference/queries.md runs, top to bottom, and the page's figures are the tests' own."""
 
-import re
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from protocol.sync.ast_json import MAX_NESTING
+from tests.docs.fences import blocks
 from tests.query.official import QUERIES
 from tests.query.statistics_database import QUESTIONS
 
@@ -15,7 +15,7 @@ PAGE = (Path(__file__).parents[2] / "docs" / "reference" / "queries.md").read_te
 
 def test_every_example_on_the_page_runs(capsys: pytest.CaptureFixture[str]) -> None:
     names: dict[str, Any] = {}
-    for block in re.findall(r"```python\n(.*?)```", PAGE, re.DOTALL):
+    for block in blocks("docs/reference/queries.md", "python"):
         exec(compile(block, "queries.md", "exec"), names)
     printed = capsys.readouterr().out
     assert "issue: pattern" in printed

@@ -12,6 +12,7 @@ from types import ModuleType
 from typer.testing import CliRunner
 
 from changesource_sdk.cli.app import app
+from tests.docs.fences import blocks
 from tests.sdk.pipeline.runner_fixtures import running
 
 ROOT = Path(__file__).parents[2]
@@ -20,7 +21,7 @@ README = (ROOT / "README.md").read_text()
 
 def the_adapter(folder: Path) -> ModuleType:
     """The README's Python block as a module."""
-    (source,) = re.findall(r"```python\n(.*?)```", README, re.DOTALL)
+    (source,) = blocks("README.md", "python")
     path = folder / "todo_file.py"
     path.write_text(source)
     spec = importlib.util.spec_from_file_location("todo_file", path)
@@ -50,7 +51,7 @@ def test_the_adapter_in_the_readme_syncs_a_snapshot_and_changes(tmp_path: Path) 
 
 
 def test_the_adapter_in_the_readme_is_as_short_as_promised() -> None:
-    (source,) = re.findall(r"```python\n(.*?)```", README, re.DOTALL)
+    (source,) = blocks("README.md", "python")
     assert len(source.splitlines()) <= 30
 
 

@@ -1,6 +1,5 @@
 """The example on docs/explanation/replica.md shows the changes of a replica, and the page's bounds are the code's."""
 
-import re
 from pathlib import Path
 from typing import Any
 
@@ -8,6 +7,7 @@ import pytest
 
 from reference_cache.replica.log_retention import MAX_LOGGED
 from reference_cache.replicator.backoff import LONGEST_SECONDS
+from tests.docs.fences import blocks
 from tests.reference_cache.replica.conftest import Filled
 from tests.reference_cache.sources import insert, snapshot
 
@@ -15,7 +15,7 @@ PAGE = (Path(__file__).parents[2] / "docs" / "explanation" / "replica.md").read_
 
 
 def test_the_example_shows_what_changed(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    (source,) = re.findall(r"```python\n(.*?)```", PAGE, re.DOTALL)
+    (source,) = blocks("docs/explanation/replica.md", "python")
     names: dict[str, Any] = {}
     exec(compile(source, "replica.md", "exec"), names)
     made = Filled(tmp_path / "replica.db", snapshot("01"))

@@ -7,12 +7,13 @@ from typing import Any
 import pytest
 
 from reference_cache.ivm.routing import FEW_READERS
+from tests.docs.fences import blocks
 
 PAGE = (Path(__file__).parents[2] / "docs" / "explanation" / "shared-evaluation.md").read_text()
 
 
 def test_the_example_prints_what_its_comment_says(capsys: pytest.CaptureFixture[str]) -> None:
-    (source,) = re.findall(r"```python\n(.*?)```", PAGE, re.DOTALL)
+    (source,) = blocks("docs/explanation/shared-evaluation.md", "python")
     names: dict[str, Any] = {}
     exec(compile(source, "shared-evaluation.md", "exec"), names)
     (expected,) = re.findall(r"print\(patches\)  # (.*)", source)

@@ -9,17 +9,26 @@ from pathlib import Path
 
 import pytest
 
-from changesource_sdk.testing.conformance import CAPABILITIES, CASES, Harness, conformance
+from changesource_sdk.testing.conformance import CAPABILITIES, CASES, Harness, run_case
 from changesource_sdk.testing.conformance.harness import SHORTHANDS
 from changesource_sdk.testing.faults import Faults
-from tests.conformance.postgres_harness import PostgresHarness
+from tests.docs.fences import block, blocks
+from tests.sdk.testing.conformance.planted_adapters import LosesKeyChange
+from tests.sdk.testing.conformance.workshop import harness_of
+from tests.support.postgres_server import PostgresServer
 
 pytest_plugins = ["pytester"]
 
 ROOT = Path(__file__).parents[2]
 PAGE = (ROOT / "docs" / "how-to" / "test-an-adapter.md").read_text()
-HARNESS, FROM_A_FIXTURE, WITHOUT_PYTEST, FAULTS = re.findall(r"```python\n(.*?)```", PAGE, re.DOTALL)
-(ADAPTER,) = re.findall(r"```python\n(.*?)```", (ROOT / "README.md").read_text(), re.DOTALL)
+HARNESS, FROM_A_FIXTURE, WITHOUT_PYTEST, FAULTS = blocks("docs/how-to/test-an-adapter.md", "python")
+(ADAPTER,) = blocks("README.md", "python")
+
+IMPORTS = """import pytest
+from changesource_sdk.testing.conformance import conformance
+from tests.conformance.postgres_harness import PostgresHarness
+
+"""
 
 
 @pytest.fixture
@@ -46,10 +55,30 @@ def test_the_example_of_a_fault_passes(pytester: pytest.Pytester) -> None:
     pytester.runpytest("-p", "changesource_sdk.testing.plugin", "-p", "no:asyncio").assert_outcomes(passed=1)
 
 
-def test_the_harness_that_comes_from_a_fixture_is_a_test_class() -> None:
-    names = {"conformance": conformance, "PostgresHarness": PostgresHarness, "pytest": pytest}
-    exec(FROM_A_FIXTURE, names)
-    assert hasattr(names["TestPostgres"], "test_keeps_the_contract")
+def test_the_harness_that_comes_from_a_fixture_is_used(
+    pytester: pytest.Pytester, logical_postgres: PostgresServer
+) -> None:
+    class Servers:
+        @pytest.fixture
+        def postgres(self) -> PostgresServer:
+            return logical_postgres
+
+    pytester.makepyfile(test_fixture=IMPORTS + FROM_A_FIXTURE)
+    chosen = ("-k", "deletes or key-changes", "-p", "changesource_sdk.testing.plugin", "-p", "no:asyncio")
+    ran = pytester.runpytest_inprocess(*chosen, plugins=[Servers()])
+    ran.assert_outcomes(passed=2, deselected=len(CASES) - 2)
+
+
+def test_a_broken_rule_is_told_as_the_page_shows(tmp_path: Path) -> None:
+    (case,) = [case for case in CASES if case.name == "key-changes"]
+    told = str(run_case(harness_of(LosesKeyChange), case, tmp_path))
+    assert told.split() == block("docs/how-to/test-an-adapter.md", "key-changes: broken").split()
+
+
+def test_one_line_gives_a_test_class(pytester: pytest.Pytester) -> None:
+    pytester.makepyfile(todo_file=ADAPTER, test_todo_file=HARNESS)
+    chosen = ("-k", "deletes", "-p", "changesource_sdk.testing.plugin", "-p", "no:asyncio")
+    pytester.runpytest_inprocess(*chosen).assert_outcomes(passed=1, deselected=len(CASES) - 1)
 
 
 def test_every_case_has_its_section() -> None:

@@ -1,132 +1,109 @@
 """The tutorial, step by step as it is printed: from an empty folder to rows on the page, with the official peers.
 
-What it shows is what is run: its shell blocks, its adapter, its `serve` command (on Spark), its settings of zero-cache
-and its page, in Node with just enough of a document. Only ports and the database are this machine's.
+What it shows is what is run: its shell blocks, its adapter, its `serve` command (on Spark), zero-cache with its
+settings, its page, bundled by esbuild and shown by Chromium. Only ports and the database are this machine's, and npm
+has put its packages there before.
 """
 
 from __future__ import annotations
 
-import os
+import asyncio
 import re
 import shlex
-import subprocess
-import sys
-from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack
 from pathlib import Path
 
 import pytest
 
 from changesource_sdk.cli.adapter_choice import resolve
 from examples.git_tickets import git_tickets
-from tests.support.child_process import ChildProcess
-from tests.support.fix_zero_cache import MakeZeroCache
+from tests.docs.fences import ROOT, block, blocks
+from tests.support.browser import running_browser
 from tests.support.ports import free_port
+from tests.support.postgres_server import PostgresServer
+from tests.support.reader import Reader, commands, wait_for_page
 from tests.support.spark_serving import QUICK_START, SPARK_SECONDS
-from tests.support.tools import REPOSITORY, node, node_modules
+from tests.support.tools import node, node_modules
+from tests.support.zero_cache import QUIET, READY_LINE, SYNC_SECONDS
 
-PAGE = (REPOSITORY / "docs" / "tutorial.md").read_text()
-BLOCKS = re.findall(r"^```(\w*)\n(.*?)^```", PAGE, re.MULTILINE | re.DOTALL)
-ADDRESS = "127.0.0.1:4810"
-DOCUMENT = """
-const element = {replaceChildren: (...items) => console.log(JSON.stringify(items.map(item => item.textContent)))};
-globalThis.document = {
-  visibilityState: 'visible',
-  addEventListener() {},
-  createElement: () => ({}),
-  querySelector: name => (name === '#tickets' ? element : null),
-};
-"""
-
-
-def blocks(language: str) -> list[str]:
-    return [text for kind, text in BLOCKS if kind == language]
+PAGE = "docs/tutorial.md"
+TOLD = "[...document.querySelectorAll('#tickets li')].map(item => item.textContent)"
+WATCH = f"""window.shown = [];
+new MutationObserver(() => window.shown.push({TOLD}))
+  .observe(document.querySelector('#tickets'), {{childList: true}})"""
+BEFORE, AFTER = ["Write the adapter"], ["Show it to someone"]
+ADAPTER = Path(git_tickets.__file__).read_text()
 
 
 def test_the_tutorials_adapter_is_the_example() -> None:
-    squeezed = [
-        re.sub(r"\n+", "\n", text) for text in ("".join(blocks("python")), Path(git_tickets.__file__).read_text())
-    ]
+    printed = "".join(blocks(PAGE, "python"))
+    squeezed = [re.sub(r"\n+", "\n", text) for text in (printed, ADAPTER)]
     assert squeezed[0] == squeezed[1]
 
 
 @pytest.fixture
-def environment(tmp_path: Path) -> dict[str, str]:
-    """A shell that knows `changesource` and who commits."""
-    command = tmp_path / "bin" / "changesource"
-    command.parent.mkdir()
-    command.write_text(f'#!/bin/sh\nexec "{sys.executable}" -m changesource_sdk.cli "$@"\n')
-    command.chmod(0o755)
-    someone = {f"GIT_{who}_{what}": "someone" for who in ("AUTHOR", "COMMITTER") for what in ("NAME", "EMAIL")}
-    path = os.pathsep.join((str(command.parent), os.environ["PATH"]))
-    return {**os.environ, **someone, "PATH": path, "PYTHONPATH": str(REPOSITORY)}
-
-
-@pytest.fixture
-def folder(tmp_path: Path) -> Path:
-    made = tmp_path / "empty"
-    made.mkdir()
+def reader(tmp_path: Path, postgres: PostgresServer) -> Reader:
+    """Somebody in an empty folder, with Spark, a Postgres, and a shell that has npm's packages."""
+    ports = {port: str(free_port()) for port in ("4810", "4848", "8000")}
+    database = postgres.create_database("tutorial")
+    places = {
+        "postgres://postgres:pass@127.0.0.1:5432/postgres": database,
+        **{f"127.0.0.1:{printed}": f"127.0.0.1:{port}" for printed, port in ports.items()},
+        "http.server 8000": f"http.server {ports['8000']}",
+    }
+    made = Reader(tmp_path / "empty", runner="spark", places=places)
+    made.add_program("npx", 'program="node_modules/.bin/$1"; shift; exec "$program" "$@"')
+    made.add_program("node", f'exec "{node()}" "$@"')
+    made.environment |= QUIET | {"ZERO_PORT": ports["4848"], "ZERO_CHANGE_STREAMER_PORT": str(free_port())}
+    (made.folder / "node_modules").symlink_to(node_modules())
     return made
 
 
-def run(script: str, folder: Path, environment: dict[str, str]) -> str:
-    command = ["bash", "-euo", "pipefail", "-c", script]
-    ran = subprocess.run(command, cwd=folder, env=environment, capture_output=True, text=True, timeout=120)
-    assert ran.returncode == 0, ran.stdout + ran.stderr
-    return ran.stdout
+def serve(reader: Reader, stack: ExitStack) -> None:
+    """Steps 6 and 7: the endpoint, a look at its stream, and the official cache."""
+    command = block(PAGE, "changesource serve").strip()
+    stack.enter_context(reader.serve(f"{command} {shlex.join(QUICK_START)}", seconds=SPARK_SECONDS))
+    tail = block(PAGE, "changesource tail").strip()
+    assert "Write the adapter" in reader.run(f"{tail} --limit 1")
+    _, *exports, cache = commands(block(PAGE, "npm install"))
+    reader.environment |= dict(reader.here(line).removeprefix("export ").split("=", 1) for line in exports)
+    stack.enter_context(reader.start(cache, READY_LINE, seconds=SYNC_SECONDS))
 
 
-@contextmanager
-def served(folder: Path, environment: dict[str, str]) -> Iterator[str]:
-    """The endpoint of the tutorial's own command, on a free port: its address."""
-    (command,) = [block.strip() for block in blocks("") if block.startswith("changesource serve")]
-    address = f"127.0.0.1:{free_port()}"
-    command = f"exec {command.replace(ADDRESS, address)} {shlex.join(QUICK_START)}"
-    with ChildProcess(["bash", "-c", command], cwd=folder, env=environment) as process:
-        process.wait_for_line("ZERO_UPSTREAM_DB=", seconds=SPARK_SECONDS)
-        yield address
-
-
-def settings_of_zero_cache() -> dict[str, str]:
-    return dict(re.findall(r"^export (ZERO_\w+)=(.*)$", PAGE, re.M))
-
-
-@pytest.fixture
-def page(folder: Path) -> Path:
-    """The tutorial's page beside the packages that it imports, in a document that prints what it shows."""
-    (script,) = blocks("js")
-    (folder / "node_modules").symlink_to(node_modules())
-    file = folder / "page.mjs"
-    file.write_text(DOCUMENT + script.replace("userID: 'me',", "userID: 'me', kvStore: 'mem',"))
-    return file
+def publish(reader: Reader, stack: ExitStack) -> str:
+    """Step 8: the page, bundled, at an address."""
+    reader.write("page.js", block(PAGE, "import {Zero"))
+    reader.write("index.html", block(PAGE, "<!doctype html>"))
+    bundle, server = commands(block(PAGE, "npx esbuild"))
+    reader.run(bundle)
+    stack.enter_context(reader.start(f"{server} --bind 127.0.0.1"))
+    address = reader.here("http://127.0.0.1:8000")
+    wait_for_page(address)
+    return address
 
 
 @pytest.mark.e2e
 @pytest.mark.timeout(600)
-def test_the_tutorial_leads_from_an_empty_folder_to_rows_on_the_page(
-    folder: Path, environment: dict[str, str], zero_cache: MakeZeroCache, page: Path
-) -> None:
-    store, check, commit, project = blocks("sh")
-    run(store, folder, environment)
-    (folder / "git_tickets.py").write_text(Path(git_tickets.__file__).read_text())
-    assert "BROKEN" not in run(check, folder, environment)
-
-    settings = settings_of_zero_cache()
-    assert settings["ZERO_UPSTREAM_TYPE"] == "custom"
-    with served(folder, environment) as address:
-        cache = zero_cache(settings["ZERO_UPSTREAM_DB"].replace(ADDRESS, address)).start(seconds=SPARK_SECONDS)
-        page.write_text(page.read_text().replace("http://127.0.0.1:4848", cache.url))
-        with ChildProcess([node(), page], cwd=folder) as shown:
-            shown.wait_for_line('["Write the adapter"]')
-            run(commit, folder, environment)
-            shown.wait_for_line('["Show it to someone"]')
-            assert '["Show it to someone","Write the adapter"]' not in shown.lines, "half of the commit was shown"
-        assert cache.exits == []
-
-    run(project, folder, environment)
-    assert (folder / "ticket_store" / "pyproject.toml").exists()
+async def test_the_tutorial_leads_from_an_empty_folder_to_rows_on_the_page(reader: Reader) -> None:
+    reader.run(block(PAGE, "git init"))
+    reader.write("git_tickets.py", ADAPTER)
+    assert "BROKEN" not in reader.run(block(PAGE, "changesource check"))
+    with ExitStack() as stack:
+        serve(reader, stack)
+        address = publish(reader, stack)
+        async with running_browser() as browser:
+            page = await browser.open(address)
+            await page.until(f"{TOLD}.join() === '{BEFORE[0]}'")
+            await page.evaluate(WATCH)
+            await asyncio.to_thread(reader.run, block(PAGE, "echo"))
+            await page.until(f"{TOLD}.join() === '{AFTER[0]}'")
+            shown = await page.evaluate("window.shown")
+            assert shown[-1] == AFTER
+            assert [each for each in shown if each not in (BEFORE, AFTER)] == [], "half of the commit was shown"
+    reader.run(block(PAGE, "changesource new"))
+    assert (reader.folder / "ticket_store" / "pyproject.toml").exists()
 
 
 def test_what_the_tutorial_serves_is_named_as_adapters_are() -> None:
-    (named,) = set(re.findall(r"changesource (?:serve|check) (\S+)", PAGE))
+    (named,) = set(re.findall(r"changesource (?:serve|check) (\S+)", (ROOT / PAGE).read_text()))
     assert resolve(named) == named

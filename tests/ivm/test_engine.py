@@ -167,6 +167,17 @@ def test_an_explanation_counts_what_each_operator_did(engine: Engine) -> None:
     assert explained.picture() is None
 
 
+def test_an_explanation_tells_which_rows_were_read_and_how_they_were_asked_for(engine: Engine) -> None:
+    explained = engine.explain(parse(COMMENTS), keep_rows=True)
+    assert explained.reads.rows is not None
+    read = {table: {shape: len(rows) for shape, rows in asked.items()} for table, asked in explained.reads.rows.items()}
+    assert read == explained.reads.counts
+    assert explained.reads.total() == sum(count for asked in read.values() for count in asked.values())
+    (shape,) = explained.reads.counts["comment"]
+    assert " WHERE issue = ? " in shape
+    assert engine.explain(parse(COMMENTS)).reads.rows is None
+
+
 def test_with_a_cost_model_the_plan_is_explained_too() -> None:
     tables = Tables(SCHEMA, DATA, "sqlite")
     engine = Engine(SCHEMA, tables.open_source, cost_model=tables.cost_model())

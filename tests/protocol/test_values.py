@@ -86,3 +86,12 @@ def test_an_integer_of_more_digits_than_python_converts_is_an_error() -> None:
 
 def test_long_fractions_are_read_as_floats() -> None:
     assert values.loads("[0.1234567890123456789012345]") == [0.12345678901234568]
+
+
+@pytest.mark.parametrize("edge", [2**63, 2**64, 10**18, 10**19, 10**20])
+def test_integers_around_what_fits_a_word_are_read_exactly(edge: int) -> None:
+    numbers = [sign * (edge + step) for sign in (1, -1) for step in (-1, 0, 1)]
+    read = values.loads(str(numbers))
+    assert read == numbers
+    assert isinstance(read, list)
+    assert set(map(type, read)) == {int}

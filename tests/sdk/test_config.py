@@ -90,3 +90,8 @@ def test_nearest_names_everything_when_nothing_is_near() -> None:
 
 def test_address_is_split_into_host_and_port() -> None:
     assert (ServeConfig(listen="[::1]:80").host, ServeConfig(listen="[::1]:80").port) == ("::1", 80)
+
+
+@pytest.mark.parametrize("variable", ["CHANGESOURCE_CACHE_HOST", "CHANGESOURCE_SEED", "CHANGESOURCE_CONFIG"])
+def test_variables_of_the_other_commands_and_of_the_test_kit_are_let_be(variable: str) -> None:
+    assert loaded(environment={variable: "x"}).config == loaded().config

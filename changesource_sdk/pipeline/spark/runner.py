@@ -1,8 +1,8 @@
 """The Spark runner: snapshots and the tail as Spark jobs, driven from one process.
 
 The driver takes snapshots when they are due (`snapshot`) and otherwise keeps one resident task following the source
-(`resident`), or a streaming query if its mappings use Spark SQL (`micro_batch`). It recovers like every runner: report,
-wait, go on after the last position in the log.
+(`resident`), or a streaming query if its mappings use Spark SQL (`micro_batch`), or follows it itself if changes are
+Spark jobs (`polling`). It recovers like every runner: report, wait, go on after the last position in the log.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from changesource_sdk.pipeline.inline import snapshot_into_log
 from changesource_sdk.pipeline.mapped import mappings_of
 from changesource_sdk.pipeline.mapping import fingerprint, needs_spark
 from changesource_sdk.pipeline.recovery import Backoff, Recovery, snapshot_due
-from changesource_sdk.pipeline.spark import resident
+from changesource_sdk.pipeline.spark import polling, resident
 from changesource_sdk.pipeline.spark.compaction import SparkLane
 from changesource_sdk.pipeline.spark.snapshot import SparkParts
 from changesource_sdk.pipeline.unfinished import Unfinished
@@ -77,13 +77,17 @@ class SparkRunner:
 
     def _tail(self) -> None:
         """Follow the source in the lane it needs."""
-        if needs_spark(mappings_of(self._adapter, self._settings)) is None:
+        if polling.is_needed(self._adapter, self._settings):
+            follow = polling.follow
+        elif needs_spark(mappings_of(self._adapter, self._settings)) is None:
             resident.follow(self._context, self._adapter, self._settings, self._store, self.stop)
             return
-        # Python data sources need pyarrow: only sources that use this lane should.
-        from changesource_sdk.pipeline.spark import micro_batch
+        else:
+            # Python data sources need pyarrow: only sources that use this lane should.
+            from changesource_sdk.pipeline.spark import micro_batch
 
-        micro_batch.follow(
+            follow = micro_batch.follow
+        follow(
             self._session,
             self._adapter,
             self._settings,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import sqlite3
 from pathlib import Path
 
@@ -15,8 +16,10 @@ from reference_cache.replica.schema import read_schema
 from reference_cache.replica.stored_catalog import Origin
 from reference_cache.replica.wal import Wal
 from reference_cache.replica.writer import open_writer
+from reference_cache.replicator.row_frames import RowFrames
 from tests.reference_cache.replica.conftest import ORIGIN, MakeReplica
-from tests.reference_cache.sources import insert
+from tests.reference_cache.sources import insert, snapshot
+from tests.support.tiny_source import ITEM
 
 
 def test_there_is_no_replica_before_its_load_is_complete(tmp_path: Path) -> None:
@@ -37,6 +40,18 @@ def test_an_abandoned_load_over_a_replica_leaves_it_as_it_was(replica: MakeRepli
     assert made.rows() == [(1, "one")]
     made.commit("02", insert(2, "two"))
     assert open_replica(made.path).state().version == "02"
+
+
+@pytest.mark.parametrize("columns", [("id", "name"), ("name", "id")], ids=["in bulk", "one by one"])
+def test_every_row_of_a_load_is_counted(tmp_path: Path, columns: tuple[str, str]) -> None:
+    load = load_beside(tmp_path / "replica.db", ORIGIN)
+    load.begin("01", "p")
+    row = {"id": 1, "name": "one"}
+    change = ["data", {"tag": "insert", "relation": ITEM, "new": {name: row[name] for name in columns}}]
+    messages = snapshot("01", change, change, change)
+    RowFrames().apply_all([json.dumps(message).encode() for message in messages[1:-1]], load)
+    assert load.loaded == len([message for message in messages if message[1]["tag"] == "insert"])
+    load.abandon()
 
 
 @pytest.mark.parametrize("origin", [Origin("other"), Origin("zero", 1), Origin("zero", 0, frozenset({"p"}))])

@@ -117,6 +117,8 @@ def test_json_that_comes_as_text_is_stored_untouched(replica: MakeReplica) -> No
         (insert(1, other=2), "no column 'other'"),
         (update(1, other=2), "no column 'other'"),
         (insert(2**63), "does not fit 64 bits"),
+        (insert(2**64), "does not fit 64 bits"),
+        (insert(-(2**63) - 1), "does not fit 64 bits"),
         (["data", {"tag": "delete", "relation": ITEM, "key": {"name": "x"}}], "lacks the value of its key"),
         (["data", {"tag": "delete", "relation": {**ITEM, "name": "none"}, "key": {"id": 1}}], "no table 'none'"),
         (

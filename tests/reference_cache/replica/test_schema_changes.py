@@ -177,3 +177,11 @@ class TestBackfill:
         made.commit("03", update(1, "uno", size=99))
         made.commit("05", self._fill("04", [1, 10]))
         assert made.rows("SELECT size FROM item WHERE id = 1") == [(10,)]
+
+    def test_rows_of_a_table_that_was_emptied_since_do_not_come_back(self, replica: MakeReplica) -> None:
+        made = self._started(replica)
+        made.commit("03", update(1, "uno", size=99), change("truncate", relations=[ITEM]), insert(2, "zwei", size=22))
+        made.commit("04", self._fill("02", [1, 10], [2, 20], [3, 30]))
+        assert made.rows("SELECT id, name, size FROM item") == [(2, "zwei", 22)]
+        made.commit("06", self._fill("05", [2, 25], [4, 40]), self._completed())
+        assert made.rows("SELECT id, size FROM item ORDER BY id") == [(2, 25), (4, 40)]

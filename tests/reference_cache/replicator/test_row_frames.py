@@ -51,7 +51,7 @@ RELATIONS = [
     {"schema": "public", "name": "item", "keyColumns": ["id"], "replicaIdentity": "full"},
 ]
 names = st.sampled_from(["id", "new", "key", 'a"b', "tag", "}]"])
-scalars = st.none() | st.booleans() | st.integers(-(2**53), 2**53) | st.text(max_size=5)
+scalars = st.none() | st.booleans() | st.integers(-(2**70), 2**70) | st.text(max_size=5)
 rows = st.dictionaries(names, scalars | st.lists(scalars, max_size=2) | st.dictionaries(names, scalars, max_size=2))
 
 

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import json
-
 import pytest
 
 from reference_cache.sync_server.jwt import BadToken, TokenRules, decode, with_jwk, with_secret
+from tests.reference_cache.sync_server.signed_by_jose import OTHERS, RSA, Signed, sign
 from tests.reference_cache.sync_server.tokens import b64, hs256, unsigned
 
 RULES = TokenRules(with_secret(b"s3cret"))
@@ -75,7 +74,7 @@ def test_issuer_and_audience_are_checked_if_set() -> None:
 
 @pytest.mark.parametrize(("key", "token"), [(RSA_KEY, RSA_TOKEN), (EC_KEY, EC_TOKEN)], ids=["RS256", "ES256"])
 def test_the_standards_own_examples_are_verified(key: dict[str, str], token: str) -> None:
-    verify = with_jwk(json.dumps(key))
+    verify = with_jwk(key)
     # The examples have no subject, so the signature is all that can be right about them.
     with pytest.raises(BadToken, match='"sub"'):
         decode(token, TokenRules(verify), "ann", 0)
@@ -86,17 +85,44 @@ def test_the_standards_own_examples_are_verified(key: dict[str, str], token: str
 
 
 def test_a_public_key_is_never_taken_for_a_secret() -> None:
-    verify = with_jwk(json.dumps(RSA_KEY))
+    verify = with_jwk(RSA_KEY)
     with pytest.raises(BadToken, match="signature"):
         decode(hs256(RSA_KEY["n"], sub="ann"), TokenRules(verify), "ann", 0)
+
+
+@pytest.fixture(scope="module")
+def signed() -> dict[str, Signed]:
+    return sign(*RSA, *OTHERS)
+
+
+@pytest.mark.parametrize("algorithm", [*RSA, *OTHERS])
+def test_what_the_official_library_signs_is_verified(signed: dict[str, Signed], algorithm: str) -> None:
+    made = signed[algorithm]
+    rules = TokenRules(with_jwk(made.key))
+    assert decode(made.token, rules, "ann", 0)["role"] == "admin"
+    with pytest.raises(BadToken, match="signature"):
+        decode(made.forged, rules, "ann", 0)
+
+
+@pytest.mark.parametrize("algorithm", [*RSA, *OTHERS])
+def test_a_key_verifies_nothing_that_another_signed(signed: dict[str, Signed], algorithm: str) -> None:
+    rules = TokenRules(with_jwk(signed[algorithm].key))
+    for other in (each for each in signed.values() if each.alg != algorithm):
+        with pytest.raises(BadToken, match="signature"):
+            decode(other.token, rules, "ann", 0)
+
+
+def test_a_short_rsa_key_is_refused() -> None:
+    with pytest.raises(BadToken, match="2048"):
+        with_jwk({**RSA_KEY, "n": RSA_KEY["n"][:171]})
 
 
 @pytest.mark.parametrize("key", [{"kty": "OKP", "crv": "Ed25519"}, {"kty": "EC", "crv": "P-384"}, {"kty": "RSA"}, {}])
 def test_other_keys_are_refused(key: dict[str, str]) -> None:
     with pytest.raises(BadToken):
-        with_jwk(json.dumps(key))
+        with_jwk(key)
 
 
 def test_a_point_beside_the_curve_is_refused() -> None:
     with pytest.raises(BadToken, match="curve"):
-        with_jwk(json.dumps({**EC_KEY, "x": EC_KEY["y"]}))
+        with_jwk({**EC_KEY, "x": EC_KEY["y"]})

@@ -8,7 +8,13 @@ from typing import Any
 import pytest
 
 from protocol.sync.errors import ErrorKind, SyncError, transform_failed
-from protocol.sync.messages import InspectAnalyzeQuery, InspectMetrics, InspectQueries, InspectVersion
+from protocol.sync.messages import (
+    AnalyzeOptions,
+    InspectAnalyzeQuery,
+    InspectMetrics,
+    InspectQueries,
+    InspectVersion,
+)
 from tests.reference_cache.view_syncer.clients import Client, dropped, named
 from tests.reference_cache.view_syncer.conftest import QUERIES, Setup, issue
 
@@ -246,6 +252,15 @@ async def test_the_inspector_evaluates_a_named_query_and_tells_how(setup: Setup)
     found = await first.connection.inspect(question)
     assert found["syncedRowCount"] == 2
     assert found["sqlitePlans"]["operators"]
+    assert [row["id"] for row in found["syncedRows"]["issue"]] == ["1", "2"]
+    assert found["readRowCount"] == 2
+    assert "readRows" not in found
+    vended = question.model_copy(update={"options": AnalyzeOptions(vended_rows=True, synced_rows=False)})
+    found = await first.connection.inspect(vended)
+    assert "syncedRows" not in found
+    assert {shape: len(rows) for shape, rows in found["readRows"]["issue"].items()} == found["readRowCountsByQuery"][
+        "issue"
+    ]
     with pytest.raises(ValueError, match="unheard"):
         await first.connection.inspect(question.model_copy(update={"name": "unheard"}))
 

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from changesource_sdk.cli.adapter_choice import check_settings, load_class, resolve, try_settings
+from changesource_sdk.cli.adapter_choice import check_settings, load_class, resolve, try_settings, with_own_folder
 from changesource_sdk.errors import ChangesourceError, ConfigurationError
 
 
@@ -102,3 +102,16 @@ def test_a_module_that_holds_no_usable_adapter_is_told_with_the_fix(
     assert raised.value.code == code
     assert said in raised.value.message
     assert fix in raised.value.fix
+
+
+class Remembering:
+    """An adapter that keeps things in a folder."""
+
+    def __init__(self, state: str = "somewhere") -> None:
+        self.state = state
+
+
+def test_an_adapter_that_remembers_gets_a_folder_in_the_state_directory(tmp_path: Path) -> None:
+    assert with_own_folder(Remembering, {}, tmp_path) == {"state": str(tmp_path / "adapter")}
+    assert with_own_folder(Remembering, {"state": "/mine"}, tmp_path) == {"state": "/mine"}
+    assert with_own_folder(Store, {"path": "x"}, tmp_path) == {"path": "x"}

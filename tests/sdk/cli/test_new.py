@@ -15,6 +15,8 @@ from typer.testing import CliRunner
 
 from changesource_sdk.cli.app import app
 from changesource_sdk.config import load
+from tests.docs.fences import block
+from tests.support.reader import Reader
 from tests.support.tools import REPOSITORY
 
 runner = CliRunner()
@@ -66,23 +68,15 @@ def test_its_configuration_is_one_for_serve(project: Path) -> None:
 
 
 @pytest.mark.slow
-def test_it_passes_its_own_tests_once_installed(project: Path, installed: dict[str, str]) -> None:
-    command = [
-        sys.executable,
-        "-m",
-        "pytest",
-        "-q",
-        "-p",
-        "changesource_sdk.testing.plugin",
-        "-p",
-        "no:cacheprovider",
-        "-n",
-        "4",
-    ]
-    ran = subprocess.run(command, cwd=project, env=installed, capture_output=True, text=True, timeout=240)
-    assert ran.returncode == 0, ran.stdout[-3000:]
-    assert "conformance of TicketStoreHarness" in ran.stdout
-    assert " 0 broken" in ran.stdout
+@pytest.mark.timeout(600)
+def test_it_installs_and_passes_its_own_tests_as_the_page_says(tmp_path: Path) -> None:
+    reader = Reader(tmp_path / "reading")
+    reader.isolate()
+    reader.environment["PYTEST_ADDOPTS"] = "-p changesource_sdk.testing.plugin -p no:cacheprovider -n 4"
+    told = reader.run(block("docs/how-to/start-a-project.md", "changesource new"), seconds=500)
+    assert "conformance of TicketStoreHarness" in told
+    assert " 0 broken" in told
+    assert (reader.folder / "ticket_store" / "pyproject.toml").exists()
 
 
 def test_its_adapter_is_known_by_its_name_once_installed(tmp_path: Path, installed: dict[str, str]) -> None:

@@ -1,0 +1,128 @@
+"""Kafka topics behind Zero: a snapshot of what they say up to fixed offsets, then every record after them.
+
+`settings` describes what a user sets. Nothing is written to the brokers but the offsets of a consumer group, for lag
+tools. A position is an offset vector with the tables as consumers have them there (`position`).
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import closing
+from typing import Any
+
+from adapters.kafka.checks import examine
+from adapters.kafka.client import require_topics, topic_states
+from adapters.kafka.consumer import REFRESH_MS, SILENT_AFTER_S, Consumer
+from adapters.kafka.group_offsets import GroupOffsets
+from adapters.kafka.position import Vector
+from adapters.kafka.resuming import check_resumable
+from adapters.kafka.settings import KafkaSettings
+from adapters.kafka.snapshot import current_catalog, take_snapshot
+from adapters.kafka.tail import Tail, data_starts
+from adapters.kafka.transactions import REMEMBERED
+from changesource_sdk.adapter import Check, Position, Snapshot, Table, Transaction
+from changesource_sdk.observe.logs import Throttle, event, logger
+
+_log = logger("kafka")
+TELL_AGAIN_S = 60.0
+
+
+class KafkaAdapter:
+    """Reads topics of one cluster. Picklable: connections belong to the calls that need them."""
+
+    poll_interval = 0.0
+
+    def __init__(
+        self,
+        bootstrap: str | Sequence[str],
+        topics: str | Sequence[str],
+        format: str = "debezium",
+        decoder: str = "",
+        transaction_topic: str = "",
+        transactions: str = "batch",
+        poison: str = "stop",
+        dead_letters: str = "",
+        stall_after: float | str = 60.0,
+        group: str = "changesource",
+        tables: str | Mapping[str, object] = "",
+        **client: object,
+    ) -> None:
+        self._settings = KafkaSettings.parse(
+            bootstrap,
+            topics,
+            format,
+            decoder,
+            transaction_topic,
+            transactions,
+            poison,
+            dead_letters,
+            stall_after,
+            group,
+            tables,
+            client,
+        )
+        self._reset()
+
+    def _reset(self) -> None:
+        self._closed = threading.Event()
+        self._group = GroupOffsets(self._settings)
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {"_settings": self._settings}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        self.__dict__.update(state)
+        self._reset()
+
+    def tables(self) -> Sequence[Table]:
+        """The tables that the topics hold, as far as the user or their newest records tell."""
+        return current_catalog(self._settings)[0].tables
+
+    def snapshot(self) -> Snapshot:
+        """What the topics say up to their ends now."""
+        return take_snapshot(self._settings)
+
+    def changes(self, after: Position) -> Iterator[Transaction]:
+        """What came after a position, as it comes, until the adapter is closed."""
+        vector = Vector.at(after)
+        states = topic_states(self._settings)
+        require_topics(self._settings, states)
+        vector = check_resumable(self._settings, vector, states)
+        starts = data_starts(vector, self._settings.transaction_topic)
+        memory = {}
+        if topic := self._settings.transaction_topic:
+            starts[topic, 0] = vector.offsets[topic][0] if vector.ended_from is None else vector.ended_from
+            memory = {(topic, 0): REMEMBERED}
+        with closing(Consumer(self._settings, vector.topic_ids, starts, memory)) as consumer:
+            yield from self._follow(consumer, Tail(self._settings, vector, time.monotonic()))
+
+    def _follow(self, consumer: Consumer, tail: Tail) -> Iterator[Transaction]:
+        look_at = 0.0
+        silence = Throttle(TELL_AGAIN_S)
+        while not self._closed.is_set():
+            batch = consumer.poll()
+            now = time.monotonic()
+            yield from tail.take(batch, now)
+            if now >= look_at:
+                look_at = now + REFRESH_MS / 1000
+                tail.follow(consumer.new_partitions())
+            tail.alarm(now)
+            if consumer.silence_s > SILENT_AFTER_S and silence.admit("silence") is not None:
+                what = "the brokers do not answer; reading goes on when they do"
+                event(_log, logging.WARNING, what, brokers=self._settings.where, silent_s=round(consumer.silence_s))
+
+    def examine(self) -> Sequence[Check]:
+        """What the brokers allow and lack."""
+        return list(examine(self._settings))
+
+    def acknowledge(self, position: Position) -> None:
+        """Tell the consumer group, soon."""
+        self._group.put(position)
+
+    def close(self) -> None:
+        """Make `changes` return."""
+        self._closed.set()
+        self._group.close()

@@ -1,0 +1,80 @@
+"""What the brokers must allow: each check says how things are and, if they will not do, what to do about it.
+
+For `changesource doctor`; changes nothing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from kafka.structs import TopicPartition
+
+from adapters.kafka.client import TopicState, make_consumer, naming_the_cause, require_topics, topic_states
+from adapters.kafka.dead_letters import count_letters
+from adapters.kafka.settings import KafkaSettings
+from adapters.kafka.snapshot import current_catalog
+from changesource_sdk.adapter import Check
+from changesource_sdk.errors import AdapterError, ChangesourceError
+
+
+def examine(settings: KafkaSettings) -> Iterator[Check]:
+    """All findings."""
+    states = topic_states(settings)
+    yield Check("brokers", True, f"the brokers at {settings.where} answer")
+    yield _topics(settings, states)
+    yield _readable(settings, states)
+    yield from _columns(settings)
+    yield _transactions(settings)
+    if settings.poison == "set-aside":
+        yield _dead_letters(settings.dead_letters)
+
+
+def _topics(settings: KafkaSettings, states: dict[str, TopicState]) -> Check:
+    try:
+        require_topics(settings, states)
+    except AdapterError as error:
+        return Check("topics", False, error.message, error.fix)
+    told = ", ".join(f"{topic} ({state.partitions} partitions)" for topic, state in sorted(states.items()))
+    return Check("topics", True, f"followed: {told}")
+
+
+def _readable(settings: KafkaSettings, states: dict[str, TopicState]) -> Check:
+    places = [TopicPartition(topic, n) for topic, state in states.items() for n in range(state.partitions)]
+    consumer = make_consumer(settings)
+    try:
+        with naming_the_cause(settings):
+            first, end = consumer.beginning_offsets(places), consumer.end_offsets(places)
+    except AdapterError as error:
+        return Check("offsets", False, error.message, error.fix)
+    finally:
+        consumer.close()
+    held = sum(end[place] - first[place] for place in places)
+    return Check("offsets", True, f"the topics hold {held} offsets in {len(places)} partitions")
+
+
+def _columns(settings: KafkaSettings) -> Iterator[Check]:
+    """What would be made of the topics' values, judged by their newest records."""
+    try:
+        catalog, inferred = current_catalog(settings)
+    except ChangesourceError as error:
+        yield Check("columns", False, error.message, error.fix)
+        return
+    guessed = {found.topic for found in inferred}
+    told = [table.table.full_name for topic, table in catalog.by_topic.items() if topic not in guessed]
+    if told:
+        yield Check("columns", True, f"declared, or told by the records' schema: {', '.join(told)}")
+    for found in inferred:
+        yield Check("columns", True, f"inferred, so see that it is right: {found}")
+
+
+def _transactions(settings: KafkaSettings) -> Check:
+    if settings.transaction_topic:
+        return Check("transactions", True, f"transactions are whole by {settings.transaction_topic}")
+    unit = "a record" if settings.transactions == "record" else "what one fetch brings"
+    return Check("transactions", True, f"{unit} is one transaction; the source's transactions are not known")
+
+
+def _dead_letters(path: str) -> Check:
+    found = count_letters(path)
+    fix = f"see {path} for the reasons; remove the file when its records are dealt with" if found else ""
+    return Check("dead-letters", not found, f"{found} records are set aside in {path}", fix)

@@ -1,0 +1,145 @@
+"""The last row of each key, of any number of records, in bounded memory.
+
+Place in the flow: a snapshot partition puts in what it reads, in offset order, and takes out the rows that are left.
+Rows are kept packed (pickled) in a dict until they weigh `limit` bytes; then they go to files, one for each of
+`BUCKETS` shares of the keys, and are folded again share by share when they are taken out; a share that is still too
+large is divided in the same way. The files live in a folder of their own, which goes with the fold.
+"""
+
+from __future__ import annotations
+
+import pickle
+import shutil
+import struct
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+from typing import BinaryIO
+from zlib import crc32
+
+from changesource_sdk.adapter import Row
+
+LIMIT_BYTES = 48 * 1024 * 1024
+BUCKETS, BUCKET_BITS = 16, 4
+DEEPEST = 32 // BUCKET_BITS - 1
+"""Each division takes other bits of a key's checksum; when they are used up, the share is kept in memory."""
+
+ENTRY_BYTES = 150
+"""What a key and a row cost beside their bytes: two objects and their place in a dict."""
+
+_GONE, _WHOLE, _PART = 0, 1, 2
+_HEADER = struct.Struct("<BII")
+Entry = tuple[int, bytes]
+
+
+class Fold:
+    """Rows by key. Invariant: what was put last for a key decides, wherever earlier rows of it are kept."""
+
+    def __init__(self, limit: int = LIMIT_BYTES, scratch: str | None = None, depth: int = 0) -> None:
+        self._limit = limit
+        self._scratch = scratch
+        self._depth = depth
+        self._entries: dict[bytes, Entry] = {}
+        self._held = 0
+        self._folder: Path | None = None
+        self._files: dict[int, BinaryIO] = {}
+
+    def __enter__(self) -> Fold:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.clear()
+
+    @property
+    def spilled(self) -> bool:
+        """Whether some rows are in files."""
+        return self._folder is not None
+
+    def put(self, key: bytes, row: Row) -> None:
+        """The whole row of a key."""
+        self._put(key, (_WHOLE, pickle.dumps(row)))
+
+    def merge(self, key: bytes, row: Row) -> None:
+        """Some columns of a row; the others stay as they are."""
+        known = self._entries.get(key)
+        if known is None:
+            self._put(key, (_PART, pickle.dumps(row)))
+        else:
+            self._put(key, _merged(known, (_PART, pickle.dumps(row))))
+
+    def remove(self, key: bytes) -> None:
+        """The row of a key is gone."""
+        if self.spilled:
+            self._put(key, (_GONE, b""))
+        elif (known := self._entries.pop(key, None)) is not None:
+            self._held -= _weight(key, known)
+
+    def clear(self) -> None:
+        """All rows are gone."""
+        self._entries, self._held = {}, 0
+        for file in self._files.values():
+            file.close()
+        self._files = {}
+        if self._folder is not None:
+            shutil.rmtree(self._folder, ignore_errors=True)
+            self._folder = None
+
+    def rows(self) -> Iterator[Row]:
+        """The rows that are left, in any order; the fold is used up afterwards."""
+        if not self.spilled:
+            for kind, packed in self._entries.values():
+                if kind != _GONE:
+                    yield pickle.loads(packed)
+            return
+        self._spill()
+        for file in self._files.values():
+            with Fold(self._limit, self._scratch, self._depth + 1) as share:
+                for key, entry in _entries(file):
+                    share._take(key, entry)
+                yield from share.rows()
+
+    def _take(self, key: bytes, entry: Entry) -> None:
+        """An entry as a file had it, after all earlier ones of its key."""
+        known = self._entries.get(key)
+        self._put(key, entry if known is None else _merged(known, entry))
+
+    def _put(self, key: bytes, entry: Entry) -> None:
+        known = self._entries.get(key)
+        self._entries[key] = entry
+        self._held += _weight(key, entry) - (0 if known is None else _weight(key, known))
+        if self._held > self._limit and len(self._entries) > BUCKETS and self._depth <= DEEPEST:
+            self._spill()
+
+    def _spill(self) -> None:
+        if self._folder is None:
+            self._folder = Path(tempfile.mkdtemp(prefix="changesource-fold-", dir=self._scratch))
+        for key, (kind, packed) in self._entries.items():
+            file = self._file(self._folder, crc32(key) >> self._depth * BUCKET_BITS & BUCKETS - 1)
+            file.write(_HEADER.pack(kind, len(key), len(packed)))
+            file.write(key)
+            file.write(packed)
+        self._entries, self._held = {}, 0
+
+    def _file(self, folder: Path, bucket: int) -> BinaryIO:
+        if bucket not in self._files:
+            self._files[bucket] = (folder / str(bucket)).open("w+b")
+        return self._files[bucket]
+
+
+def _weight(key: bytes, entry: Entry) -> int:
+    return len(key) + len(entry[1]) + ENTRY_BYTES
+
+
+def _merged(known: Entry, entry: Entry) -> Entry:
+    """What two entries of a key make, one after the other."""
+    if entry[0] != _PART or known[0] == _GONE:
+        return entry
+    return known[0], pickle.dumps({**pickle.loads(known[1]), **pickle.loads(entry[1])})
+
+
+def _entries(file: BinaryIO) -> Iterator[tuple[bytes, Entry]]:
+    file.flush()
+    file.seek(0)
+    while header := file.read(_HEADER.size):
+        kind, key_size, size = _HEADER.unpack(header)
+        yield file.read(key_size), (kind, file.read(size))

@@ -1,0 +1,78 @@
+"""A fixed range of one partition of a topic, read from its first record to its last.
+
+The snapshot and the samples read ranges; the tail reads on and on and has a consumer of its own. Offsets have gaps
+(compaction, markers of transactions), so the end is reached by position and not by counting records. What lies in an
+open or aborted transaction of Kafka's own is never seen: `options` say `read_committed`, and ends are taken as such.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator, Mapping
+from contextlib import closing
+from dataclasses import dataclass
+
+from kafka import KafkaConsumer, TopicPartition
+from kafka.consumer.fetcher import ConsumerRecord
+from kafka.errors import OffsetOutOfRangeError
+
+from changesource_sdk.errors import AdapterError
+
+POLL_MS = 1_000
+PATIENCE_S = 60.0
+BATCH_RECORDS = 5_000
+
+
+@dataclass(frozen=True, slots=True)
+class OffsetRange:
+    """The records of a partition from offset `first` up to, not including, `end`."""
+
+    topic: str
+    partition: int
+    first: int
+    end: int
+
+    def __str__(self) -> str:
+        return f"{self.topic}[{self.partition}] {self.first}–{self.end}"
+
+
+def read_range(options: Mapping[str, object], wanted: OffsetRange) -> Iterator[list[ConsumerRecord]]:
+    """The records in batches, in offset order. Raises when they are gone, or the broker stays silent."""
+    if wanted.first >= wanted.end:
+        return
+    place = TopicPartition(wanted.topic, wanted.partition)
+    reading = {**options, "auto_offset_reset": "none", "enable_auto_commit": False, "group_id": None}
+    with closing(KafkaConsumer(**reading)) as consumer:
+        consumer.assign([place])
+        consumer.seek(place, wanted.first)
+        yield from _batches(consumer, place, wanted)
+
+
+def _batches(consumer: KafkaConsumer, place: TopicPartition, wanted: OffsetRange) -> Iterator[list[ConsumerRecord]]:
+    reached, heard = wanted.first, time.monotonic()
+    while reached < wanted.end:
+        try:
+            records = consumer.poll(timeout_ms=POLL_MS, max_records=BATCH_RECORDS).get(place, [])
+            position = consumer.position(place)
+        except OffsetOutOfRangeError as error:
+            raise _gone(wanted) from error
+        if position == reached and time.monotonic() - heard > PATIENCE_S:
+            raise AdapterError(
+                "broker-silent",
+                f"no record came for {PATIENCE_S:g} s, at offset {reached}",
+                where=str(wanted),
+                fix="nothing to do if the broker is being restarted: it is tried again; else see the broker's log",
+            )
+        if position > reached:
+            reached, heard = position, time.monotonic()
+        if records:
+            yield records if records[-1].offset < wanted.end else [r for r in records if r.offset < wanted.end]
+
+
+def _gone(wanted: OffsetRange) -> AdapterError:
+    return AdapterError(
+        "offsets-gone",
+        "records were deleted while they were read",
+        where=str(wanted),
+        fix="nothing to do: a new snapshot is taken; if it keeps happening, keep records longer (retention.ms)",
+    )

@@ -1,0 +1,263 @@
+"""What a user sets, checked once: `changesource serve kafka --set bootstrap=… --set topics=… --set format=…`.
+
+| setting | meaning |
+|---|---|
+| `bootstrap` | brokers, as `host:9092,host2:9092` |
+| `topics` | topics to follow: names or globs, comma-separated |
+| `format` | `debezium`, or `upsert` for topics of keys and rows where a tombstone deletes |
+| `decoder` | `module:Class` that makes values of bytes (`records.Decoder`); JSON without it |
+| `transaction_topic` | Debezium's topic of transaction boundaries; transactions are then whole as in the source |
+| `transactions` | without that topic: `batch`, what one fetch brings is one transaction, or `record` |
+| `poison` | a record that cannot be read: `stop`, or `set-aside` in the file `dead_letters` |
+| `dead_letters` | that file; one JSON object per line |
+| `stall_after` | seconds after which a transaction that is not whole is told in the log |
+| `group` | the consumer group whose offsets are committed for lag tools; `""` for none |
+| `tables` | per table `topic`, `key`, `columns`, `key_format`, `collection`: TOML `[set.tables.NAME]`, or a TOML file |
+| `security_*`, `sasl_*`, `ssl_*` | passed to kafka-python as they are |
+"""
+
+from __future__ import annotations
+
+import re
+import tomllib
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from fnmatch import fnmatchcase
+from pathlib import Path
+from typing import Literal, TypeAlias, cast, get_args
+
+from kafka import KafkaConsumer
+
+from adapters.kafka.values import Encoded, reader
+from changesource_sdk.config import nearest
+from changesource_sdk.errors import ConfigurationError
+
+Format: TypeAlias = Literal["debezium", "upsert"]
+Grouping: TypeAlias = Literal["batch", "record"]
+Poison: TypeAlias = Literal["stop", "set-aside"]
+KeyFormat: TypeAlias = Literal["json", "text"]
+
+PASSED_ON = ("security_", "sasl_", "ssl_")
+TABLE_OPTIONS = ("topic", "key", "columns", "key_format", "collection")
+_GLOB = re.compile(r"[*?\[]")
+_NOT_IN_TOPICS = re.compile(r"[^a-zA-Z0-9._-]")
+
+
+@dataclass(frozen=True, slots=True)
+class TableOptions:
+    """What a user says about one table. Without `columns` they are taken from the records."""
+
+    name: str
+    topic: str = ""
+    key: tuple[str, ...] = ()
+    columns: Mapping[str, Encoded] = field(default_factory=dict)
+    key_format: KeyFormat = "json"
+    collection: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class KafkaSettings:
+    """Settings that are well formed; whether the brokers agree with them is found out by connecting."""
+
+    bootstrap: tuple[str, ...]
+    topics: tuple[str, ...]
+    format: Format
+    decoder: str = ""
+    transaction_topic: str = ""
+    transactions: Grouping = "batch"
+    poison: Poison = "stop"
+    dead_letters: str = ""
+    stall_after: float = 60.0
+    group: str = "changesource"
+    tables: Mapping[str, TableOptions] = field(default_factory=dict)
+    client: Mapping[str, object] = field(default_factory=dict)
+
+    @classmethod
+    def parse(
+        cls,
+        bootstrap: str | Sequence[str],
+        topics: str | Sequence[str],
+        format: str = "debezium",
+        decoder: str = "",
+        transaction_topic: str = "",
+        transactions: str = "batch",
+        poison: str = "stop",
+        dead_letters: str = "",
+        stall_after: float | str = 60.0,
+        group: str = "changesource",
+        tables: str | Mapping[str, object] = "",
+        client: Mapping[str, object] | None = None,
+    ) -> KafkaSettings:
+        """The settings as a user gives them."""
+        _one_of("poison", poison, get_args(Poison))
+        if poison == "set-aside" and not dead_letters:
+            fix = "add --set dead_letters=PATH, a file that keeps them, or use poison=stop"
+            raise _bad("poison", poison, fix, "needs a file to set records aside in")
+        _one_of("format", format, get_args(Format))
+        if transaction_topic and format != "debezium":
+            raise _bad("transaction_topic", transaction_topic, "use it with format=debezium", "belongs to Debezium")
+        _one_of("transactions", transactions, get_args(Grouping))
+        return cls(
+            _names("bootstrap", bootstrap, "give brokers as host:9092"),
+            _names("topics", topics, "give names or globs of topics"),
+            cast(Format, format),
+            decoder,
+            transaction_topic,
+            cast(Grouping, transactions),
+            cast(Poison, poison),
+            dead_letters,
+            _seconds("stall_after", stall_after),
+            group,
+            _tables(tables),
+            _client(client or {}),
+        )
+
+    @property
+    def where(self) -> str:
+        """The brokers, for messages."""
+        return ", ".join(self.bootstrap)
+
+    @property
+    def named_topics(self) -> tuple[str, ...]:
+        """Topics that must be there: those named without a glob."""
+        return tuple(name for name in self.topics if not _GLOB.search(name))
+
+    def follows(self, topic: str) -> bool:
+        """Whether a topic holds rows that are synced."""
+        if topic == self.transaction_topic or topic.startswith("__"):
+            return False
+        return any(fnmatchcase(topic, pattern) for pattern in self.topics)
+
+    def options(self, topic: str) -> TableOptions:
+        """What is known about a topic's table beforehand; its name is the topic's last word unless told."""
+        found = next((options for options in self.tables.values() if options.topic == topic), None)
+        name = topic.rpartition(".")[2]
+        if found is None and name in self.tables and not self.tables[name].topic:
+            found = self.tables[name]
+        return found or TableOptions(name, topic)
+
+    def collections(self, topics: Iterable[str]) -> dict[str, str]:
+        """The followed topics by the collections that Debezium counts changes by.
+
+        A topic is called as its collection, after the prefix that the transaction topic has, too (`shop.transaction`
+        and `shop.public.issue`), unless the user names its collection. Nothing is guessed: a collection taken for one
+        that is not followed would tear transactions.
+        """
+        prefix = self.transaction_topic.rpartition(".")[0]
+        found: dict[str, str] = {}
+        for topic in topics:
+            collection = self.options(topic).collection
+            if not collection and not (prefix and topic.startswith(f"{prefix}.")):
+                raise ConfigurationError(
+                    "collection-unknown",
+                    f"nothing tells which collection of the transaction topic the topic {topic} has",
+                    where=f"topic {topic}",
+                    fix=f'name it: [set.tables.{topic.rpartition(".")[2]}] with collection = "schema.table"',
+                )
+            found[collection_topic(collection) or topic.removeprefix(f"{prefix}.")] = topic
+        return found
+
+
+def collection_topic(collection: str) -> str:
+    """A collection as it stands in the name of its topic."""
+    return _NOT_IN_TOPICS.sub("_", collection)
+
+
+def _tables(given: str | Mapping[str, object]) -> dict[str, TableOptions]:
+    if isinstance(given, str):
+        given = _read_tables(given) if given else {}
+    return {name: _table(name, options) for name, options in given.items()}
+
+
+def _read_tables(path: str) -> Mapping[str, object]:
+    try:
+        found = tomllib.loads(Path(path).read_text())
+    except (OSError, tomllib.TOMLDecodeError) as error:
+        raise _bad("tables", path, "give the path of a TOML file with one table per table", str(error)) from None
+    tables = found.get("tables", found)
+    return tables if isinstance(tables, Mapping) else {}
+
+
+def _table(name: str, given: object) -> TableOptions:
+    where = f"tables.{name}"
+    if not isinstance(given, Mapping):
+        raise _bad(where, given, f'write [set.{where}], then lines such as key = ["id"]')
+    for option in given:
+        if option not in TABLE_OPTIONS:
+            raise ConfigurationError(
+                "unknown-setting",
+                f"a table has no option {option!r}",
+                where,
+                nearest(str(option), list(TABLE_OPTIONS)),
+            )
+    key_format = str(given.get("key_format", "json"))
+    _one_of(f"{where}.key_format", key_format, get_args(KeyFormat))
+    key = given.get("key", ())
+    columns = given.get("columns", {})
+    if not isinstance(columns, Mapping):
+        raise _bad(f"{where}.columns", columns, 'write columns = { id = "int8", title = "text" }')
+    return TableOptions(
+        name,
+        str(given.get("topic", "")),
+        (key,) if isinstance(key, str) else tuple(map(str, key)),
+        {str(column): _encoded(f"{where}.columns.{column}", kind) for column, kind in columns.items()},
+        cast(KeyFormat, key_format),
+        str(given.get("collection", "")),
+    )
+
+
+def _encoded(where: str, given: object) -> Encoded:
+    match given:
+        case str():
+            return Encoded(given)
+        case {"type": str(data_type), **rest} if rest.keys() <= {"as"}:
+            encoding = str(rest.get("as", ""))
+            try:
+                reader(data_type, encoding)
+            except ValueError as error:
+                raise _bad(where, given, "correct the word after `as`", str(error)) from None
+            return Encoded(data_type, encoding)
+    raise _bad(where, given, 'write a type, "timestamptz", or { type = "timestamptz", as = "micros" }')
+
+
+def _client(given: Mapping[str, object]) -> dict[str, object]:
+    """Options of the client, in the types it wants."""
+    known = {name: value for name, value in KafkaConsumer.DEFAULT_CONFIG.items() if name.startswith(PASSED_ON)}
+    passed: dict[str, object] = {}
+    for name, value in given.items():
+        if name not in known:
+            own = [name for name in KafkaSettings.__dataclass_fields__ if name != "client"]
+            raise ConfigurationError(
+                "unknown-setting", f"KafkaAdapter has no setting {name!r}", "--set", nearest(name, [*own, *known])
+            )
+        is_switch = isinstance(known[name], bool) and isinstance(value, str)
+        passed[name] = str(value).lower() in ("true", "1", "yes", "on") if is_switch else value
+    return passed
+
+
+def _names(setting: str, given: str | Sequence[str], fix: str) -> tuple[str, ...]:
+    parts = given.split(",") if isinstance(given, str) else given
+    names = tuple(dict.fromkeys(name.strip() for name in parts if name.strip()))
+    if not names:
+        raise _bad(setting, given, fix)
+    return names
+
+
+def _seconds(setting: str, given: float | str) -> float:
+    try:
+        seconds = float(given)
+    except ValueError:
+        seconds = 0.0
+    if not seconds > 0:
+        raise _bad(setting, given, "give seconds above 0")
+    return seconds
+
+
+def _one_of(setting: str, given: str, allowed: Sequence[str]) -> None:
+    if given not in allowed:
+        raise _bad(setting, given, f"use {' or '.join(f'`{word}`' for word in allowed)}")
+
+
+def _bad(setting: str, given: object, fix: str, why: str = "") -> ConfigurationError:
+    reason = f": {why}" if why else ""
+    return ConfigurationError("bad-setting", f"the setting `{setting}` cannot be {given!r}{reason}", setting, fix)

@@ -1,0 +1,151 @@
+"""Reading topics for what they say about their tables (`schemas`): the newest records, or all of them.
+
+A record that brings its schema is enough. Where values must tell, every record counts: a column that only some old row
+has would else be missing from the snapshot. Then all partitions are read once before the snapshot, by Spark tasks where
+the pipeline runs on Spark and in this process where it does not; a user who declares the columns spares that.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterable, Mapping, Sequence
+from typing import TYPE_CHECKING, TypeAlias
+
+from kafka.consumer.fetcher import ConsumerRecord
+
+from adapters.kafka.catalog import Catalog
+from adapters.kafka.debezium import UNAVAILABLE, UNAVAILABLE_BYTES, DebeziumFormat
+from adapters.kafka.ranges import OffsetRange, read_range
+from adapters.kafka.reading import make_decoder
+from adapters.kafka.records import Payload, Unreadable, Unwrapping, schema_fields
+from adapters.kafka.schemas import DEFAULT_KEY, Inferred, Survey, is_declared, table_of
+from adapters.kafka.settings import KafkaSettings, TableOptions
+from adapters.kafka.upsert import UpsertFormat
+from changesource_sdk.pipeline.validate import NeedsNewGeneration
+
+if TYPE_CHECKING:
+    from pyspark import SparkContext
+
+NEWEST = 500
+"""Records at the end of each partition that are looked at first."""
+
+Options: TypeAlias = Mapping[str, object]
+Surveys: TypeAlias = dict[str, Survey]
+
+
+def find_catalog(
+    settings: KafkaSettings, options: Options, ranges: Sequence[OffsetRange], *, thorough: bool
+) -> tuple[Catalog, list[Inferred]]:
+    """The tables of the topics in these ranges. Without `thorough`, values are judged by the newest records alone."""
+    topics = list(dict.fromkeys(found.topic for found in ranges))
+    unknown = [topic for topic in topics if not is_declared(settings.options(topic))]
+    newest = [_end_of(found) for found in ranges if found.topic in unknown]
+    surveys = _added(_survey_all(settings, options, newest, on_spark=False))
+    untold = [topic for topic in unknown if _must_infer(settings.options(topic), surveys.get(topic))]
+    if thorough and untold:
+        whole = [found for found in ranges if found.topic in untold]
+        surveys |= _added(_survey_all(settings, options, whole, on_spark=True))
+    made = [table_of(topic, settings.options(topic), surveys.get(topic, Survey())) for topic in topics]
+    return Catalog(table for table, _ in made), [inferred for _, inferred in made if inferred is not None]
+
+
+def _must_infer(options: TableOptions, survey: Survey | None) -> bool:
+    return not options.columns and (survey is None or survey.described is None)
+
+
+def _end_of(whole: OffsetRange) -> OffsetRange:
+    return OffsetRange(whole.topic, whole.partition, max(whole.first, whole.end - NEWEST), whole.end)
+
+
+def _added(found: Iterable[tuple[str, Survey]]) -> Surveys:
+    surveys: Surveys = {}
+    for topic, survey in found:
+        surveys.setdefault(topic, Survey()).add(survey)
+    return surveys
+
+
+def _survey_all(
+    settings: KafkaSettings, options: Options, ranges: Sequence[OffsetRange], *, on_spark: bool
+) -> list[tuple[str, Survey]]:
+    def survey(wanted: OffsetRange) -> tuple[str, Survey]:
+        return wanted.topic, survey_range(settings, options, wanted)
+
+    filled = [wanted for wanted in ranges if wanted.first < wanted.end]
+    context = _spark_context() if on_spark and filled else None
+    if context is None:
+        return [survey(wanted) for wanted in filled]
+    found: list[tuple[str, Survey]] = context.parallelize(filled, len(filled)).map(survey).collect()
+    return found
+
+
+def _spark_context() -> SparkContext | None:
+    """The driver's own, if this process is a Spark driver."""
+    if "pyspark" not in sys.modules:
+        return None
+    from pyspark import SparkContext
+
+    # There is no public way to ask without starting one.
+    return SparkContext._active_spark_context
+
+
+def survey_range(settings: KafkaSettings, options: Options, wanted: OffsetRange) -> Survey:
+    """What the records of a range say. One that cannot be read says nothing here; whoever needs its row tells."""
+    surveyor = Surveyor(settings, wanted.topic)
+    for batch in read_range(options, wanted):
+        for record in batch:
+            surveyor.take(record)
+    return surveyor.survey
+
+
+class Surveyor:
+    """Takes the records of one topic, one after the other."""
+
+    def __init__(self, settings: KafkaSettings, topic: str) -> None:
+        self.survey = Survey()
+        self._format = DebeziumFormat() if settings.format == "debezium" else UpsertFormat()
+        self._is_debezium = settings.format == "debezium"
+        self._options = settings.options(topic)
+        self._unwrapping = Unwrapping(topic, make_decoder(settings.decoder))
+        self._schema: Mapping[str, object] | None = None
+
+    def take(self, record: ConsumerRecord) -> None:
+        """One record."""
+        if record.value is None:
+            return
+        try:
+            payload, schema = self._unwrapping.value(record.value)
+            key = self._key(record.key)
+            if schema is not None and schema is not self._schema:
+                described = self._format.row_schema(schema)
+                if described is not None:
+                    self.survey.describe(schema_fields(described), record.timestamp)
+                self._schema = schema
+        except (Unreadable, NeedsNewGeneration):
+            return
+        if key is not None and self.survey.key is None:
+            self.survey.key = tuple(key)
+        row = self._row(payload, key or {})
+        if row is not None:
+            self.survey.add_row(row)
+
+    def _key(self, data: bytes | None) -> Payload | None:
+        """The key's columns; a single value is that of the only key column."""
+        if data is None:
+            return None
+        name = self._options.key[0] if len(self._options.key) == 1 else DEFAULT_KEY[0]
+        if self._options.key_format == "text":
+            return {name: data.decode(errors="replace")}
+        decoded = self._unwrapping.key(data)
+        if isinstance(decoded, dict):
+            return decoded
+        return {name: decoded} if decoded is not None else None
+
+    def _row(self, payload: object, key: Payload) -> Payload | None:
+        if not isinstance(payload, dict):
+            return None
+        if not self._is_debezium:
+            return {**key, **payload}
+        after = payload.get("after")
+        if not isinstance(after, dict):
+            return None
+        return {name: None if value in (UNAVAILABLE, UNAVAILABLE_BYTES) else value for name, value in after.items()}

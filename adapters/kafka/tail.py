@@ -1,0 +1,254 @@
+"""Records to transactions: what a poll brought, read, judged and grouped, each with the position behind it.
+
+With the source's transaction metadata, groups are the source's transactions (`transactions.Assembler`); without it
+they are what one poll brought, or single records. No clock and no broker: both are the caller's. A record that cannot
+be read goes the way of the dead letters, and where they are set aside so does one whose row no consumer could hold;
+where they stop the stream, that row stops it a step later, when the pipeline looks at it.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterable, Iterator, Mapping
+
+from kafka.consumer.fetcher import ConsumerRecord
+
+from adapters.kafka.consumer import Batch
+from adapters.kafka.dead_letters import DeadLetters
+from adapters.kafka.debezium import boundary
+from adapters.kafka.position import Offsets, Vector
+from adapters.kafka.reading import Reading, make_decoder
+from adapters.kafka.records import Decoded, Unreadable, Unwrapping
+from adapters.kafka.settings import KafkaSettings, collection_topic
+from adapters.kafka.transactions import Assembler, Partition, Place, Released
+from changesource_sdk.adapter import Change, Delete, Insert, Transaction, Truncate, Update
+from changesource_sdk.errors import InvalidChange
+from changesource_sdk.observe.logs import event, logger
+from changesource_sdk.pipeline.encode import TableEncoder
+from changesource_sdk.pipeline.validate import NeedsNewGeneration
+from changesource_sdk.schema import Table
+
+_log = logger("kafka")
+
+STILL_THERE_S = 60.0
+"""How long what is read may bring no change before a position is told all the same, so that it does not grow old."""
+
+
+class Judge:
+    """Finds the rows that no consumer could hold, as the pipeline would, but while the record is still known."""
+
+    def __init__(self) -> None:
+        self._encoders: dict[str, TableEncoder] = {}
+
+    def check(self, table: Table, changes: Iterable[Change]) -> None:
+        """Raise `InvalidChange` for a change that does not suit its table."""
+        encoder = self._encoders.get(table.full_name)
+        if encoder is None or encoder.table is not table:
+            encoder = self._encoders[table.full_name] = TableEncoder(table)
+        for change in changes:
+            match change:
+                case Insert(_, row):
+                    encoder.insert(row)
+                case Update(_, row, old_key):
+                    encoder.update(row, old_key)
+                case Delete(_, key):
+                    encoder.delete(key)
+                case Truncate():
+                    pass
+
+
+class Tail:
+    """The stream after a position. Invariant: `told` is what consumers have after everything given so far."""
+
+    def __init__(self, settings: KafkaSettings, vector: Vector, now: float = 0.0) -> None:
+        self._settings = settings
+        self._topic_ids = vector.topic_ids
+        self._reading = Reading(settings, vector.catalog)
+        self._told = vector.catalog
+        self._letters = DeadLetters(settings)
+        self._judge = Judge() if settings.poison == "set-aside" else None
+        self._next = {topic: list(offsets) for topic, offsets in vector.offsets.items()}
+        self._boundaries = Unwrapping(settings.transaction_topic, make_decoder(settings.decoder))
+        self._collections = settings.collections(vector.catalog.by_topic) if settings.transaction_topic else {}
+        self._assembler = Assembler(_place(settings.transaction_topic, vector))
+        self._given_at = now
+        self._is_moved = False
+        self._alarmed: dict[str, float] = {}
+
+    def take(self, batch: Batch, now: float) -> Iterator[Transaction]:
+        """The transactions that these records complete, `now` in seconds of any clock."""
+        self._is_moved |= bool(batch)
+        if self._settings.transaction_topic:
+            groups = self._assembled(batch, now)
+        elif self._settings.transactions == "record":
+            groups = self._single(batch)
+        else:
+            groups = self._whole(batch)
+        for transaction in groups:
+            self._given_at, self._is_moved = now, False
+            yield transaction
+        if self._is_moved and now - self._given_at > STILL_THERE_S:
+            self._given_at, self._is_moved = now, False
+            yield self._transaction([], None)
+
+    def follow(self, partitions: Iterable[Partition]) -> None:
+        """Partitions that are new, from their first record on."""
+        for topic, number in partitions:
+            offsets = self._next[topic]
+            offsets += [0] * (number + 1 - len(offsets))
+            self._assembler.follow((topic, number))
+            event(_log, logging.INFO, "a new partition is followed", topic=topic, partition=number)
+
+    def alarm(self, now: float) -> None:
+        """Tell of transactions that have waited too long, each now and then."""
+        patience = self._settings.stall_after
+        for stalled in self._assembler.stalled(now - patience):
+            if now - self._alarmed.get(stalled.id, float("-inf")) > patience:
+                self._alarmed[stalled.id] = now
+                waited = round(now - stalled.since)
+                event(_log, logging.WARNING, f"{stalled}; nothing after it is passed on", waited_s=waited)
+
+    # --- grouping ---
+
+    def _whole(self, batch: Batch) -> Iterator[Transaction]:
+        changes: list[Change] = []
+        time_ms: float | None = None
+        for partition, records in batch.items():
+            for record in records:
+                found = self._read(record)
+                changes += found.changes
+            self._read_up_to(partition, records[-1])
+            time_ms = max(time_ms or 0, found.time_ms or records[-1].timestamp)
+        if changes:
+            yield self._transaction(changes, time_ms)
+
+    def _single(self, batch: Batch) -> Iterator[Transaction]:
+        for partition, records in batch.items():
+            for record in records:
+                found = self._read(record)
+                self._read_up_to(partition, record)
+                if found.changes:
+                    yield self._transaction(list(found.changes), found.time_ms or record.timestamp)
+
+    def _assembled(self, batch: Batch, now: float) -> Iterator[Transaction]:
+        """The source's transactions; records of none ride along with the next, or come together at the end."""
+        alone: list[Change] = []
+        for partition, records in batch.items():
+            for record in records:
+                for released in self._assemble(partition, record, now):
+                    self._is_moved = True
+                    if released.id is None:
+                        alone += released.changes
+                        continue
+                    self._alarmed.pop(released.id, None)
+                    if alone or released.changes:
+                        yield self._transaction([*alone, *released.changes], released.time_ms)
+                        alone = []
+        if alone:
+            yield self._transaction(alone, None)
+
+    def _assemble(self, partition: Partition, record: ConsumerRecord, now: float) -> Iterator[Released]:
+        if record.topic == self._settings.transaction_topic:
+            return self._boundary(record, now)
+        found = self._read(record)
+        return self._assembler.change(
+            partition,
+            record.offset,
+            found.changes,
+            found.transaction,
+            found.order,
+            found.time_ms or record.timestamp,
+            now,
+        )
+
+    def _boundary(self, record: ConsumerRecord, now: float) -> Iterator[Released]:
+        try:
+            found = boundary(self._boundaries, record.value)
+        except Unreadable as error:
+            self._letters.put(record, error.reason, must_stop="without it no transaction after it is known to be whole")
+            found = None
+        if found is None or not found.is_end:
+            self._assembler.begin(record.offset)
+            return
+        wanted: dict[str, int] = {}
+        for collection, count in found.counts.items():
+            topic = self._collections.get(collection_topic(collection))
+            if topic is not None:
+                wanted[topic] = wanted.get(topic, 0) + count
+        yield from self._assembler.end(record.offset, found.transaction, wanted, found.time_ms, now)
+
+    # --- records ---
+
+    def _read(self, record: ConsumerRecord) -> Decoded:
+        """What a record says, nothing if it was set aside; it then still counts in its transaction."""
+        reading = self._reading.topics[record.topic]
+        decoded = None
+        try:
+            decoded = reading.read(record.key, record.value)
+            if self._judge is not None:
+                self._judge.check(reading.table.table, decoded.changes)
+            return decoded
+        except Unreadable as error:
+            reason, transaction, order = error.reason, error.transaction, error.order
+        except NeedsNewGeneration:
+            raise
+        except InvalidChange as error:
+            reason = f"{error.message} ({error.where})"
+            transaction, order = (decoded.transaction, decoded.order) if decoded else (None, 0)
+        is_unknown = transaction is None and decoded is None and bool(self._settings.transaction_topic)
+        must_stop = "the transaction it belongs to is unknown, and without it one would be torn" if is_unknown else ""
+        self._letters.put(record, reason, must_stop=must_stop)
+        return Decoded((), transaction, order)
+
+    def _read_up_to(self, partition: Partition, record: ConsumerRecord) -> None:
+        self._next[partition[0]][partition[1]] = record.offset + 1
+
+    # --- positions ---
+
+    def _transaction(self, changes: list[Change], time_ms: float | None) -> Transaction:
+        """A transaction with all consumers must know before it, and the position behind it."""
+        catalog = self._reading.catalog
+        if catalog is not self._told:
+            grown = catalog.grown_since(self._told)
+            for change in grown:
+                event(_log, logging.INFO, "a column is new", table=change.table, column=change.column.name)
+            changes = [*grown, *changes]
+            self._told = catalog
+        return Transaction(self._vector().position(), changes, commit_time_ms=time_ms)
+
+    def _vector(self) -> Vector:
+        if not self._settings.transaction_topic:
+            offsets = {topic: tuple(numbers) for topic, numbers in self._next.items()}
+            return Vector(offsets, self._topic_ids, self._told)
+        place = self._assembler.place()
+        starts = _offsets(place.starts) | {self._settings.transaction_topic: (place.transactions,)}
+        read, passed = _offsets(place.read), _offsets(place.passed)
+        if _offsets(place.starts) == read:
+            return Vector(starts, self._topic_ids, self._told, ended_from=place.ended_from)
+        passed = {} if passed == read else passed
+        return Vector(starts, self._topic_ids, self._told, read, passed, place.ended_from)
+
+
+def data_starts(vector: Vector, transaction_topic: str) -> dict[Partition, int]:
+    """Where reading begins in the data topics."""
+    return {p: at for p, at in _partitions(vector.offsets).items() if p[0] != transaction_topic}
+
+
+def _place(transaction_topic: str, vector: Vector) -> Place:
+    starts = data_starts(vector, transaction_topic)
+    read = _partitions(vector.read) or starts
+    passed = _partitions(vector.passed) or read
+    transactions = vector.offsets.get(transaction_topic, (0,))[0]
+    ended_from = transactions if vector.ended_from is None else vector.ended_from
+    return Place(starts, read, passed, transactions, ended_from)
+
+
+def _partitions(offsets: Offsets) -> dict[Partition, int]:
+    return {(topic, number): at for topic, numbers in offsets.items() for number, at in enumerate(numbers)}
+
+
+def _offsets(partitions: Mapping[Partition, int]) -> dict[str, tuple[int, ...]]:
+    found: dict[str, list[int]] = {}
+    for (topic, _), offset in sorted(partitions.items()):
+        found.setdefault(topic, []).append(offset)
+    return {topic: tuple(numbers) for topic, numbers in found.items()}

@@ -1,0 +1,94 @@
+"""Commits of a Delta table as they stand in its log: when, what kind of change, and whether the shape moved.
+
+One small file per version is read, and nothing else, so looking for a new version costs next to nothing. A version
+whose file is gone was cleaned up: the table itself is still there, but not what led to it.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from pyarrow import fs
+
+FEED_SETTING = "delta.enableChangeDataFeed"
+MAPPING_SETTING = "delta.columnMapping.mode"
+
+
+@dataclass(frozen=True, slots=True)
+class Commit:
+    """One version. `metadata` is there if the commit set it.
+
+    `has_rows`: rows may have changed. `has_feed`: what changed was written down with the commit; otherwise it follows
+    from the files that came and went, unless `has_vectors`: only some rows of these are meant.
+    """
+
+    version: int
+    time_ms: float
+    metadata: Mapping[str, Any] | None
+    has_rows: bool
+    has_feed: bool
+    has_vectors: bool
+
+
+class DeltaLog:
+    """The commits of a table at a location."""
+
+    def __init__(self, location: str, options: Mapping[str, str]) -> None:
+        self._location = location
+        self._options = dict(options) or None
+        self._opened: fs.FileSystem | None = None
+
+    def mark(self, version: int) -> str | None:
+        """What tells a commit's file from another one of the same version; None if there is none."""
+        files = self._files()
+        info = None if files is None else files.get_file_info(_path(version))
+        return None if info is None or info.type == fs.FileType.NotFound else f"{info.mtime_ns}-{info.size}"
+
+    def read(self, version: int) -> Commit | None:
+        """A commit; None if there is none, yet or any more."""
+        files = self._files()
+        if files is None:
+            return None
+        try:
+            with files.open_input_stream(_path(version)) as file:
+                text = file.read()
+        except FileNotFoundError:
+            return None
+        return read_commit(version, text)
+
+    def _files(self) -> fs.FileSystem | None:
+        """Where the log is; None if there is no table, now."""
+        from deltalake.exceptions import TableNotFoundError
+        from deltalake.fs import DeltaStorageHandler
+
+        if self._opened is None:
+            try:
+                self._opened = fs.PyFileSystem(DeltaStorageHandler(self._location, self._options))
+            except TableNotFoundError:
+                return None
+        return self._opened
+
+
+def _path(version: int) -> str:
+    return f"_delta_log/{version:020}.json"
+
+
+def read_commit(version: int, text: bytes) -> Commit:
+    """What a commit's file says."""
+    actions: dict[str, list[Mapping[str, Any]]] = {}
+    for line in text.splitlines():
+        for kind, action in json.loads(line).items() if line.strip() else ():
+            actions.setdefault(kind, []).append(action)
+    info = (actions.get("commitInfo") or [{}])[0]
+    moved = [file for kind in ("add", "remove") for file in actions.get(kind, ()) if file.get("dataChange", True)]
+    return Commit(
+        version,
+        time_ms=float(info.get("inCommitTimestamp") or info.get("timestamp") or 0.0),
+        metadata=actions["metaData"][-1] if "metaData" in actions else None,
+        has_rows=bool(moved or actions.get("cdc")),
+        has_feed=bool(actions.get("cdc")),
+        has_vectors=any(file.get("deletionVector") for file in moved),
+    )

@@ -1,0 +1,59 @@
+"""What a difference asks of a table: its rows now, and whether it may have changed since the last look."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Protocol
+
+from adapters.spark_tables.settings import TableSettings
+from adapters.spark_tables.source import missing
+from changesource_sdk.errors import AdapterError, ChangesourceError
+from changesource_sdk.pipeline.spark.mapping import gist
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+_MISSING = re.compile(r"\[(?:PATH_NOT_FOUND|TABLE_OR_VIEW_NOT_FOUND|UNABLE_TO_INFER_SCHEMA)\b|FileNotFoundException")
+
+
+class TableReader(Protocol):
+    """One table that can be read, but cannot tell what changed. Raises `TableMissing` if it is not there."""
+
+    def fingerprint(self, session: SparkSession) -> str | None:
+        """Differs from the last one if the table may have changed; None if that cannot be told. Cheap.
+
+        It is asked for before `frame`, so that a change between the two is seen as one more change, not missed.
+        """
+
+    def frame(self, session: SparkSession) -> DataFrame:
+        """The table as it is now."""
+
+
+@contextmanager
+def reading(table: TableSettings) -> Iterator[None]:
+    """Turn what Spark raises about a table into errors that name the table and say what to do."""
+    try:
+        yield
+    except ChangesourceError:
+        raise
+    except Exception as error:
+        raise _explained(table, error) from error
+
+
+def _explained(table: TableSettings, error: Exception) -> AdapterError:
+    text = str(error)
+    if table.kind != "query" and _MISSING.search(text):
+        return missing(table.name, table.location)
+    if table.kind == "jdbc" and ("No suitable driver" in text or "ClassNotFoundException" in text):
+        fix = (
+            "add the database's driver: --conf spark.jars.packages=org.postgresql:postgresql:42.7.4, or --conf "
+            "spark.jars=/path/driver.jar; some need options.driver, the name of its class, too"
+        )
+        return AdapterError("driver-missing", "Spark has no JDBC driver for the URL", table.where, fix)
+    if table.kind == "query":
+        fix = f"correct tables.{table.name}.query; run it in spark-sql to see what it gives"
+        return AdapterError("bad-query", gist(text), table.where, fix)
+    fix = "see that its files are there, whole, and may be read; the table is tried again with a growing delay"
+    return AdapterError("table-unreadable", gist(text), table.where, fix)

@@ -1,0 +1,103 @@
+"""A table's columns at one version, and what leads consumers from one shape to another. Pure.
+
+A shape is Spark's schema (Delta's is written the same way) and the key. Columns are told apart by the identity that
+Delta's column mapping gives them, else by their names: with column mapping a rename is a rename, without it a column
+that goes and another that comes.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property
+
+from pyspark.sql.types import StructField, StructType
+
+from adapters.spark_tables.types import column_of, unsynced_reason
+from changesource_sdk.adapter import Change, Column, Table
+from changesource_sdk.errors import ConfigurationError
+from changesource_sdk.pipeline.validate import nearest
+from changesource_sdk.schema_diff import KnownTable, schema_diff
+
+IDENTITY = "delta.columnMapping.physicalName"
+
+
+@dataclass(frozen=True)
+class Shape:
+    """A table's name for consumers, its columns and its key. Invariant: the key's columns are there and can be keys."""
+
+    name: str
+    struct: StructType
+    key: tuple[str, ...]
+
+    def __post_init__(self) -> None:
+        for name in self.key:
+            if name not in self.struct.fieldNames():
+                hint = nearest(name, self.struct.fieldNames()).removeprefix("; ")
+                known = f"the columns are {', '.join(self.struct.fieldNames())}"
+                raise ConfigurationError("bad-key", f"there is no column {name!r}", self._key_place, hint or known)
+            if self._column(name).zql_type in (None, "json"):
+                kind = self.struct[name].dataType.simpleString()
+                fix = "choose columns of numbers, texts, booleans, dates or times, or cast it in a query"
+                raise ConfigurationError("bad-key", f"a column of type {kind} cannot be a key", self._key_place, fix)
+
+    @property
+    def _key_place(self) -> str:
+        return f"tables.{self.name}.key"
+
+    def _column(self, name: str) -> Column:
+        return column_of(self.struct[name])
+
+    @cached_property
+    def fields(self) -> tuple[StructField, ...]:
+        """The fields that travel."""
+        return tuple(field for field in self.struct.fields if unsynced_reason(field.dataType) != "no-value")
+
+    @cached_property
+    def table(self) -> Table:
+        """The table as it is declared to consumers."""
+        return Table(self.name, [column_of(field) for field in self.fields], key=self.key)
+
+    @property
+    def identities(self) -> tuple[str, ...]:
+        """What the columns that travel are known by."""
+        return tuple(str((field.metadata or {}).get(IDENTITY, field.name)) for field in self.fields)
+
+    def to_json(self) -> str:
+        """The shape as text; equal shapes have equal texts."""
+        return json.dumps(
+            {"name": self.name, "key": list(self.key), "columns": self.struct.jsonValue()}, sort_keys=True
+        )
+
+    @classmethod
+    def from_json(cls, text: str) -> Shape:
+        """The shape that `to_json` wrote."""
+        found = json.loads(text)
+        return cls(found["name"], StructType.fromJson(found["columns"]), tuple(found["key"]))
+
+
+@dataclass(frozen=True, slots=True)
+class Evolution:
+    """Schema changes in order. `rewritten`: consumers' rows do not follow from them, all rows must be sent again;
+    `emptied`: consumers begin with an empty table.
+    """
+
+    changes: Sequence[Change] = ()
+    rewritten: bool = False
+    emptied: bool = False
+
+
+def evolution(old: Shape, new: Shape) -> Evolution:
+    """What leads consumers from one shape to another."""
+    if old == new or (old.table == new.table and old.identities == new.identities):
+        return Evolution()
+    ids: dict[str, int] = {}
+    known = [
+        KnownTable(1, shape.table, tuple(ids.setdefault(name, len(ids)) for name in shape.identities))
+        for shape in (old, new)
+    ]
+    diff = schema_diff(known[:1], known[1:], lambda table, column: None)
+    types = [{name: c.kind for name, c in zip(s.identities, s.table.columns, strict=True)} for s in (old, new)]
+    altered = any(types[1].get(name, kind) != kind for name, kind in types[0].items())
+    return Evolution(diff.changes, altered or bool(diff.created), bool(diff.created))

@@ -1,0 +1,37 @@
+"""From a table's settings to the source that follows it."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from adapters.spark_tables.delta_reader import DeltaReader
+from adapters.spark_tables.delta_source import DeltaSource
+from adapters.spark_tables.delta_table import located
+from adapters.spark_tables.difference_source import DifferenceSource
+from adapters.spark_tables.iceberg import IcebergReader
+from adapters.spark_tables.query import QueryReader
+from adapters.spark_tables.reader import TableReader
+from adapters.spark_tables.readers import FolderReader, JdbcReader
+from adapters.spark_tables.settings import TableSettings
+from adapters.spark_tables.source import TableSource
+
+
+def open_source(table: TableSettings, folder: str, tables: Sequence[TableSettings]) -> TableSource:
+    """The source of a table. `folder` is where it remembers things; `tables` are all, for a query that names others."""
+    if table.kind == "delta":
+        return DeltaSource(located(table), folder)
+    return DifferenceSource(table, folder, open_reader(table, tables))
+
+
+def open_reader(table: TableSettings, tables: Sequence[TableSettings]) -> TableReader:
+    """What reads a table's rows as they are now. A query may name any other table, but no other query."""
+    match table.kind:
+        case "delta":
+            return DeltaReader(located(table))
+        case "iceberg":
+            return IcebergReader(table)
+        case "jdbc":
+            return JdbcReader(table)
+        case "query":
+            return QueryReader(table, {other.name: open_reader(other, ()) for other in tables if other.kind != "query"})
+    return FolderReader(table)

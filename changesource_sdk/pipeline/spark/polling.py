@@ -1,0 +1,123 @@
+"""The polling lane: sources whose `changes` run Spark jobs themselves are followed in the driver, where the session is.
+
+The tail is the one that all lanes run; only its place differs. Mappings in Spark SQL are evaluated on the way, on the
+changes of one transaction after the other, in pieces of bounded size.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from changesource_sdk.adapter import Adapter, Change, Position, Snapshot, Table, Transaction, UsingSpark
+from changesource_sdk.changelog.store import LogStore
+from changesource_sdk.observe.stages import Stage
+from changesource_sdk.pipeline.adapter_factory import adapter_factory, opened
+from changesource_sdk.pipeline.appending import append_tail
+from changesource_sdk.pipeline.change_mapping import ChangeMapper
+from changesource_sdk.pipeline.contract import checked_transactions
+from changesource_sdk.pipeline.mapped import MappedAdapter
+from changesource_sdk.pipeline.mapping import needs_spark
+from changesource_sdk.pipeline.table_mapping import MappedTable, map_tables
+from changesource_sdk.positions import to_text
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+LANE = "polling"
+
+
+def is_needed(adapter: str, settings: Mapping[str, object]) -> bool:
+    """Whether an adapter says that it runs Spark jobs."""
+    with opened(adapter_factory(adapter, settings)) as made:
+        return isinstance(made, UsingSpark) and made.uses_spark
+
+
+def follow(
+    session: SparkSession,
+    adapter: str,
+    settings: Mapping[str, object],
+    store: LogStore,
+    stage: Stage,
+    stop: threading.Event,
+    progressed: Callable[[], None],
+) -> None:
+    """Follow a source until `stop` is set or a snapshot is due; raises what ended it otherwise."""
+    with opened(adapter_factory(adapter, settings)) as made:
+        source: Adapter = made
+        if isinstance(made, MappedAdapter) and needs_spark(made.mappings) is not None:
+            source = EvaluatedSource(session, made)
+        writer = store.open_writer(lambda: int(time.time() * 1_000_000))
+        try:
+            stage.update(lane=LANE)
+            append_tail(source, writer, store, stage, stop, progressed=progressed)
+        finally:
+            writer.close()
+
+
+class EvaluatedSource:
+    """A mapped source whose Spark SQL is evaluated here; to the tail it is an adapter."""
+
+    def __init__(self, session: SparkSession, mapped: MappedAdapter) -> None:
+        self._session = session
+        self._mapped = mapped
+        self._evaluation: Evaluation | None = None
+
+    @property
+    def poll_interval(self) -> float:
+        """The store's own."""
+        return float(getattr(self._mapped, "poll_interval", 0.05))
+
+    def tables(self) -> Sequence[Table]:
+        """The tables as consumers get them."""
+        return self._mapped.tables()
+
+    def snapshot(self) -> Snapshot:
+        """The store's snapshot, mapped."""
+        return self._mapped.snapshot()
+
+    def changes(self, after: Position) -> Iterator[Transaction]:
+        """The store's transactions, mapped."""
+        if self._evaluation is None:
+            sources = map_tables(self._mapped.inner.tables(), self._mapped.mappings)
+            self._evaluation = Evaluation(self._session, sources, ChangeMapper(sources, self._mapped.mappings))
+        evaluation = self._evaluation
+        for transaction in checked_transactions(self._mapped.inner.changes(after)):
+            yield replace(transaction, changes=evaluation.changes(transaction))
+
+    def acknowledge(self, position: Position) -> None:
+        """Passed on."""
+        self._mapped.acknowledge(position)
+
+    def close(self) -> None:
+        """Passed on."""
+        self._mapped.close()
+
+
+class Evaluation:
+    """Evaluates the SQL of mappings on the rows before and after each change."""
+
+    def __init__(self, session: SparkSession, sources: Mapping[str, MappedTable], mapper: ChangeMapper) -> None:
+        # Python data sources need pyarrow: only sources that use them should.
+        from changesource_sdk.pipeline.spark.batches import Batches
+        from changesource_sdk.pipeline.spark.change_source import StreamRows, stream_schema
+        from changesource_sdk.pipeline.spark.micro_batch import tuned
+
+        tables = [table for table in sources.values() if table.mapping.sql]
+        self._session = tuned(session)
+        self._schema = stream_schema(tables)
+        self._rows = StreamRows(tables)
+        self._batches = Batches(self._session, tables)
+        self._mapper = mapper
+
+    def changes(self, transaction: Transaction) -> Iterator[Change]:
+        """The changes of a transaction as consumers get them."""
+        from changesource_sdk.pipeline.spark.change_source import pieces
+
+        for piece in pieces(self._rows.of(0, transaction), to_text(transaction.position)):
+            frame = self._session.createDataFrame(piece.rows, self._schema, verifySchema=False)
+            for found in self._batches.evaluated(frame):
+                yield from self._mapper.changes(found.changes)

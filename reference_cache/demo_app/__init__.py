@@ -1,0 +1,1 @@
+"""The application behind the demo's page: an issue tracker's named queries and mutators, over its SQLite store."""

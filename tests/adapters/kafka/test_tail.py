@@ -1,0 +1,236 @@
+"""Records to transactions with positions: groups, growing tables, transactions of the source, poison."""
+
+from __future__ import annotations
+
+import logging
+from base64 import b64decode
+from dataclasses import replace
+from pathlib import Path
+
+import orjson
+import pytest
+
+from adapters.kafka.position import Vector
+from adapters.kafka.settings import KafkaSettings
+from adapters.kafka.tail import STILL_THERE_S, Tail
+from changesource_sdk.adapter import AddColumn, Column, Delete, Insert, Transaction
+from changesource_sdk.errors import AdapterError
+from tests.adapters.kafka.made_records import TABLES, a_batch, a_record, settings_of
+from tests.support.debezium import Collection, begin, end, field, member
+
+IDS = {"items": "i", "notes": "n"}
+START = Vector({"items": (0, 0), "notes": (0,)}, IDS, TABLES)
+WITH_ENDS = Vector({"items": (0, 0), "notes": (0,), "ends": (0,)}, {**IDS, "ends": "e"}, TABLES, ended_from=0)
+ITEMS = Collection("items", [field("id", int), field("title", str)], schemas=False)
+NOTES = Collection("notes", [field("id", int), field("body", str)], schemas=False)
+
+
+def by_transactions(**changes: object) -> KafkaSettings:
+    tables = {name: {"topic": f"{name}s", "collection": f"public.{name}s"} for name in ("item", "note")}
+    return settings_of(format="debezium", transaction_topic="ends", tables=tables, **changes)
+
+
+def take(tail: Tail, *records: object, now: float = 0.0) -> list[Transaction]:
+    return list(tail.take(a_batch(*records), now))  # type: ignore[arg-type]
+
+
+def rows(transaction: Transaction) -> list[object]:
+    return [change.row["id"] for change in transaction.changes if isinstance(change, Insert)]
+
+
+def offsets(transaction: Transaction) -> object:
+    return Vector.at(transaction.position).offsets
+
+
+def in_transaction(
+    collection: Collection, offset: int, number: int, name: str, order: int, partition: int = 0
+) -> object:
+    row = {"id": number, "title": "x"} if collection is ITEMS else {"id": number, "body": "x"}
+    event = collection.event("c", None, row, member(name, order, 1))
+    return a_record(collection.topic, offset, event.key(), event.value(), partition)
+
+
+def an_end(offset: int, name: str, **counts: int) -> object:
+    return a_record("ends", offset, None, end(name, counts)[1])
+
+
+# --- without transaction metadata ---
+
+
+def test_what_one_poll_brings_is_one_transaction() -> None:
+    [found] = take(
+        Tail(settings_of(), START),
+        a_record("items", 0, 1, {"id": 1, "title": "a"}),
+        a_record("items", 1, 1, None),
+        a_record("notes", 4, 2, {"id": 2}, timestamp=2000),
+    )
+    expected = [Insert("item", {"id": 1, "title": "a"}), Delete("item", {"id": 1}), Insert("note", {"id": 2})]
+    assert list(found.changes) == expected
+    assert found.commit_time_ms == 2000
+    assert Vector.at(found.position) == replace(START, offsets={"items": (2, 0), "notes": (5,)})
+
+
+def test_a_record_may_be_a_transaction() -> None:
+    tail = Tail(settings_of(transactions="record"), START)
+    found = take(tail, a_record("items", 0, 1, {"id": 1}), a_record("items", 7, 2, {"id": 2}, partition=1))
+    assert [rows(one) for one in found] == [[1], [2]]
+    assert [offsets(one) for one in found] == [{"items": (1, 0), "notes": (0,)}, {"items": (1, 8), "notes": (0,)}]
+
+
+def test_a_poll_without_changes_is_no_transaction_but_moves_the_position_now_and_then() -> None:
+    tail = Tail(settings_of(format="debezium"), START, now=100.0)
+    assert take(tail, a_record("items", 0, 1, None), now=101.0) == []
+    [found] = take(tail, a_record("items", 1, 1, None), now=101.0 + STILL_THERE_S)
+    assert list(found.changes) == []
+    assert offsets(found) == {"items": (2, 0), "notes": (0,)}
+    assert take(tail, now=500.0) == []
+
+
+def test_a_new_column_is_told_before_its_row_and_stays_in_the_position() -> None:
+    tail = Tail(settings_of(), START)
+    [found] = take(tail, a_record("items", 0, 1, {"id": 1, "size": 5}))
+    assert list(found.changes) == [AddColumn("item", Column("size", "int8")), Insert("item", {"id": 1, "size": 5})]
+    again = Tail(settings_of(), Vector.at(found.position))
+    [later] = take(again, a_record("items", 1, 2, {"id": 2, "size": 6}))
+    assert list(later.changes) == [Insert("item", {"id": 2, "size": 6})]
+
+
+def test_new_partitions_are_read_from_their_first_record() -> None:
+    tail = Tail(settings_of(), START)
+    tail.follow([("notes", 1)])
+    [found] = take(tail, a_record("notes", 0, 1, {"id": 1}, partition=1))
+    assert offsets(found) == {"items": (0, 0), "notes": (0, 1)}
+
+
+# --- with transaction metadata ---
+
+
+def test_a_transaction_over_topics_and_partitions_comes_whole_by_total_order() -> None:
+    tail = Tail(by_transactions(), WITH_ENDS)
+    assert take(tail, in_transaction(NOTES, 0, 3, "T", 3), in_transaction(ITEMS, 0, 2, "T", 2, partition=1)) == []
+    assert take(tail, a_record("ends", 0, None, begin("T")[1]), an_end(1, "T", items=2, notes=1)) == []
+    [found] = take(tail, in_transaction(ITEMS, 0, 1, "T", 1))
+    assert rows(found) == [1, 2, 3]
+    assert Vector.at(found.position) == replace(
+        WITH_ENDS, offsets={"items": (1, 1), "notes": (1,), "ends": (2,)}, ended_from=2
+    )
+
+
+def test_the_position_stands_before_what_is_open_and_skips_what_was_passed_on() -> None:
+    tail = Tail(by_transactions(), WITH_ENDS)
+    open_record, done_record = in_transaction(ITEMS, 0, 1, "open", 1), in_transaction(ITEMS, 1, 2, "done", 1)
+    [found] = take(tail, open_record, done_record, an_end(0, "done", items=1))
+    assert rows(found) == [2]
+    vector = Vector.at(found.position)
+    assert (vector.offsets["items"], vector.read["items"], vector.ended_from) == ((0, 0), (2, 0), 0)
+    again = Tail(by_transactions(), vector)
+    assert take(again, open_record, done_record, an_end(0, "done", items=1)) == []
+    [rest] = take(again, an_end(1, "open", items=1))
+    assert rows(rest) == [1]
+
+
+def test_records_of_no_transaction_come_together() -> None:
+    tail = Tail(by_transactions(), WITH_ENDS)
+    read = [ITEMS.event("r", None, {"id": number, "title": "x"}) for number in (1, 2, 3)]
+    records = [a_record("items", offset, event.key(), event.value()) for offset, event in enumerate(read)]
+    [found] = take(tail, *records)
+    assert rows(found) == [1, 2, 3]
+    assert offsets(found) == {"items": (3, 0), "notes": (0,), "ends": (0,)}
+    more = ITEMS.event("r", None, {"id": 4, "title": "x"})
+    ended = [in_transaction(ITEMS, 4, 5, "T", 1), an_end(0, "T", items=1)]
+    [together] = take(tail, a_record("items", 3, more.key(), more.value()), *ended)
+    assert rows(together) == [4, 5]
+
+
+def test_collections_that_are_not_followed_are_not_waited_for() -> None:
+    tail = Tail(by_transactions(), WITH_ENDS)
+    [found] = take(tail, in_transaction(ITEMS, 0, 1, "T", 2), an_end(0, "T", items=1, secrets=4))
+    assert rows(found) == [1]
+
+
+def test_a_column_that_an_open_transaction_brings_is_told_with_the_first_row_that_has_it() -> None:
+    tail = Tail(by_transactions(), WITH_ENDS)
+    wide = [
+        ITEMS.event("c", None, {"id": number, "title": "x", "size": 5}, member(name, 1, 1))
+        for number, name in ((1, "slow"), (2, "quick"))
+    ]
+    records = [a_record("items", offset, event.key(), event.value()) for offset, event in enumerate(wide)]
+    [quick] = take(tail, *records, an_end(0, "quick", items=1))
+    assert [type(change) for change in quick.changes] == [AddColumn, Insert]
+    [slow] = take(tail, an_end(1, "slow", items=1))
+    assert [type(change) for change in slow.changes] == [Insert]
+
+
+def test_a_transaction_that_waits_too_long_is_named(caplog: pytest.LogCaptureFixture) -> None:
+    tail = Tail(by_transactions(stall_after=30), WITH_ENDS)
+    take(tail, in_transaction(ITEMS, 0, 1, "9:77", 1), now=100.0)
+    with caplog.at_level(logging.WARNING, "changesource"):
+        tail.alarm(129.0)
+        assert caplog.messages == []
+        tail.alarm(131.0)
+        tail.alarm(132.0)
+    assert caplog.messages == ["transaction 9:77 has 1 changes and its END has not come; nothing after it is passed on"]
+
+
+# --- records that cannot be read ---
+
+
+def test_poison_stops_the_stream_and_says_where_and_why() -> None:
+    tail = Tail(settings_of(), START)
+    with pytest.raises(AdapterError) as caught:
+        take(tail, a_record("items", 7, 1, b"{oops", partition=1))
+    assert caught.value.code == "poison-record"
+    assert "the record at items[1] offset 7 cannot be read: its value cannot be decoded" in caught.value.message
+    assert "poison=set-aside" in caught.value.fix
+
+
+def test_a_row_that_no_consumer_could_hold_is_left_to_the_pipeline_to_refuse() -> None:
+    [found] = take(Tail(settings_of(), START), a_record("items", 3, None, {"id": "one"}))
+    assert list(found.changes) == [Insert("item", {"id": "one"})]
+
+
+def test_poison_is_set_aside_and_the_stream_goes_on(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    letters = tmp_path / "dead.jsonl"
+    tail = Tail(settings_of(poison="set-aside", dead_letters=str(letters)), START)
+    with caplog.at_level(logging.WARNING, "changesource"):
+        [found] = take(
+            tail,
+            a_record("items", 0, 1, b"{oops"),
+            a_record("items", 1, 2, {"id": 2}),
+            a_record("items", 2, 3, {"id": "three"}),
+        )
+    assert rows(found) == [2]
+    assert offsets(found) == {"items": (3, 0), "notes": (0,)}
+    lines = [orjson.loads(line) for line in letters.read_bytes().splitlines()]
+    assert [(line["topic"], line["partition"], line["offset"]) for line in lines] == [("items", 0, 0), ("items", 0, 2)]
+    assert b64decode(lines[0]["value"]) == b"{oops"
+    assert "cannot be decoded" in lines[0]["reason"]
+    assert lines[1]["reason"].startswith("a value of type str where a 64-bit integer is needed (table item, column id")
+    assert caplog.messages == ["a record was set aside"] * 2
+
+
+def test_what_is_set_aside_still_counts_in_its_transaction(tmp_path: Path) -> None:
+    settings = by_transactions(poison="set-aside", dead_letters=str(tmp_path / "dead.jsonl"))
+    tail = Tail(settings, WITH_ENDS)
+    bad = ITEMS.event("c", None, {"id": "one", "title": "x"}, member("T", 1, 1))
+    take(tail, a_record("items", 0, bad.key(), bad.value()), in_transaction(ITEMS, 1, 2, "T", 2))
+    [found] = take(tail, an_end(0, "T", items=2))
+    assert rows(found) == [2]
+
+
+def test_poison_of_an_unknown_transaction_always_stops(tmp_path: Path) -> None:
+    settings = by_transactions(poison="set-aside", dead_letters=str(tmp_path / "dead.jsonl"))
+    with pytest.raises(AdapterError, match="without it one would be torn"):
+        take(Tail(settings, WITH_ENDS), a_record("items", 0, None, b"{oops"))
+    with pytest.raises(AdapterError, match="no transaction after it is known to be whole"):
+        take(Tail(settings, WITH_ENDS), a_record("ends", 0, None, {"status": "MIDDLE"}))
+    with pytest.raises(AdapterError, match="an END counts 3 records, and 1 by collection"):
+        listed = [{"data_collection": "public.items", "event_count": 1}]
+        value = {"status": "END", "id": "T", "event_count": 3, "data_collections": listed}
+        take(Tail(settings, WITH_ENDS), a_record("ends", 0, None, value))
+
+
+def test_a_file_that_cannot_be_written_stops_the_stream(tmp_path: Path) -> None:
+    tail = Tail(settings_of(poison="set-aside", dead_letters=str(tmp_path)), START)
+    with pytest.raises(AdapterError, match="cannot be set aside"):
+        take(tail, a_record("items", 0, 1, b"{oops"))

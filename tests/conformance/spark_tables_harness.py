@@ -1,0 +1,88 @@
+"""The Spark tables adapter under the suite: a Delta table with a change feed, each commit one version of it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+import pyarrow as pa
+from deltalake import DeltaTable, Field, write_deltalake
+from deltalake.schema import PrimitiveType
+
+from adapters.spark_tables import SparkTablesAdapter
+from changesource_sdk.adapter import AddColumn, Change, Delete, DropColumn, Insert, Row, Update
+from changesource_sdk.testing.conformance import Harness
+
+SCHEMA = pa.schema(
+    [
+        ("id", pa.int64()),
+        ("title", pa.string()),
+        ("amount", pa.int32()),
+        ("rate", pa.float64()),
+        ("price", pa.decimal128(18, 4)),
+        ("is_open", pa.bool_()),
+        ("day", pa.date32()),
+        ("at", pa.timestamp("us", "UTC")),
+        ("raw", pa.binary()),
+    ]
+)
+FEED = {"delta.enableChangeDataFeed": "true"}
+PRIMITIVES = {"text": "string", "int8": "long", "float8": "double", "bool": "boolean"}
+GONE = "_gone"
+
+
+class DeltaHarness(Harness):
+    adapter = SparkTablesAdapter
+    lacks = ("create table",)
+    patience = 60.0
+
+    def create(self, folder: Path) -> None:
+        self.path = str(folder / "item")
+        self.state = str(folder / "remembered")
+        write_deltalake(self.path, SCHEMA.empty_table(), configuration=FEED)
+
+    def settings(self) -> Mapping[str, object]:
+        return {"tables": {"item": {"delta": self.path, "key": "id", "poll": 0.05}}, "state": self.state}
+
+    def commit(self, changes: Sequence[Change]) -> None:
+        match changes:
+            case [AddColumn(_, column)]:
+                self._table.alter.add_columns([Field(column.name, PrimitiveType(PRIMITIVES[column.data_type]))])
+            case [DropColumn(_, name)]:
+                rows = self._table.to_pyarrow_table().drop_columns([name])
+                write_deltalake(self.path, rows, mode="overwrite", schema_mode="overwrite")
+            case _:
+                self._merge(self._outcome(changes))
+
+    @property
+    def _table(self) -> DeltaTable:
+        return DeltaTable(self.path)
+
+    def _outcome(self, changes: Sequence[Change]) -> dict[object, Row | None]:
+        """What becomes of each key that the changes touch; None if its row is gone."""
+        rows = {row["id"]: row for row in self._table.to_pyarrow_table().to_pylist()}
+        found: dict[object, Row | None] = {}
+        for change in changes:
+            match change:
+                case Insert(_, row):
+                    found[row["id"]] = row
+                case Update(_, row, old_key):
+                    old = row["id"] if old_key is None else old_key["id"]
+                    before = found.get(old, rows.get(old)) or {}
+                    found[old] = None
+                    found[row["id"]] = {**before, **row}
+                case Delete(_, key):
+                    found[key["id"]] = None
+                case _:
+                    raise NotImplementedError(type(change).__name__)
+        return found
+
+    def _merge(self, outcome: Mapping[object, Row | None]) -> None:
+        """All of it as one version."""
+        schema = pa.schema(self._table.schema().to_arrow())
+        rows = [{"id": key, **(row or {}), GONE: row is None} for key, row in outcome.items()]
+        source = pa.Table.from_pylist(rows, schema.append(pa.field(GONE, pa.bool_())))
+        merger = self._table.merge(source, "new.id = now.id", source_alias="new", target_alias="now")
+        values = {f"`{name}`": f"new.`{name}`" for name in schema.names}
+        merger = merger.when_matched_delete(f"new.{GONE}").when_matched_update(values, f"NOT new.{GONE}")
+        merger.when_not_matched_insert(values, f"NOT new.{GONE}").execute()

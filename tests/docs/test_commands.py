@@ -1,0 +1,181 @@
+"""Every command of the pages is typed as it is printed, and does what the page says.
+
+Only hosts, ports and folders are this machine's (`Reader.places`), and pipelines run in process except on the page
+about Spark: the tutorial, the demo and the end-to-end tests run them on it.
+"""
+
+from __future__ import annotations
+
+import shutil
+import tomllib
+from itertools import count
+from pathlib import Path
+
+import psycopg
+import pytest
+
+from reference_cache.config import load
+from tests.docs.fences import block
+from tests.support.ports import free_port
+from tests.support.postgres_server import PostgresServer
+from tests.support.reader import Reader, commands, wait_for_page
+from tests.support.spark_serving import QUICK_START, SPARK_SECONDS
+from tests.support.sqlite_store import SqliteStore
+from tests.support.tools import REPOSITORY
+from tests.support.waiting import until
+
+TODO = '{"id": "a", "title": "write", "done": false}\n'
+
+
+@pytest.fixture
+def reader(tmp_path: Path) -> Reader:
+    """Somebody with a SQLite database `app.db` in an otherwise empty folder."""
+    made = Reader(tmp_path / "reading", places={"127.0.0.1:4810": f"127.0.0.1:{free_port()}"})
+    SqliteStore(made.folder / "app.db", "CREATE TABLE issue (id TEXT PRIMARY KEY)", "INSERT INTO issue VALUES ('1')")
+    return made
+
+
+def test_the_readme_serves_its_adapter(reader: Reader) -> None:
+    reader.write("todo_file.py", block("README.md", '"""A to-do list'))
+    reader.write("todo.jsonl", TODO)
+    with reader.serve(block("README.md", "changesource serve todo_file")) as address:
+        assert "write" in reader.run(f"changesource tail {address} --from start --limit 1 --json")
+
+
+def test_the_readme_gives_zero_cache_settings_that_a_cache_takes(reader: Reader) -> None:
+    printed = block("README.md", "ZERO_UPSTREAM_TYPE=custom\n")
+    settings = dict(line.split("#")[0].strip().split("=", 1) for line in printed.splitlines())
+    assert load(settings).upstream_db == settings["ZERO_UPSTREAM_DB"]
+    assert settings.keys() == {
+        f"ZERO_{name}" for name in ("UPSTREAM_TYPE", "UPSTREAM_DB", "CVR_DB", "CHANGE_DB", "REPLICA_FILE")
+    }
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        block("README.md", "ZERO_UPSTREAM_TYPE=custom ZERO_UPSTREAM_DB"),
+        commands(block("docs/how-to/run-the-cache.md", "changesource serve sqlite"))[1],
+    ],
+    ids=["readme", "page"],
+)
+def test_the_cache_follows_the_endpoint(reader: Reader, command: str) -> None:
+    serve = commands(block("docs/how-to/run-the-cache.md", "changesource serve sqlite"))[0]
+    port = free_port()
+    reader.environment |= {"ZERO_PORT": str(port), "CHANGESOURCE_CACHE_HOST": "127.0.0.1"}
+    with reader.serve(serve), reader.start(command.strip(), "ready for clients"):
+        wait_for_page(f"http://127.0.0.1:{port}/")
+
+
+def test_an_example_is_served_from_its_folder(reader: Reader) -> None:
+    reader.run(block("docs/tutorial.md", "git init"))
+    shutil.copytree(REPOSITORY / "examples", reader.folder / "examples", ignore=shutil.ignore_patterns("__pycache__"))
+    reader.places["/path/to/repository"] = str(reader.folder / "store")
+    go, serve = commands(block("examples/README.md", "cd examples"))
+    reader.folder /= go.removeprefix("cd ")
+    with reader.serve(serve) as address:
+        assert "tutorial" in reader.run(f"changesource tail {address} --from start --limit 1 --json")
+
+
+def test_an_endpoint_runs_and_can_be_looked_at(reader: Reader) -> None:
+    page = "docs/how-to/run-an-endpoint.md"
+    reader.places["/var/lib/changesource"] = str(reader.folder / "state")
+    reader.write("changesource.toml", block(page, 'adapter = "sqlite"'))
+    inspect, tail, doctor = commands(block(page, "changesource inspect"))
+    reader.run(doctor)
+    with reader.serve(block(page, "changesource serve sqlite")):
+        assert "pipeline" in reader.run(inspect)
+        with reader.start(tail) as tailing:
+            store, numbers = SqliteStore(reader.folder / "app.db"), count(2)
+
+            def is_told() -> bool:
+                store.run(f"INSERT INTO issue VALUES ('{next(numbers)}')")
+                return any("issue" in line for line in tailing.lines)
+
+            until(is_told, "a transaction to be told", seconds=60)
+
+
+def test_a_database_of_sqlite_is_served_and_cleaned(reader: Reader) -> None:
+    page = "docs/how-to/sqlite.md"
+    reader.places["127.0.0.1:4848"] = f"127.0.0.1:{free_port()}"
+    ours = "SELECT name FROM sqlite_master WHERE name LIKE '_changesource%'"
+    store = SqliteStore(reader.folder / "app.db")
+    with reader.serve(block(page, "changesource serve sqlite")):
+        assert store.query(ours)
+    reader.run(block(page, "python -c"))
+    assert store.query(ours) == []
+
+
+def test_a_database_of_postgres_is_served_and_examined(reader: Reader, logical_postgres: PostgresServer) -> None:
+    serve, doctor = commands(block("docs/how-to/postgres.md", "changesource serve postgres"))
+    dsn = logical_postgres.create_database("page")
+    reader.places |= {"postgresql://user:password@host:5432/app": dsn, "127.0.0.1:4848": f"127.0.0.1:{free_port()}"}
+    with psycopg.connect(dsn) as connection:
+        connection.execute("CREATE TABLE public.issue (id text PRIMARY KEY)")
+    reader.run(doctor)
+    with reader.serve(serve) as address:
+        assert '"issue"' in reader.run(f"changesource tail {address} --from start --limit 1 --json")
+
+
+def test_a_log_in_postgres_is_served_by_two_endpoints_and_compacted(reader: Reader, postgres: PostgresServer) -> None:
+    pipeline, *endpoints = commands(block("docs/how-to/postgres-log.md", "changesource serve sqlite"))
+    *_, compact = commands(block("docs/how-to/compaction.md", "changesource compact"))
+    reader.places |= {
+        "postgresql://user@db/app": postgres.create_database("log"),
+        "s3://bucket/spool": (reader.folder / "spool").as_uri(),
+        "0.0.0.0:4810": f"127.0.0.1:{free_port()}",
+        "0.0.0.0:4811": f"127.0.0.1:{free_port()}",
+        "spark://host:7077": "local[2]",
+    }
+    states = [f"CHANGESOURCE_STATE=state{number} {command}" for number, command in enumerate((pipeline, *endpoints))]
+    with reader.start(states[0]), reader.serve(states[1]) as one, reader.serve(states[2]) as other:
+        seen = [reader.run(f"changesource tail {each} --from start --limit 1 --json") for each in (one, other)]
+        assert '"issue"' in seen[0]
+        assert seen[0] == seen[1]
+        reader.run(compact)
+
+
+def test_a_log_is_kept_short_and_compacted_by_hand(reader: Reader) -> None:
+    page = "docs/how-to/compaction.md"
+    as_serve_would, inline, _ = commands(block(page, "changesource compact"))
+    with reader.serve(block(page, "changesource serve sqlite")) as address:
+        before = reader.run(f"changesource tail {address} --from start --limit 1")
+        SqliteStore(reader.folder / "app.db").run("INSERT INTO issue VALUES ('2')")
+        reader.run(f"changesource tail {address} --from start --limit 2")
+        assert "null" not in reader.run(f"{inline} --json")
+        assert reader.run(f"changesource tail {address} --from start --limit 1") != before
+    assert "null" in reader.run(f"{as_serve_would} --json")
+
+
+@pytest.mark.slow
+def test_the_runner_is_chosen_as_the_page_on_spark_says(reader: Reader) -> None:
+    """Two of its four commands are run; the two others differ in where Spark is, and their settings are loaded."""
+    local, two_slots, cluster, inline = commands(block("docs/how-to/spark.md", "changesource serve sqlite"))
+    del reader.environment["CHANGESOURCE_RUNNER"]
+    assert "local[*]" in reader.run(f"{local} --show-config --json")
+    assert "spark://host:7077" in reader.run(f"{cluster} --show-config --json")
+    with reader.serve(inline):
+        assert not (reader.folder / "state" / "spark.log").exists()
+    shutil.rmtree(reader.folder / "state")
+    quick = " ".join((QUICK_START[0], f"'{QUICK_START[1]}'"))
+    with reader.serve(f"{two_slots} {quick}", seconds=SPARK_SECONDS):
+        assert (reader.folder / "state" / "spark.log").exists()
+
+
+def test_an_endpoint_and_an_adapter_are_checked(reader: Reader) -> None:
+    page = "docs/how-to/check-an-endpoint.md"
+    reader.write("my_store.py", block("README.md", '"""A to-do list').replace("TodoFile", "MyStore"))
+    reader.write("data", TODO)
+    told = reader.run(block(page, "changesource check my_store:MyStore").strip() + " --watch 0.5")
+    assert "ok       initial sync" in told
+    with reader.serve("changesource serve my_store:MyStore --set path=data --listen 127.0.0.1:4810"):
+        told = reader.run(block(page, "changesource check ws://").strip() + " --watch 0.5")
+        assert "ok       initial sync" in told
+        reader.run(block(page, "changesource tail").strip() + " --limit 1")
+
+
+def test_extras_that_pip_is_told_of_exist() -> None:
+    extras = tomllib.loads((REPOSITORY / "pyproject.toml").read_text())["project"]["optional-dependencies"]
+    for printed in (block("README.md", "pip install"), block("docs/tutorial.md", "pip install")):
+        assert printed == "pip install 'zero-changesource[spark]'\n"
+    assert "spark" in extras

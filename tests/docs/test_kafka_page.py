@@ -1,0 +1,74 @@
+"""The page on Kafka names every setting and every error, and its snippets work."""
+
+from __future__ import annotations
+
+import inspect
+import re
+import tomllib
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from adapters.kafka import KafkaAdapter
+from adapters.kafka.settings import PASSED_ON, KafkaSettings
+from adapters.kafka.values import ENCODINGS
+from tests.support.kafka_broker import KafkaBroker
+
+ROOT = Path(__file__).parents[2]
+PAGE = (ROOT / "docs" / "how-to" / "kafka.md").read_text()
+SOURCES = [path.read_text() for path in (ROOT / "adapters" / "kafka").glob("*.py")]
+
+
+def section(title: str) -> str:
+    return PAGE.partition(f"## {title}\n")[2].partition("\n## ")[0]
+
+
+def documents() -> list[dict[str, Any]]:
+    return [tomllib.loads(text) for text in re.findall(r"```toml\n(.*?)```", PAGE, re.DOTALL)]
+
+
+def test_the_security_settings_of_the_page_are_taken() -> None:
+    given = documents()[0]["set"]
+    client = {name: value for name, value in given.items() if name.startswith(PASSED_ON)}
+    own = {name: value for name, value in given.items() if name not in client}
+    assert len(client) == 5
+    assert KafkaSettings.parse(**own, client=client).client == client
+
+
+def test_every_setting_is_in_the_table() -> None:
+    rows = re.findall(r"^\| `(\w+)` \|", section("Settings"), re.MULTILINE)
+    assert rows == list(inspect.signature(KafkaAdapter).parameters)
+
+
+def test_every_error_is_on_the_page() -> None:
+    raised = r'(?:Error|NeedsNewGeneration|_bad)\(\s*"([a-z]+-[a-z-]+)"'
+    codes = {code for source in SOURCES for code in re.findall(raised, source)}
+    assert len(codes) > 10
+    assert sorted(code for code in codes if f"`{code}`" not in PAGE) == []
+
+
+def test_the_tables_of_the_page_are_understood() -> None:
+    tables = documents()[1]["set"]["tables"]
+    settings = KafkaSettings.parse("localhost:9092", "shop.*", tables=tables)
+    assert settings.options("shop.public.orders").columns["made"].encoding == "micros"
+    assert settings.options("settings").key_format == "text"
+
+
+@pytest.mark.parametrize("encoding", [*ENCODINGS, "decimal:N"])
+def test_every_encoding_is_named(encoding: str) -> None:
+    assert f"`{encoding}`" in section("Tables")
+
+
+def test_the_decoder_of_the_page_decodes(kafka: KafkaBroker, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The Python of kafka.md, as a module that the setting names."""
+    (source,) = re.findall(r"```python\n(.*?)```", PAGE, re.DOTALL)
+    (tmp_path / "csv_of_the_page.py").write_text(source)
+    monkeypatch.syspath_prepend(str(tmp_path))
+    topic = kafka.create_topic(kafka.topic_name("people"))
+    with kafka.producer() as producer:
+        producer.send(topic, key=b"7", value=b"7,Ada")
+    tables: dict[str, Any] = {"people": {"topic": topic}}
+    adapter = KafkaAdapter(kafka.bootstrap, topic, "upsert", decoder="csv_of_the_page:Csv", tables=tables)
+    rows = [row for partition in adapter.snapshot().partitions for row in partition.rows()]
+    assert rows == [{"id": "7", "name": "Ada"}]

@@ -1,0 +1,196 @@
+"""Real topics through Spark to the official zero-cache: the replica is what the records leave, at first and live.
+
+One endpoint follows Debezium's topics (with and without embedded schema, with transaction metadata), another plain
+upsert topics. What is expected is kept by the test as it writes.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from contextlib import ExitStack
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import pytest
+from kafka import KafkaProducer
+
+from tests.support.debezium import Collection, begin, end, member
+from tests.support.debezium import field as schema_field
+from tests.support.fix_zero_cache import MakeZeroCache, zero_caches
+from tests.support.kafka_bank import Bank
+from tests.support.kafka_broker import KafkaBroker
+from tests.support.postgres_server import PostgresServer
+from tests.support.replica import Replica
+from tests.support.spark_serving import SPARK_SECONDS, SparkServing
+from tests.support.waiting import until
+from tests.support.zero_cache import ZeroCache
+
+pytestmark = [pytest.mark.e2e, pytest.mark.timeout(600)]
+
+NOTE_COLUMNS = ("id", "body", "due", "price")
+ITEM_COLUMNS = ("id", "name", "score", "doc")
+PATIENCE_S = 120
+
+
+@dataclass(slots=True)
+class Items:
+    """An upsert topic, and the rows it leaves."""
+
+    broker: KafkaBroker
+    topic: str
+    rows: dict[str, tuple[object, ...]] = field(default_factory=dict)
+
+    def put(self, producer: KafkaProducer, number: int, name: str | None, score: float) -> None:
+        key = f"k{number}"
+        value = {"name": name, "score": score, "doc": {"n": [number]}}
+        producer.send(self.topic, key=json.dumps({"id": key}).encode(), value=json.dumps(value).encode())
+        self.rows[key] = (key, name, score, json.dumps(value["doc"], separators=(",", ":")))
+
+    def delete(self, producer: KafkaProducer, number: int) -> None:
+        producer.send(self.topic, key=json.dumps({"id": f"k{number}"}).encode(), value=None)
+        del self.rows[f"k{number}"]
+
+
+@dataclass(slots=True)
+class Notes:
+    """A topic of Debezium's without schemas, whose columns are declared; each change is a transaction."""
+
+    collection: Collection
+    transactions: str
+    rows: dict[int, tuple[object, ...]] = field(default_factory=dict)
+    count: int = 0
+
+    def put(self, producer: KafkaProducer, number: int, body: str) -> None:
+        before = {"id": number} if number in self.rows else None
+        after = {"id": number, "body": body, "due": 19_800 + number, "price": f"{number}.50"}
+        self._send(producer, "u" if before else "c", before, after)
+        self.rows[number] = (number, body, (19_800 + number) * 86_400_000, number + 0.5)
+
+    def delete(self, producer: KafkaProducer, number: int) -> None:
+        self._send(producer, "d", {"id": number}, None)
+        del self.rows[number]
+
+    def _send(self, producer: KafkaProducer, op: str, before: object, after: object) -> None:
+        self.count += 1
+        name = f"notes:{self.count}"
+        made = self.collection.event(op, before, after, member(name, 1, 1))  # type: ignore[arg-type]
+        producer.send(self.transactions, *reversed(begin(name)))
+        producer.send(self.collection.topic, key=made.key(), value=made.value())
+        producer.send(self.transactions, *reversed(end(name, {self.collection.table: 1})))
+
+
+@dataclass(slots=True)
+class World:
+    """Both endpoints with what is behind and before them."""
+
+    broker: KafkaBroker
+    items: Items
+    notes: Notes
+    bank: Bank
+    upsert: ZeroCache
+    debezium: ZeroCache
+
+
+def settle(replica: Replica, table: str, columns: tuple[str, ...], expected: dict[object, tuple[object, ...]]) -> None:
+    """Wait until a table of the replica holds exactly these rows."""
+    wanted = [expected[key] for key in sorted(expected)]  # type: ignore[type-var]
+    names = ", ".join(f'"{column}"' for column in columns)
+    query = f'SELECT {names} FROM "{table}" ORDER BY "{columns[0]}"'
+    until(lambda: replica.try_query(query) == wanted, f"{table} as it was written", seconds=PATIENCE_S)
+
+
+def bank_rows(bank: Bank) -> tuple[dict[object, tuple[object, ...]], dict[object, tuple[object, ...]]]:
+    accounts = {number: tuple(row.values()) for number, row in bank.accounts.items()}
+    return accounts, {number: tuple(row.values()) for number, row in bank.ledger.items()}
+
+
+@pytest.fixture(scope="module")
+def world(kafka: KafkaBroker, postgres: PostgresServer, tmp_path_factory: pytest.TempPathFactory) -> Iterator[World]:
+    folder = tmp_path_factory.mktemp("kafka")
+    bank = Bank(kafka, 7)
+    note = [schema_field("id", int)]
+    prefix = bank.transactions.rpartition(".")[0]
+    notes = Notes(Collection(f"{prefix}.public.note", note, schemas=False), bank.transactions)
+    kafka.create_topic(notes.collection.topic, 2)
+    items = Items(kafka, kafka.create_topic(kafka.topic_name("item"), 3))
+    bank.open_accounts()
+    with kafka.producer() as producer:
+        for number in range(20):
+            bank.wave(producer)
+            notes.put(producer, number, f"note {number}")
+            items.put(producer, number, f"item {number}", number / 4)
+        for number in range(5):
+            notes.put(producer, number, "changed")
+            notes.delete(producer, number + 10)
+            items.put(producer, number, None, -1)
+            items.delete(producer, number + 10)
+    with ExitStack() as stack:
+        make_cache = stack.enter_context(zero_caches(postgres, folder))
+        started = [
+            _served(stack, make_cache, folder, "upsert", _upsert_settings(items, folder)),
+            _served(stack, make_cache, folder, "debezium", _debezium_settings(bank, notes, folder)),
+        ]
+        for endpoint, _ in started:
+            until(endpoint.ready, f"{endpoint.url} to be ready", seconds=SPARK_SECONDS)
+        for _, cache in started:
+            cache.launch()
+        for _, cache in started:
+            cache.wait_until_ready()
+        yield World(kafka, items, notes, bank, started[0][1], started[1][1])
+
+
+def _served(
+    stack: ExitStack, make_cache: MakeZeroCache, folder: Path, name: str, settings: dict[str, str]
+) -> tuple[SparkServing, ZeroCache]:
+    endpoint = stack.enter_context(SparkServing("kafka", settings, folder / name))
+    endpoint.launch()
+    stack.callback(lambda: print(endpoint.process.tail(60)))
+    return endpoint, make_cache(endpoint.stream_url, app_id=name)
+
+
+def _upsert_settings(items: Items, folder: Path) -> dict[str, str]:
+    tables = folder / "items.toml"
+    tables.write_text(f'[item]\ntopic = "{items.topic}"\n')
+    return {"bootstrap": items.broker.bootstrap, "topics": items.topic, "format": "upsert", "tables": str(tables)}
+
+
+def _debezium_settings(bank: Bank, notes: Notes, folder: Path) -> dict[str, str]:
+    tables = folder / "notes.toml"
+    tables.write_text(
+        '[note]\nkey = ["id"]\ncolumns = { id = "int8", body = "text", due = "date", price = "numeric" }\n'
+    )
+    topics = f"{bank.settings['topics']},{notes.collection.topic}"
+    return {**bank.settings, "topics": topics, "tables": str(tables)}
+
+
+def test_the_first_sync_of_an_upsert_topic_is_the_last_value_of_each_key(world: World) -> None:
+    settle(world.upsert.replica, "item", ITEM_COLUMNS, dict(world.items.rows))
+    assert world.upsert.exits == []
+
+
+def test_the_first_sync_of_debeziums_topics_is_what_their_changes_leave(world: World) -> None:
+    accounts, ledger = bank_rows(world.bank)
+    replica = world.debezium.replica
+    settle(replica, "account", ("id", "balance", "last"), accounts)
+    settle(replica, "ledger", ("id", "source", "target", "amount"), ledger)
+    settle(replica, "note", NOTE_COLUMNS, dict(world.notes.rows))
+    assert world.debezium.exits == []
+
+
+def test_records_that_follow_reach_the_replica(world: World) -> None:
+    with world.broker.producer() as producer:
+        for number in range(30, 40):
+            world.bank.wave(producer)
+            world.notes.put(producer, number, "live")
+            world.items.put(producer, number, "live", 0.5)
+        world.notes.put(producer, 1, "live again")
+        world.notes.delete(producer, 2)
+        world.items.put(producer, 1, "live again", 2.0)
+        world.items.delete(producer, 2)
+    accounts, ledger = bank_rows(world.bank)
+    settle(world.upsert.replica, "item", ITEM_COLUMNS, dict(world.items.rows))
+    settle(world.debezium.replica, "account", ("id", "balance", "last"), accounts)
+    settle(world.debezium.replica, "ledger", ("id", "source", "target", "amount"), ledger)
+    settle(world.debezium.replica, "note", NOTE_COLUMNS, dict(world.notes.rows))
+    assert (world.upsert.exits, world.debezium.exits) == ([], [])
