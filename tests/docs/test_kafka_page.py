@@ -13,6 +13,7 @@ import pytest
 from adapters.kafka import KafkaAdapter
 from adapters.kafka.settings import KafkaSettings
 from adapters.kafka.values import ENCODINGS
+from tests.docs.fences import blocks
 from tests.support.kafka_broker import KafkaBroker
 
 ROOT = Path(__file__).parents[2]
@@ -37,7 +38,7 @@ def test_every_error_is_on_the_page() -> None:
 
 
 def test_the_tables_of_the_page_are_understood() -> None:
-    (text,) = re.findall(r"```toml\n(.*?)```", PAGE, re.DOTALL)
+    (text,) = blocks("docs/how-to/kafka.md", "toml")
     tables = tomllib.loads(text)["set"]["tables"]
     settings = KafkaSettings.parse("localhost:9092", "shop.*", tables=tables)
     assert settings.options("shop.public.orders").columns["made"].encoding == "micros"
@@ -51,7 +52,7 @@ def test_every_encoding_is_named(encoding: str) -> None:
 
 def test_the_decoder_of_the_page_decodes(kafka: KafkaBroker, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The Python of kafka.md, as a module that the setting names."""
-    (source,) = re.findall(r"```python\n(.*?)```", PAGE, re.DOTALL)
+    (source,) = blocks("docs/how-to/kafka.md", "python")
     (tmp_path / "csv_of_the_page.py").write_text(source)
     monkeypatch.syspath_prepend(str(tmp_path))
     topic = kafka.create_topic(kafka.topic_name("people"))
