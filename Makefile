@@ -50,6 +50,7 @@ docs: $(STAMP) ## the documentation as a site in site/
 bench: setup ## the endpoint, the incremental engine and the cache beside the official ones
 	$(PY) -m benchmarks.endpoint
 	$(PY) -m benchmarks.postgres
+	$(PY) -m benchmarks.kafka
 	$(PY) -m benchmarks.ivm
 	$(PY) -m benchmarks.ivm.many_queries
 	$(PY) -m benchmarks.cache

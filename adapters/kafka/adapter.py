@@ -6,6 +6,7 @@ tools. A position is an offset vector with the tables as consumers have them the
 
 from __future__ import annotations
 
+import logging
 import threading
 import time
 from collections.abc import Iterator, Mapping, Sequence
@@ -14,7 +15,7 @@ from typing import Any
 
 from adapters.kafka.checks import examine
 from adapters.kafka.client import require_topics, topic_states
-from adapters.kafka.consumer import REFRESH_MS, Consumer
+from adapters.kafka.consumer import REFRESH_MS, SILENT_AFTER_S, Consumer
 from adapters.kafka.group_offsets import GroupOffsets
 from adapters.kafka.position import Vector
 from adapters.kafka.resuming import check_resumable
@@ -23,6 +24,10 @@ from adapters.kafka.snapshot import current_catalog, take_snapshot
 from adapters.kafka.tail import Tail, data_starts
 from adapters.kafka.transactions import REMEMBERED
 from changesource_sdk.adapter import Check, Position, Snapshot, Table, Transaction
+from changesource_sdk.observe.logs import Throttle, event, logger
+
+_log = logger("kafka")
+TELL_AGAIN_S = 60.0
 
 
 class KafkaAdapter:
@@ -96,6 +101,7 @@ class KafkaAdapter:
 
     def _follow(self, consumer: Consumer, tail: Tail) -> Iterator[Transaction]:
         look_at = 0.0
+        silence = Throttle(TELL_AGAIN_S)
         while not self._closed.is_set():
             batch = consumer.poll()
             now = time.monotonic()
@@ -104,6 +110,9 @@ class KafkaAdapter:
                 look_at = now + REFRESH_MS / 1000
                 tail.follow(consumer.new_partitions())
             tail.alarm(now)
+            if consumer.silence_s > SILENT_AFTER_S and silence.admit("silence") is not None:
+                what = "the brokers do not answer; reading goes on when they do"
+                event(_log, logging.WARNING, what, brokers=self._settings.where, silent_s=round(consumer.silence_s))
 
     def examine(self) -> Sequence[Check]:
         """What the brokers allow and lack."""

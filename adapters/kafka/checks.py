@@ -7,6 +7,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from kafka.structs import TopicPartition
+
 from adapters.kafka.client import TopicState, make_consumer, naming_the_cause, require_topics, topic_states
 from adapters.kafka.dead_letters import count_letters
 from adapters.kafka.settings import KafkaSettings
@@ -37,8 +39,6 @@ def _topics(settings: KafkaSettings, states: dict[str, TopicState]) -> Check:
 
 
 def _readable(settings: KafkaSettings, states: dict[str, TopicState]) -> Check:
-    from kafka.structs import TopicPartition
-
     places = [TopicPartition(topic, n) for topic, state in states.items() for n in range(state.partitions)]
     consumer = make_consumer(settings)
     try:

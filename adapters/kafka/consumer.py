@@ -28,6 +28,8 @@ POLL_MS = 200
 """How long a poll without records takes, and by that, closing; records end it at once."""
 BATCH_RECORDS = 5_000
 REFRESH_MS = 5_000
+SILENT_AFTER_S = 12.0
+"""More than two questions without an answer."""
 GONE_AFTER_S = 5.0
 """A broker that has just started may not know its topics yet."""
 READ_ANEW = "nothing to do: the topics are read anew and consumers are reset"
@@ -51,6 +53,10 @@ class Consumer:
         self._places = {TopicPartition(*partition): partition for partition in starts}
         options = {"max_poll_records": BATCH_RECORDS, "metadata_max_age_ms": REFRESH_MS}
         self._client: KafkaConsumer = make_consumer(settings, **options)
+        # The client has no public way to tell topic ids or its brokers' silence; what it knows is what it works with.
+        self._cluster = self._client._cluster
+        self._cluster.add_listener(self._heard)
+        self._heard_at = time.monotonic()
         try:
             self._begin({TopicPartition(*partition): offset for partition, offset in starts.items()})
         except BaseException:
@@ -69,6 +75,11 @@ class Consumer:
         # Before anything is taken: what was fetched may be of a topic that replaced the one that was followed.
         self._same_topics()
         return {self._places[place]: records for place, records in found.items()}
+
+    @property
+    def silence_s(self) -> float:
+        """Seconds since the brokers answered; they are asked every few seconds."""
+        return time.monotonic() - self._heard_at
 
     def new_partitions(self) -> list[Partition]:
         """Partitions that the followed topics have got; they are followed from their first record on."""
@@ -102,16 +113,17 @@ class Consumer:
 
     def _same_topics(self) -> None:
         """Raise when a followed topic is gone or another one."""
-        # The client has no public way to tell topic ids; those it knows are the ones it fetches by.
-        cluster = self._client._cluster
         for topic, known in self._topic_ids.items():
-            found = cluster.topic_id(topic)
+            found = self._cluster.topic_id(topic)
             if found is not None and str(found) not in (known, NO_TOPIC):
                 raise topic_replaced(topic)
             if found is not None and str(found) == known:
                 self._missing_since.pop(topic, None)
             elif time.monotonic() - self._missing_since.setdefault(topic, time.monotonic()) > GONE_AFTER_S:
                 raise topic_gone(topic)
+
+    def _heard(self, _: object) -> None:
+        self._heard_at = time.monotonic()
 
     def _out_of_range(self, error: OffsetOutOfRangeError) -> Exception:
         places = error.args[0] if error.args and isinstance(error.args[0], dict) else {}

@@ -26,6 +26,8 @@ from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import Literal, TypeAlias, cast, get_args
 
+from kafka import KafkaConsumer
+
 from adapters.kafka.values import Encoded, reader
 from changesource_sdk.config import nearest
 from changesource_sdk.errors import ConfigurationError
@@ -220,8 +222,6 @@ def _encoded(where: str, given: object) -> Encoded:
 
 def _client(given: Mapping[str, object]) -> dict[str, object]:
     """Options of the client, in the types it wants."""
-    from kafka import KafkaConsumer
-
     known = {name: value for name, value in KafkaConsumer.DEFAULT_CONFIG.items() if name.startswith(PASSED_ON)}
     passed: dict[str, object] = {}
     for name, value in given.items():

@@ -112,38 +112,53 @@ class Tail:
 
     def _whole(self, batch: Batch) -> Iterator[Transaction]:
         changes: list[Change] = []
-        time_ms = None
+        time_ms: float | None = None
         for partition, records in batch.items():
             for record in records:
-                changes += self._read(record).changes
+                found = self._read(record)
+                changes += found.changes
             self._read_up_to(partition, records[-1])
-            time_ms = max(time_ms or 0, records[-1].timestamp)
+            time_ms = max(time_ms or 0, found.time_ms or records[-1].timestamp)
         if changes:
             yield self._transaction(changes, time_ms)
 
     def _single(self, batch: Batch) -> Iterator[Transaction]:
         for partition, records in batch.items():
             for record in records:
-                changes = self._read(record).changes
+                found = self._read(record)
                 self._read_up_to(partition, record)
-                if changes:
-                    yield self._transaction(list(changes), record.timestamp)
+                if found.changes:
+                    yield self._transaction(list(found.changes), found.time_ms or record.timestamp)
 
     def _assembled(self, batch: Batch, now: float) -> Iterator[Transaction]:
+        """The source's transactions; records of none ride along with the next, or come together at the end."""
+        alone: list[Change] = []
         for partition, records in batch.items():
             for record in records:
                 for released in self._assemble(partition, record, now):
-                    self._alarmed.pop(released.id or "", None)
                     self._is_moved = True
-                    if released.changes:
-                        yield self._transaction(released.changes, released.time_ms)
+                    if released.id is None:
+                        alone += released.changes
+                        continue
+                    self._alarmed.pop(released.id, None)
+                    if alone or released.changes:
+                        yield self._transaction([*alone, *released.changes], released.time_ms)
+                        alone = []
+        if alone:
+            yield self._transaction(alone, None)
 
     def _assemble(self, partition: Partition, record: ConsumerRecord, now: float) -> Iterator[Released]:
         if record.topic == self._settings.transaction_topic:
             return self._boundary(record, now)
         found = self._read(record)
         return self._assembler.change(
-            partition, record.offset, found.changes, found.transaction, found.order, record.timestamp, now
+            partition,
+            record.offset,
+            found.changes,
+            found.transaction,
+            found.order,
+            found.time_ms or record.timestamp,
+            now,
         )
 
     def _boundary(self, record: ConsumerRecord, now: float) -> Iterator[Released]:

@@ -20,6 +20,7 @@ from adapters.spark_tables.source import TableMissing, TableSource, TableVersion
 from adapters.spark_tables.sources import open_source
 from adapters.spark_tables.versions import Place, Step, interleaved, steps, transaction
 from changesource_sdk.adapter import Check, Position, Snapshot, Table, Transaction
+from changesource_sdk.errors import ChangesourceError
 from changesource_sdk.observe.logs import event, logger
 
 _log = logger("spark-tables")
@@ -43,6 +44,7 @@ class SparkTablesAdapter:
         self._opened: dict[str, TableSource] = {}
         self._due: dict[str, float] = {}
         self._absent: set[str] = set()
+        self._acknowledged: dict[str, Token] = {}
 
     def __getstate__(self) -> dict[str, Any]:
         return {"_tables": self._tables, "_state": self._state, "poll_interval": self.poll_interval}
@@ -117,12 +119,18 @@ class SparkTablesAdapter:
         """What earlier positions need may go."""
         place = Place.at(position, self._tables)
         for table in self._tables:
-            self._source(table).acknowledge(place.tokens[table.name])
+            token = place.tokens[table.name]
+            if self._acknowledged.get(table.name) != token:
+                self._source(table).acknowledge(token)
+                self._acknowledged[table.name] = token
 
     def examine(self) -> Iterable[Check]:
         """What stands in the way of syncing, table by table."""
         for table in self._tables:
-            yield from self._source(table).examine()
+            try:
+                yield from self._source(table).examine()
+            except ChangesourceError as error:
+                yield Check(table.where, False, error.message, error.fix)
 
     def _source(self, table: TableSettings) -> TableSource:
         if table.name not in self._opened:

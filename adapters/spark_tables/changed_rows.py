@@ -11,7 +11,7 @@ from dataclasses import dataclass
 import pyarrow as pa
 import pyarrow.dataset as ds
 
-from adapters.spark_tables.delta_files import DELETE, INSERT, OPERATION
+from adapters.spark_tables.difference_files import DELETE, INSERT, OPERATION
 from adapters.spark_tables.shape import Shape
 from adapters.spark_tables.state import StateFolder, StateVersion
 from adapters.spark_tables.values import RowReader

@@ -6,7 +6,8 @@ row before, one that only was a delete, one that only is an insert. A change of 
 Rows that were only moved, as by an overwrite with the same values or a restore, cancel out.
 
 Versions of many rows are not held in memory: their deletes come first, then their inserts, which is the same to a
-consumer.
+consumer. Keys that are none, null or twice among the rows that are, make a feed unusable: what the table holds now must
+decide.
 """
 
 from __future__ import annotations
@@ -31,6 +32,10 @@ OpenFeed: TypeAlias = Callable[[str | None], Iterable[pa.RecordBatch]]
 """Reads the version's feed, all of it or the rows for which a predicate holds; as often as asked."""
 
 
+class UnusableFeed(Exception):
+    """The feed tells rows that no consumer could tell apart."""
+
+
 def feed_changes(shape: Shape, open_feed: OpenFeed, *, rewritten: bool = False) -> Iterable[Change]:
     """The changes of one version. With `rewritten`, rows that look the same are sent, too."""
     held: list[pa.RecordBatch] = []
@@ -49,7 +54,10 @@ def _paired(shape: Shape, batches: Iterable[pa.RecordBatch], rewritten: bool) ->
     after: dict[Key, Row] = {}
     for batch in batches:
         for kind, row in zip(batch.column(CHANGE_TYPE).to_pylist(), reader.rows(batch), strict=True):
-            (after if kind in AFTER else before)[_key(shape.key, row)] = row
+            key = _key(shape.key, row)
+            if None in key or (kind in AFTER and key in after):
+                raise UnusableFeed("a key is null" if None in key else "two rows have one key")
+            (after if kind in AFTER else before)[key] = row
     for key, row in before.items():
         if key not in after:
             yield Delete(name, row)

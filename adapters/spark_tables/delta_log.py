@@ -37,23 +37,39 @@ class DeltaLog:
     """The commits of a table at a location."""
 
     def __init__(self, location: str, options: Mapping[str, str]) -> None:
-        from deltalake.fs import DeltaStorageHandler
-
-        self._files = fs.PyFileSystem(DeltaStorageHandler(location, dict(options) or None))
+        self._location = location
+        self._options = dict(options) or None
+        self._opened: fs.FileSystem | None = None
 
     def mark(self, version: int) -> str | None:
         """What tells a commit's file from another one of the same version; None if there is none."""
-        info = self._files.get_file_info(_path(version))
-        return None if info.type == fs.FileType.NotFound else f"{info.mtime_ns}-{info.size}"
+        files = self._files()
+        info = None if files is None else files.get_file_info(_path(version))
+        return None if info is None or info.type == fs.FileType.NotFound else f"{info.mtime_ns}-{info.size}"
 
     def read(self, version: int) -> Commit | None:
         """A commit; None if there is none, yet or any more."""
+        files = self._files()
+        if files is None:
+            return None
         try:
-            with self._files.open_input_stream(_path(version)) as file:
+            with files.open_input_stream(_path(version)) as file:
                 text = file.read()
         except FileNotFoundError:
             return None
         return read_commit(version, text)
+
+    def _files(self) -> fs.FileSystem | None:
+        """Where the log is; None if there is no table, now."""
+        from deltalake.exceptions import TableNotFoundError
+        from deltalake.fs import DeltaStorageHandler
+
+        if self._opened is None:
+            try:
+                self._opened = fs.PyFileSystem(DeltaStorageHandler(self._location, self._options))
+            except TableNotFoundError:
+                return None
+        return self._opened
 
 
 def _path(version: int) -> str:

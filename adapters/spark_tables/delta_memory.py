@@ -19,8 +19,8 @@ import pyarrow.parquet as pq
 from pyarrow import fs
 
 from adapters.spark_tables.changed_rows import changes_of
-from adapters.spark_tables.delta_files import DIGEST, HASH
 from adapters.spark_tables.difference import Difference, tuned
+from adapters.spark_tables.difference_files import DIGEST, HASH
 from adapters.spark_tables.session import is_running, session
 from adapters.spark_tables.settings import TableSettings
 from adapters.spark_tables.shape import Shape

@@ -5,7 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from adapters.spark_tables.delta_table import frame_of, open_table, shape_of, shares
+from adapters.spark_tables.delta_shares import frame_of, shares
+from adapters.spark_tables.delta_table import open_table, shape_of
 from adapters.spark_tables.settings import TableSettings
 
 if TYPE_CHECKING:

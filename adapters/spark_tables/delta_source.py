@@ -11,23 +11,18 @@ from __future__ import annotations
 import logging
 import time
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import TYPE_CHECKING, TypeAlias
 
 import pyarrow as pa
 
 from adapters.spark_tables.checks import table_checks
-from adapters.spark_tables.delta_feed import CHANGE_TYPE, feed_changes
+from adapters.spark_tables.delta_feed import CHANGE_TYPE, UnusableFeed, feed_changes
 from adapters.spark_tables.delta_log import FEED_SETTING, Commit, DeltaLog
 from adapters.spark_tables.delta_memory import DeltaMemory
-from adapters.spark_tables.delta_table import (
-    configuration,
-    frame_of,
-    is_whole_only,
-    open_table,
-    shape_of,
-    shares,
-)
+from adapters.spark_tables.delta_place import DeltaPlace
+from adapters.spark_tables.delta_shares import frame_of, shares
+from adapters.spark_tables.delta_table import configuration, maps_columns, open_table, reading, shape_of
 from adapters.spark_tables.settings import TableSettings
 from adapters.spark_tables.shape import Shape, evolution
 from adapters.spark_tables.shapes import Shapes
@@ -41,28 +36,6 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
 _log = logger("spark-tables")
-
-
-@dataclass(frozen=True, slots=True)
-class DeltaPlace:
-    """A token: the table's own id, the version read, the shape that consumers have, and the base that is remembered."""
-
-    id: str
-    version: int
-    shape: str
-    base: int
-
-    @classmethod
-    def at(cls, token: Token, where: str) -> DeltaPlace:
-        """The place that a token means."""
-        match token:
-            case {"id": str(number), "version": int(version), "shape": str(shape), "base": int(base)}:
-                return cls(number, version, shape, base)
-        raise lost("the position was not made by this source", where)
-
-    def token(self) -> Token:
-        """The place as the position has it."""
-        return {"id": self.id, "version": self.version, "shape": self.shape, "base": self.base}
 
 
 Passed: TypeAlias = tuple[DeltaPlace, TableVersion | None]
@@ -108,6 +81,7 @@ class DeltaSource:
             return
         for reached, version in self._places(place):
             place = reached
+            self._seen = self._marked(place)
             if version is not None:
                 yield version
                 asked = place
@@ -153,17 +127,33 @@ class DeltaSource:
         """Whether there may be something after a place; costs two looks at files if there is not."""
         if self._log.mark(place.version + 1) is not None:
             return True
-        mark = self._log.mark(place.version)
-        if mark is not None and self._seen == (place, mark):
+        if self._is_where_it_was(place):
             return False
         found = self._newest()
         if (str(found.metadata().id), found.version()) != (place.id, place.version):
             return True
-        self._seen = None if mark is None else (place, mark)
+        self._seen = self._marked(place)
         return False
+
+    def _marked(self, place: DeltaPlace) -> tuple[DeltaPlace, str] | None:
+        """A place, and what tells its commit from another one of the same number."""
+        mark = self._log.mark(place.version)
+        return None if mark is None else (place, mark)
+
+    def _is_where_it_was(self, place: DeltaPlace) -> bool:
+        """Whether the commit of a place is the one that was seen there: the table was not made anew."""
+        return self._seen is not None and self._seen == self._marked(place)
 
     def _newest(self) -> DeltaTable:
         self._opened = open_table(self._settings)
+        return self._opened
+
+    def _newest_after(self, place: DeltaPlace) -> DeltaTable:
+        """The same; where it only moved on, the commits since are read and not the whole table's files."""
+        if self._opened is None or not self._is_where_it_was(place):
+            return self._newest()
+        with reading(self._settings):
+            self._opened.update_incremental()
         return self._opened
 
     def _shape(self, found: DeltaTable) -> Shape:
@@ -171,7 +161,7 @@ class DeltaSource:
 
     def _feed(self, place: DeltaPlace) -> Iterator[Passed]:
         """Versions after a place, one by one, as long as the feed tells them."""
-        found = self._newest()
+        found = self._newest_after(place)
         if str(found.metadata().id) != place.id:
             raise _Gap("the table was made anew")
         if found.version() < place.version:
@@ -191,8 +181,7 @@ class DeltaSource:
             return "the settings say so"
         if configuration(found).get(FEED_SETTING) != "true":
             return f"the table has no change feed; {FEED_SETTING} = true would give it one"
-        unread = "the feed cannot be read where columns are mapped or rows are marked as deleted"
-        return unread if is_whole_only(found) else ""
+        return "the feed cannot be read where columns are mapped" if maps_columns(found) else ""
 
     def _version(self, found: DeltaTable, place: DeltaPlace, commit: Commit) -> Passed:
         """The place after a commit, and what it changed, if anything."""
@@ -211,17 +200,22 @@ class DeltaSource:
             if commit.has_vectors and not commit.has_feed:
                 raise _Gap(f"version {commit.version} tells files and not rows")
             changes = self._rows(found, shape, now, moved.rewritten)
-        return now, _nonempty(now, commit.time_ms, moved.changes, changes)
+        return now, _nonempty(now, commit.time_ms or _now_ms(), moved.changes, changes)
 
     def _rows(self, found: DeltaTable, shape: Shape, place: DeltaPlace, rewritten: bool) -> Iterable[Change]:
         """The row changes of a version, its keys written down."""
         then = found if self._shape(found) == shape else open_table(self._settings, place.version)
 
-        def feed(predicate: str | None = None, columns: list[str] | None = None) -> Iterator[pa.RecordBatch]:
-            return _feed_of(then, place.version, predicate, columns)
+        def feed(predicate: str | None = None) -> Iterator[pa.RecordBatch]:
+            # What is asked for in parts is read later, when the table at hand may have moved on.
+            table = then if predicate is None else open_table(self._settings, place.version)
+            return _feed_of(table, place.version, predicate)
 
-        self._memory.touch(place.base, place.version, feed(columns=[*shape.key, CHANGE_TYPE]))
-        return feed_changes(shape, feed, rewritten=rewritten)
+        self._memory.touch(place.base, place.version, _feed_of(then, place.version, None, [*shape.key, CHANGE_TYPE]))
+        try:
+            return feed_changes(shape, feed, rewritten=rewritten)
+        except UnusableFeed as error:
+            raise _Gap(f"in version {place.version} {error}") from error
 
     def _bridge(self, place: DeltaPlace) -> Passed:
         """From a place to the newest version at once."""
@@ -233,7 +227,7 @@ class DeltaSource:
         base = self._memory.base(place.base, place.version, lambda: self._frame(place.version, place.id))
         differing = self._memory.difference(base, new, self._frame(found.version()), rewritten=moved.rewritten)
         now = DeltaPlace(str(found.metadata().id), found.version(), self._shapes.keep(new), differing.number)
-        return now, _nonempty(now, time.time() * 1000, moved.changes, differing.changes)
+        return now, _nonempty(now, _now_ms(), moved.changes, differing.changes)
 
     def _frame(self, version: int, made_as: str | None = None) -> DataFrame:
         """The table at a version; with `made_as`, of the table of that id."""
@@ -244,8 +238,12 @@ class DeltaSource:
         return frame_of(self._memory.session, shape, shares(self._settings, found, shape))
 
 
+def _now_ms() -> float:
+    return time.time() * 1000
+
+
 def _feed_of(
-    found: DeltaTable, version: int, predicate: str | None, columns: list[str] | None
+    found: DeltaTable, version: int, predicate: str | None, columns: list[str] | None = None
 ) -> Iterator[pa.RecordBatch]:
     """The feed of one version; what cannot be read is a gap."""
     from deltalake.exceptions import DeltaError

@@ -24,7 +24,7 @@ from pyspark.sql import Observation
 from pyspark.sql import functions as f
 from pyspark.sql.types import BinaryType, ByteType, DataType, LongType, StructField, StructType
 
-from adapters.spark_tables.delta_files import (
+from adapters.spark_tables.difference_files import (
     DELETE,
     DIGEST,
     HASH,
@@ -45,6 +45,8 @@ if TYPE_CHECKING:
 MOST_DELTAS = 16
 MOST_DELTA_SHARE = 0.1
 _FEW_ROWS = 100_000
+_MOST_HASHED = 1_000_000
+_PARTITIONS, _SPARK_DEFAULT = "spark.sql.shuffle.partitions", "200"
 _KNOWN_HASH, _KNOWN_DIGEST = "known_hash", "known_digest"
 
 _SETTINGS = {
@@ -118,17 +120,18 @@ class Difference:
         delta = f"delta-{number}"
         seen = Observation()
         now = self._columns(self._counted(frame, seen), digests=digests)
-        self._write(self._changed(now, self._known(after), frame, digests), delta)
+        self._write(self._changed(now, self._hashed(after), frame, digests), delta)
         inserts, updates, deletes = counts = count_operations(self._folder, delta)
         rows = after.rows + inserts - deletes
         if _observed(seen) != (rows, 0) or self._repeats_inserts(delta, inserts):
             self._check_keys(frame)
         looks, compared_at = (0, self._clock()) if digests else (after.looks + 1, after.compared_at)
-        looked = replace(after, fingerprint=fingerprint, looks=looks, compared_at=compared_at)
         if not any(counts):
             self._folder.remove(delta)
-            self._folder.save(looked)
+            stored = self._folder.load(after.number) or after
+            self._folder.save(replace(stored, fingerprint=fingerprint, looks=looks, compared_at=compared_at))
             return None
+        looked = replace(after, fingerprint=fingerprint, looks=looks, compared_at=compared_at)
         delta_rows = after.delta_rows + sum(counts)
         version = replace(looked, number=number, deltas=(*after.deltas, delta), rows=rows, delta_rows=delta_rows)
         self._folder.save(version)
@@ -187,6 +190,12 @@ class Difference:
         alive = overlay.where(f.col(OPERATION) != DELETE).drop(OPERATION)
         return base.join(touched, names, "left_anti").unionByName(alive)
 
+    def _hashed(self, version: StateVersion) -> DataFrame:
+        """What is remembered, for a join that need not sort the table, as long as a share of it fits in memory."""
+        known = self._known(version)
+        share = version.rows / int(str(self.session.conf.get(_PARTITIONS)))
+        return known.hint("shuffle_hash") if share <= _MOST_HASHED else known
+
     def _last_of(self, deltas: Sequence[DataFrame], keys: Sequence[str]) -> DataFrame:
         if len(deltas) == 1:
             return deltas[0]
@@ -199,7 +208,7 @@ class Difference:
     def _changed(self, now: DataFrame, known: DataFrame, frame: DataFrame, digests: bool) -> DataFrame:
         """Rows that are new, gone or another, with what to remember of them."""
         same_key = [now[f"k{i}"] == known[_known_key(i)] for i in range(len(self._key))]
-        joined = now.join(known.hint("shuffle_hash"), same_key, "full_outer")
+        joined = now.join(known, same_key, "full_outer")
         is_new, is_gone = f.col(_KNOWN_HASH).isNull(), f.col(HASH).isNull()
         differs = is_new | is_gone | (f.col(HASH) != f.col(_KNOWN_HASH))
         if digests:
@@ -241,8 +250,8 @@ def tuned(session: SparkSession) -> SparkSession:
     own = session.newSession()
     for key, value in _SETTINGS.items():
         own.conf.set(key, value)
-    if (session.sparkContext.master or "").startswith("local"):
-        own.conf.set("spark.sql.shuffle.partitions", str(4 * session.sparkContext.defaultParallelism))
+    if (session.sparkContext.master or "").startswith("local") and own.conf.get(_PARTITIONS) == _SPARK_DEFAULT:
+        own.conf.set(_PARTITIONS, str(4 * session.sparkContext.defaultParallelism))
     return own
 
 

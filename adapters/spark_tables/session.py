@@ -6,9 +6,11 @@ possible. Spark tasks have none: what they read must not need it.
 
 from __future__ import annotations
 
+import os
+from pathlib import Path
 from typing import TYPE_CHECKING
 
-from changesource_sdk.pipeline.spark.session import SparkSettings, start_session
+from changesource_sdk.pipeline.spark.session import SparkSettings, standard_error_to, start_session
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -25,4 +27,7 @@ def session() -> SparkSession:
     """The running session, or a new local one."""
     from pyspark.sql import SparkSession
 
-    return SparkSession.builder.getOrCreate() if is_running() else start_session(SparkSettings("local[2]"))
+    if is_running():
+        return SparkSession.builder.getOrCreate()
+    with standard_error_to(Path(os.devnull)):
+        return start_session(SparkSettings("local[2]", {"spark.ui.enabled": "false"}))

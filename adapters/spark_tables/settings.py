@@ -22,6 +22,7 @@ T = TypeVar("T")
 KINDS: tuple[Kind, ...] = get_args(Kind)
 OTHER_KEYS = ("key", "poll", "group", "options", "change_feed", "full_compare")
 DEFAULT_POLL_S = 1.0
+DELTA_POLL_S = 0.2
 LONGEST_POLL_S = 86_400.0
 FULL_COMPARE_EVERY = 100
 
@@ -102,12 +103,17 @@ def _read_table(name: str, section: Mapping[str, object]) -> TableSettings:
         kind=kinds[0],
         location=_text(f"{where}.{kinds[0]}", section[kinds[0]]),
         key=_names(f"{where}.key", section.get("key", "")),
-        poll=_number(f"{where}.poll", section.get("poll", DEFAULT_POLL_S), 0.01, LONGEST_POLL_S),
+        poll=_number(f"{where}.poll", section.get("poll", _usual_poll(kinds[0])), 0.01, LONGEST_POLL_S),
         group=_text(f"{where}.group", section["group"]) if "group" in section else "",
         options={k: str(v) for k, v in _mapping(f"{where}.options", section.get("options", {})).items()},
         change_feed=_truth(f"{where}.change_feed", section.get("change_feed", True)),
         full_compare=int(_number(f"{where}.full_compare", section.get("full_compare", FULL_COMPARE_EVERY), 0, 1e9)),
     )
+
+
+def _usual_poll(kind: Kind) -> float:
+    """Looking for a new version of a Delta table costs next to nothing."""
+    return DELTA_POLL_S if kind == "delta" else DEFAULT_POLL_S
 
 
 def _mapping(where: str, given: object) -> Mapping[str, object]:

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 
 from adapters.spark_tables.delta_reader import DeltaReader
 from adapters.spark_tables.delta_source import DeltaSource
+from adapters.spark_tables.delta_table import located
 from adapters.spark_tables.difference_source import DifferenceSource
 from adapters.spark_tables.iceberg import IcebergReader
 from adapters.spark_tables.query import QueryReader
@@ -18,7 +19,7 @@ from adapters.spark_tables.source import TableSource
 def open_source(table: TableSettings, folder: str, tables: Sequence[TableSettings]) -> TableSource:
     """The source of a table. `folder` is where it remembers things; `tables` are all, for a query that names others."""
     if table.kind == "delta":
-        return DeltaSource(table, folder)
+        return DeltaSource(located(table), folder)
     return DifferenceSource(table, folder, open_reader(table, tables))
 
 
@@ -26,7 +27,7 @@ def open_reader(table: TableSettings, tables: Sequence[TableSettings]) -> TableR
     """What reads a table's rows as they are now. A query may name any other table, but no other query."""
     match table.kind:
         case "delta":
-            return DeltaReader(table)
+            return DeltaReader(located(table))
         case "iceberg":
             return IcebergReader(table)
         case "jdbc":

@@ -7,6 +7,7 @@ versions that never became durable are passed over, since whoever asks says up t
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Iterable, Sequence
 
 import pyarrow as pa
@@ -15,7 +16,7 @@ import pyarrow.parquet as pq
 from pyarrow import fs
 
 from adapters.spark_tables.delta_feed import BEFORE, CHANGE_TYPE
-from adapters.spark_tables.delta_files import DELETE, OPERATION, UPDATE
+from adapters.spark_tables.difference_files import DELETE, OPERATION, UPDATE
 
 MOST_FILES = 100
 """When there are more, they are put together to one."""
@@ -24,12 +25,16 @@ _NET = b"changesource.net"
 
 
 class TouchedKeys:
-    """The touched keys of one table, by the number of the base and the version of the table."""
+    """The touched keys of one table, by the number of the base and the version of the table.
+
+    Files are put together by the thread that acknowledges, so reading and that exclude each other.
+    """
 
     def __init__(self, folder: str, key: Sequence[str]) -> None:
         self._files, root = fs.FileSystem.from_uri(folder)
         self._root = f"{root}/touched"
         self._key = key
+        self._turn = threading.RLock()
 
     def add(self, base: int, version: int, feed: Iterable[pa.RecordBatch]) -> None:
         """Write down what the feed of a version touched."""
@@ -42,10 +47,11 @@ class TouchedKeys:
 
     def up_to(self, base: int, version: int) -> tuple[pa.Table, int] | None:
         """Every key once, as it was left, and by how many rows the table grew; None if nothing was touched."""
-        paths = [path for found, path in self._listed(base) if found <= version]
-        if not paths:
+        with self._turn:
+            paths = [path for found, path in self._listed(base) if found <= version]
+            tables = [pq.read_table(path, filesystem=self._files) for path in paths]
+        if not tables:
             return None
-        tables = [pq.read_table(path, filesystem=self._files) for path in paths]
         net = sum(int(table.schema.metadata[_NET]) for table in tables)
         names = tables[0].column_names[:-1]
         plain = [table.replace_schema_metadata(None).cast(tables[-1].schema.remove_metadata()) for table in tables]
@@ -54,13 +60,14 @@ class TouchedKeys:
 
     def merge(self, base: int, version: int) -> None:
         """Put together, if they are many, the files of versions that are not asked for one by one any more."""
-        durable = [(found, path) for found, path in self._listed(base) if found <= version]
-        together = self.up_to(base, version) if len(durable) > MOST_FILES else None
-        if together is not None:
-            last, _ = durable.pop()
-            self._write(base, last, *together)
-            for _, path in durable:
-                self._files.delete_file(path)
+        with self._turn:
+            durable = [(found, path) for found, path in self._listed(base) if found <= version]
+            together = self.up_to(base, version) if len(durable) > MOST_FILES else None
+            if together is not None:
+                last, _ = durable.pop()
+                self._write(base, last, *together)
+                for _, path in durable:
+                    self._files.delete_file(path)
 
     def forget_before(self, base: int) -> None:
         """Earlier bases are needed no more."""

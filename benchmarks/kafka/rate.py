@@ -17,6 +17,7 @@ from typing import Any
 
 from kafka import KafkaConsumer, TopicPartition
 
+from adapters.kafka.client import READING
 from benchmarks.kafka.topics import PARTITIONS, declared, fill, settings, topic
 from tests.support.spark_serving import SPARK_SECONDS, SparkServing
 from tests.support.tools import REPOSITORY
@@ -61,7 +62,7 @@ def _raw(bootstrap: str, name: str) -> float:
 
 def _count(bootstrap: str, name: str) -> float:
     """Records per second that a bare consumer reads."""
-    consumer = KafkaConsumer(bootstrap_servers=bootstrap, isolation_level="read_committed", max_poll_records=5_000)
+    consumer = KafkaConsumer(bootstrap_servers=bootstrap, max_poll_records=5_000, **READING)
     partitions = [TopicPartition(name, number) for number in range(PARTITIONS)]
     wanted = sum(consumer.end_offsets(partitions).values())
     consumer.assign(partitions)

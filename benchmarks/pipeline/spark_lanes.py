@@ -113,10 +113,10 @@ def measure_snapshot(rows: int, *options: str) -> dict[str, Any]:
     with _serving(rows, *options) as (endpoint, _):
         endpoint.launch()
         first = until(lambda: _counted(endpoint), "the first rows", seconds=SPARK_SECONDS)
-        before = _peaks(endpoint)
+        before = peaks(endpoint)
         until(endpoint.ready, "the snapshot", seconds=3600)
         ended = time.perf_counter()
-        after = _peaks(endpoint)
+        after = peaks(endpoint)
     return {
         "rows": rows,
         "rowsPerSecond": round((rows - first[0]) / (ended - first[1])),
@@ -131,7 +131,7 @@ def _counted(endpoint: SparkServing) -> tuple[int, float] | None:
     return (rows, time.perf_counter()) if rows else None
 
 
-def _peaks(endpoint: SparkServing) -> dict[str, int]:
+def peaks(endpoint: SparkServing) -> dict[str, int]:
     """The most memory each process ever had, in megabytes."""
     driver = endpoint.driver() or 0
     java = next((pid for pid in endpoint.process.tree() if b"java" in _name(pid)), 0)

@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from changesource_sdk.cli import cache, check, compact, demo, doctor, inspect, new, serve, tail
+from changesource_sdk.cli import cache, check, compact, demo, doctor, inspect, new, replay, serve, tail, verify
 from changesource_sdk.cli.output import EXIT_CODES, print_json
 from protocol.handshake import PATHS
 
@@ -29,6 +29,8 @@ app.command(name="check", epilog=check.EPILOG)(check.check)
 app.command(name="tail", epilog=tail.EPILOG)(tail.tail)
 app.command(name="compact", epilog=compact.EPILOG)(compact.compact)
 app.command(name="inspect", epilog=inspect.EPILOG)(inspect.inspect)
+app.command(name="verify", epilog=verify.EPILOG)(verify.verify)
+app.command(name="replay", epilog=replay.EPILOG)(replay.replay)
 app.command(name="doctor", epilog=doctor.EPILOG)(doctor.doctor)
 
 

@@ -18,6 +18,7 @@ from websockets.frames import CloseCode
 from websockets.http11 import Request, Response
 
 from changesource_sdk.changelog.open import open_store
+from changesource_sdk.changelog.store import LogStore
 from changesource_sdk.config import ServeConfig
 from changesource_sdk.endpoint.acks import AckStore
 from changesource_sdk.endpoint.auth import tls_context
@@ -51,8 +52,9 @@ class Endpoint:
         permissions: Permissions,
         pipeline_health: Callable[[], Document] | None = None,
         publications: frozenset[str] | None = None,
+        store: LogStore | None = None,
     ) -> None:
-        self._store = open_store(config.state, config.log, config.log_schema, config.spool)
+        self._store = store or open_store(config.state, config.log, config.log_schema, config.spool)
         self._store.layout.create()
         self.metrics = EndpointMetrics()
         self.streams: set[Subscription] = set()

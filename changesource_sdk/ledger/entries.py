@@ -30,10 +30,12 @@ class Comparing(Protocol):
 def has_reached(wanted: Position, at: Position) -> bool:
     """The rule where an adapter has none of its own: numbers by size, the parts of a dict one by one, else equality.
 
-    `wanted` may name some of the parts only, such as the offset of the one partition that was written to.
+    `wanted` may name some of the parts only, such as the offset of the one partition that was written to; places in a
+    list are named by their number.
     """
-    if isinstance(wanted, dict) and isinstance(at, dict):
-        return all(name in at and has_reached(part, at[name]) for name, part in wanted.items())
+    if isinstance(wanted, dict) and isinstance(at, dict | list):
+        parts = at if isinstance(at, dict) else {str(place): part for place, part in enumerate(at)}
+        return all(name in parts and has_reached(part, parts[name]) for name, part in wanted.items())
     if _is_number(wanted) and _is_number(at):
         return bool(at >= wanted)  # type: ignore[operator]
     return wanted == at

@@ -1,6 +1,7 @@
 """The Kafka adapter under the suite: topics of its own for each case, written to as Debezium does, or as plain rows.
 
-With Debezium each commit is a transaction with its END. Plain topics know no transactions.
+With Debezium each commit is a transaction with its END, its rows in several partitions. Plain topics know no
+transactions, and only one partition has an order that the suite could compare with its own.
 """
 
 from __future__ import annotations
@@ -11,6 +12,7 @@ from collections.abc import Mapping, Sequence
 from datetime import UTC, date, datetime, time
 from decimal import Decimal
 from pathlib import Path
+from time import time as clock
 from uuid import UUID
 
 from kafka import KafkaProducer
@@ -21,7 +23,6 @@ from changesource_sdk.testing.conformance import Harness
 from tests.support.debezium import Collection, end, member
 from tests.support.kafka_broker import KafkaBroker
 
-PARTITIONS = 2
 COLUMNS = {
     "id": "int8",
     "title": "text",
@@ -44,6 +45,7 @@ class KafkaHarness(Harness):
     lacks = ("schema changes",)
     table = "item"
     patience = 60.0
+    partitions = 2
 
     def __init__(self, broker: KafkaBroker) -> None:
         self._broker = broker
@@ -52,7 +54,7 @@ class KafkaHarness(Harness):
         prefix = self._broker.topic_name("conformance")
         self._items = Collection(f"{prefix}.public.item", [], schemas=False)
         self._ends = f"{prefix}.transaction"
-        self._broker.create_topic(self._items.topic, PARTITIONS)
+        self._broker.create_topic(self._items.topic, self.partitions)
         self._broker.create_topic(self._ends)
         self._producer = KafkaProducer(bootstrap_servers=self._broker.bootstrap, acks="all")
         self._rows: dict[object, Row] = {}
@@ -74,11 +76,11 @@ class KafkaHarness(Harness):
         written = []
         for order, (op, before, after) in enumerate(events, start=1):
             event = self._items.event(op, _encoded(before), _encoded(after), member(name, order, order))
-            place = int(str((after or before or {})["id"])) % PARTITIONS
+            place = int(str((after or before or {})["id"])) % self.partitions
             written.append((event.key(), event.value(), place))
         for key, value, place in written:
             self._producer.send(self._items.topic, key=key, value=value, partition=place)
-        key, value = end(name, {"item": len(events)})
+        key, value = end(name, {"item": len(events)}, int(clock() * 1000))
         self._producer.send(self._ends, key=key, value=value)
         self._producer.flush()
 
@@ -102,7 +104,8 @@ class KafkaHarness(Harness):
 
 
 class PlainKafkaHarness(KafkaHarness):
-    lacks = ("schema changes", "transactions")
+    lacks = ("schema changes", "transactions", "key changes")
+    partitions = 1
 
     def settings(self) -> Mapping[str, object]:
         return {**super().settings(), "format": "upsert", "transaction_topic": "", "transactions": "record"}
@@ -111,7 +114,7 @@ class PlainKafkaHarness(KafkaHarness):
         for op, before, after in (event for change in changes for event in self._events(change)):
             row = after or before or {}
             value = None if op == "d" else json.dumps(_plain(_encoded(row)), ensure_ascii=False, allow_nan=False)
-            place = int(str(row["id"])) % PARTITIONS
+            place = int(str(row["id"])) % self.partitions
             key = str(row["id"]).encode()
             self._producer.send(self._items.topic, key=key, value=value and value.encode(), partition=place)
         self._producer.flush()

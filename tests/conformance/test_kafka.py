@@ -1,19 +1,13 @@
-"""The Kafka adapter keeps the adapter contract, on a real broker, with the source's transactions and without."""
+"""The Kafka adapter keeps the adapter contract, on a real broker, with the source's transactions."""
 
 import pytest
 
 from changesource_sdk.testing.conformance import conformance
-from tests.conformance.kafka_harness import KafkaHarness, PlainKafkaHarness
+from tests.conformance.kafka_harness import KafkaHarness
 from tests.support.kafka_broker import KafkaBroker
 
 
-class TestDebezium(conformance(KafkaHarness)):  # type: ignore[misc]
+class TestKafka(conformance(KafkaHarness)):  # type: ignore[misc]
     @pytest.fixture
     def harness(self, kafka: KafkaBroker) -> KafkaHarness:
         return KafkaHarness(kafka)
-
-
-class TestPlainRows(conformance(PlainKafkaHarness)):  # type: ignore[misc]
-    @pytest.fixture
-    def harness(self, kafka: KafkaBroker) -> PlainKafkaHarness:
-        return PlainKafkaHarness(kafka)

@@ -15,6 +15,7 @@ from protocol.sync.ast_json import to_json
 from reference_cache.demo_app.tracker import SCHEMA
 from reference_cache.query.builder import Queries, QueryBuilder
 from tests.demo.conftest import SECONDS, RunningDemo
+from tests.docs.fences import block
 from tests.support.browser import Browser, Page, Screen
 
 pytestmark = [pytest.mark.e2e, pytest.mark.timeout(SECONDS + 300)]
@@ -230,6 +231,13 @@ def answer(url: str, headers: dict[str, str], body: bytes = b"{}") -> int:
             ISSUES.related("comments", lambda c: c.where("author", "Ada").limit(1)),
         ),
         ("issue.whereExists('comments')", ISSUES.where_exists("comments")),
+        (
+            block("docs/how-to/watch-the-demo.md", "issue.where"),
+            ISSUES.where("status", "open")
+            .where_exists("comments", lambda c: c.where("author", "Ada"))
+            .order_by("modified", "desc")
+            .limit(10),
+        ),
     ],
 )
 async def test_a_query_on_the_page_is_what_the_python_builder_makes_of_it(

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from adapters.kafka import KafkaAdapter
-from adapters.kafka.settings import KafkaSettings
+from adapters.kafka.settings import PASSED_ON, KafkaSettings
 from adapters.kafka.values import ENCODINGS
 from tests.docs.fences import blocks
 from tests.support.kafka_broker import KafkaBroker
@@ -23,6 +23,18 @@ SOURCES = [path.read_text() for path in (ROOT / "adapters" / "kafka").glob("*.py
 
 def section(title: str) -> str:
     return PAGE.partition(f"## {title}\n")[2].partition("\n## ")[0]
+
+
+def documents() -> list[dict[str, Any]]:
+    return [tomllib.loads(text) for text in blocks("docs/how-to/kafka.md", "toml")]
+
+
+def test_the_security_settings_of_the_page_are_taken() -> None:
+    given = documents()[0]["set"]
+    client = {name: value for name, value in given.items() if name.startswith(PASSED_ON)}
+    own = {name: value for name, value in given.items() if name not in client}
+    assert len(client) == 5
+    assert KafkaSettings.parse(**own, client=client).client == client
 
 
 def test_every_setting_is_in_the_table() -> None:
@@ -38,8 +50,7 @@ def test_every_error_is_on_the_page() -> None:
 
 
 def test_the_tables_of_the_page_are_understood() -> None:
-    (text,) = blocks("docs/how-to/kafka.md", "toml")
-    tables = tomllib.loads(text)["set"]["tables"]
+    tables = documents()[1]["set"]["tables"]
     settings = KafkaSettings.parse("localhost:9092", "shop.*", tables=tables)
     assert settings.options("shop.public.orders").columns["made"].encoding == "micros"
     assert settings.options("settings").key_format == "text"

@@ -16,6 +16,7 @@ from pydantic import BaseModel
 
 from reference_cache.app_server import ApplicationError, Mutators, NamedQueries, Unauthenticated, zero_routes
 from reference_cache.app_server.requests import CLEAN_UP
+from reference_cache.app_server.stores.ledger import LedgerStore
 from reference_cache.app_server.stores.postgres import PostgresStore
 from reference_cache.app_server.stores.sql_transaction import SqlTransaction
 from reference_cache.app_server.stores.sqlite import SqliteStore
@@ -61,11 +62,12 @@ async def set_title(tx: SqlTransaction, args: SetTitle) -> None:
 class AppServer:
     """Runs in a thread of its own; `accepted` and `requests` may be looked at and changed from the test's."""
 
-    def __init__(self, store: AppStore, *accepted: str) -> None:
+    def __init__(self, store: AppStore | LedgerStore[Any], *accepted: str, mutators: Mutators = mutators) -> None:
         self.accepted = {f"Bearer {token}" for token in accepted}
         self.requests: list[tuple[str, Any]] = []
         self.answers_to_lose = 0
-        self._store = toolkit_store(store)
+        self._store = toolkit_store(store) if isinstance(store, AppStore) else store
+        self._mutators = mutators
         self._loop = asyncio.new_event_loop()
         self._thread = threading.Thread(target=self._loop.run_forever, daemon=True)
 
@@ -87,7 +89,7 @@ class AppServer:
 
     async def _start(self) -> str:
         app = web.Application(middlewares=[self._notice])
-        app.add_routes(zero_routes(queries, mutators, self._store, authenticate=self._authenticate))
+        app.add_routes(zero_routes(queries, self._mutators, self._store, authenticate=self._authenticate))
         self._runner = web.AppRunner(app, shutdown_timeout=0.1)
         await self._runner.setup()
         await web.TCPSite(self._runner, "127.0.0.1", 0).start()

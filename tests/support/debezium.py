@@ -13,6 +13,7 @@ from typing import Any
 
 Row = Mapping[str, Any]
 Field = Mapping[str, Any]
+WRITTEN_MS = 1_700_000_000_000
 TYPES = {int: "int64", str: "string", bool: "boolean", float: "double"}
 
 
@@ -66,7 +67,7 @@ class Event:
             "after": self.after,
             "source": {"connector": "postgresql", "name": "test", "schema": "public", "table": self.collection.table},
             "op": self.op,
-            "ts_ms": 1_700_000_000_000,
+            "ts_ms": WRITTEN_MS,
             "transaction": self.transaction,
         }
         if not self.collection.schemas:
@@ -88,16 +89,16 @@ def begin(transaction: str) -> tuple[bytes, bytes]:
     return _marker(transaction, {"status": "BEGIN", "id": transaction, "event_count": None, "data_collections": None})
 
 
-def end(transaction: str, counts: Mapping[str, int]) -> tuple[bytes, bytes]:
+def end(transaction: str, counts: Mapping[str, int], time_ms: int = WRITTEN_MS) -> tuple[bytes, bytes]:
     """Key and value of an END, with the number of events of each collection."""
     collections = [{"data_collection": f"public.{name}", "event_count": count} for name, count in counts.items()]
     total = sum(counts.values())
     value = {"status": "END", "id": transaction, "event_count": total, "data_collections": collections}
-    return _marker(transaction, value)
+    return _marker(transaction, value, time_ms)
 
 
-def _marker(transaction: str, value: Row) -> tuple[bytes, bytes]:
-    return _bytes({"id": transaction}), _bytes({**value, "ts_ms": 1_700_000_000_000})
+def _marker(transaction: str, value: Row, time_ms: int = WRITTEN_MS) -> tuple[bytes, bytes]:
+    return _bytes({"id": transaction}), _bytes({**value, "ts_ms": time_ms})
 
 
 def _bytes(document: object) -> bytes:

@@ -16,6 +16,8 @@ if TYPE_CHECKING:
 @pytest.fixture(scope="session")
 def spark() -> Iterator[SparkSession]:
     """Local Spark with two slots beside the resident task's."""
-    session = start_session(SparkSettings("local[3]", {"spark.ui.enabled": "false"}))
+    # Tables of tests are small: more than two shuffled partitions only cost time.
+    few = {"spark.ui.enabled": "false", "spark.sql.shuffle.partitions": "2"}
+    session = start_session(SparkSettings("local[3]", few))
     yield session
     session.stop()

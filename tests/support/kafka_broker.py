@@ -40,7 +40,9 @@ SETTINGS = {
     "process.roles": "broker,controller",
     "node.id": "1",
     "controller.listener.names": "CONTROLLER",
-    "listener.security.protocol.map": "PLAINTEXT:PLAINTEXT,CONTROLLER:PLAINTEXT",
+    "listener.security.protocol.map": "PLAINTEXT:PLAINTEXT,CONTROLLER:PLAINTEXT,SECURED:SASL_PLAINTEXT",
+    "inter.broker.listener.name": "PLAINTEXT",
+    "sasl.enabled.mechanisms": "PLAIN",
     "offsets.topic.replication.factor": "1",
     "offsets.topic.num.partitions": "1",
     "transaction.state.log.replication.factor": "1",
@@ -55,6 +57,10 @@ SETTINGS = {
     "num.network.threads": "2",
     "log.cleaner.dedupe.buffer.size": "8388608",
 }
+
+
+USER, PASSWORD = "app", "s3cret"
+"""Who may log in at `secured`."""
 
 
 class KafkaBroker:
@@ -81,6 +87,11 @@ class KafkaBroker:
     @property
     def bootstrap(self) -> str:
         return f"127.0.0.1:{self.port}"
+
+    @property
+    def secured(self) -> str:
+        """The same broker for those who log in (SASL, PLAIN)."""
+        return f"127.0.0.1:{self._secured_port}"
 
     def kill(self) -> None:
         """SIGKILL; what was acknowledged stays."""
@@ -160,7 +171,7 @@ class KafkaBroker:
     def _start_first(self) -> None:
         """Start on free ports; another process may take one between the look and the start, so look again then."""
         for attempts_left in reversed(range(START_ATTEMPTS)):
-            self.port = kept_port()
+            self.port, self._secured_port = kept_port(), kept_port()
             self._write_settings(kept_port())
             if attempts_left == START_ATTEMPTS - 1:
                 self._format()
@@ -174,8 +185,10 @@ class KafkaBroker:
     def _write_settings(self, controller: int) -> None:
         places = {
             "controller.quorum.voters": f"1@127.0.0.1:{controller}",
-            "listeners": f"PLAINTEXT://{self.bootstrap},CONTROLLER://127.0.0.1:{controller}",
-            "advertised.listeners": f"PLAINTEXT://{self.bootstrap}",
+            "listeners": f"PLAINTEXT://{self.bootstrap},SECURED://{self.secured},CONTROLLER://127.0.0.1:{controller}",
+            "advertised.listeners": f"PLAINTEXT://{self.bootstrap},SECURED://{self.secured}",
+            "listener.name.secured.plain.sasl.jaas.config": "org.apache.kafka.common.security.plain.PlainLoginModule "
+            f'required user_{USER}="{PASSWORD}";',
             "log.dirs": str(self._folder / "data"),
         }
         lines = [f"{name}={value}\n" for name, value in {**SETTINGS, **places, **self._extra}.items()]

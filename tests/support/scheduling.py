@@ -4,7 +4,11 @@ from __future__ import annotations
 
 from xdist.scheduler import LoadScopeScheduling
 
-SPARK_TESTS = ("tests/sdk/pipeline/spark/", "tests/adapters/spark_tables/")
+TABLES = "tests/adapters/spark_tables/test_"
+SPARK_TESTS = (
+    "tests/sdk/pipeline/spark/",
+    *(TABLES + name for name in ("delta_gaps", "difference", "iceberg", "pipeline")),
+)
 
 
 class ByFile(LoadScopeScheduling):

@@ -117,7 +117,7 @@ class MicroBatchSource:
         store: LogStore,
         stage: Stage,
     ) -> None:
-        self._session = _tuned(session)
+        self._session = tuned(session)
         self._adapter = adapter
         self._settings = settings
         self._mapped = mapped
@@ -277,7 +277,7 @@ class MicroBatchSource:
         raise stream_failure(gist(str(error)) if error is not None else "the streaming query ended")
 
 
-def _tuned(session: SparkSession) -> SparkSession:
+def tuned(session: SparkSession) -> SparkSession:
     """A session of its own, so that the settings for small batches do not touch snapshots."""
     own = session.newSession()
     for key, value in _SETTINGS.items():

@@ -104,12 +104,13 @@ class Evaluation:
         # Python data sources need pyarrow: only sources that use them should.
         from changesource_sdk.pipeline.spark.batches import Batches
         from changesource_sdk.pipeline.spark.change_source import StreamRows, stream_schema
+        from changesource_sdk.pipeline.spark.micro_batch import tuned
 
         tables = [table for table in sources.values() if table.mapping.sql]
-        self._session = session
+        self._session = tuned(session)
         self._schema = stream_schema(tables)
         self._rows = StreamRows(tables)
-        self._batches = Batches(session, tables)
+        self._batches = Batches(self._session, tables)
         self._mapper = mapper
 
     def changes(self, transaction: Transaction) -> Iterator[Change]:

@@ -33,7 +33,9 @@ def test_reading_goes_on_when_the_broker_is_back(broker: KafkaBroker, end: Calla
         assert sorted(map(str, following.ids())) == ["1", "2", "3"]
 
 
-def test_a_broker_that_stays_away_does_not_hold_up_closing(broker: KafkaBroker) -> None:
+def test_a_broker_that_stays_away_is_told_and_does_not_hold_up_closing(
+    broker: KafkaBroker, caplog: pytest.LogCaptureFixture
+) -> None:
     name = broker.create_topic(broker.topic_name("item"))
     write(broker, name, 0)
     adapter = an_adapter(broker, name)
@@ -42,6 +44,8 @@ def test_a_broker_that_stays_away_does_not_hold_up_closing(broker: KafkaBroker) 
         following.wait_for_ids([1])
         broker.kill()
         try:
+            told = "the brokers do not answer; reading goes on when they do"
+            following.wait(lambda: told in caplog.messages, "the silence to be told")
             following.close()
         finally:
             broker.start_again()

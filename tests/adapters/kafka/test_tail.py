@@ -129,6 +129,19 @@ def test_the_position_stands_before_what_is_open_and_skips_what_was_passed_on() 
     assert rows(rest) == [1]
 
 
+def test_records_of_no_transaction_come_together() -> None:
+    tail = Tail(by_transactions(), WITH_ENDS)
+    read = [ITEMS.event("r", None, {"id": number, "title": "x"}) for number in (1, 2, 3)]
+    records = [a_record("items", offset, event.key(), event.value()) for offset, event in enumerate(read)]
+    [found] = take(tail, *records)
+    assert rows(found) == [1, 2, 3]
+    assert offsets(found) == {"items": (3, 0), "notes": (0,), "ends": (0,)}
+    more = ITEMS.event("r", None, {"id": 4, "title": "x"})
+    ended = [in_transaction(ITEMS, 4, 5, "T", 1), an_end(0, "T", items=1)]
+    [together] = take(tail, a_record("items", 3, more.key(), more.value()), *ended)
+    assert rows(together) == [4, 5]
+
+
 def test_collections_that_are_not_followed_are_not_waited_for() -> None:
     tail = Tail(by_transactions(), WITH_ENDS)
     [found] = take(tail, in_transaction(ITEMS, 0, 1, "T", 2), an_end(0, "T", items=1, secrets=4))

@@ -24,9 +24,11 @@ def people(*rows: tuple[int, str | None]) -> pa.Table:
 class Lake:
     """One Delta table."""
 
-    def __init__(self, path: Path, rows: pa.Table, configuration: Mapping[str, str] | None = FEED) -> None:
+    def __init__(
+        self, path: Path, rows: pa.Table, configuration: Mapping[str, str] | None = FEED, **options: Any
+    ) -> None:
         self.path = path
-        write_deltalake(str(path), rows, configuration=dict(configuration or {}))
+        write_deltalake(str(path), rows, configuration=dict(configuration or {}), **options)
 
     @property
     def table(self) -> DeltaTable:
@@ -71,6 +73,11 @@ class Lake:
         info = {"commitInfo": {"timestamp": int(time.time() * 1000), "operation": "MANUAL"}}
         lines = [json.dumps(action) for action in (*actions, info)]
         (self.path / "_delta_log" / f"{number:020}.json").write_text("\n".join(lines) + "\n")
+
+    def ask_for(self, *features: str) -> None:
+        """Ask readers and writers for features."""
+        names = {"readerFeatures": [*features], "writerFeatures": [*features, "changeDataFeed"]}
+        self.commit({"protocol": {"minReaderVersion": 3, "minWriterVersion": 7, **names}})
 
     def mapped_columns(self, names: Sequence[str], physical: Sequence[str]) -> None:
         """Switch column mapping on, or rename: columns of these names, stored under the physical ones."""

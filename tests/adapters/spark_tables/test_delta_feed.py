@@ -157,3 +157,12 @@ def test_concurrent_writers_are_followed_in_the_order_of_their_commits(lake: Lak
         list(pool.map(lambda number: lake.append(people((number, str(number)))), range(10, 22)))
     assert len(follower.look()) == 12
     assert follower.rows("people") == lake.rows()
+
+
+def test_the_feed_of_a_table_with_deletion_vectors_is_followed(lake: Lake) -> None:
+    lake.ask_for("deletionVectors")
+    follower = Follower(settings(lake))
+    lake.merge(people((2, "Bea"), (4, "Dan")))
+    lake.delete("id = 1")
+    assert [kinds(changes) for changes in follower.look()] == [["Insert", "Update"], ["Delete"]]
+    assert follower.rows("people") == lake.rows()

@@ -92,6 +92,19 @@ def test_columns_that_an_overwrite_drops_and_retypes_follow_with_all_rows(lake: 
     assert follower.rows("people") == lake.rows() == [{"id": 2}]
 
 
+def test_keys_written_twice_are_told_until_they_are_mended(lake: Lake) -> None:
+    follower = Follower(settings(lake))
+    lake.append(people((9, "a"), (9, "b")))
+    with pytest.raises(AdapterError) as raised:
+        follower.look()
+    assert raised.value.code == "duplicate-keys"
+    assert "9 (2 times)" in raised.value.message
+    lake.delete("id = 9")
+    lake.append(people((9, "c")))
+    follower.look()
+    assert follower.rows("people") == lake.rows()
+
+
 def test_a_table_without_feed_is_followed_by_differences(tmp_path: Path) -> None:
     lake = Lake(tmp_path / "people", people((1, "Ada"), (2, "Bob")), configuration=None)
     follower = Follower(settings(lake))
@@ -120,3 +133,20 @@ def test_a_snapshot_of_a_table_with_repeated_keys_is_refused(tmp_path: Path) -> 
         Follower(settings(lake))
     assert raised.value.code == "duplicate-keys"
     assert "1 (2 times)" in raised.value.message
+
+
+def test_a_name_in_a_catalog_leads_to_its_place(lake: Lake, spark: SparkSession) -> None:
+    spark.sql(f"CREATE TABLE people_in_catalog USING parquet LOCATION '{lake.path}'")
+    try:
+        tables = {"people": {"delta": "people_in_catalog", "key": "id"}}
+        follower = Follower({"tables": tables, "state": str(lake.path.parent / "state")})
+    finally:
+        spark.sql("DROP TABLE people_in_catalog")
+    assert follower.rows("people") == lake.rows()
+
+
+def test_a_name_that_no_catalog_has_is_missing(tmp_path: Path) -> None:
+    tables = {"people": {"delta": "nowhere.people", "key": "id"}}
+    with pytest.raises(AdapterError) as raised:
+        SparkTablesAdapter(tables, str(tmp_path)).tables()
+    assert raised.value.code == "table-missing"

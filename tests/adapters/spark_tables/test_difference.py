@@ -26,9 +26,7 @@ Rows = dict[int, tuple[str | None, float | None]]
 
 @pytest.fixture(scope="module")
 def own(spark: SparkSession) -> SparkSession:
-    made = tuned(spark)
-    made.conf.set("spark.sql.shuffle.partitions", "2")
-    return made
+    return tuned(spark)
 
 
 @pytest.fixture

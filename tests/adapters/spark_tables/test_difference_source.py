@@ -13,9 +13,10 @@ import pyarrow.orc
 import pyarrow.parquet as pq
 import pytest
 
-from adapters.spark_tables import SparkTablesAdapter
+from adapters.spark_tables import SparkTablesAdapter, difference
 from adapters.spark_tables.readers import FolderReader
 from adapters.spark_tables.settings import TableSettings
+from adapters.spark_tables.state import StateFolder, StateVersion
 from changesource_sdk.adapter import (
     AddColumn,
     Change,
@@ -304,6 +305,40 @@ def test_an_old_state_does_not_pile_up(tmp_path: Path) -> None:
     assert kinds == ["base", "delta", "delta", "delta", "shape", "version"]
 
 
+def remembered(tmp_path: Path) -> StateVersion:
+    """The only version that is left."""
+    (found,) = (tmp_path / "state").rglob("version-*.json")
+    version = StateFolder(str(found.parent)).load(int(found.stem.removeprefix("version-")))
+    assert version is not None
+    return version
+
+
+def test_many_deltas_are_put_together_in_an_idle_moment(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(difference, "MOST_DELTAS", 1)
+    folder = tmp_path / "items"
+    write(folder, table_of({1: "a", 2: "b"}))
+    items = Followed(tmp_path, {"items": {"parquet": str(folder), "key": "id"}})
+    for text in "cd":
+        write(folder, table_of({1: text, 2: "b"}))
+        items.look()
+    assert len(remembered(tmp_path).deltas) == 2
+    assert items.look() == []
+    assert remembered(tmp_path).deltas == ()
+    write(folder, table_of({1: "d"}))
+    assert items.look() == [Delete("items", {"id": 2})]
+
+
+def test_digests_are_compared_after_as_many_differences_as_the_settings_say(tmp_path: Path) -> None:
+    folder = tmp_path / "items"
+    write(folder, table_of({1: "a"}))
+    items = Followed(tmp_path, {"items": {"parquet": str(folder), "key": "id", "full_compare": 1}})
+    write(folder, table_of({1: "b"}))
+    items.look()
+    assert remembered(tmp_path).looks == 1
+    assert items.look() == []
+    assert remembered(tmp_path).looks == 0
+
+
 def test_unchanged_files_cost_no_job(tmp_path: Path, spark: SparkSession) -> None:
     folder = tmp_path / "items"
     write(folder, table_of({1: "a"}))
@@ -360,6 +395,22 @@ def test_a_wrong_query_is_told_in_the_words_of_spark_and_ours(tmp_path: Path, qu
     assert "tables.items.query" in error.fix
 
 
+def test_a_database_behind_jdbc_is_followed(tmp_path: Path, spark: SparkSession) -> None:
+    url = f"jdbc:derby:memory:{tmp_path.name};create=true"
+    driver = {"driver": "org.apache.derby.iapi.jdbc.AutoloadedDriver"}
+
+    def store(rows: Rows) -> None:
+        spark.createDataFrame(list(rows.items()), "id bigint, t string").write.jdbc(url, "items", "overwrite", driver)
+
+    store({1: "a", 2: "b"})
+    items = Followed(tmp_path, {"items": {"jdbc": url, "key": "id", "options": driver}})
+    assert items.values() == {1: "a", 2: "b"}
+    assert items.look() == []
+    store({2: "c", 3: None})
+    items.look()
+    assert items.values() == {2: "c", 3: None}
+
+
 def test_a_database_without_driver_says_what_to_add(tmp_path: Path) -> None:
     error = failing(tmp_path, {"jdbc": "jdbc:postgresql://127.0.0.1:1/none"})
     assert error.code == "driver-missing"
@@ -378,7 +429,7 @@ def test_doctor_finds_repeated_keys_before_the_first_sync(tmp_path: Path) -> Non
 def test_doctor_tells_a_damaged_file(tmp_path: Path) -> None:
     folder = tmp_path / "items"
     folder.mkdir()
-    (folder / "part.csv").write_text("id,n\n1,x\n")
+    (folder / "part.csv").write_text("id,n\nx,1\n")
     options = {"schema": "id bigint, n int"}
     adapter = SparkTablesAdapter(
         tables={"items": {"csv": str(folder), "key": "id", "options": options}}, state=str(tmp_path / "s")

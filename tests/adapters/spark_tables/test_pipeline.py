@@ -69,8 +69,8 @@ def test_a_delta_table_is_followed_and_its_gap_bridged_without_a_reset(spark: Sp
         seen.until(lambda: replica(seen)["people"] == by_id(lake), "the merge and the delete")
         assert seen.stage()["lane"] == "polling"
     lake.append(people((101, "x")))
-    lake.clean_log(before=lake.table.version() + 1)
     lake.update("id = 3", name="'three'")
+    lake.clean_log(before=lake.table.version())
     with running(spark, source, tmp_path / "log") as seen:
         seen.until(lambda: replica(seen)["people"] == by_id(lake), "the rows after the gap")
         assert seen.log.state().generation == 1
@@ -98,4 +98,4 @@ def test_a_wrong_expression_is_told_in_sparks_words_and_ours(spark: SparkSession
         error = seen.stage()["error"]
         assert isinstance(error, dict)
         assert "nmae" in json.dumps(error)
-        assert error["where"] == "mapping.people.filter"
+        assert error["where"].startswith("mapping.people.filter")

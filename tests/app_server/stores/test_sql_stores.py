@@ -14,7 +14,7 @@ import pytest
 
 from adapters.postgres.connection import connect
 from adapters.postgres.system_tables import ensure_system_tables
-from reference_cache.app_server import Mutators
+from reference_cache.app_server import ApplicationError, Mutators
 from reference_cache.app_server.processing import PushProcessor
 from reference_cache.app_server.requests import CLEAN_UP, parse_push
 from reference_cache.app_server.stores.postgres import PostgresStore, PostgresTransaction
@@ -23,6 +23,7 @@ from reference_cache.app_server.stores.sqlite import SqliteStore
 from reference_cache.query.schema import schema, table
 from tests.support.app_store import AppStore, postgres_app_store, sqlite_app_store
 from tests.support.postgres_server import PostgresServer
+from tests.support.push_processor import push
 
 SCHEMA = schema([table("counter", {"id": "number", "n": "number", "notes": "json?"})], {})
 COUNTER = "CREATE TABLE counter (id INTEGER PRIMARY KEY NOT NULL, n INTEGER, notes JSON)"
@@ -78,13 +79,15 @@ class App:
         self.database, self.store = database, store
         self.processor = PushProcessor(mutators, store)
 
-    async def push(self, *mutations: tuple[int, str, Any], ctx: object = None, client: str = "c") -> list[Any]:
+    async def push(
+        self, *mutations: tuple[int, str, Any], ctx: object = None, client: str = "c", group: str = "g"
+    ) -> list[Any]:
         """The results, or the reason and the ids of a failure."""
         listed = [
             {"type": "custom", "id": id_, "clientID": client, "name": name, "args": [] if args is None else [args]}
             for id_, name, args in mutations
         ]
-        body = {"clientGroupID": "g", "mutations": listed, "pushVersion": 1}
+        body = {"clientGroupID": group, "mutations": listed, "pushVersion": 1}
         answer = await self.processor.process(parse_push(body), "zero_0", ctx)
         if answer["kind"] == "PushFailed":
             return [answer["reason"], [each["id"] for each in answer["mutationIDs"]], answer["message"]]
@@ -179,6 +182,39 @@ async def test_missing_tables_are_told_with_the_remedy_and_nothing_is_confirmed(
     assert (reason, ids) == ("database", [1])
     assert "change source once" in message or "create_system_tables" in message
     assert app.counters() == []
+
+
+async def test_the_tables_are_left_as_the_official_push_processor_leaves_them(postgres: PostgresServer) -> None:
+    """The same mutations through both, each over a database of its own."""
+    ours, official = Mutators(), postgres_database(postgres)
+    pushes: list[tuple[str, dict[str, Any]]] = [
+        ("counter|set", {"id": 1, "n": 1}),
+        ("counter|refuse", {}),
+        ("counter|set", {"id": 1, "n": 2}),
+        ("counter|refuse", {}),
+    ]
+
+    @ours.define("counter.set")
+    async def put(tx: SqlTransaction, args: dict[str, int]) -> None:
+        await tx.upsert("counter", args)
+
+    @ours.define("counter.refuse")
+    async def no(args: dict[str, int]) -> None:
+        raise ApplicationError("refused", {"code": 7})
+
+    await asyncio.to_thread(push, official.settings["dsn"], pushes)
+    database = postgres_database(postgres)
+    store = PostgresStore(database.settings["dsn"], SCHEMA)
+    app = App(database, store)
+    app.processor = PushProcessor(ours, store)
+    await app.push(
+        *((id_, name, args) for id_, (name, args) in enumerate(pushes, start=1)), client="client", group="group"
+    )
+    await store.close()
+    for name in ("{clients}", "{mutations}", "counter"):
+        statement = f"SELECT * FROM {name} ORDER BY 1, 2"
+        assert database.query(statement) == official.query(statement)
+    assert len(database.query("SELECT * FROM {mutations}")) == 2
 
 
 async def test_a_mutator_that_passes_over_an_error_of_postgres_is_refused_not_lost(postgres: PostgresServer) -> None:

@@ -4,6 +4,8 @@ from typing import Any
 
 import pytest
 
+from adapters.kafka.catalog import Catalog
+from adapters.kafka.position import Vector
 from changesource_sdk.adapter import Delete, Insert, Update
 from changesource_sdk.ledger.entries import Entry, folded, has_reached, released
 from changesource_sdk.system_tables import system_tables
@@ -28,12 +30,21 @@ def entry(sequence: int, *positions: Any, mutation: int = 1, result: str | None 
         ({"p0": 5, "p1": 1}, {"p0": 9, "p1": 0}, False),
         ({"p2": 5}, {"p0": 9}, False),
         ({"p0": 5}, 9, False),
+        ({"offsets": {"orders": {"1": 8}}}, {"offsets": {"orders": [0, 8]}, "topics": {}}, True),
+        ({"offsets": {"orders": {"1": 8}}}, {"offsets": {"orders": [9, 7]}}, False),
+        ({"2": 8}, [9, 9], False),
         ([1, 2], [1, 2], True),
         ([1, 2], [1, 3], False),
     ],
 )
 def test_positions_are_compared_by_what_they_are(wanted: Any, at: Any, reached: bool) -> None:
     assert has_reached(wanted, at) is reached
+
+
+def test_an_offset_of_kafka_is_reached_when_the_next_one_is_read() -> None:
+    at = Vector({"orders": (3, 8)}, {"orders": "x"}, Catalog({})).position()
+    assert has_reached({"offsets": {"orders": {"1": 8}}}, at)
+    assert not has_reached({"offsets": {"orders": {"0": 4}}}, at)
 
 
 def test_entries_are_told_in_order_and_none_before_its_data() -> None:

@@ -75,6 +75,19 @@ class NumbersAdapter:
             yield Transaction(position, [Insert("item", {"id": int(line), "name": "late"})])
 
 
+class DriverAdapter(NumbersAdapter):
+    """Counts what it adds with a Spark job, so it needs the driver's session."""
+
+    uses_spark = True
+
+    def changes(self, after: Position) -> Iterator[Transaction]:
+        from pyspark.sql import SparkSession
+
+        for transaction in super().changes(after):
+            number = SparkSession.builder.getOrCreate().range(7).count()
+            yield Transaction(transaction.position, [Insert("item", {"id": number, "name": "counted"})])
+
+
 class Unpicklable(NumbersAdapter):
     """Its partition holds a lock."""
 

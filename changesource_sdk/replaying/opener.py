@@ -1,0 +1,64 @@
+"""Moving the end of a window on, transaction by transaction, at a pace; and knowing when a consumer has all of it."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from changesource_sdk.changelog.log import LogReader
+from changesource_sdk.changelog.poke import PokeSender
+from changesource_sdk.changelog.subscribers import Subscribers
+from changesource_sdk.errors import StateError
+from changesource_sdk.replaying.window import Window
+
+READ_BYTES = 4 << 20
+LOOK_SECONDS = 0.1
+
+
+@dataclass(slots=True)
+class Opener:
+    """Opens a window up to `end`. Invariant: its head is a watermark of the log, never above `end`."""
+
+    reader: LogReader
+    window: Window
+    end: str
+    rate: float
+    sender: PokeSender
+    opened: int = 0
+
+    async def run(self, is_anyone_there: Callable[[], bool]) -> None:
+        """Wait for a consumer, then move on to the end; with a rate, so many transactions a second."""
+        while not is_anyone_there():  # noqa: ASYNC110 - streams come and go without a word
+            await asyncio.sleep(LOOK_SECONDS)
+        while self.window.head < self.end:
+            found = await asyncio.to_thread(self.reader.read_after, self.window.head, READ_BYTES)
+            if not found or self.reader.oldest() > self.window.head:
+                raise StateError("log-moved", "the log was pruned or started over meanwhile", fix="start again")
+            for stored in found:
+                if stored.watermark > self.end:
+                    return
+                self.window.head = stored.watermark
+                self.opened += 1
+                if self.rate:
+                    self.sender.poke()
+                    await asyncio.sleep(1 / self.rate)
+            self.sender.poke()
+
+    async def until_acknowledged(self, subscribers: Subscribers) -> None:
+        """Until a consumer has made everything up to the end durable."""
+        while not any(each.acknowledged >= self.end for each in subscribers.all()):  # noqa: ASYNC110 - a file
+            await asyncio.sleep(LOOK_SECONDS)
+
+
+def checked_watermark(reader: LogReader, after: str, watermark: str) -> str:
+    """The watermark, if a transaction after `after`, or `after` itself, has it; else `StateError`."""
+    while after < watermark:
+        found = reader.read_after(after, READ_BYTES)
+        if not found:
+            break
+        after = next((stored.watermark for stored in found if stored.watermark >= watermark), found[-1].watermark)
+    if after != watermark:
+        fix = "`changesource tail --from start` and `inspect` show watermarks"
+        raise StateError("unknown-watermark", "the log has no transaction with this watermark", watermark, fix)
+    return watermark

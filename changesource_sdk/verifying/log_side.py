@@ -1,0 +1,110 @@
+"""What the log says the rows are at a watermark: its newest snapshot up to there, and the transactions that follow.
+
+Nothing is written and nobody is disturbed; a log that starts over meanwhile is a `StateError`, and asking again helps.
+"""
+
+from __future__ import annotations
+
+from changesource_sdk.changelog import snapshots
+from changesource_sdk.changelog.log import LogReader, SnapshotRecord
+from changesource_sdk.changelog.store import LogStore
+from changesource_sdk.errors import SnapshotGone, StateError
+from changesource_sdk.pipeline.consumer_schema import ConsumerSchema
+from changesource_sdk.testing.conformance.witness import changes_of
+from changesource_sdk.testing.folding import FoldedTables
+from changesource_sdk.verifying.sides import Rows, Side, canonical_key, canonical_row
+
+READ_BYTES = 4 << 20
+
+
+def schema_at_head(store: LogStore) -> ConsumerSchema:
+    """The schema consumers have at the log's head; raises `StateError` before the first snapshot."""
+    reader = store.open_reader()
+    try:
+        state = reader.state()
+    finally:
+        reader.close()
+    if not state.generation:
+        raise StateError("no-snapshot", "the log has no snapshot yet", fix="wait until `inspect` shows one")
+    return ConsumerSchema.from_json(state.schema)
+
+
+def log_side(store: LogStore, schema: ConsumerSchema, through: str | None = None) -> Side:
+    """The rows at `through`, or at the head; raises `StateError` if the log does not reach or no longer knows it."""
+    reader = store.open_reader()
+    try:
+        wanted = through or reader.head()
+        record = base_snapshot(store, reader, wanted)
+        folded = _snapshot(store, record)
+        reached = _follow(reader, record.watermark, wanted, folded)
+    except SnapshotGone as error:
+        raise _started_over(str(error)) from None
+    finally:
+        reader.close()
+    if reached != wanted:
+        raise StateError("unknown-watermark", f"the log goes from {reached} past {wanted}, or ends there", wanted)
+    return Side("log", wanted, side_tables(folded, schema))
+
+
+def base_snapshot(store: LogStore, reader: LogReader, watermark: str) -> SnapshotRecord:
+    """The newest snapshot that is not above a watermark and whose files are there."""
+    known = [record for record in reader.snapshots() if store.holds(record)]
+    usable = [record for record in known if record.watermark <= watermark]
+    if not usable:
+        oldest = known[0].watermark if known else "(none)"
+        message = f"watermark {watermark} is before the oldest snapshot the log still has, {oldest}"
+        raise StateError("too-old", message, fix="take a later watermark; `changesource inspect` shows them")
+    return usable[-1]
+
+
+def side_tables(folded: FoldedTables, schema: ConsumerSchema) -> dict[str, Rows]:
+    """Folded rows in the form they are compared in."""
+    tables: dict[str, Rows] = {}
+    for name, rows in folded.tables.items():
+        documents = json_columns(schema, name)
+        key = key_columns(schema, name)
+        canonical = [canonical_row(row, documents) for row in rows.values()]
+        tables[name] = {canonical_key(row, key or row): row for row in canonical}
+    return tables
+
+
+def json_columns(schema: ConsumerSchema, table: str) -> list[str]:
+    """The columns of a table that hold JSON, as far as the schema knows it."""
+    found = schema.tables.get(table)
+    return [] if found is None else [column.name for column in found.columns if column.kind == "json"]
+
+
+def key_columns(schema: ConsumerSchema, table: str) -> tuple[str, ...]:
+    """The columns that tell the rows of a table apart; none for a table without a key."""
+    found = schema.tables.get(table)
+    return () if found is None else tuple(found.key)
+
+
+def _snapshot(store: LogStore, record: SnapshotRecord) -> FoldedTables:
+    folded = FoldedTables()
+    directory = store.fetch(record)
+    with snapshots.reading(directory):
+        for block in snapshots.blocks(directory, snapshots.read_manifest(directory)):
+            folded.apply(changes_of(block))
+    return folded
+
+
+def _follow(reader: LogReader, after: str, through: str, folded: FoldedTables) -> str:
+    """Take in the transactions up to a watermark; the last one reached."""
+    while after < through:
+        found = reader.read_after(after, READ_BYTES)
+        if reader.oldest() > after:
+            raise _started_over(f"the log now begins at {reader.oldest()}")
+        if not found:
+            return after
+        for stored in found:
+            if stored.watermark > through:
+                return after
+            for chunk in stored.chunks():
+                folded.apply(changes_of(chunk))
+            after = stored.watermark
+    return after
+
+
+def _started_over(message: str) -> StateError:
+    return StateError("log-moved", f"the log was started over or pruned while it was read: {message}", fix="try again")

@@ -1,0 +1,64 @@
+"""What a cache has: its replica file, official or ours, read at one moment without disturbing the cache."""
+
+from __future__ import annotations
+
+import sqlite3
+import tempfile
+from collections.abc import Iterator
+from contextlib import closing, contextmanager
+from pathlib import Path
+
+from changesource_sdk.errors import StateError
+from changesource_sdk.pipeline.consumer_schema import ConsumerSchema
+from changesource_sdk.verifying.log_side import json_columns, key_columns
+from changesource_sdk.verifying.sides import Rows, Side, canonical_key, canonical_row
+from changesource_sdk.verifying.wal2 import is_wal2, readable_copy
+
+VERSION_COLUMN = "_0_version"
+_TABLES = "SELECT name FROM sqlite_master WHERE type = 'table'"
+
+
+def replica_side(path: Path, schema: ConsumerSchema) -> Side:
+    """The rows of the tables that the log's schema has; the cache's own are left out. Raises `StateError`."""
+    with _opened(path) as db:
+        db.execute("BEGIN")
+        try:
+            ((watermark,),) = db.execute('SELECT stateVersion FROM "_zero.replicationState"').fetchall()
+        except (sqlite3.Error, ValueError) as error:
+            raise StateError("no-replica", f"this is no replica: {error}", str(path)) from None
+        there = {name for (name,) in db.execute(_TABLES)} & schema.tables.keys()
+        tables = {name: _rows(db, name, schema) for name in sorted(there)}
+    return Side("replica", str(watermark), tables)
+
+
+@contextmanager
+def _opened(path: Path) -> Iterator[sqlite3.Connection]:
+    if not path.is_file():
+        raise StateError("no-replica", "there is no such file", str(path), "give ZERO_REPLICA_FILE of the cache")
+    if not is_wal2(path):
+        with closing(_connect(path)) as db:
+            yield db
+        return
+    with tempfile.TemporaryDirectory(prefix="changesource-verify-") as folder:
+        copy = Path(folder) / "replica.db"
+        readable_copy(path, copy)
+        with closing(_connect(copy)) as db:
+            yield db
+
+
+def _connect(path: Path) -> sqlite3.Connection:
+    return sqlite3.connect(f"{path.absolute().as_uri()}?mode=ro", uri=True, isolation_level=None)
+
+
+def _rows(db: sqlite3.Connection, table: str, schema: ConsumerSchema) -> Rows:
+    quoted = '"' + table.replace('"', '""') + '"'
+    cursor = db.execute(f"SELECT * FROM {quoted}")
+    names = [column[0] for column in cursor.description]
+    documents, key = json_columns(schema, table), key_columns(schema, table)
+    rows: Rows = {}
+    for values in cursor:
+        found = dict(zip(names, values, strict=True))
+        found.pop(VERSION_COLUMN, None)
+        row = canonical_row(found, documents)
+        rows[canonical_key(row, key or row)] = row
+    return rows

@@ -1,0 +1,53 @@
+"""What the store has: a new snapshot through its adapter, encoded as the pipeline would, beside the log's head."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+
+from changesource_sdk.adapter import Adapter
+from changesource_sdk.changelog.store import LogStore
+from changesource_sdk.pipeline.consumer_schema import ConsumerSchema
+from changesource_sdk.pipeline.contract import checked_snapshot
+from changesource_sdk.pipeline.snapshotting import adapter_call
+from changesource_sdk.testing.conformance.reading import folded
+from changesource_sdk.verifying.log_side import log_side, side_tables
+from changesource_sdk.verifying.sides import Side, TableVerdict, compare
+
+ATTEMPTS = 5
+
+
+def upstream_side(adapter: Adapter, schema: ConsumerSchema) -> Side:
+    """The rows of the store now; its own position stands where other stages have a watermark."""
+    with adapter_call("snapshot()"):
+        read = folded(adapter, checked_snapshot(adapter.snapshot()))
+    return Side("upstream", str(read.position), side_tables(read.replica, schema))
+
+
+def compare_with_log(
+    adapter: Adapter, store: LogStore, schema: ConsumerSchema, pause: Callable[[], None], attempts: int = ATTEMPTS
+) -> tuple[Side, Side, list[TableVerdict]]:
+    """The store beside the log's head.
+
+    The store moves on while both are read, and the log follows a moment later. So what differs is looked at again:
+    a row that differs every time, in the same way, differs.
+    """
+    lasting: set[str] | None = None
+    for attempt in range(attempts):
+        if attempt:
+            pause()
+        upstream, log = upstream_side(adapter, schema), log_side(store, schema)
+        verdicts = compare(upstream, log)
+        seen = {repr(difference) for verdict in verdicts for difference in verdict.differences}
+        lasting = seen if lasting is None else lasting & seen
+        if not lasting:
+            break
+    return upstream, log, [_lasting(verdict, lasting or set()) for verdict in verdicts]
+
+
+def _lasting(verdict: TableVerdict, lasting: set[str]) -> TableVerdict:
+    """The verdict without what was only on its way; a table with nothing else is the same."""
+    kept = tuple(each for each in verdict.differences if repr(each) in lasting)
+    if kept or not verdict.differences:
+        return replace(verdict, differences=kept)
+    return replace(verdict, found_rows=verdict.expected_rows, found_digest=verdict.expected_digest, differences=())

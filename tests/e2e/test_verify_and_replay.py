@@ -1,0 +1,218 @@
+"""`verify` and `replay` over a real endpoint: the official replica file, ours, the store, and the past served again."""
+
+from __future__ import annotations
+
+import json
+import sqlite3
+import sys
+from collections.abc import Iterator
+from contextlib import ExitStack
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+from typer.testing import CliRunner, Result
+
+from changesource_sdk.changelog.sqlite_store import SqliteStore as LogStore
+from changesource_sdk.cli.app import app
+from changesource_sdk.verifying.log_side import log_side, schema_at_head
+from changesource_sdk.verifying.replica_side import replica_side
+from tests.support.child_process import ChildProcess
+from tests.support.fix_zero_cache import zero_caches
+from tests.support.postgres_server import PostgresServer
+from tests.support.reference_cache import ReferenceCache
+from tests.support.serving import Serving
+from tests.support.sqlite_store import SqliteStore
+from tests.support.tools import REPOSITORY
+from tests.support.waiting import until
+
+pytestmark = pytest.mark.e2e
+
+TABLE = "CREATE TABLE item (id INTEGER PRIMARY KEY, name TEXT, open BOOLEAN, note JSON)"
+SECONDS = 90.0
+
+
+@dataclass(frozen=True, slots=True)
+class World:
+    """A store that was written to, its log, and the watermark of each transaction after the snapshot."""
+
+    store: SqliteStore
+    endpoint: Serving
+    watermarks: list[str]
+
+    @property
+    def log(self) -> LogStore:
+        return LogStore(self.endpoint.state)
+
+    def verify(self, *options: str) -> Result:
+        return CliRunner().invoke(app, ["verify", "--state", str(self.endpoint.state), "--json", *options])
+
+    def agrees(self, *options: str) -> dict[str, Any]:
+        """The only comparison, which must find no difference."""
+        result = self.verify(*options)
+        assert result.exit_code == 0, result.output
+        (comparison,) = json.loads(result.stdout)
+        assert comparison["same"]
+        found: dict[str, Any] = comparison
+        return found
+
+
+@pytest.fixture(scope="module")
+def world(tmp_path_factory: pytest.TempPathFactory) -> Iterator[World]:
+    folder = tmp_path_factory.mktemp("verify")
+    store = SqliteStore(folder / "app.db", TABLE)
+    store.insert("item", [(number, f"old {number}", number % 2, '{"a": [1, true]}') for number in range(20)])
+    options = ("--permissions", "allow-all")
+    with Serving("sqlite", {"path": str(store.path)}, folder / "state", options=options) as endpoint:
+        endpoint.start()
+        watermarks = []
+        for number in range(6):
+            store.run(
+                f"UPDATE item SET name = 'new {number}' WHERE id = {number}",
+                f"DELETE FROM item WHERE id = {10 + number}",
+                f"INSERT INTO item VALUES ({100 + number}, NULL, 1, '[]')",
+            )
+            seen = number + 1
+            until(
+                lambda seen=seen: endpoint.status()["log"]["transactions"] == seen, "the change in the log", seconds=60
+            )
+            watermarks.append(str(endpoint.status()["log"]["head"]))
+        yield World(store, endpoint, watermarks)
+
+
+@pytest.fixture(scope="module")
+def our_cache(world: World, tmp_path_factory: pytest.TempPathFactory) -> Iterator[ReferenceCache]:
+    """A cache that has everything and is stopped."""
+    with ReferenceCache(world.endpoint.stream_url, tmp_path_factory.mktemp("ours")) as cache:
+        cache.start()
+        _wait_for(cache.replica_file, world.watermarks[-1])
+        cache.stop()
+        yield cache
+
+
+def _wait_for(replica: Path, watermark: str) -> None:
+    def reached() -> bool:
+        with sqlite3.connect(f"{replica.as_uri()}?mode=ro", uri=True) as db:
+            return bool(db.execute('SELECT stateVersion FROM "_zero.replicationState"').fetchone()[0] >= watermark)
+
+    until(reached, f"the replica at {watermark}", seconds=SECONDS)
+
+
+def test_the_official_replica_is_compared_while_its_cache_runs_and_after_it_was_killed(
+    world: World, postgres: PostgresServer, tmp_path: Path
+) -> None:
+    with zero_caches(postgres, tmp_path) as make:
+        cache = make(world.endpoint.stream_url).start()
+        cache.replica.wait_for_watermark(world.watermarks[-1], seconds=SECONDS)
+        running = world.agrees("--replica", str(cache.replica.path))
+        assert running["stages"] == dict.fromkeys(("log", "replica"), world.watermarks[-1])
+        assert running["tables"]["item"]["rows"] == {"log": 20, "replica": 20}
+        cache.kill()
+        killed = world.agrees("--replica", str(cache.replica.path))
+        assert killed["tables"] == running["tables"]
+        assert killed["stages"]["replica"] == cache.replica.watermark()
+
+
+def test_our_replica_is_compared_and_a_damaged_one_told_by_key(world: World, our_cache: ReferenceCache) -> None:
+    path = str(our_cache.replica_file)
+    world.agrees("--replica", path)
+    with sqlite3.connect(path) as db:
+        db.execute("DELETE FROM item WHERE id = 100")
+        db.execute("UPDATE item SET name = 'wrong' WHERE id = 3")
+    db.close()
+    try:
+        result = world.verify("--replica", path)
+        assert result.exit_code == 1
+        (comparison,) = json.loads(result.stdout)
+        assert comparison["tables"]["item"]["differences"] == [
+            {"table": "item", "key": [100], "only": "log"},
+            {"table": "item", "key": [3], "column": "name", "expected": "new 3", "found": "wrong"},
+        ]
+        told = CliRunner().invoke(app, ["verify", "--state", str(world.endpoint.state), "--replica", path])
+        assert "item 3: name is 'new 3' in the log, 'wrong' in the replica" in told.stdout
+        assert "item 100: only in the log" in told.stdout
+    finally:
+        with sqlite3.connect(path) as db:
+            db.execute("INSERT INTO item (id, open, note, _0_version) VALUES (100, 1, '[]', '00')")
+            db.execute("UPDATE item SET name = 'new 3' WHERE id = 3")
+        db.close()
+
+
+def test_the_store_is_compared_with_the_log(world: World) -> None:
+    options = ("sqlite", "--set", f"path={world.store.path}")
+    agreed = world.agrees(*options)
+    assert agreed["tables"]["item"]["rows"] == {"upstream": 20, "log": 20}
+
+
+def test_a_store_that_the_log_did_not_follow_is_told_by_key(world: World, tmp_path: Path) -> None:
+    other = SqliteStore(tmp_path / "other.db", TABLE)
+    other.insert("item", [(0, "new 0", 0, '{"a": [1, true]}')])
+    result = world.verify("sqlite", "--set", f"path={other.path}")
+    assert result.exit_code == 1
+    (comparison,) = json.loads(result.stdout)
+    told = comparison["tables"]["item"]["differences"]
+    assert len(told) == 19
+    assert all(difference["only"] == "log" for difference in told)
+
+
+def test_without_anything_to_compare_the_digests_of_the_log_are_told(world: World) -> None:
+    agreed = world.agrees()
+    assert agreed["stages"] == {"log": world.watermarks[-1]}
+    assert len(agreed["tables"]["item"]["digests"]["log"]) == 16
+
+
+@pytest.mark.parametrize(
+    ("options", "code", "said"),
+    [
+        (["verify", "--replica", "nowhere.db"], 4, "no-replica"),
+        (["verify", "--replica", "{store}"], 4, "no-replica"),
+        (["verify", "--state", "nowhere"], 4, "no-snapshot"),
+        (["replay", "--from", "00"], 4, "too-old"),
+        (["replay", "--to", "zzz"], 4, "unknown-watermark"),
+    ],
+)
+def test_what_cannot_be_done_is_told_with_its_code(world: World, options: list[str], code: int, said: str) -> None:
+    given = [each.replace("{store}", str(world.store.path)) for each in options]
+    state = [] if "--state" in given else ["--state", str(world.endpoint.state)]
+    result = CliRunner().invoke(app, [*given, *state, "--json"])
+    assert (result.exit_code, said in result.stderr) == (code, True), result.output
+
+
+def replay(world: World, *options: str) -> ChildProcess:
+    state = ["--state", str(world.endpoint.state), "--listen", "127.0.0.1:0", "--permissions", "allow-all"]
+    return ChildProcess(
+        [sys.executable, "-m", "changesource_sdk.cli", "replay", "--json", *state, *options],
+        env={"PYTHONPATH": str(REPOSITORY)},
+        cwd=REPOSITORY,
+    )
+
+
+def said(process: ChildProcess, event: str) -> dict[str, Any]:
+    """The line with an event, once it is there."""
+    number = process.wait_for_line(f'"event": "{event}"', seconds=SECONDS)
+    found: dict[str, Any] = json.loads(process.lines[number - 1])
+    return found
+
+
+@pytest.mark.parametrize(("start", "end", "opened"), [(2, 4, 2), (0, 5, 5)])
+def test_a_fresh_cache_goes_through_the_past_again(
+    world: World, tmp_path: Path, start: int, end: int, opened: int
+) -> None:
+    """It ends with the rows of that moment, which are not the newest ones, and the log stays as it was."""
+    options = ("--from", world.watermarks[start], "--to", world.watermarks[end], "--rate", "20")
+    with ExitStack() as stack:
+        process = replay(world, *options)
+        stack.callback(lambda: process.running and process.kill())
+        listening = said(process, "listening")
+        assert (listening["from"], listening["to"]) == (world.watermarks[start], world.watermarks[end])
+        cache = stack.enter_context(ReferenceCache(listening["url"], tmp_path)).start()
+        assert said(process, "done")["transactions"] == opened
+        assert process.wait(SECONDS) == 0
+        _wait_for(cache.replica_file, world.watermarks[end])
+        cache.stop()
+    schema = schema_at_head(world.log)
+    past = replica_side(cache.replica_file, schema)
+    assert past.watermark == world.watermarks[end]
+    assert past.tables == log_side(world.log, schema, world.watermarks[end]).tables
+    assert world.endpoint.status()["log"]["head"] == world.watermarks[-1]
