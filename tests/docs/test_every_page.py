@@ -20,9 +20,6 @@ NOT_RUN = {
         "make demo",
     ): "it is how these tests are started; the demo has tests of its own (tests/demo)",
     ("docs/how-to/watch-the-demo.md", "make demo"): "the same command is started by tests/demo",
-    ("docs/how-to/kafka.md", "export SCHEMA_REGISTRY_URL"): (
-        "it needs a registry of schemas; examples/test_kafka_avro.py runs its decoder against one"
-    ),
     ("CONTRIBUTING.md", "make setup"): "the same; test_readme.py asks for every target that is named",
 }
 """Blocks that can be run and are not, by page and opening, each with the reason."""
