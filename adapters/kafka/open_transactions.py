@@ -17,7 +17,6 @@ from kafka import KafkaConsumer
 from kafka import TopicPartition as KafkaPartition
 from kafka.consumer.fetcher import ConsumerRecord
 
-from adapters.kafka.client import reading_options
 from adapters.kafka.cut import Cut, Ended, Shares, TopicPartition, find_cut
 from adapters.kafka.debezium import boundary, place_in_transaction
 from adapters.kafka.ranges import OffsetRange, read_range
@@ -66,16 +65,16 @@ class Overview:
 class TransactionTopics:
     """Decodes what is needed of records near the ends."""
 
-    def __init__(self, settings: KafkaSettings, topics: Sequence[str]) -> None:
+    def __init__(self, settings: KafkaSettings, consumer: KafkaConsumer, topics: Sequence[str]) -> None:
         decoder = make_decoder(settings.decoder)
         self._collections = settings.collections(topics)
         self._markers = Unwrapping(settings.transaction_topic, decoder)
         self._values = {topic: Unwrapping(topic, decoder) for topic in topics}
-        self._options = reading_options(settings)
+        self._consumer = consumer
 
     def markers(self, wanted: OffsetRange) -> Iterator[tuple[ConsumerRecord, Marker]]:
         """The BEGINs and ENDs of a range of the transaction topic."""
-        for batch in read_range(self._options, wanted):
+        for batch in read_range(self._consumer, wanted):
             for record in batch:
                 if (marker := self._marker(record)) is not None:
                     yield record, marker
@@ -83,7 +82,7 @@ class TransactionTopics:
     def share_out(self, wanted: OffsetRange, shares: Shares) -> None:
         """The records of a range to the transactions they belong to."""
         place = (wanted.topic, wanted.partition)
-        for batch in read_range(self._options, wanted):
+        for batch in read_range(self._consumer, wanted):
             for record in batch:
                 transaction = self._transaction(record)
                 if transaction is not None:
@@ -114,7 +113,7 @@ def transaction_cut(
     settings: KafkaSettings, consumer: KafkaConsumer, data: Sequence[TopicPartition], now_ms: int
 ) -> Cut:
     """The cut of these partitions and the topic of transactions as they are now."""
-    topics = TransactionTopics(settings, sorted({topic for topic, _ in data}))
+    topics = TransactionTopics(settings, consumer, sorted({topic for topic, _ in data}))
     place = KafkaPartition(settings.transaction_topic, 0)
     first, end = consumer.beginning_offsets([place])[place], consumer.end_offsets([place])[place]
     partitions = [KafkaPartition(*partition) for partition in data]

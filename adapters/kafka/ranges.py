@@ -2,14 +2,13 @@
 
 The snapshot and the samples read ranges; the tail reads on and on and has a consumer of its own. Offsets have gaps
 (compaction, markers of transactions), so the end is reached by position and not by counting records. What lies in an
-open or aborted transaction of Kafka's own is never seen: `options` say `read_committed`, and ends are taken as such.
+open or aborted transaction of Kafka's own is never seen: consumers read what is committed, and take ends as such.
 """
 
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator, Mapping
-from contextlib import closing
+from collections.abc import Iterator
 from dataclasses import dataclass
 
 from kafka import KafkaConsumer, TopicPartition
@@ -36,16 +35,17 @@ class OffsetRange:
         return f"{self.topic}[{self.partition}] {self.first}–{self.end}"
 
 
-def read_range(options: Mapping[str, object], wanted: OffsetRange) -> Iterator[list[ConsumerRecord]]:
-    """The records in batches, in offset order. Raises when they are gone, or the broker stays silent."""
+def read_range(consumer: KafkaConsumer, wanted: OffsetRange) -> Iterator[list[ConsumerRecord]]:
+    """The records in batches, in offset order. Raises when they are gone, or the broker stays silent.
+
+    The consumer is assigned to the range's partition and to nothing else; it can read one range after the other.
+    """
     if wanted.first >= wanted.end:
         return
     place = TopicPartition(wanted.topic, wanted.partition)
-    reading = {**options, "auto_offset_reset": "none", "enable_auto_commit": False, "group_id": None}
-    with closing(KafkaConsumer(**reading)) as consumer:
-        consumer.assign([place])
-        consumer.seek(place, wanted.first)
-        yield from _batches(consumer, place, wanted)
+    consumer.assign([place])
+    consumer.seek(place, wanted.first)
+    yield from _batches(consumer, place, wanted)
 
 
 def _batches(consumer: KafkaConsumer, place: TopicPartition, wanted: OffsetRange) -> Iterator[list[ConsumerRecord]]:

@@ -23,14 +23,7 @@ from kafka import KafkaConsumer, TopicPartition
 from kafka.consumer.fetcher import ConsumerRecord
 
 from adapters.kafka.catalog import Catalog, TopicTable
-from adapters.kafka.client import (
-    TopicState,
-    make_consumer,
-    naming_the_cause,
-    reading_options,
-    require_topics,
-    topic_states,
-)
+from adapters.kafka.client import TopicState, make_consumer, naming_the_cause, require_topics, topic_states
 from adapters.kafka.cut import Cut, plain_cut
 from adapters.kafka.dead_letters import DeadLetters
 from adapters.kafka.fold import Fold
@@ -72,18 +65,20 @@ class FoldedPartition:
 
     def rows(self) -> Iterator[Row]:
         """The rows, in any order, with all columns of the table."""
+        if self.records.first >= self.records.end:
+            return
         blank = dict.fromkeys(self.source.table.column_names)
         with Fold() as fold:
-            with naming_the_cause(self.settings):
-                self._fill(fold)
+            with closing(make_consumer(self.settings)) as consumer, naming_the_cause(self.settings):
+                self._fill(fold, consumer)
             for row in fold.rows():
                 yield {**blank, **row}
 
-    def _fill(self, fold: Fold) -> None:
+    def _fill(self, fold: Fold, consumer: KafkaConsumer) -> None:
         reading = TopicReading(self.source, self.settings, make_decoder(self.settings.decoder), grows=False)
         letters = DeadLetters(self.settings)
         judge = Judge() if self.settings.poison == "set-aside" else None
-        for batch in read_range(reading_options(self.settings), self.records):
+        for batch in read_range(consumer, self.records):
             for record in batch:
                 try:
                     decoded = reading.read(record.key, record.value)
@@ -145,7 +140,7 @@ def take_snapshot(settings: KafkaSettings) -> Snapshot:
     with closing(make_consumer(settings)) as consumer, naming_the_cause(settings):
         cut = _cut(settings, consumer, _data_partitions(settings, states))
         ranges = _ranges(consumer, cut.ends)
-        catalog, inferred = find_catalog(settings, reading_options(settings), ranges, thorough=True)
+        catalog, inferred = find_catalog(settings, consumer, ranges, thorough=True)
     for found in inferred:
         event(_log, logging.INFO, "inferred the columns of a table; declare them if this is wrong", columns=str(found))
     partitions = [
@@ -171,7 +166,7 @@ def current_catalog(settings: KafkaSettings) -> tuple[Catalog, list[Inferred]]:
     require_topics(settings, states)
     with closing(make_consumer(settings)) as consumer, naming_the_cause(settings):
         ranges = _ranges(consumer, _ends(consumer, _data_partitions(settings, states)))
-        return find_catalog(settings, reading_options(settings), ranges, thorough=False)
+        return find_catalog(settings, consumer, ranges, thorough=False)
 
 
 def _data_partitions(settings: KafkaSettings, states: Mapping[str, TopicState]) -> list[Partition]:

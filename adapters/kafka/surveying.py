@@ -9,11 +9,14 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Iterable, Mapping, Sequence
+from contextlib import closing
 from typing import TYPE_CHECKING, TypeAlias
 
+from kafka import KafkaConsumer
 from kafka.consumer.fetcher import ConsumerRecord
 
 from adapters.kafka.catalog import Catalog
+from adapters.kafka.client import make_consumer
 from adapters.kafka.debezium import UNAVAILABLE, UNAVAILABLE_BYTES, DebeziumFormat
 from adapters.kafka.ranges import OffsetRange, read_range
 from adapters.kafka.reading import make_decoder
@@ -29,22 +32,21 @@ if TYPE_CHECKING:
 NEWEST = 500
 """Records at the end of each partition that are looked at first."""
 
-Options: TypeAlias = Mapping[str, object]
 Surveys: TypeAlias = dict[str, Survey]
 
 
 def find_catalog(
-    settings: KafkaSettings, options: Options, ranges: Sequence[OffsetRange], *, thorough: bool
+    settings: KafkaSettings, consumer: KafkaConsumer, ranges: Sequence[OffsetRange], *, thorough: bool
 ) -> tuple[Catalog, list[Inferred]]:
     """The tables of the topics in these ranges. Without `thorough`, values are judged by the newest records alone."""
     topics = list(dict.fromkeys(found.topic for found in ranges))
     unknown = [topic for topic in topics if not is_declared(settings.options(topic))]
     newest = [_end_of(found) for found in ranges if found.topic in unknown]
-    surveys = _added(_survey_all(settings, options, newest, on_spark=False))
+    surveys = _added((found.topic, survey_range(settings, consumer, found)) for found in newest)
     untold = [topic for topic in unknown if _must_infer(settings.options(topic), surveys.get(topic))]
     if thorough and untold:
         whole = [found for found in ranges if found.topic in untold]
-        surveys |= _added(_survey_all(settings, options, whole, on_spark=True))
+        surveys |= _added(_survey_all(settings, whole))
     made = [table_of(topic, settings.options(topic), surveys.get(topic, Survey())) for topic in topics]
     return Catalog(table for table, _ in made), [inferred for _, inferred in made if inferred is not None]
 
@@ -64,14 +66,13 @@ def _added(found: Iterable[tuple[str, Survey]]) -> Surveys:
     return surveys
 
 
-def _survey_all(
-    settings: KafkaSettings, options: Options, ranges: Sequence[OffsetRange], *, on_spark: bool
-) -> list[tuple[str, Survey]]:
+def _survey_all(settings: KafkaSettings, ranges: Sequence[OffsetRange]) -> list[tuple[str, Survey]]:
     def survey(wanted: OffsetRange) -> tuple[str, Survey]:
-        return wanted.topic, survey_range(settings, options, wanted)
+        with closing(make_consumer(settings)) as consumer:
+            return wanted.topic, survey_range(settings, consumer, wanted)
 
     filled = [wanted for wanted in ranges if wanted.first < wanted.end]
-    context = _spark_context() if on_spark and filled else None
+    context = _spark_context() if filled else None
     if context is None:
         return [survey(wanted) for wanted in filled]
     found: list[tuple[str, Survey]] = context.parallelize(filled, len(filled)).map(survey).collect()
@@ -88,10 +89,10 @@ def _spark_context() -> SparkContext | None:
     return SparkContext._active_spark_context
 
 
-def survey_range(settings: KafkaSettings, options: Options, wanted: OffsetRange) -> Survey:
+def survey_range(settings: KafkaSettings, consumer: KafkaConsumer, wanted: OffsetRange) -> Survey:
     """What the records of a range say. One that cannot be read says nothing here; whoever needs its row tells."""
     surveyor = Surveyor(settings, wanted.topic)
-    for batch in read_range(options, wanted):
+    for batch in read_range(consumer, wanted):
         for record in batch:
             surveyor.take(record)
     return surveyor.survey

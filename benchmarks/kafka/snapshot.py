@@ -45,7 +45,8 @@ def _take(broker: KafkaBroker, name: str, records: int) -> dict[str, Any]:
         given = settings(broker, name, str(tables))
         with SparkServing("kafka", given, Path(folder) / "state", master=MASTER) as endpoint:
             endpoint.launch()
-            until(lambda: endpoint.stage().get("state") == "snapshot", "the plan", seconds=SPARK_SECONDS)
+            # A small one may be over before it is seen.
+            until(lambda: endpoint.stage().get("state") in ("snapshot", "tailing"), "the plan", seconds=SPARK_SECONDS)
             begun, peak = time.perf_counter(), 0
             while not endpoint.ready():
                 peak = max(peak, *map(_peak, endpoint.pipeline_pids()), 0)

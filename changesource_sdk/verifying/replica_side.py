@@ -15,6 +15,12 @@ from changesource_sdk.verifying.sides import Rows, Side, canonical_key, canonica
 from changesource_sdk.verifying.wal2 import is_wal2, readable_copy
 
 VERSION_COLUMN = "_0_version"
+_WATERMARKS = {
+    "_zero.replicationState": 'SELECT stateVersion FROM "_zero.replicationState"',
+    "_cache.state": 'SELECT version FROM "_cache.state"',
+}
+"""Where each kind of cache keeps the watermark of the last transaction it applied."""
+
 _TABLES = "SELECT name FROM sqlite_master WHERE type = 'table'"
 
 
@@ -22,12 +28,12 @@ def replica_side(path: Path, schema: ConsumerSchema) -> Side:
     """The rows of the tables that the log's schema has; the cache's own are left out. Raises `StateError`."""
     with _opened(path) as db:
         db.execute("BEGIN")
-        try:
-            ((watermark,),) = db.execute('SELECT stateVersion FROM "_zero.replicationState"').fetchall()
-        except (sqlite3.Error, ValueError) as error:
-            raise StateError("no-replica", f"this is no replica: {error}", str(path)) from None
-        there = {name for (name,) in db.execute(_TABLES)} & schema.tables.keys()
-        tables = {name: _rows(db, name, schema) for name in sorted(there)}
+        there = {name for (name,) in db.execute(_TABLES)}
+        question = next((asked for table, asked in _WATERMARKS.items() if table in there), None)
+        if question is None:
+            raise StateError("no-replica", "this is no replica of a cache", str(path), "give ZERO_REPLICA_FILE")
+        ((watermark,),) = db.execute(question).fetchall()
+        tables = {name: _rows(db, name, schema) for name in sorted(there & schema.tables.keys())}
     return Side("replica", str(watermark), tables)
 
 

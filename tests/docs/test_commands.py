@@ -6,6 +6,7 @@ about Spark: the tutorial, the demo and the end-to-end tests run them on it.
 
 from __future__ import annotations
 
+import shlex
 import shutil
 import tomllib
 from itertools import count
@@ -15,7 +16,9 @@ import psycopg
 import pytest
 
 from reference_cache.config import load
+from tests.adapters.spark_tables.lake import Lake, people
 from tests.docs.fences import block
+from tests.support.kafka_broker import KafkaBroker
 from tests.support.ports import free_port
 from tests.support.postgres_server import PostgresServer
 from tests.support.reader import Reader, commands, wait_for_page
@@ -24,6 +27,29 @@ from tests.support.sqlite_store import SqliteStore
 from tests.support.tools import REPOSITORY
 from tests.support.waiting import until
 
+EVENTS = """from changesource_sdk import Column, Insert, RowsPartition, Snapshot, Table, Transaction
+
+
+class Adapter:
+    def __init__(self, path):
+        self.path = path
+
+    def rows(self):
+        with open(self.path) as file:
+            return [dict(zip(("id", "text"), line.split())) for line in file]
+
+    def tables(self):
+        return [Table("event", [Column("id", str), Column("text", str)])]
+
+    def snapshot(self):
+        rows = self.rows()
+        return Snapshot(len(rows), [RowsPartition("event", rows)])
+
+    def changes(self, after):
+        for position, row in enumerate(self.rows()[after:], start=after + 1):
+            yield Transaction(position, [Insert("event", row)])
+"""
+QUICK = shlex.join(QUICK_START)
 TODO = '{"id": "a", "title": "write", "done": false}\n'
 
 
@@ -157,8 +183,7 @@ def test_the_runner_is_chosen_as_the_page_on_spark_says(reader: Reader) -> None:
     with reader.serve(inline):
         assert not (reader.folder / "state" / "spark.log").exists()
     shutil.rmtree(reader.folder / "state")
-    quick = " ".join((QUICK_START[0], f"'{QUICK_START[1]}'"))
-    with reader.serve(f"{two_slots} {quick}", seconds=SPARK_SECONDS):
+    with reader.serve(f"{two_slots} {QUICK}", seconds=SPARK_SECONDS):
         assert (reader.folder / "state" / "spark.log").exists()
 
 
@@ -172,6 +197,68 @@ def test_an_endpoint_and_an_adapter_are_checked(reader: Reader) -> None:
         told = reader.run(block(page, "changesource check ws://").strip() + " --watch 0.5")
         assert "ok       initial sync" in told
         reader.run(block(page, "changesource tail").strip() + " --limit 1")
+
+
+def test_an_application_answers_queries_and_mutations_beside_the_cache(reader: Reader) -> None:
+    page = "docs/how-to/named-queries-and-mutators.md"
+    app, serve, *exports, cache = commands(block(page, "python app.py"))
+    port = free_port()
+    reader.places |= {"127.0.0.1:4900": f"127.0.0.1:{(answering := free_port())}", "port=4900": f"port={answering}"}
+    reader.write("app.py", block(page, "# app.py"))
+    reader.environment |= {"ZERO_PORT": str(port), "CHANGESOURCE_CACHE_HOST": "127.0.0.1"}
+    for line in exports:
+        pairs = reader.here(line).removeprefix("export ").split()
+        reader.environment |= dict(pair.split("=", 1) for pair in pairs)
+    with (
+        reader.start(app.removesuffix(" &"), "Running on"),
+        reader.serve(serve.removesuffix(" &")),
+        reader.start(cache, "ready for clients"),
+    ):
+        wait_for_page(f"http://127.0.0.1:{port}/")
+
+
+def test_a_store_with_a_ledger_is_served(reader: Reader) -> None:
+    reader.write("events.py", EVENTS)
+    reader.write("events.log", "g/c/1 hello\n")
+    with reader.serve(block("docs/how-to/mutation-ledger.md", "changesource serve events:Adapter")) as address:
+        told = reader.run(f"changesource tail {address} --from start --limit 1 --json")
+        assert "hello" in told
+        assert '"clients"' in told
+
+
+def test_topics_of_kafka_are_served_and_examined(reader: Reader, kafka: KafkaBroker) -> None:
+    serve, doctor = commands(block("docs/how-to/kafka.md", "changesource serve kafka --set bootstrap=localhost"))
+    name = kafka.topic_name("shop")
+    reader.places |= {
+        "localhost:9092": kafka.bootstrap,
+        "shop.public": f"{name}.public",
+        "shop.transaction": f"{name}.transaction",
+        "127.0.0.1:4848": f"127.0.0.1:{free_port()}",
+    }
+    orders = kafka.create_topic(f"{name}.public.orders")
+    kafka.create_topic(f"{name}.transaction")
+    with kafka.producer() as producer:
+        producer.send(
+            orders, key=b'{"id": 1}', value=b'{"op": "r", "before": null, "after": {"id": 1, "note": "first"}}'
+        )
+    reader.run(doctor)
+    with reader.serve(serve) as address:
+        assert "first" in reader.run(f"changesource tail {address} --from start --limit 1 --json")
+
+
+def test_a_table_of_a_lake_is_served(reader: Reader) -> None:
+    Lake(reader.folder / "orders", people((1, "Ada")))
+    reader.places["/lake/orders"] = str(reader.folder / "orders")
+    with reader.serve(block("docs/how-to/spark-tables.md", "changesource serve spark-tables")) as address:
+        assert "Ada" in reader.run(f"changesource tail {address} --from start --limit 1 --json")
+
+
+def test_the_file_of_a_lake_is_one_for_serve(reader: Reader) -> None:
+    """Its derived table needs Spark, so its settings are loaded; the conformance suite runs such tables."""
+    page = "docs/how-to/spark-tables.md"
+    reader.write("changesource.toml", block(page, "# changesource.toml"))
+    _, serve = commands(block(page, "changesource doctor"))
+    assert "SELECT customer" in reader.run(f"{serve} --show-config --json")
 
 
 def test_extras_that_pip_is_told_of_exist() -> None:

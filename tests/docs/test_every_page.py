@@ -34,8 +34,8 @@ def test_links_lead_somewhere(page: str) -> None:
 @pytest.mark.parametrize("page", PAGES)
 def test_commands_and_their_options_exist(page: str) -> None:
     for block in blocks_of(page):
-        for line in re.findall(r"^(?:\$ )?changesource (.*(?:\\\n.*)*)", block.text, re.M):
-            command, *words = shlex.split(line.replace("\\\n", " ").replace("…", "x"), comments=True)
+        for line in re.findall(r"^(?:\$ )?changesource (.*)", block.text.replace("\\\n", " "), re.M):
+            command, *words = shlex.split(line.replace("…", "x").removesuffix("&"), comments=True)
             known = {
                 name for parameter in COMMANDS[command].params for name in (*parameter.opts, *parameter.secondary_opts)
             }

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import inspect
 import re
+import shlex
 import tomllib
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +15,9 @@ import pytest
 from adapters.kafka import KafkaAdapter
 from adapters.kafka.settings import PASSED_ON, KafkaSettings
 from adapters.kafka.values import ENCODINGS
+from changesource_sdk.cli.adapter_choice import try_settings
+from changesource_sdk.config import parse_pairs
+from tests.docs.fences import blocks
 from tests.support.kafka_broker import KafkaBroker
 
 ROOT = Path(__file__).parents[2]
@@ -25,7 +30,7 @@ def section(title: str) -> str:
 
 
 def documents() -> list[dict[str, Any]]:
-    return [tomllib.loads(text) for text in re.findall(r"```toml\n(.*?)```", PAGE, re.DOTALL)]
+    return [tomllib.loads(text) for text in blocks("docs/how-to/kafka.md", "toml")]
 
 
 def test_the_security_settings_of_the_page_are_taken() -> None:
@@ -34,6 +39,15 @@ def test_the_security_settings_of_the_page_are_taken() -> None:
     own = {name: value for name, value in given.items() if name not in client}
     assert len(client) == 5
     assert KafkaSettings.parse(**own, client=client).client == client
+
+
+def test_the_commands_of_the_page_have_settings_that_are_taken() -> None:
+    lines = "".join(blocks("docs/how-to/kafka.md", "sh")).splitlines()
+    commands = [shlex.split(line) for line in lines if line.startswith("changesource ")]
+    assert [words[1:3] for words in commands] == [["serve", "kafka"], ["doctor", "kafka"], ["serve", "kafka"]]
+    for words in commands:
+        pairs = [value for flag, value in pairwise(words) if flag == "--set"]
+        assert try_settings(KafkaAdapter, parse_pairs(pairs)) is None
 
 
 def test_every_setting_is_in_the_table() -> None:
@@ -62,7 +76,7 @@ def test_every_encoding_is_named(encoding: str) -> None:
 
 def test_the_decoder_of_the_page_decodes(kafka: KafkaBroker, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The Python of kafka.md, as a module that the setting names."""
-    (source,) = re.findall(r"```python\n(.*?)```", PAGE, re.DOTALL)
+    (source,) = blocks("docs/how-to/kafka.md", "python")
     (tmp_path / "csv_of_the_page.py").write_text(source)
     monkeypatch.syspath_prepend(str(tmp_path))
     topic = kafka.create_topic(kafka.topic_name("people"))

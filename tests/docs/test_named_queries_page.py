@@ -1,20 +1,20 @@
 """The application on docs/how-to/named-queries-and-mutators.md runs and does what the page says."""
 
-import re
 import sqlite3
 from pathlib import Path
 from typing import Any
 
 from aiohttp.test_utils import TestClient, TestServer
 
-PAGE = (Path(__file__).parents[2] / "docs" / "how-to" / "named-queries-and-mutators.md").read_text()
+from tests.docs.fences import blocks
+
 WHERE = "?schema=zero_0&appID=zero"
 ANN = {"Authorization": "Bearer token-of-ann"}
 
 
 def application(path: Path) -> Any:
     names: dict[str, Any] = {"__name__": "app"}
-    for block in re.findall(r"```python\n(.*?)```", PAGE, re.DOTALL):
+    for block in blocks("docs/how-to/named-queries-and-mutators.md", "python"):
         exec(compile(block, "named-queries-and-mutators.md", "exec", dont_inherit=True), names)
     return names["make_app"](str(path))
 

@@ -10,9 +10,9 @@ from typing import Any
 
 import pytest
 
+from tests.docs.fences import blocks
 from tests.support.client_sessions import SessionWorld, play, session_world
 
-PAGE = Path(__file__).parents[2] / "docs" / "how-to" / "python-client.md"
 SESSIONS = 20
 
 
@@ -30,8 +30,8 @@ def test_clients_that_come_and_go_end_up_with_what_the_store_has(world: SessionW
 
 def test_the_examples_on_the_page_run(world: SessionWorld, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     names: dict[str, Any] = {}
-    for block in re.findall(r"```python\n(.*?)```", PAGE.read_text(), re.DOTALL):
-        exec(compile(block, "python-client.md", "exec"), names)
+    for text in blocks("docs/how-to/python-client.md", "python"):
+        exec(compile(text, "python-client.md", "exec"), names)
     file = tmp_path / "client.db"
     asyncio.run(asyncio.wait_for(names["main"](world.url, "token", file), 60))
     printed = capsys.readouterr().out

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shlex
 import sqlite3
 import sys
 from collections.abc import Iterator
@@ -18,6 +19,7 @@ from changesource_sdk.changelog.sqlite_store import SqliteStore as LogStore
 from changesource_sdk.cli.app import app
 from changesource_sdk.verifying.log_side import log_side, schema_at_head
 from changesource_sdk.verifying.replica_side import replica_side
+from tests.docs.fences import block
 from tests.support.child_process import ChildProcess
 from tests.support.fix_zero_cache import zero_caches
 from tests.support.postgres_server import PostgresServer
@@ -94,7 +96,7 @@ def our_cache(world: World, tmp_path_factory: pytest.TempPathFactory) -> Iterato
 def _wait_for(replica: Path, watermark: str) -> None:
     def reached() -> bool:
         with sqlite3.connect(f"{replica.as_uri()}?mode=ro", uri=True) as db:
-            return bool(db.execute('SELECT stateVersion FROM "_zero.replicationState"').fetchone()[0] >= watermark)
+            return bool(db.execute('SELECT version FROM "_cache.state"').fetchone()[0] >= watermark)
 
     until(reached, f"the replica at {watermark}", seconds=SECONDS)
 
@@ -179,13 +181,32 @@ def test_what_cannot_be_done_is_told_with_its_code(world: World, options: list[s
     assert (result.exit_code, said in result.stderr) == (code, True), result.output
 
 
-def replay(world: World, *options: str) -> ChildProcess:
-    state = ["--state", str(world.endpoint.state), "--listen", "127.0.0.1:0", "--permissions", "allow-all"]
-    return ChildProcess(
-        [sys.executable, "-m", "changesource_sdk.cli", "replay", "--json", *state, *options],
-        env={"PYTHONPATH": str(REPOSITORY)},
-        cwd=REPOSITORY,
-    )
+def typed(command: str, places: dict[str, str]) -> list[str]:
+    """The words after `changesource` of a command the page prints, with this machine's places."""
+    for printed, here in places.items():
+        assert printed in command
+        command = command.replace(printed, here)
+    return shlex.split(command)[1:]
+
+
+def test_the_page_compares_all_stages_at_once(world: World, our_cache: ReferenceCache) -> None:
+    places = {
+        "app.db": str(world.store.path),
+        "./changesource-state": str(world.endpoint.state),
+        "/var/zero/replica.db": str(our_cache.replica_file),
+    }
+    result = CliRunner().invoke(app, typed(block("docs/how-to/verify-and-replay.md", "changesource verify"), places))
+    assert result.exit_code == 0, result.output
+    assert result.stdout.count(": the same") == 2
+
+
+def replay(world: World, start: str, end: str) -> ChildProcess:
+    """The page's command, between two watermarks of this log."""
+    places = {"./changesource-state": str(world.endpoint.state), "127.0.0.1:4811": "127.0.0.1:0"}
+    places |= {"9ho7o8emv2m": start, "9ho7ophp4rw": end}
+    words = typed(block("docs/how-to/verify-and-replay.md", "changesource replay"), places)
+    command = [sys.executable, "-m", "changesource_sdk.cli", *words, "--permissions", "allow-all", "--json"]
+    return ChildProcess(command, env={"PYTHONPATH": str(REPOSITORY)}, cwd=REPOSITORY)
 
 
 def said(process: ChildProcess, event: str) -> dict[str, Any]:
@@ -200,9 +221,8 @@ def test_a_fresh_cache_goes_through_the_past_again(
     world: World, tmp_path: Path, start: int, end: int, opened: int
 ) -> None:
     """It ends with the rows of that moment, which are not the newest ones, and the log stays as it was."""
-    options = ("--from", world.watermarks[start], "--to", world.watermarks[end], "--rate", "20")
     with ExitStack() as stack:
-        process = replay(world, *options)
+        process = replay(world, world.watermarks[start], world.watermarks[end])
         stack.callback(lambda: process.running and process.kill())
         listening = said(process, "listening")
         assert (listening["from"], listening["to"]) == (world.watermarks[start], world.watermarks[end])

@@ -33,6 +33,8 @@ ROUNDS = int(os.environ.get("FAULT_ROUNDS") or 30)
 SLOW_ROUNDS = max(1, ROUNDS // 5)
 ACCOUNTS = 20
 BALANCE = 1000
+CATCH_UP_S = 600
+"""The bank goes on while things are dead: most of what it wrote may still be to come when it ends."""
 TABLES = f"""
 CREATE TABLE account (id int PRIMARY KEY, balance int NOT NULL);
 CREATE TABLE ledger (id int PRIMARY KEY, source int, target int, amount int);
@@ -157,7 +159,7 @@ async def test_money_is_neither_made_nor_lost_whatever_is_killed(
             assert not following.done(), following.result()
             await wreaking
         over.set()
-        await asyncio.wait_for(following, 120)
+        await asyncio.wait_for(following, CATCH_UP_S)
         assert cache.commits == sorted(set(cache.commits))
         assert [str(violation) for violation in rules.check(cache.transcript)] == []
         assert endpoint.status()["log"]["generation"] == 1, "nothing here may cost a sync from scratch"

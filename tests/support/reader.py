@@ -47,6 +47,7 @@ class Reader:
             **someone,
             "PATH": path,
             "PYTHONPATH": str(REPOSITORY),
+            "PYTHONUNBUFFERED": "1",
             "CHANGESOURCE_RUNNER": runner,
             "CHANGESOURCE_LISTEN": f"127.0.0.1:{free_port()}",
         }

@@ -16,7 +16,13 @@ def broker() -> Iterator[KafkaBroker]:
         yield own
 
 
-@pytest.mark.parametrize("end", [KafkaBroker.kill, KafkaBroker.stop], ids=["killed", "stopped"])
+@pytest.mark.parametrize(
+    "end",
+    [
+        pytest.param(KafkaBroker.kill, id="killed"),
+        pytest.param(KafkaBroker.stop, id="stopped", marks=pytest.mark.faults),
+    ],
+)
 def test_reading_goes_on_when_the_broker_is_back(broker: KafkaBroker, end: Callable[[KafkaBroker], None]) -> None:
     name = broker.create_topic(broker.topic_name("item"), 2)
     write(broker, name, 0)
@@ -33,6 +39,7 @@ def test_reading_goes_on_when_the_broker_is_back(broker: KafkaBroker, end: Calla
         assert sorted(map(str, following.ids())) == ["1", "2", "3"]
 
 
+@pytest.mark.faults
 def test_a_broker_that_stays_away_is_told_and_does_not_hold_up_closing(
     broker: KafkaBroker, caplog: pytest.LogCaptureFixture
 ) -> None:

@@ -11,6 +11,7 @@ import pytest
 from adapters.memory import MemoryAdapter
 from changesource_sdk.adapter import Snapshot
 from changesource_sdk.errors import ConfigurationError
+from changesource_sdk.ledger import adapter as ledger_adapter
 from changesource_sdk.ledger.adapter import LedgeredAdapter
 from changesource_sdk.ledger.file import LedgerFile
 from changesource_sdk.pipeline.validate import NeedsNewGeneration
@@ -116,7 +117,10 @@ def _first(adapter: LedgeredAdapter, after: object, count: int) -> list[object]:
     return found
 
 
-async def test_the_ledger_shrinks_to_what_the_log_does_not_hold(app: Application, tmp_path: Path) -> None:
+async def test_the_ledger_shrinks_to_what_the_log_does_not_hold(
+    app: Application, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(ledger_adapter, "SETTLE_S", 0.0)
     await app.push("a", 1)
     await app.push("b", 1, "refuse")
     with running(app.adapter, tmp_path / "state") as seen:

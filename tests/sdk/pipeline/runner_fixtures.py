@@ -17,7 +17,7 @@ from changesource_sdk.pipeline.inline import InlineRunner
 from changesource_sdk.pipeline.recovery import Backoff
 from protocol.framing import unframe
 
-PATIENCE_S = 20.0
+PATIENCE_S = 60.0
 
 
 class Watched:
