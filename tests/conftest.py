@@ -9,7 +9,7 @@ import pytest
 from xdist.remote import Producer
 from xdist.scheduler import LoadScopeScheduling
 
-from tests.support.scheduling import ByFile
+from tests.support.scheduling import ByFile, longest_first
 
 pytest_plugins = [
     "tests.support.fix_logging",
@@ -24,3 +24,8 @@ pytest_plugins = [
 
 def pytest_xdist_make_scheduler(config: pytest.Config, log: Producer) -> LoadScopeScheduling:
     return ByFile(config, log)
+
+
+@pytest.hookimpl(trylast=True)
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    longest_first(items)

@@ -7,10 +7,18 @@ import shlex
 from itertools import pairwise
 from pathlib import Path
 
+import pyarrow as pa
+import pytest
+from deltalake import write_deltalake
+from pyarrow import parquet
+
 from adapters.spark_tables import SparkTablesAdapter
 from adapters.spark_tables.settings import KINDS, OTHER_KEYS
 from changesource_sdk.config import load, parse_pairs
 from tests.docs.fences import blocks
+from tests.support.ports import free_port
+from tests.support.reader import Reader, commands
+from tests.support.spark_serving import SPARK_SECONDS
 
 PAGE = "docs/how-to/spark-tables.md"
 TEXT = (Path(__file__).parents[2] / PAGE).read_text()
@@ -33,3 +41,21 @@ def test_the_one_line_makes_the_adapter() -> None:
 
 def test_every_key_of_a_table_is_described() -> None:
     assert [key for key in (*KINDS, *OTHER_KEYS) if not re.search(rf"^\|.*`{key}`.*\|", TEXT, re.M)] == []
+
+
+@pytest.mark.slow
+def test_the_file_is_examined_and_served(tmp_path: Path) -> None:
+    lake = tmp_path / "lake"
+    feed = {"delta.enableChangeDataFeed": "true"}
+    orders = pa.table({"id": [1, 2, 3], "customer": ["ann", "ann", "bob"], "amount": [10.0, 5.0, 2.5]})
+    write_deltalake(str(lake / "orders"), orders, configuration=feed)
+    (lake / "customers").mkdir()
+    parquet.write_table(pa.table({"id": ["ann", "bob"]}), lake / "customers" / "0.parquet")
+    places = {"/lake/": f"{lake}/", "127.0.0.1:4848": f"127.0.0.1:{free_port()}"}
+    reader = Reader(tmp_path / "reading", runner="spark", places=places)
+    reader.write("changesource.toml", blocks(PAGE, "toml")[0])
+    doctor, serve = commands(blocks(PAGE, "sh")[0])
+    reader.run(doctor, seconds=SPARK_SECONDS)
+    with reader.serve(serve, seconds=SPARK_SECONDS) as address:
+        told = reader.run(f"changesource tail {address} --from start --limit 1 --json")
+    assert [f'"{name}"' in told for name in ("orders", "customers", "revenue")] == [True] * 3

@@ -177,7 +177,7 @@ class Scenario:
         return [ids for ids in pushes if ids]
 
     def token_that_expires(self) -> Any:
-        """What was pushed with it is asked for again with the new one; nothing is lost."""
+        """What was pushed with it is pushed again with the new one, with the next mutation at the latest."""
         self.app.accepted.remove("Bearer ann-token")
         self.clients.mutate(ANN, 7, "i7", "after hours")
         self.clients.wait(lambda: self.clients.state(ANN) == "needs-auth", "credentials asked for")
@@ -186,9 +186,11 @@ class Scenario:
         assert self.store.query("SELECT title FROM issues WHERE id = 'i7'") == [("once",)]
         self.app.accepted |= {"Bearer ann-token", "Bearer ann-renewed"}
         self.clients.connect(ANN, "ann-renewed")
-        self.clients.wait(lambda: self.told(ANN)[ANN]["confirmed"] == {ANN: 7}, "the mutation confirmed")
-        self.wait_for_title(7, "after hours")
-        assert self.store.query("SELECT title FROM issues WHERE id = 'i7'") == [("after hours",)]
+        self.clients.wait(lambda: self.clients.state(ANN) == "connected", "the renewed connection")
+        self.clients.mutate(ANN, 8, "i7", "next morning")
+        self.clients.wait(lambda: self.told(ANN)[ANN]["confirmed"] == {ANN: 8}, "both mutations confirmed")
+        self.wait_for_title(7, "next morning")
+        assert self.store.query("SELECT title FROM issues WHERE id = 'i7'") == [("next morning",)]
         return refused, self.told(ANN)[ANN]["rows"]
 
     def second_client_of_the_group(self) -> Any:

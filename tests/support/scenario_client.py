@@ -107,7 +107,7 @@ class ScenarioClients:
             (each for each in reversed(self.events()) if (each["event"], each.get("client")) == (event, client)), None
         )
 
-    def wait(self, ask: Callable[[], Any], what: str, *, seconds: float = 30) -> Any:
+    def wait(self, ask: Callable[[], Any], what: str, *, seconds: float = 60) -> Any:
         try:
             return until(ask, what, seconds=seconds, alive=self._check)
         except AssertionError as error:

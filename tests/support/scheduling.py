@@ -1,7 +1,12 @@
-"""Which tests stay on one worker: those of a file, since they may share servers, and all that share a Spark session."""
+"""Which tests stay on one worker: those of a file, since they may share servers, and all that share a Spark session.
+
+Files that start real peers come first: they take the longest, and at the end a worker would wait for the other's.
+"""
 
 from __future__ import annotations
 
+import pytest
+from xdist.remote import Producer
 from xdist.scheduler import LoadScopeScheduling
 
 TABLES = "tests/adapters/spark_tables/test_"
@@ -10,9 +15,20 @@ SPARK_TESTS = (
     *(TABLES + name for name in ("delta_gaps", "difference", "iceberg", "pipeline")),
 )
 
+LONG_TESTS = (*SPARK_TESTS, *(f"tests/{folder}/" for folder in ("e2e", "demo", "conformance", "examples", "docs")))
+
+
+def longest_first(items: list[pytest.Item]) -> None:
+    """Order tests as they should begin."""
+    items.sort(key=lambda item: not item.nodeid.startswith(LONG_TESTS))
+
 
 class ByFile(LoadScopeScheduling):
-    """Hands a worker whole files, and all tests with a Spark session in their own process to the same worker."""
+    """Hands a worker whole files in their order, and all tests with a Spark session in their own process to one."""
+
+    def __init__(self, config: pytest.Config, log: Producer) -> None:
+        super().__init__(config, log)
+        config.option.loadscopereorder = False  # by the number of tests, which says nothing of how long they take
 
     def _split_scope(self, nodeid: str) -> str:
         file = nodeid.split("::", 1)[0]
