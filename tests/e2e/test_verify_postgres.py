@@ -1,4 +1,4 @@
-"""`verify` and `inspect` over a real Postgres: the same while the pipeline follows, differences by key once it is stopped.
+"""`verify` and `inspect` over a real Postgres: the same while the pipeline follows, differences by key once it stopped.
 
 Reading the database beside the pipeline must not disturb the slot that the pipeline follows.
 """

@@ -19,7 +19,7 @@ pytestmark = pytest.mark.faults
 
 FIRST = int(os.environ.get("CLIENT_SESSIONS_FIRST", "1000"))
 SESSIONS = int(os.environ.get("CLIENT_SESSIONS", "200"))
-SESSIONS_PER_KILL = 10
+SESSIONS_PER_KILL = 20
 
 
 @pytest.fixture(scope="module")
