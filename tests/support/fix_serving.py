@@ -13,7 +13,6 @@ from pathlib import Path
 import pytest
 
 from tests.support.serving import Serving
-from tests.support.spark_serving import QUICK_START
 from tests.support.sqlite_store import SqliteStore
 
 MakeServing = Callable[..., Serving]
@@ -35,8 +34,7 @@ def servings(folder: Path) -> Iterator[MakeServing]:
             grace: float = 10.0,
         ) -> Serving:
             settings = {"path": str(store.path)}
-            quickly = QUICK_START if runner == "spark" else ()
-            options = ("--permissions", "allow-all", "--runner", runner, "--grace", str(grace), *quickly)
+            options = ("--permissions", "allow-all", "--runner", runner, "--grace", str(grace))
             made = Serving("sqlite", settings, state or folder / "state", port=port, api_key=api_key, options=options)
             stack.callback(_show, made)
             return stack.enter_context(made)
