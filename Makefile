@@ -2,7 +2,7 @@
 VENV ?= .venv
 PY := $(VENV)/bin/python
 STAMP := $(VENV)/.ready
-WORKERS ?= 2
+WORKERS ?= 3
 
 .PHONY: help setup tools demo test cover style types faults oracle bench docs
 

@@ -18,7 +18,7 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 from deltalake import DeltaTable, write_deltalake
 
-from tests.support.replica import Replica, ReplicaError
+from tests.support.replica import Moved, Replica, ReplicaError
 from tests.support.waiting import until
 
 Row = tuple[object, ...]
@@ -242,24 +242,33 @@ class Lakehouse:
 
     def difference(self, replica: Replica) -> str:
         """What the replica has otherwise than the tables; empty if nothing."""
-        for table in self.tables:
-            try:
-                found = replica.rows(table.name, table.columns)
-            except ReplicaError as error:
-                return f"table {table.name}: {error}"
-            if found != (wanted := table.rows()):
-                odd = [row for row in (*wanted, *found) if (row in wanted) != (row in found)]
-                return f"table {table.name}: {len(wanted)} rows, {len(found)} in the replica, such as {odd[:2]!r:.300}"
-        return ""
+        return self._difference(replica, [(table, table.rows()) for table in self.tables])
 
     def wait_until_same(self, replica: Replica, *, seconds: float = 180) -> None:
+        # Nobody writes meanwhile: the files are read once, and Spark has the processor.
+        wanted = [(table, table.rows()) for table in self.tables]
         last = [""]
+        moved = Moved(replica)
 
         def same() -> bool:
-            last[0] = self.difference(replica)
+            if not moved():
+                return False
+            last[0] = self._difference(replica, wanted)
             return not last[0]
 
         try:
             until(same, "the replica to equal the lakehouse", seconds=seconds)
         except AssertionError:
             raise AssertionError(f"the replica differs: {last[0]}") from None
+
+    @staticmethod
+    def _difference(replica: Replica, expected: Sequence[tuple[LakeTable, list[Row]]]) -> str:
+        for table, wanted in expected:
+            try:
+                found = replica.rows(table.name, table.columns)
+            except ReplicaError as error:
+                return f"table {table.name}: {error}"
+            if found != wanted:
+                odd = [row for row in (*wanted, *found) if (row in wanted) != (row in found)]
+                return f"table {table.name}: {len(wanted)} rows, {len(found)} in the replica, such as {odd[:2]!r:.300}"
+        return ""
