@@ -86,9 +86,9 @@ class KafkaSettings:
         stall_after: float | str = 60.0,
         group: str = "changesource",
         tables: str | Mapping[str, object] = "",
-        client: Mapping[str, object] | None = None,
+        **client: object,
     ) -> KafkaSettings:
-        """The settings as a user gives them."""
+        """The settings as a user gives them; `client` are options of kafka-python."""
         _one_of("poison", poison, get_args(Poison))
         if poison == "set-aside" and not dead_letters:
             fix = "add --set dead_letters=PATH, a file that keeps them, or use poison=stop"
@@ -109,7 +109,7 @@ class KafkaSettings:
             _seconds("stall_after", stall_after),
             group,
             _tables(tables),
-            _client(client or {}),
+            _client(client),
         )
 
     @property
