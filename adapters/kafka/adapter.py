@@ -70,8 +70,11 @@ class KafkaAdapter:
         if topic := self._settings.transaction_topic:
             starts[topic, 0] = vector.offsets[topic][0] if vector.ended_from is None else vector.ended_from
             memory = {(topic, 0): REMEMBERED}
-        with closing(Consumer(self._settings, vector.topic_ids, starts, memory)) as consumer:
-            yield from self._follow(consumer, Tail(self._settings, vector, time.monotonic()))
+        with (
+            closing(Consumer(self._settings, vector.topic_ids, starts, memory)) as consumer,
+            closing(Tail(self._settings, vector, time.monotonic())) as tail,
+        ):
+            yield from self._follow(consumer, tail)
 
     def _follow(self, consumer: Consumer, tail: Tail) -> Iterator[Transaction]:
         look_at = 0.0

@@ -12,9 +12,11 @@ import pytest
 
 from adapters.kafka.position import Vector
 from adapters.kafka.settings import KafkaSettings
-from adapters.kafka.tail import STILL_THERE_S, Tail
+from adapters.kafka.tail import STILL_THERE_S, Tail, Traced
 from changesource_sdk.adapter import AddColumn, Column, Delete, Insert, Transaction
-from changesource_sdk.errors import AdapterError
+from changesource_sdk.errors import AdapterError, InvalidChange
+from changesource_sdk.pipeline.snapshotting import checked_schema
+from changesource_sdk.pipeline.transactions import TransactionEncoder
 from tests.adapters.kafka.made_records import TABLES, a_batch, a_record, settings_of
 from tests.support.debezium import Collection, begin, end, field, member
 
@@ -184,9 +186,39 @@ def test_poison_stops_the_stream_and_says_where_and_why() -> None:
     assert "poison=set-aside" in caught.value.fix
 
 
-def test_a_row_that_no_consumer_could_hold_is_left_to_the_pipeline_to_refuse() -> None:
-    [found] = take(Tail(settings_of(), START), a_record("items", 3, None, {"id": "one"}))
-    assert list(found.changes) == [Insert("item", {"id": "one"})]
+def refusal(transaction: Transaction) -> AdapterError:
+    """What the pipeline tells of a transaction that it refuses."""
+    encoder = TransactionEncoder(checked_schema(TABLES.tables), lambda: Path("unused"))
+    with pytest.raises(AdapterError) as caught:
+        encoder.encode(transaction)
+    return caught.value
+
+
+@pytest.mark.parametrize("grouping", ["batch", "record"])
+def test_a_value_that_does_not_suit_its_column_is_told_with_record_table_and_column(grouping: str) -> None:
+    fine, poison = a_record("items", 2, None, {"id": 1}), a_record("items", 3, None, {"id": "one", "size": 5})
+    error = refusal(take(Tail(settings_of(transactions=grouping), START), fine, poison)[-1])
+    assert (error.code, error.where) == ("poison-record", "items[0] offset 3")
+    assert error.message == (
+        "the record at items[0] offset 3 cannot be read: a value of type str where a 64-bit integer is needed "
+        "(table item, column id (int8), row id='one')"
+    )
+    assert "poison=set-aside" in error.fix
+
+
+def test_in_a_transaction_of_the_source_the_record_is_told_as_well() -> None:
+    bad = ITEMS.event("c", None, {"id": "one", "title": "x"}, member("T", 1, 1))
+    tail = Tail(by_transactions(), WITH_ENDS)
+    take(tail, in_transaction(ITEMS, 4, 2, "T", 2), a_record("items", 7, bad.key(), bad.value(), partition=1))
+    [found] = take(tail, an_end(0, "T", items=2))
+    assert refusal(found).where == "items[1] offset 7"
+
+
+def test_what_the_adapter_itself_put_before_the_records_is_no_poison() -> None:
+    traced = Traced([Insert("item", {"id": "one"})], [])
+    assert next(iter(traced)) == Insert("item", {"id": "one"})
+    error = InvalidChange("some-code", "a message", "somewhere", "a fix")
+    assert traced.explain(error) is error
 
 
 def test_poison_is_set_aside_and_the_stream_goes_on(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
