@@ -129,7 +129,8 @@ class Tail:
             if now - self._alarmed.get(stalled.id, float("-inf")) > patience:
                 self._alarmed[stalled.id] = now
                 waited = round(now - stalled.since)
-                event(_log, logging.WARNING, f"{stalled}; nothing after it is passed on", waited_s=waited)
+                what = "nothing after it is passed on" if stalled.has_ended else "every start reads from its records on"
+                event(_log, logging.WARNING, f"{stalled}; {what}", waited_s=waited)
 
     def close(self) -> None:
         """Let go of what waits."""

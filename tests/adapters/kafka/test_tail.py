@@ -171,7 +171,21 @@ def test_a_transaction_that_waits_too_long_is_named(caplog: pytest.LogCaptureFix
         assert caplog.messages == []
         tail.alarm(131.0)
         tail.alarm(132.0)
-    assert caplog.messages == ["transaction 9:77 has 1 changes and its END has not come; nothing after it is passed on"]
+    assert caplog.messages == [
+        "transaction 9:77 has 1 changes and its END has not come; every start reads from its records on"
+    ]
+
+
+def test_a_transaction_that_has_ended_short_holds_up_all_after_it_and_is_named(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    tail = Tail(by_transactions(stall_after=30), WITH_ENDS)
+    take(tail, in_transaction(ITEMS, 0, 1, "9:77", 1), an_end(0, "9:77", items=1, notes=2), now=100.0)
+    assert take(tail, in_transaction(ITEMS, 1, 2, "9:78", 1), an_end(1, "9:78", items=1), now=101.0) == []
+    with caplog.at_level(logging.WARNING, "changesource"):
+        tail.alarm(130.5)
+    missing = "transaction 9:77 has ended with 1 changes there and others missing: 2 of notes"
+    assert caplog.messages == [f"{missing}; nothing after it is passed on"]
 
 
 # --- records that cannot be read ---
