@@ -83,6 +83,6 @@ def test_the_decoder_of_the_page_decodes(kafka: KafkaBroker, tmp_path: Path, mon
         producer.send(topic, key=b"7", value=b"7,Ada")
     # Declared, since columns would be looked for by Spark's workers, where this test's folder is unknown.
     tables: dict[str, Any] = {"people": {"topic": topic, "columns": {"id": "text", "name": "text"}, "key": "id"}}
-    adapter = KafkaAdapter(kafka.bootstrap, topic, "upsert", decoder="csv_of_the_page:Csv", tables=tables)
+    adapter = KafkaAdapter(kafka.bootstrap, topic, format="upsert", decoder="csv_of_the_page:Csv", tables=tables)
     rows = [row for partition in adapter.snapshot().partitions for row in partition.rows()]
     assert rows == [{"id": "7", "name": "Ada"}]
