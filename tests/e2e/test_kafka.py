@@ -127,6 +127,7 @@ class World:
     orders: Orders
     notes: Notes
     bank: Bank
+    upsert_endpoint: SparkServing
     upsert: ZeroCache
     debezium: ZeroCache
 
@@ -184,7 +185,7 @@ def world(kafka: KafkaBroker, postgres: PostgresServer, tmp_path_factory: pytest
             cache.launch()
         for _, cache in started:
             cache.wait_until_ready()
-        yield World(kafka, items, orders, notes, bank, started[0][1], started[1][1])
+        yield World(kafka, items, orders, notes, bank, *started[0], started[1][1])
 
 
 def _served(
@@ -227,6 +228,13 @@ def test_the_first_sync_of_upsert_topics_is_the_last_value_of_each_key(world: Wo
     settle(world.upsert.replica, "item", ITEM_COLUMNS, dict(world.items.rows))
     settle(world.upsert.replica, "order", ORDER_COLUMNS, dict(world.orders.rows))
     assert world.upsert.exits == []
+
+
+def test_what_was_inferred_about_a_table_is_told(world: World) -> None:
+    process = world.upsert_endpoint.process
+    line = process.lines[process.wait_for_line("inferred the columns of a table; declare them if this is wrong") - 1]
+    assert "id text (key); name text" in line
+    assert "score float8; doc json" in line
 
 
 def test_the_first_sync_of_debeziums_topics_is_what_their_changes_leave(world: World) -> None:
