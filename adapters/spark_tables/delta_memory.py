@@ -47,6 +47,7 @@ class DeltaMemory:
     """Bases by their number, each with the keys touched at later versions of the table."""
 
     def __init__(self, table: TableSettings, folder: str) -> None:
+        self.folder = folder
         self._table = table
         self._folder = StateFolder(folder)
         self._touched = TouchedKeys(folder, table.key)

@@ -11,7 +11,7 @@ import pytest
 from adapters.spark_tables import delta_feed
 from changesource_sdk.adapter import AddColumn, Change, Delete, Insert, Update
 from tests.adapters.spark_tables.follower import Follower
-from tests.adapters.spark_tables.lake import Lake, people
+from tests.support.delta_lake import Lake, people
 
 
 @pytest.fixture
