@@ -31,6 +31,7 @@ from adapters.spark_tables.source import TableSnapshot, TableVersion, Token
 from adapters.spark_tables.state import StateFolder
 from adapters.spark_tables.versions import lost
 from changesource_sdk.adapter import Change, Check, Table
+from changesource_sdk.errors import AdapterError
 from changesource_sdk.observe.logs import event, logger
 
 if TYPE_CHECKING:
@@ -243,7 +244,10 @@ class DeltaSource:
 
 def _is_there(table: TableSettings, place: DeltaPlace, folder: str) -> bool:
     """Whether a version can still be read, whole, and what is remembered of it, too."""
-    found = open_table(table, place.version)
+    try:
+        found = open_table(table, place.version)
+    except AdapterError:
+        return False
     is_known = place.base == NO_BASE or StateFolder(folder).load(place.base) is not None
     return is_known and str(found.metadata().id) == place.id and has_all_files(table, found)
 
