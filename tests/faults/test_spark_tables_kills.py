@@ -8,13 +8,18 @@ from __future__ import annotations
 
 import os
 import random
+from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
 
+import pyarrow as pa
 import pytest
 
+from adapters.spark_tables.delta_shares import SHARE_ROWS
+from tests.support.delta_lake import Lake
 from tests.support.fix_zero_cache import MakeZeroCache
 from tests.support.lakehouse import Lakehouse
+from tests.support.raw_consumer import RawConsumer
 from tests.support.spark_serving import SPARK_SECONDS, SparkServing, kill
 from tests.support.waiting import until
 
@@ -73,3 +78,49 @@ def test_whenever_the_driver_dies_the_replica_equals_the_lakehouse(tmp_path: Pat
         assert cache.replica.version() == endpoint.status()["log"]["snapshot"]
         assert cache.exits == []
         assert endpoint.stop() == 0
+
+
+SHARES = 6
+"""More than tasks run at a time, so that some are finished when the driver dies."""
+
+
+def _share(number: int) -> pa.Table:
+    ids = pa.array(range(number * SHARE_ROWS, (number + 1) * SHARE_ROWS), pa.int64())
+    return pa.table({"id": ids, "name": ids.cast(pa.string())})
+
+
+def _inodes(spool: Path) -> set[int]:
+    """The parts that are in their place, finished or not noted yet."""
+    return {path.stat().st_ino for path in spool.glob("*/part-*.frames")}
+
+
+def test_a_driver_that_dies_in_the_first_sync_of_a_table_is_replaced_by_one_that_goes_on_with_it(
+    tmp_path: Path,
+) -> None:
+    lake = Lake(tmp_path / "people", _share(0))
+    for number in range(1, SHARES):
+        lake.append(_share(number))
+    settings = {"tables.people.delta": str(lake.path), "tables.people.key": "id"}
+    with SparkServing("spark-tables", settings, tmp_path / "state") as endpoint:
+        endpoint.launch()
+        until(lambda: int(endpoint.stage().get("done") or 0), "a share that is written", seconds=SPARK_SECONDS)
+        kill(_driver(endpoint))
+        written = _inodes(tmp_path / "state" / "spool")
+        assert not endpoint.ready(), "the table must be large enough to be interrupted"
+        lake.delete("id = 0")
+        until(endpoint.ready, "the snapshot", seconds=SPARK_SECONDS)
+        assert written & _inodes(tmp_path / "state" / "spool"), "a share that was written is not read again"
+        with RawConsumer(endpoint.stream_url, keep=True, timeout=SPARK_SECONDS) as consumer:
+            counted = _people(consumer, commits=2)
+        assert counted == Counter({"insert": SHARES * SHARE_ROWS, "delete": 1})
+        assert endpoint.status()["log"]["generation"] == 1
+        assert endpoint.stop() == 0
+
+
+def _people(consumer: RawConsumer, commits: int) -> Counter[str]:
+    """The changes of people in so many transactions."""
+    counted: Counter[str] = Counter()
+    while consumer.counted.commits < commits:
+        changes = [message[1] for message in consumer.messages() if message[0] == "data"]
+        counted.update(change["tag"] for change in changes if change.get("relation", {}).get("name") == "people")
+    return counted
