@@ -17,7 +17,6 @@ from adapters.spark_tables.checks import table_checks
 from adapters.spark_tables.difference import Difference, tuned
 from adapters.spark_tables.reader import TableReader, reading
 from adapters.spark_tables.readers import BEING_WRITTEN
-from adapters.spark_tables.session import session
 from adapters.spark_tables.settings import TableSettings
 from adapters.spark_tables.shape import Shape, evolution
 from adapters.spark_tables.shapes import Shapes
@@ -26,6 +25,7 @@ from adapters.spark_tables.state import StateFolder, StateVersion
 from adapters.spark_tables.types import travelling
 from adapters.spark_tables.versions import lost
 from changesource_sdk.adapter import Change, Check, Table, Truncate
+from changesource_sdk.pipeline.spark.running import session
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame

@@ -12,6 +12,9 @@ import pytest
 
 from adapters.spark_tables import SparkTablesAdapter
 from changesource_sdk.adapter import Check
+from changesource_sdk.cli.doctor import examine
+from changesource_sdk.config import ServeConfig
+from tests.support.delta_lake import Lake, people
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -105,3 +108,26 @@ def test_columns_that_clients_do_not_see_are_told_and_harm_nothing(tmp_path: Pat
     told = [check.message for check in found]
     assert "column raw (binary) is replicated but not synced to clients" in told
     assert "3 rows can be read, and every one has its own key" in told
+
+
+@pytest.mark.parametrize(
+    ("mapping", "said", "fix"),
+    [
+        ({"filter": {"sql": "nme <> 'x'"}}, "UNRESOLVED_COLUMN", "it may use the columns id, name"),
+        ({"columns": {"name": {"sql": "upper(name"}}}, "PARSE_SYNTAX_ERROR", "correct the SQL"),
+        ({"columns": {"name": {"sql": "rand()"}}}, "another result each time", "only columns and constants"),
+        ({"filter": {"sql": "upper(name)"}}, "a filter must be true or false", "compare"),
+        ({"select": ["id", "nme"]}, "nme", "name"),
+    ],
+)
+def test_the_doctor_tells_a_wrong_mapping_in_sparks_words_and_ours(
+    tmp_path: Path, mapping: Section, said: str, fix: str
+) -> None:
+    lake = Lake(tmp_path / "people", people((1, "Ada")))
+    tables = {"tables.people.delta": str(lake.path), "tables.people.key": "id"}
+    config = ServeConfig(adapter="spark-tables", state=tmp_path / "state", settings=tables, mapping={"people": mapping})
+    (found,) = [finding for finding in examine(config) if finding.check == "mapping"]
+    assert not found.ok
+    assert said in found.message
+    assert "mapping.people" in found.message
+    assert fix in found.fix
