@@ -30,9 +30,8 @@ def check_mappings(config: ServeConfig) -> str:
     in_sql = [table for table in mapped if table.mapping.sql]
     if in_sql:
         _check_sql(in_sql)
-    return (
-        f"of {', '.join(mappings)}: the names are there, {sum(len(t.mapping.sql) for t in in_sql)} expressions in SQL"
-    )
+    expressions = sum(len(table.mapping.sql) for table in in_sql)
+    return f"of {', '.join(mappings)}: fit the tables, {expressions} expressions in SQL"
 
 
 def _check_sql(tables: list[MappedTable]) -> None:
