@@ -51,6 +51,7 @@ bench: setup ## the endpoint, the incremental engine and the cache beside the of
 	$(PY) -m benchmarks.endpoint
 	$(PY) -m benchmarks.postgres
 	$(PY) -m benchmarks.kafka
+	$(PY) -m benchmarks.spark_tables
 	$(PY) -m benchmarks.ivm
 	$(PY) -m benchmarks.ivm.many_queries
 	$(PY) -m benchmarks.cache

@@ -16,8 +16,8 @@ import psycopg
 import pytest
 
 from reference_cache.config import load
-from tests.adapters.spark_tables.lake import Lake, people
 from tests.docs.fences import block
+from tests.support.delta_lake import Lake, people
 from tests.support.kafka_broker import KafkaBroker
 from tests.support.ports import free_port
 from tests.support.postgres_server import PostgresServer

@@ -12,7 +12,7 @@ from xdist.scheduler import LoadScopeScheduling
 TABLES = "tests/adapters/spark_tables/test_"
 SPARK_TESTS = (
     "tests/sdk/pipeline/spark/",
-    *(TABLES + name for name in ("delta_gaps", "difference", "iceberg", "pipeline")),
+    *(TABLES + name for name in ("checks", "delta_gaps", "difference", "iceberg", "pipeline", "resuming")),
 )
 
 PEERS = ("e2e", "demo", "sdk/cli/test_new", "conformance", "examples", "docs", "faults", "adapters", "reference_cache")

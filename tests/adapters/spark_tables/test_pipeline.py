@@ -10,10 +10,10 @@ from changesource_sdk.pipeline.mapped import mapped_source
 from changesource_sdk.testing.folding import FoldedTables
 from protocol.codec import decode_downstream
 from protocol.messages import Data
-from tests.adapters.spark_tables.lake import Lake, people
 from tests.adapters.spark_tables.test_delta_feed import settings
 from tests.sdk.pipeline.runner_fixtures import Watched
 from tests.sdk.pipeline.spark.spark_runner import on_spark
+from tests.support.delta_lake import Lake, people
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
