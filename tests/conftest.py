@@ -13,6 +13,7 @@ from xdist.scheduler import LoadScopeScheduling
 from tests.support.scheduling import ByFile, longest_first
 
 pytest_plugins = [
+    "tests.docs.receipts",
     "tests.support.fix_logging",
     "tests.support.fix_kafka",
     "changesource_sdk.testing.plugin",
