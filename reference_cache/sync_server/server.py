@@ -38,6 +38,10 @@ log = logger("server")
 HEADER_BYTES = 64 * 1024
 """The subprotocol header holds the client's first message: 8 KB of it, and browsers add cookies."""
 
+WAITING_SOCKETS = 4096
+"""How many connections may wait to be accepted. One that finds no room is not refused but forgotten, and tries again a
+second later: after a restart everybody comes at once."""
+
 WAITING_FRAMES = 8
 STOP_SECONDS = 5.0
 READY_SECONDS = 5.0
@@ -72,6 +76,7 @@ class SyncServer:
                 self._handle,
                 config.host,
                 config.port,
+                backlog=WAITING_SOCKETS,
                 process_request=self._process_request,
                 select_subprotocol=_echoed,
                 create_connection=SyncSocket,
