@@ -175,17 +175,8 @@ class SyncServer:
             self._sockets -= 1
 
     async def _serve(self, socket: SyncSocket) -> None:
-        if socket.asked is None:
-            self._refused(socket, "handshake", socket.refused or "")
-            socket.begin_close(CloseCode.PROTOCOL_ERROR, socket.refused or "")
-            return
-        try:
-            asked = socket.asked
-            identity = await self._services.authenticator.first(asked.user_id, asked.auth_token)
-            client = self._admitted(socket, asked, identity)
-        except SyncError as error:
-            self._refused(socket, str(error.kind), error.message)
-            socket.tell_and_close(error, auth.CLOSE_CODE if error.refuses_credentials else None)
+        client = await self._let_in(socket)
+        if client is None:
             return
         self._services.metrics.opened.inc()
         self._enter(client)
@@ -193,6 +184,23 @@ class SyncServer:
             await client.run()
         finally:
             self._exit(client)
+
+    async def _let_in(self, socket: SyncSocket) -> Client | None:
+        """The client; or None, and it is told why."""
+        asked = socket.asked
+        if asked is None:
+            self._refused(socket, "handshake", socket.refused or "")
+            socket.begin_close(CloseCode.PROTOCOL_ERROR, socket.refused or "")
+            return None
+        try:
+            identity = await self._services.authenticator.first(asked.user_id, asked.auth_token)
+            client = self._admitted(socket, asked, identity)
+        except SyncError as error:
+            self._refused(socket, str(error.kind), error.message)
+            socket.tell_and_close(error, auth.CLOSE_CODE if error.refuses_credentials else None)
+            return None
+        socket.forget_request()
+        return client
 
     def _admitted(self, socket: SyncSocket, asked: ConnectRequest, identity: Identity) -> Client:
         services = self._services
