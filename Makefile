@@ -3,7 +3,7 @@ VENV ?= .venv
 PY := $(VENV)/bin/python
 STAMP := $(VENV)/.ready
 DEMO := $(VENV)/.demo
-WORKERS ?= 2
+WORKERS ?= 3
 EVERYTHING := -e '.[dev,cache,kafka,postgres,spark,iceberg]'
 
 .PHONY: help setup tools demo test cover style types faults oracle bench docs
@@ -64,6 +64,7 @@ bench: setup ## the endpoint, the incremental engine and the cache beside the of
 	$(PY) -m benchmarks.endpoint
 	$(PY) -m benchmarks.postgres
 	$(PY) -m benchmarks.kafka
+	$(PY) -m benchmarks.spark_tables
 	$(PY) -m benchmarks.ivm
 	$(PY) -m benchmarks.ivm.many_queries
 	$(PY) -m benchmarks.cache

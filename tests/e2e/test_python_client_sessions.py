@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from reference_cache.client import Client
-from tests.docs.fences import blocks
+from tests.docs.fences import blocks, execute
 from tests.support.child_process import ChildProcess
 from tests.support.client_sessions import SessionWorld, play, session_world
 from tests.support.tools import REPOSITORY
@@ -36,7 +36,7 @@ def test_clients_that_come_and_go_end_up_with_what_the_store_has(world: SessionW
 def test_the_examples_on_the_page_run(world: SessionWorld, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     names: dict[str, Any] = {}
     for text in blocks("docs/how-to/python-client.md", "python"):
-        exec(compile(text, "python-client.md", "exec"), names)
+        execute(text, names)
     file = tmp_path / "client.db"
     asyncio.run(asyncio.wait_for(names["main"](world.url, "token", file), 60))
     printed = capsys.readouterr().out

@@ -19,7 +19,7 @@ from changesource_sdk.changelog.sqlite_store import SqliteStore as LogStore
 from changesource_sdk.cli.app import app
 from changesource_sdk.verifying.log_side import log_side, schema_at_head
 from changesource_sdk.verifying.replica_side import replica_side
-from tests.docs.fences import block
+from tests.docs.fences import block, ran
 from tests.support.child_process import ChildProcess
 from tests.support.fix_zero_cache import zero_caches
 from tests.support.postgres_server import PostgresServer
@@ -180,8 +180,10 @@ def test_the_page_compares_all_stages_at_once(world: World, our_cache: Reference
         "./changesource-state": str(world.endpoint.state),
         "/var/zero/replica.db": str(our_cache.replica_file),
     }
-    result = CliRunner().invoke(app, typed(block("docs/how-to/verify-and-replay.md", "changesource verify"), places))
+    printed = block("docs/how-to/verify-and-replay.md", "changesource verify")
+    result = CliRunner().invoke(app, typed(printed, places))
     assert result.exit_code == 0, result.output
+    ran(printed)
     assert result.stdout.count(": the same") == 2
 
 
@@ -205,9 +207,12 @@ def replay(world: World, start: str, end: str) -> ChildProcess:
     """The page's command, between two watermarks of this log."""
     places = {"./changesource-state": str(world.endpoint.state), "127.0.0.1:4811": "127.0.0.1:0"}
     places |= {"9ho7o8emv2m": start, "9ho7ophp4rw": end}
-    words = typed(block("docs/how-to/verify-and-replay.md", "changesource replay"), places)
+    printed = block("docs/how-to/verify-and-replay.md", "changesource replay")
+    words = typed(printed, places)
     command = [sys.executable, "-m", "changesource_sdk.cli", *words, "--permissions", "allow-all", "--json"]
-    return ChildProcess(command, env={"PYTHONPATH": str(REPOSITORY)}, cwd=REPOSITORY)
+    process = ChildProcess(command, env={"PYTHONPATH": str(REPOSITORY)}, cwd=REPOSITORY)
+    ran(printed)
+    return process
 
 
 def said(process: ChildProcess, event: str) -> dict[str, Any]:
