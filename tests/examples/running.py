@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 
-from tests.docs.fences import ROOT
+from tests.docs.fences import ROOT, ran
 from tests.support.child_process import ChildProcess
 
 SECONDS = 240.0
@@ -17,4 +17,5 @@ def shown_by(command: str, **env: str) -> list[str]:
     with ChildProcess([sys.executable, "-u", *words], cwd=ROOT, env=env) as example:
         assert example.wait(SECONDS) == 0, example.tail(200)
         assert example.tree() == []
+        ran(command)
         return example.lines[example.wait_for_line("cache: running on port ") :]
