@@ -186,19 +186,20 @@ def test_the_runner_is_chosen_as_the_page_on_spark_says(reader: Reader, cluster:
     here, there, inline = commands(block("docs/how-to/spark.md", "changesource serve sqlite"))
     del reader.environment["CHANGESOURCE_RUNNER"]
     reader.places["spark://host:7077"] = cluster
-    reader.places["spark.executor.memory=2g"] = "spark.executor.memory=1g"
+    reader.places |= {"/data/": f"{reader.folder}/", "spark.executor.memory=2g": "spark.executor.memory=1g"}
     with reader.serve(inline):
         assert not (reader.folder / "state" / "spark.log").exists()
     for on_spark in (here, there):
         shutil.rmtree(reader.folder / "state")
         with reader.serve(f"{on_spark} {QUICK}", seconds=SPARK_SECONDS) as address:
             assert (reader.folder / "state" / "spark.log").exists()
-            assert '"issue"' in reader.run(f"changesource tail {address} --from start --limit 1 --json")
+            told = reader.run(f"changesource tail {address} --from start --limit 1 --json")
+            assert '"new":{"id":"1"}' in told.replace(" ", "")
 
 
 def test_an_endpoint_and_an_adapter_are_checked(reader: Reader) -> None:
     page = "docs/how-to/check-an-endpoint.md"
-    reader.write("my_store.py", block("README.md", '"""A to-do list').replace("TodoFile", "MyStore"))
+    reader.write("my_store.py", block("README.md", '"""A to-do list') + "\n\nMyStore = TodoFile\n")
     reader.write("data", TODO)
     told = reader.run(block(page, "changesource check my_store:MyStore").strip() + " --watch 0.5")
     assert "ok       initial sync" in told
