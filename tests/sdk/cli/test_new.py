@@ -13,7 +13,6 @@ from typer.testing import CliRunner
 from changesource_sdk.cli.app import app
 from changesource_sdk.config import load
 from tests.docs.fences import FENCE, block, commands
-from tests.support.ports import free_port
 from tests.support.reader import Reader
 from tests.support.tools import REPOSITORY
 
@@ -58,7 +57,7 @@ def test_its_configuration_is_one_for_serve(project: Path) -> None:
 @pytest.mark.slow
 @pytest.mark.timeout(600)
 def test_it_installs_and_passes_its_own_tests_as_the_page_says(tmp_path: Path) -> None:
-    """And its adapter is known by its name. In a fresh Python environment, into which the project itself is installed by every line that says how."""
+    """In a fresh Python environment, into which this distribution is installed by every line that says how."""
     reader = Reader(tmp_path / "reading")
     reader.isolate()
     reader.run(block("README.md", "pip install"))
@@ -71,7 +70,6 @@ def test_it_installs_and_passes_its_own_tests_as_the_page_says(tmp_path: Path) -
     reader.folder /= "ticket_store"
     _, _, check, serve = commands(FENCE.findall((reader.folder / "README.md").read_text())[0][1])
     assert "ok       initial sync" in reader.run(f"{check} --watch 0.5")
-    reader.environment["CHANGESOURCE_LISTEN"] = f"127.0.0.1:{free_port()}"
     with reader.serve(serve) as address:
         assert "Serve your own store" in reader.run(f"changesource tail {address} --from start --limit 1 --json")
 
