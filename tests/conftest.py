@@ -1,6 +1,7 @@
 """Fixtures by concern; each module of `tests/support` named `fix_*` provides one real peer.
 
-`make test` runs on two workers (`scheduling`): one Spark session per run, and servers shared within a file.
+`make test` runs on three workers (`scheduling`): one Spark session per run, and servers shared within a file. Two cores
+bear a third, since tests mostly wait for processes to start.
 """
 
 from __future__ import annotations

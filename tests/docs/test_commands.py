@@ -15,8 +15,8 @@ from pathlib import Path
 import psycopg
 import pytest
 
-from tests.adapters.spark_tables.lake import Lake, people
 from tests.docs.fences import block, command, commands
+from tests.support.delta_lake import Lake, people
 from tests.support.kafka_broker import KafkaBroker
 from tests.support.ports import free_port
 from tests.support.postgres_server import PostgresServer

@@ -35,9 +35,8 @@ def documents() -> list[dict[str, Any]]:
 def test_the_security_settings_of_the_page_are_taken() -> None:
     given = documents()[0]["set"]
     client = {name: value for name, value in given.items() if name.startswith(PASSED_ON)}
-    own = {name: value for name, value in given.items() if name not in client}
     assert len(client) == 5
-    assert KafkaSettings.parse(**own, client=client).client == client
+    assert KafkaSettings.parse(**given).client == client
 
 
 def test_the_commands_of_the_page_have_settings_that_are_taken() -> None:
@@ -51,7 +50,7 @@ def test_the_commands_of_the_page_have_settings_that_are_taken() -> None:
 
 def test_every_setting_is_in_the_table() -> None:
     rows = re.findall(r"^\| `(\w+)` \|", section("Settings"), re.MULTILINE)
-    assert rows == list(inspect.signature(KafkaAdapter).parameters)
+    assert rows == list(inspect.signature(KafkaSettings.parse).parameters)
 
 
 def test_every_error_is_on_the_page() -> None:
@@ -83,6 +82,6 @@ def test_the_decoder_of_the_page_decodes(kafka: KafkaBroker, tmp_path: Path, mon
         producer.send(topic, key=b"7", value=b"7,Ada")
     # Declared, since columns would be looked for by Spark's workers, where this test's folder is unknown.
     tables: dict[str, Any] = {"people": {"topic": topic, "columns": {"id": "text", "name": "text"}, "key": "id"}}
-    adapter = KafkaAdapter(kafka.bootstrap, topic, "upsert", decoder="csv_of_the_page:Csv", tables=tables)
+    adapter = KafkaAdapter(kafka.bootstrap, topic, format="upsert", decoder="csv_of_the_page:Csv", tables=tables)
     rows = [row for partition in adapter.snapshot().partitions for row in partition.rows()]
     assert rows == [{"id": "7", "name": "Ada"}]
