@@ -1,5 +1,6 @@
 """The page on credentials: its client renews its token, and the figures are the code's."""
 
+import asyncio
 from pathlib import Path
 from typing import Any
 
@@ -16,16 +17,16 @@ async def test_the_client_of_the_page_fetches_a_token_before_it_connects() -> No
     (source,) = blocks("docs/how-to/authenticate.md", "python")
     names: dict[str, Any] = {}
     execute(source, names)
-    asked: list[str] = []
+    asked: asyncio.Queue[str] = asyncio.Queue()
 
     async def fetch(user: str) -> str:
-        asked.append(user)
+        await asked.put(user)
         return "token"
 
     things = schema([table("thing", {"id": "string"})], {})
     async with names["client_of"]("http://127.0.0.1:9", things, "ann", fetch) as client:
-        await client.wait_for("connecting")
-    assert asked == ["ann"]
+        assert await asyncio.wait_for(asked.get(), 60) == "ann"
+        assert client.state.name == "connecting"
 
 
 def test_the_figures_on_the_page_are_current() -> None:

@@ -6,6 +6,7 @@ about Spark: the tutorial, the demo and the end-to-end tests run them on it.
 
 from __future__ import annotations
 
+import os
 import shlex
 import shutil
 from collections.abc import Iterator
@@ -16,6 +17,7 @@ import psycopg
 import pytest
 
 from tests.docs.fences import block, command, commands
+from tests.support import avro
 from tests.support.delta_lake import Lake, people
 from tests.support.kafka_broker import KafkaBroker
 from tests.support.ports import free_port
@@ -252,6 +254,23 @@ def test_topics_of_kafka_are_served_and_examined(reader: Reader, kafka: KafkaBro
     reader.run(doctor)
     with reader.serve(serve) as address:
         assert "first" in reader.run(f"changesource tail {address} --from start --limit 1 --json")
+
+
+def test_topics_of_avro_are_served(reader: Reader, kafka: KafkaBroker) -> None:
+    variables, serve = commands(block("docs/how-to/kafka.md", "export SCHEMA_REGISTRY_URL"))
+    topic = kafka.create_topic(kafka.topic_name("orders"))
+    with kafka.producer() as producer:
+        producer.send(topic, key=avro.key(1), value=avro.order(1, "first"))
+    with avro.serving() as registry:
+        reader.places |= {
+            "http://registry:8081": registry,
+            "examples/kafka_avro": os.pathsep.join((str(avro.DECODER_FOLDER), str(REPOSITORY))),
+            "localhost:9092": kafka.bootstrap,
+            "topics=orders": f"topics={topic}",
+        }
+        reader.export(variables)
+        with reader.serve(serve) as address:
+            assert "first" in reader.run(f"changesource tail {address} --from start --limit 1 --json")
 
 
 def test_a_table_of_a_lake_is_served(reader: Reader) -> None:
