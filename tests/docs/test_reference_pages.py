@@ -5,8 +5,9 @@ from __future__ import annotations
 import re
 
 import pytest
+from typer.testing import CliRunner
 
-from changesource_sdk.cli.app import NAMES
+from changesource_sdk.cli.app import NAMES, app
 from reference_cache.config import settings
 from tests.docs.fences import ROOT
 from tests.docs.reference_pages import ADAPTERS, FOLDER, PAGES
@@ -15,6 +16,13 @@ from tests.docs.reference_pages import ADAPTERS, FOLDER, PAGES
 @pytest.mark.parametrize("name", PAGES)
 def test_the_page_is_what_the_code_makes(name: str) -> None:
     assert (ROOT / FOLDER / name).read_text() == PAGES[name](), "run: python -m tests.docs.reference_pages"
+
+
+def test_help_that_was_shown_before_changes_nothing() -> None:
+    before = PAGES["command-line.md"]()
+    shown = CliRunner().invoke(app, ["serve", "--help"], env={"COLUMNS": "200"})
+    assert "Now: " in shown.output
+    assert PAGES["command-line.md"]() == before
 
 
 def test_every_command_has_its_section_with_examples() -> None:
