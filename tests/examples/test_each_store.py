@@ -7,7 +7,7 @@ import sys
 import psycopg
 import pytest
 
-from tests.docs.fences import ROOT, block
+from tests.docs.fences import ROOT, block, ran
 from tests.support.child_process import ChildProcess
 from tests.support.kafka_broker import KafkaBroker
 from tests.support.postgres_server import PostgresServer
@@ -25,6 +25,7 @@ def shown_by(command: str, **env: str) -> list[str]:
     with ChildProcess([sys.executable, "-u", *words], cwd=ROOT, env=env) as example:
         assert example.wait(SECONDS) == 0, example.tail(200)
         assert example.tree() == []
+        ran(command)
         return example.lines[example.wait_for_line("cache: running on port ") :]
 
 
