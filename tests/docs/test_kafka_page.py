@@ -5,7 +5,6 @@ from __future__ import annotations
 import inspect
 import re
 import shlex
-import tomllib
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
@@ -17,7 +16,7 @@ from adapters.kafka.settings import PASSED_ON, KafkaSettings
 from adapters.kafka.values import ENCODINGS
 from changesource_sdk.cli.adapter_choice import try_settings
 from changesource_sdk.config import parse_pairs
-from tests.docs.fences import blocks
+from tests.docs.fences import as_module, blocks, blocks_of, configuration
 from tests.support.kafka_broker import KafkaBroker
 
 ROOT = Path(__file__).parents[2]
@@ -30,7 +29,7 @@ def section(title: str) -> str:
 
 
 def documents() -> list[dict[str, Any]]:
-    return [tomllib.loads(text) for text in blocks("docs/how-to/kafka.md", "toml")]
+    return [{"set": configuration(text).settings} for text in blocks("docs/how-to/kafka.md", "toml")]
 
 
 def test_the_security_settings_of_the_page_are_taken() -> None:
@@ -41,7 +40,7 @@ def test_the_security_settings_of_the_page_are_taken() -> None:
 
 
 def test_the_commands_of_the_page_have_settings_that_are_taken() -> None:
-    lines = "".join(blocks("docs/how-to/kafka.md", "sh")).splitlines()
+    lines = [part for block in blocks_of("docs/how-to/kafka.md") if block.is_shell for part in block.parts]
     commands = [shlex.split(line) for line in lines if line.startswith("changesource ")]
     assert [words[1:3] for words in commands] == [["serve", "kafka"], ["doctor", "kafka"], ["serve", "kafka"]]
     for words in commands:
@@ -76,7 +75,7 @@ def test_every_encoding_is_named(encoding: str) -> None:
 def test_the_decoder_of_the_page_decodes(kafka: KafkaBroker, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The Python of kafka.md, as a module that the setting names."""
     (source,) = blocks("docs/how-to/kafka.md", "python")
-    (tmp_path / "csv_of_the_page.py").write_text(source)
+    as_module(source, tmp_path / "csv_of_the_page.py")
     monkeypatch.syspath_prepend(str(tmp_path))
     topic = kafka.create_topic(kafka.topic_name("people"))
     with kafka.producer() as producer:
