@@ -13,7 +13,7 @@ import orjson
 from protocol.errors import CodecError
 
 _DIGITS_ALIKE = bytes(ord("0") if chr(code).isdecimal() else code for code in range(128)) + bytes(128)
-_TOO_LONG = (b"0" * 20, b"-" + b"0" * 19)
+_LONG, _LONG_NEGATIVE = b"0" * 20, b"-" + b"0" * 19
 """With all digits alike, where an integer may not fit what orjson reads exactly: from -2^63 up to 2^64. Also finds long
 fractions and texts, which merely take the slower path."""
 
@@ -42,7 +42,7 @@ def loads(text: bytes | str) -> object:
 
 def _has_long_digits(data: bytes) -> bool:
     alike = data.translate(_DIGITS_ALIKE)
-    return any(run in alike for run in _TOO_LONG)
+    return _LONG in alike or _LONG_NEGATIVE in alike
 
 
 def _dumps_exactly(value: object) -> bytes:

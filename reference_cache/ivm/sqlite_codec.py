@@ -6,6 +6,7 @@ Conversions are generated per table, so a table of strings costs nothing and any
 from __future__ import annotations
 
 import json
+import sys
 from collections.abc import Callable, Sequence
 from functools import lru_cache
 from typing import Any, cast
@@ -29,7 +30,7 @@ class StoredValueError(ValueError):
 
 def decoder(table: TableSchema) -> Convert | None:
     """From a stored row to the engine's; None if they are the same."""
-    environment: dict[str, Any] = {"parse": orjson.loads}
+    environment: dict[str, Any] = {"once": sys.intern}
     parts: list[str] = []
     for place, (name, column) in enumerate(table.columns.items()):
         value = f"r[{place}]"
@@ -42,9 +43,11 @@ def decoder(table: TableSchema) -> Convert | None:
             environment[f"number{place}"] = _number_check(table.name, name)
             in_range = f"-{LARGEST_INTEGER} <= {value} <= {LARGEST_INTEGER}"
             parts.append(f"{value} if {value} is None or {in_range} else number{place}({value})")
+        elif column.repeats:
+            parts.append(f"None if {value} is None else once({value})")
         else:
             parts.append(value)
-    if len(environment) == 1 and all(column.type == "string" for column in table.columns.values()):
+    if all(column.type == "string" and not column.repeats for column in table.columns.values()):
         return None
     return cast(Convert, eval(f"lambda r: ({', '.join(parts)},)", environment))
 

@@ -2,12 +2,13 @@
 
 SQLite keeps it: triggers copy the old and the new row of every change into a table beside the one that changed, so the
 log tells what really happened, whatever statement did it (an insert that replaced a row, a delete that found none).
-`commits` says which entries belong to which version. A reader asks for the changes between two versions, on a
-connection that sees the later one.
+`commits` says which entries belong to which version; transactions that became durable together share the last one's,
+since no reader ever sees a state in between. A reader asks for the changes between two versions, on a connection that
+sees the later one.
 
-Contract: changes come in the order they were made, as the engine takes them. Where tables were truncated or have
-another shape, that alone is reported, since pipelines must start anew. The log reaches back to the version that its
-reader reported as read, unless nobody reads; asking for more raises `ChangesForgotten`.
+Contract: changes to a table come in the order they were made, as the engine takes them. Where tables were truncated or
+have another shape, that alone is reported, since pipelines must start anew. The log reaches back to the version that
+its reader reported as read, unless nobody reads; asking for more raises `ChangesForgotten`.
 """
 
 from __future__ import annotations
@@ -41,7 +42,7 @@ class SchemaChanged:
 
 
 Logged: TypeAlias = tuple[str, str, SourceChange | Truncate | SchemaChanged]
-"""Version, table, and what happened to it."""
+"""The version that readers saw it with, table, and what happened to it."""
 
 
 @dataclass(slots=True)

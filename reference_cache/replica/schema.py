@@ -44,7 +44,7 @@ class ReplicaTable:
         """For the engine: the synced columns in order, then the row's version."""
         columns = {name: ColumnType(column.type, not column.not_null) for name, column in self.columns.items()}
         return TableSchema(
-            self.name, {**columns, VERSION_COLUMN: ColumnType("string")}, self.primary_key, self.keys[1:]
+            self.name, {**columns, VERSION_COLUMN: ColumnType("string", repeats=True)}, self.primary_key, self.keys[1:]
         )
 
 

@@ -2,6 +2,8 @@
 
 The replicator's half of the file; there is one writer. Upstream transactions may share one SQLite transaction: `begin`
 and `commit` mark the upstream's, `flush` makes all of them durable at once and `rollback` takes back what was not.
+Rows are handed to SQLite together too, whichever of them they belong to, and so one that it refuses may be told by the
+`flush`.
 
     writer.begin("0a", "p")
     writer.rows("issue").insert({...}, ("id",))   # changes to rows, by table
@@ -51,8 +53,7 @@ class ReplicaWriter(Applying):
         self.retention = LogRetention(connection)
         self._saved = self.catalog.copy()
         self._synced = schema_of(self.catalog)
-        self._touched: dict[str, int] = {}
-        self._log_ends: dict[str, int] = {}
+        self._touched: dict[str, int] = {}  # table -> the last log entry from before
         self._breaks: dict[str, str] = {}
         self._committed = self.state.version
 
@@ -65,33 +66,36 @@ class ReplicaWriter(Applying):
 
     def commit(self) -> None:
         """The upstream transaction is complete; it becomes durable with the next `flush`."""
-        self.write_pending()
-        entries: list[tuple[str, str, str, int | None, int | None]] = [
-            (self.version, kind, table, None, None) for table, kind in self._breaks.items()
-        ]
-        for table, before in self._touched.items():
-            last = self._log_ends[table] = self._log_end(table)
-            if last > before:
-                entries.append((self.version, "rows", table, before + 1, last))
-                self.retention.logged += last - before
-        sql = f'INSERT INTO {COMMITS} (version, kind, "table", first, last) VALUES (?, ?, ?, ?, ?)'
-        self.connection.executemany(sql, entries)
-        self._touched.clear()
-        self._breaks.clear()
         self._committed = self.version
 
     def flush(self) -> None:
-        """Make the committed transactions durable and visible."""
+        """Make the committed transactions durable and visible, all at once."""
         if not self.connection.in_transaction:
             return
+        self.write_pending()
+        self._note_commits()
         if self.catalog != self._saved:
             save_catalog(self.connection, self.catalog)
         self.connection.execute(f"UPDATE {STATE} SET version = ?", (self._committed,))
         self.retention.forget(self.state.version)
         self.connection.execute("COMMIT")
-        self._log_ends.clear()
         self._saved = self.catalog.copy()
         self.state = read_state(self.connection)
+
+    def _note_commits(self) -> None:
+        """Note which log entries belong to the version that readers will see next; they see none in between."""
+        entries: list[tuple[str, str, str, int | None, int | None]] = [
+            (self._committed, kind, table, None, None) for table, kind in self._breaks.items()
+        ]
+        for table, before in self._touched.items():
+            last = self._log_end(table)
+            if last > before:
+                entries.append((self._committed, "rows", table, before + 1, last))
+                self.retention.logged += last - before
+        sql = f'INSERT INTO {COMMITS} (version, kind, "table", first, last) VALUES (?, ?, ?, ?, ?)'
+        self.connection.executemany(sql, entries)
+        self._touched.clear()
+        self._breaks.clear()
 
     def prune(self) -> None:
         """Forget now what the reader has read, unless a transaction is under way, which will do so at its end."""
@@ -108,7 +112,6 @@ class ReplicaWriter(Applying):
         self.reset_pending()
         self.retention.recount()
         self._touched.clear()
-        self._log_ends.clear()
         self._breaks.clear()
         self._committed = self.state.version
 
@@ -134,7 +137,6 @@ class ReplicaWriter(Applying):
     def take_effect(self, effect: Effect) -> None:
         for table in effect.tables:
             self._touched.pop(table, None)
-            self._log_ends.pop(table, None)
             self._breaks[table] = "schema"
             self.execute(unlog_statements(table))
             self.retention.drop_table(table)
@@ -147,8 +149,7 @@ class ReplicaWriter(Applying):
 
     def _touch(self, table: str) -> None:
         if table not in self._touched and table in self._synced.tables:
-            known = self._log_ends.get(table)
-            self._touched[table] = self._log_end(table) if known is None else known
+            self._touched[table] = self._log_end(table)
 
     def _log_end(self, table: str) -> int:
         found = self.connection.execute(f"SELECT max(seq) FROM {quoted(log_name(table))}").fetchone()

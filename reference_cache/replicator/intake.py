@@ -22,6 +22,7 @@ from protocol.stream import Stream
 from reference_cache.replica.errors import CannotApply
 from reference_cache.replica.initial_load import InitialLoad
 from reference_cache.replica.writer import ReplicaWriter
+from reference_cache.replicator.bound_frames import BoundFrames
 from reference_cache.replicator.row_frames import DATA, RowFrames
 
 HELD_BYTES = 1 << 20
@@ -110,12 +111,14 @@ class LiveIntake(_Intake):
         self.commit_time_ms: float | None = None
         self._transactions = 0
         self._writer = writer
-        self._begun: Begin | None = None
+        self._bounds = BoundFrames()
+        self._terms: Begin | None = None
+        self._version = ""
         self._held: list[bytes] = []
         self._held_bytes = 0
         self._is_written = False
         self._is_known = False
-        self._unacknowledged: Commit | Status | None = None
+        self._unacknowledged: bytes | None = None  # a commit or a status
 
     @property
     def wants_flush(self) -> bool:
@@ -127,22 +130,40 @@ class LiveIntake(_Intake):
         for data in batch:
             if self._is_open and data.startswith(DATA):
                 self._take_data(data)
-            else:
+            elif not (self._take_commit(data) if self._is_open else self._take_begin(data)):
                 self._take(data)
+
+    def _take_begin(self, data: bytes) -> bool:
+        """Take a begin that is recognised and may come now."""
+        found, stream = self._bounds.begin(data), self._stream
+        if found is None or stream.open is not None or (stream.last is not None and found[1] <= stream.last):
+            return False
+        self._begin(*found)
+        stream.begin(found[1])
+        return True
+
+    def _take_commit(self, data: bytes) -> bool:
+        """Take a commit that is recognised and may come now."""
+        found = self._bounds.commit(data)
+        if found is None or found[0] != self._stream.open:
+            return False
+        self._commit(data, found[1])
+        self._stream.commit(found[0])
+        return True
 
     def _take(self, data: bytes) -> None:
         message = self._receive(data)
         match message:
             case Begin():
-                self._begin(message)
+                self._begin(message, message.commit_watermark)
             case Data():
                 self._take_data(data)
             case Commit():
-                self._commit(message)
+                self._commit(data, message.commit_time_ms)
             case Rollback():
                 self._rollback()
             case Status() if message.wants_ack:
-                self._unacknowledged = message
+                self._unacknowledged = data
             case ResetRequired():
                 self.reset = message
             case _:
@@ -155,8 +176,9 @@ class LiveIntake(_Intake):
         newest, self._unacknowledged = self._unacknowledged, None
         if newest is None:
             return None
-        filled = {"ack": True} if isinstance(newest, Status) else {}
-        return codec.encode(StatusAck.model_validate(filled | newest.to_json()))
+        message = codec.decode_downstream(newest)
+        filled = {"ack": True} if isinstance(message, Status) else {}
+        return codec.encode(StatusAck.model_validate(filled | message.to_json()))
 
     def take_count(self) -> int:
         """How many transactions were written since the last call."""
@@ -171,9 +193,9 @@ class LiveIntake(_Intake):
     def _may_pass(self, message: AnyDownstream, rule: str) -> bool:
         return rule == "watermark-order" and isinstance(message, Begin)
 
-    def _begin(self, message: Begin) -> None:
-        self._is_known = self._stream.last is not None and message.commit_watermark <= self._stream.last
-        self._begun = message
+    def _begin(self, terms: Begin, version: str) -> None:
+        self._is_known = self._stream.last is not None and version <= self._stream.last
+        self._terms, self._version = terms, version
         self._is_open = True
 
     def _take_data(self, data: bytes) -> None:
@@ -188,20 +210,20 @@ class LiveIntake(_Intake):
             self._write_held()
 
     def _write_held(self) -> None:
-        assert self._begun is not None
-        self._writer.begin(self._begun.commit_watermark, self._begun.json_mode or "p")
+        assert self._terms is not None
+        self._writer.begin(self._version, self._terms.json_mode or "p")
         held, self._held, self._held_bytes = self._held, [], 0
         self._frames.apply_all(held, self._writer)
 
-    def _commit(self, message: Commit) -> None:
-        assert self._begun is not None
+    def _commit(self, data: bytes, time_ms: float | None) -> None:
+        assert self._terms is not None
         if not self._is_known:
             self._write_held()
             self._writer.commit()
             self._transactions += 1
-            self.commit_time_ms = message.commit_time_ms
-        if not self._begun.skip_ack:
-            self._unacknowledged = message
+            self.commit_time_ms = time_ms
+        if not self._terms.skip_ack:
+            self._unacknowledged = data
         self._end_transaction()
 
     def _rollback(self) -> None:
@@ -211,5 +233,5 @@ class LiveIntake(_Intake):
 
     def _end_transaction(self) -> None:
         self._is_open = self._is_written = self._is_known = False
-        self._begun = None
+        self._terms = None
         self._held, self._held_bytes = [], 0

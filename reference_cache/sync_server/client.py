@@ -75,10 +75,11 @@ class Client:
         identity: Identity,
         services: Services,
     ) -> None:
-        self.asked = asked
+        self.asked = replace(asked, init=None)
         self.credentials = credentials
         self.outbox = Outbox(socket, services.config.send_buffer_bytes)
         self.validated_at = 0.0
+        self._first = asked.init
         self._socket = socket
         self._identity = identity
         self._services = services
@@ -121,8 +122,10 @@ class Client:
         """Serve the client until its socket closes."""
         self._say(["connected", {"wsid": self.asked.ws_id, "timestamp": int(time.time() * 1000)}])
         try:
-            if self.asked.init is not None:
-                await self._take(up.parse(self.asked.init))
+            first, self._first = self._first, None
+            if first is not None:
+                await self._take(up.parse(first))
+                del first
             async for text in self._socket:
                 await self._take(up.decode(text))
         except SyncError as error:

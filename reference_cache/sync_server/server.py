@@ -38,6 +38,10 @@ log = logger("server")
 HEADER_BYTES = 64 * 1024
 """The subprotocol header holds the client's first message: 8 KB of it, and browsers add cookies."""
 
+WAITING_SOCKETS = 4096
+"""How many connections may wait to be accepted. One that finds no room is not refused but forgotten, and tries again a
+second later: after a restart everybody comes at once."""
+
 WAITING_FRAMES = 8
 STOP_SECONDS = 5.0
 READY_SECONDS = 5.0
@@ -72,6 +76,7 @@ class SyncServer:
                 self._handle,
                 config.host,
                 config.port,
+                backlog=WAITING_SOCKETS,
                 process_request=self._process_request,
                 select_subprotocol=_echoed,
                 create_connection=SyncSocket,
@@ -170,17 +175,8 @@ class SyncServer:
             self._sockets -= 1
 
     async def _serve(self, socket: SyncSocket) -> None:
-        if socket.asked is None:
-            self._refused(socket, "handshake", socket.refused or "")
-            socket.begin_close(CloseCode.PROTOCOL_ERROR, socket.refused or "")
-            return
-        try:
-            asked = socket.asked
-            identity = await self._services.authenticator.first(asked.user_id, asked.auth_token)
-            client = self._admitted(socket, asked, identity)
-        except SyncError as error:
-            self._refused(socket, str(error.kind), error.message)
-            socket.tell_and_close(error, auth.CLOSE_CODE if error.refuses_credentials else None)
+        client = await self._let_in(socket)
+        if client is None:
             return
         self._services.metrics.opened.inc()
         self._enter(client)
@@ -188,6 +184,23 @@ class SyncServer:
             await client.run()
         finally:
             self._exit(client)
+
+    async def _let_in(self, socket: SyncSocket) -> Client | None:
+        """The client; or None, and it is told why."""
+        asked = socket.asked
+        if asked is None:
+            self._refused(socket, "handshake", socket.refused or "")
+            socket.begin_close(CloseCode.PROTOCOL_ERROR, socket.refused or "")
+            return None
+        try:
+            identity = await self._services.authenticator.first(asked.user_id, asked.auth_token)
+            client = self._admitted(socket, asked, identity)
+        except SyncError as error:
+            self._refused(socket, str(error.kind), error.message)
+            socket.tell_and_close(error, auth.CLOSE_CODE if error.refuses_credentials else None)
+            return None
+        socket.forget_request()
+        return client
 
     def _admitted(self, socket: SyncSocket, asked: ConnectRequest, identity: Identity) -> Client:
         services = self._services

@@ -31,6 +31,13 @@ class SyncSocket(ServerConnection):
         self.refused: str | None = None  # why the handshake cannot be served
         self.on_room: Callable[[], None] | None = None
 
+    def forget_request(self) -> None:
+        """Let go of what the client came with: it holds the first message, and its letter once more in each header."""
+        self.asked = None
+        for each in (self.request, self.response):
+            if each is not None:
+                each.headers.clear()  # the library keeps the messages themselves
+
     def tell_and_close(self, error: SyncError, code: int | None = None) -> None:
         """Tell the client what is wrong and close."""
         if self.state is State.OPEN:

@@ -3,10 +3,22 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
+from weakref import WeakValueDictionary
 
 from protocol.sync.errors import ErrorKind, SyncError
 from protocol.sync.messages import ClientSchema, ClientTable
 from reference_cache.replica.schema import ReplicaSchema, ReplicaTable
+
+
+class KnownSchemas:
+    """The schemas that clients were built with, each kept once while somebody has it: many clients have the same."""
+
+    def __init__(self) -> None:
+        self._known: WeakValueDictionary[str, ClientSchema] = WeakValueDictionary()
+
+    def shared(self, schema: ClientSchema) -> ClientSchema:
+        """This schema, or the equal one that others have."""
+        return self._known.setdefault(schema.model_dump_json(), schema)
 
 
 def check_client_schema(client: ClientSchema, replica: ReplicaSchema, own_tables: tuple[str, ...]) -> None:

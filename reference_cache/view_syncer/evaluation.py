@@ -61,6 +61,7 @@ class Evaluation:
         self.stores: dict[str, FollowedTable] = {}
         self.engine = Engine(self.schema, self._open, cost_model=cost_model)
         self.shared = SharedQueries(self.engine)
+        self.query_keys: dict[Query, str] = {}
         self._connection = connection
         self._expired = expired
 

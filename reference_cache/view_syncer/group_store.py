@@ -11,6 +11,7 @@ import orjson
 
 from protocol.sync import ast_json
 from protocol.sync.messages import ClientSchema
+from reference_cache.view_syncer.client_schema import KnownSchemas
 from reference_cache.view_syncer.cvr_file import CvrFile
 from reference_cache.view_syncer.group_config import Desire, GroupConfig, GroupEdit, QueryConfig
 
@@ -46,6 +47,7 @@ class GroupStore:
 
     def __init__(self, file: CvrFile) -> None:
         self._file = file
+        self._schemas = KnownSchemas()
 
     @property
     def _connection(self) -> sqlite3.Connection:
@@ -60,7 +62,12 @@ class GroupStore:
         version, user_id, schema, ttl_clock = found
         config = GroupConfig(group_id, version, self._clients(group_id), self._queries(group_id))
         memberships = {each.query: each for each in self._memberships(group_id)}
-        return StoredGroup(config, user_id, ClientSchema.model_validate_json(schema), ttl_clock, memberships)
+        client_schema = self._schemas.shared(ClientSchema.model_validate_json(schema))
+        return StoredGroup(config, user_id, client_schema, ttl_clock, memberships)
+
+    def new(self, group_id: str, user_id: str | None, client_schema: ClientSchema) -> StoredGroup:
+        """A group that is to be stored; `create` does it."""
+        return StoredGroup(GroupConfig(group_id), user_id, self._schemas.shared(client_schema))
 
     def _clients(self, group_id: str) -> set[str]:
         sql = "SELECT client_id FROM clients WHERE group_id = ?"

@@ -23,9 +23,22 @@ from reference_cache.view_syncer.row_keys import RowKeys
 if TYPE_CHECKING:
     from reference_cache.view_syncer.client_group import ClientGroup
 
+MOST_QUERY_KEYS = 1024
+"""Keys that an evaluation remembers: many groups ask for the same queries."""
+
 
 def query_key(query: Query, choice: KeyChoice, evaluation: Evaluation) -> str:
     """What tells queries apart, durably. Not to be forged: whoever has the same key gets the same rows."""
+    known = evaluation.query_keys
+    found = known.get(query)
+    if found is None:
+        if len(known) >= MOST_QUERY_KEYS:
+            known.clear()
+        found = known[query] = _query_key(query, choice, evaluation)
+    return found
+
+
+def _query_key(query: Query, choice: KeyChoice, evaluation: Evaluation) -> str:
     text = normal_text(simplify(complete_query(query, evaluation.schema)))
     named = orjson.dumps(choice) if choice else b""
     return hashlib.sha256(text.encode("utf-8", "surrogatepass") + named).hexdigest()

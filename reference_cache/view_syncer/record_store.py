@@ -48,12 +48,14 @@ class RecordStore:
     def _connection(self) -> sqlite3.Connection:
         return self._file.connection
 
-    def query(self, key: str) -> RecordedQuery:
-        """The query with this key, entered if it is new."""
+    def find(self, key: str) -> RecordedQuery | None:
+        """The query with this key, if it is known."""
         sql = "SELECT id, epoch, settled, last_patch FROM queries WHERE key = ?"
         found = self._connection.execute(sql, (key,)).fetchone()
-        if found is not None:
-            return RecordedQuery(*found)
+        return None if found is None else RecordedQuery(*found)
+
+    def enter(self, key: str) -> RecordedQuery:
+        """A query that is new."""
         entered = self._connection.execute("INSERT INTO queries VALUES (NULL, ?, 0, '', '', '')", (key,))
         assert entered.lastrowid is not None
         return RecordedQuery(entered.lastrowid, 0, "", "")

@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from reference_cache.view_syncer.cvr_file import CvrFile
 from reference_cache.view_syncer.live_query import LiveQuery, Patch
 from reference_cache.view_syncer.pacing import Pace
-from reference_cache.view_syncer.record_store import Record, RecordStore
+from reference_cache.view_syncer.record_store import Record, RecordedQuery, RecordStore
 
 BATCH = 1000
 """Records written in one transaction."""
@@ -20,23 +20,38 @@ BATCH = 1000
 async def record_hydration(live: LiveQuery, file: CvrFile, store: RecordStore, version: str, pace: Pace) -> list[Patch]:
     """Bring the records of a just hydrated query up to date at this version of the data; what was different.
 
-    May be cut short at any point: what is recorded by then is true, and the rest will be found again.
+    May be cut short at any point: what is recorded by then is true, and the rest will be found again. A query that is
+    not large is recorded in one transaction.
     """
-    with file.transaction():
-        live.recorded = recorded = store.query(live.key)
-    known = {} if not recorded.last_patch else {key: each async for key, each in pace.sliced(store.all_of(recorded))}
+    found = store.find(live.key)
+    known = await _known(found, store, pace)
     patches = [patch async for patch in pace.sliced(_differences(live, known, version))]
-    for start in range(0, len(patches), BATCH):
+    *before, last = _batches(patches)
+    for batch in before:
         with file.transaction(version):
-            store.write(recorded, version, [patch.change() for patch in patches[start : start + BATCH]])
+            found = found or store.enter(live.key)
+            store.write(found, version, [patch.change() for patch in batch])
         await pace.pause()
-    if patches and recorded.settled == version:
-        # The same data, another set: which rows stand for an EXISTS is a matter of history. Cookies of this version do
-        # not tell those who have seen the old set from those who have seen the new; the epoch does.
-        recorded.epoch += 1
     with file.transaction(version):
+        live.recorded = recorded = found or store.enter(live.key)
+        store.write(recorded, version, [patch.change() for patch in last])
+        if patches and recorded.settled == version:
+            # The same data, another set: which rows stand for an EXISTS is a matter of history. Cookies of this version
+            # do not tell those who have seen the old set from those who have seen the new; the epoch does.
+            recorded.epoch += 1
         store.settle(recorded, None)
     return patches
+
+
+async def _known(found: RecordedQuery | None, store: RecordStore, pace: Pace) -> dict[tuple[str, str], Record]:
+    if found is None or not found.last_patch:
+        return {}
+    return {key: each async for key, each in pace.sliced(store.all_of(found))}
+
+
+def _batches(patches: list[Patch]) -> list[list[Patch]]:
+    """The patches, for one transaction each; at least one, though it be empty."""
+    return [patches[start : start + BATCH] for start in range(0, len(patches), BATCH)] or [[]]
 
 
 def _differences(live: LiveQuery, known: dict[tuple[str, str], Record], version: str) -> Iterator[Patch]:

@@ -30,8 +30,7 @@ from reference_cache.view_syncer.client_connection import ClientConnection, to_t
 from reference_cache.view_syncer.client_group import ClientGroup
 from reference_cache.view_syncer.client_schema import check_client_schema
 from reference_cache.view_syncer.cvr_file import CvrFile
-from reference_cache.view_syncer.group_config import GroupConfig
-from reference_cache.view_syncer.group_store import GroupStore, StoredGroup
+from reference_cache.view_syncer.group_store import GroupStore
 from reference_cache.view_syncer.mutation_data import Confirmed, MutationTables
 from reference_cache.view_syncer.pacing import Pace
 from reference_cache.view_syncer.pipelines import Pipelines, Step
@@ -197,7 +196,7 @@ class ViewSyncer:
             admission.check_new()
             schema = admission.init.client_schema
             assert isinstance(schema, ClientSchema)
-            stored = StoredGroup(GroupConfig(client.group_id), client.user_id, schema)
+            stored = services.groups.new(client.group_id, client.user_id, schema)
             group = ClientGroup(stored, services, is_new=True)
         else:
             admission.check_known(stored, max(stored.config.version, services.file.data_version))

@@ -11,11 +11,11 @@ from reference_cache.ivm.change import add, edit, remove
 from reference_cache.ivm.followed_table import FollowedTable, followed_source
 from reference_cache.ivm.operator import Request, Start, first, nodes
 from reference_cache.ivm.source import Source
-from reference_cache.ivm.sqlite_codec import StoredValueError
+from reference_cache.ivm.sqlite_codec import StoredValueError, decoder
 from reference_cache.ivm.sqlite_snapshot import SqliteSnapshot, tune
 from reference_cache.ivm.sqlite_text import split_filter, start_sql
 from reference_cache.ivm.written_table import KEPT_BACK, WrittenTable, sqlite_source
-from reference_cache.query.schema import Row, table
+from reference_cache.query.schema import ColumnType, Row, TableSchema, table
 from tests.support.tables import create_table
 
 THING = table("thing", {"id": "number", "name": "string?", "on": "boolean?", "data": "json?"}, unique=[["name"]])
@@ -28,6 +28,18 @@ def database(rows: list[Row] = ROWS) -> sqlite3.Connection:
     create_table(connection, THING, rows)
     connection.execute("CREATE UNIQUE INDEX thing_name ON thing (name)")
     return connection
+
+
+def test_a_text_that_many_rows_have_is_in_memory_once() -> None:
+    columns = {"id": ColumnType("string"), "version": ColumnType("string", optional=True, repeats=True)}
+    decode = decoder(TableSchema("thing", columns, ("id",)))
+    assert decode is not None
+    texts = ["".join(["version ", "of rows"]) for _ in range(2)]
+    assert texts[0] is not texts[1]
+    rows = [decode((str(place), text)) for place, text in enumerate(texts)]
+    assert rows == [("0", "version of rows"), ("1", "version of rows")]
+    assert rows[0][1] is rows[1][1]
+    assert decode(("2", None)) == ("2", None)
 
 
 def rows_in(source: Source, request: Request | None = None) -> list[Row]:

@@ -139,7 +139,9 @@ def test_what_does_not_fit_is_refused_and_leaves_nothing(
     assert made.rows() == [(7, "seven"), (9, None)]
 
 
-def test_transactions_that_share_a_flush_keep_their_own_versions(replica: MakeReplica) -> None:
+def test_transactions_that_share_a_flush_are_one_step_for_readers_and_rows_keep_their_own_versions(
+    replica: MakeReplica,
+) -> None:
     made = replica()
     for version, key in (("02", 2), ("03", 3)):
         made.writer.begin(version, "p")
@@ -148,10 +150,25 @@ def test_transactions_that_share_a_flush_keep_their_own_versions(replica: MakeRe
     assert made.rows() == [], "nothing is visible before the flush"
     made.writer.flush()
     assert [(entry[0], entry[3]) for entry in made.log("01", "03")] == [
-        ("02", (2, None, "02")),
+        ("03", (2, None, "02")),
         ("03", (3, None, "03")),
     ]
-    assert [entry[0] for entry in made.log("02", "03")] == ["03"]
+
+
+def test_a_row_that_is_refused_at_the_flush_takes_all_that_share_it_back(replica: MakeReplica) -> None:
+    made = replica(insert(1, "one"))
+    made.writer.begin("02", "p")
+    made.writer.rows("item").insert({"id": 2, "name": None}, ("id",))
+    made.writer.commit()
+    made.writer.begin("03", "p")
+    made.writer.rows("item").insert({"id": 2**70, "name": None}, ("id",))
+    made.writer.commit()
+    with pytest.raises(CannotApply, match="does not fit 64 bits"):
+        made.writer.flush()
+    made.writer.rollback()
+    assert made.rows() == [(1, "one")]
+    made.commit("02", insert(2, "two"))
+    assert made.log("01", "02") == [("02", "item", "Add", (2, "two", "02"))]
 
 
 def test_forgotten_changes_cannot_be_asked_for(replica: MakeReplica) -> None:

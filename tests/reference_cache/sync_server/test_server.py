@@ -48,6 +48,20 @@ async def test_the_first_message_may_follow_the_handshake(serve: Serve) -> None:
         await client.hear("pokeEnd")
 
 
+async def test_what_a_client_came_with_is_not_kept_while_it_is_connected(serve: Serve) -> None:
+    served = await serve()
+    async with sync_client(sync_url(served.port, "c1", "g1"), init=INIT) as client:
+        await client.hear("pokeEnd")
+        await client.say("ping", {})
+        await client.hear("pong")
+        connected = served.server.clients["c1"]
+        assert connected.asked.init is None
+        assert connected._first is None
+        assert connected._socket.asked is None
+        assert connected._socket.request is not None
+        assert not connected._socket.request.headers
+
+
 async def test_a_header_of_more_than_eight_kilobytes_is_read(serve: Serve) -> None:
     served = await serve()
     large = {"desiredQueriesPatch": [{"op": "put", "hash": f"h{n}", "name": "q" * 60, "args": []} for n in range(80)]}

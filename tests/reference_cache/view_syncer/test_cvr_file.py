@@ -14,7 +14,7 @@ def test_a_transaction_that_fails_records_nothing_and_the_version_stays(tmp_path
     file = CvrFile(tmp_path / "cvr.db")
     store = RecordStore(file)
     with file.transaction("05"):
-        query = store.query("k")
+        query = store.enter("k")
     with pytest.raises(RuntimeError), file.transaction("06"):
         store.write(query, "06", [("issue", "{}", "06", True)])
         raise RuntimeError
@@ -28,12 +28,13 @@ def test_what_is_recorded_is_there_when_the_file_is_opened_again(tmp_path: Path)
     file.start_over("01")
     with file.transaction("05"):
         store = RecordStore(file)
-        query = store.query("k")
+        query = store.enter("k")
         store.write(query, "05", [("issue", '{"id":1}', "03", True)])
         store.settle(query, None)
     file.close()
     again = CvrFile(tmp_path / "cvr.db")
-    found = RecordStore(again).query("k")
+    found = RecordStore(again).find("k")
+    assert found is not None
     assert (again.replica_version, again.data_version) == ("01", "05")
     assert (found.id, found.settled, found.last_patch) == (query.id, "05", "05")
     again.close()

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+from gc import collect
 from typing import Any
+from weakref import ref
 
 import pytest
 
 from protocol.changes import AddColumn, CreateIndex, DropColumn, DropTable, Truncate, UpdateColumn
 from protocol.specs import Column, ColumnSpec, Identifier, Relation
 from protocol.sync.errors import ErrorKind, SyncError
+from reference_cache.view_syncer.client_schema import KnownSchemas
 from tests.reference_cache.view_syncer.clients import SCHEMA, Client, named
 from tests.reference_cache.view_syncer.conftest import Setup, issue
 from tests.reference_cache.view_syncer.world import create_index
@@ -18,6 +21,18 @@ ISSUE = Identifier.model_validate({"schema": "public", "name": "issue"})
 
 def schema(**tables: Any) -> dict[str, Any]:
     return {"clientSchema": {"tables": {**SCHEMA.model_dump()["tables"], **tables}}}
+
+
+def test_equal_schemas_of_clients_are_kept_once_and_only_while_somebody_has_them() -> None:
+    known = KnownSchemas()
+    first, second = SCHEMA.model_copy(deep=True), SCHEMA.model_copy(deep=True)
+    assert known.shared(first) is first
+    assert known.shared(second) is first
+    gone = ref(first)
+    del first
+    collect()
+    assert gone() is None
+    assert known.shared(second) is second
 
 
 async def refused(client: Client, setup: Setup, **init: Any) -> SyncError:
