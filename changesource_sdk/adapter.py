@@ -15,6 +15,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Protocol, TypeAlias, runtime_checkable
 
+from changesource_sdk.errors import ChangesourceError, InvalidChange
 from changesource_sdk.positions import Position
 from changesource_sdk.schema import Column, Index, JsonText, Table
 
@@ -159,13 +160,15 @@ class Transaction:
     integers must increase. `changes` may be a
     generator, read once and never held whole, so a transaction can be larger than memory. `commit_time_ms` (epoch)
     feeds the lag metrics. `watermark` is for stores whose positions are themselves ordered versions: a LexiVersion
-    above all earlier.
+    above all earlier. `explain` is asked when a change is refused, the one that `changes` gave last: it makes a better
+    error of it, one that tells where in the store that change stands.
     """
 
     position: Position
     changes: Iterable[Change]
     commit_time_ms: float | None = None
     watermark: str | None = None
+    explain: Callable[[InvalidChange], ChangesourceError] | None = None
 
 
 @runtime_checkable

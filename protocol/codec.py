@@ -7,7 +7,7 @@ stream is for `session` to say.
 
 from typing import TypeVar
 
-from pydantic import TypeAdapter, ValidationError
+from pydantic import ConfigDict, TypeAdapter, ValidationError
 
 from protocol import values
 from protocol.errors import CodecError
@@ -39,8 +39,9 @@ MAX_UPSTREAM_BYTES = 64 * 1024
 AnyDownstream = Begin | Data | Commit | Rollback | Status | ResetRequired | AckRequested
 AnyUpstream = StatusAck | Ack
 
-_DOWNSTREAM: TypeAdapter[AnyDownstream] = TypeAdapter(Downstream)
-_UPSTREAM: TypeAdapter[AnyUpstream] = TypeAdapter(Upstream)
+_ON_FIRST_USE = ConfigDict(defer_build=True)
+_DOWNSTREAM: TypeAdapter[AnyDownstream] = TypeAdapter(Downstream, config=_ON_FIRST_USE)
+_UPSTREAM: TypeAdapter[AnyUpstream] = TypeAdapter(Upstream, config=_ON_FIRST_USE)
 _DOWNSTREAM_NAMES = ("begin", "data", "commit", "rollback", "status", "control")
 _UPSTREAM_NAMES = ("status", "ack")
 _THIRD_ELEMENT = {"begin": "commitWatermark", "commit": "watermark", "status": "watermark"}

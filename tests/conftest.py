@@ -1,6 +1,7 @@
 """Fixtures by concern; each module of `tests/support` named `fix_*` provides one real peer.
 
-`make test` runs on two workers (`scheduling`): one Spark session per run, and servers shared within a file.
+`make test` runs on three workers (`scheduling`): one Spark session per run, and servers shared within a file. Two cores
+bear a third, since tests mostly wait for processes to start.
 """
 
 from __future__ import annotations
@@ -12,6 +13,7 @@ from xdist.scheduler import LoadScopeScheduling
 from tests.support.scheduling import ByFile, longest_first
 
 pytest_plugins = [
+    "tests.docs.receipts",
     "tests.support.fix_logging",
     "tests.support.fix_kafka",
     "changesource_sdk.testing.plugin",

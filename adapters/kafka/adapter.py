@@ -9,7 +9,7 @@ from __future__ import annotations
 import logging
 import threading
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import closing
 from typing import Any
 
@@ -35,35 +35,9 @@ class KafkaAdapter:
 
     poll_interval = 0.0
 
-    def __init__(
-        self,
-        bootstrap: str | Sequence[str],
-        topics: str | Sequence[str],
-        format: str = "debezium",
-        decoder: str = "",
-        transaction_topic: str = "",
-        transactions: str = "batch",
-        poison: str = "stop",
-        dead_letters: str = "",
-        stall_after: float | str = 60.0,
-        group: str = "changesource",
-        tables: str | Mapping[str, object] = "",
-        **client: object,
-    ) -> None:
-        self._settings = KafkaSettings.parse(
-            bootstrap,
-            topics,
-            format,
-            decoder,
-            transaction_topic,
-            transactions,
-            poison,
-            dead_letters,
-            stall_after,
-            group,
-            tables,
-            client,
-        )
+    def __init__(self, bootstrap: str | Sequence[str], topics: str | Sequence[str], **settings: Any) -> None:
+        """The other settings are those of `KafkaSettings.parse`."""
+        self._settings = KafkaSettings.parse(bootstrap, topics, **settings)
         self._reset()
 
     def _reset(self) -> None:
@@ -96,8 +70,11 @@ class KafkaAdapter:
         if topic := self._settings.transaction_topic:
             starts[topic, 0] = vector.offsets[topic][0] if vector.ended_from is None else vector.ended_from
             memory = {(topic, 0): REMEMBERED}
-        with closing(Consumer(self._settings, vector.topic_ids, starts, memory)) as consumer:
-            yield from self._follow(consumer, Tail(self._settings, vector, time.monotonic()))
+        with (
+            closing(Consumer(self._settings, vector.topic_ids, starts, memory)) as consumer,
+            closing(Tail(self._settings, vector, time.monotonic())) as tail,
+        ):
+            yield from self._follow(consumer, tail)
 
     def _follow(self, consumer: Consumer, tail: Tail) -> Iterator[Transaction]:
         look_at = 0.0

@@ -7,22 +7,30 @@ another id under the same name.
 from __future__ import annotations
 
 import importlib.util
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import partial
+from typing import TypeVar
 
 from kafka import KafkaAdminClient, KafkaConsumer
 from kafka.errors import (
     AuthorizationError,
     KafkaConfigurationError,
     KafkaError,
+    KafkaTimeoutError,
     SaslAuthenticationFailedError,
     UnsupportedCodecError,
 )
 
+from adapters.kafka.refusals import hearing, login_refused, refusal
 from adapters.kafka.settings import KafkaSettings
 from changesource_sdk.errors import AdapterError, ConfigurationError
 
+Client = TypeVar("Client")
+
+FIRST_TRY_MS = 2_000
+"""After this time a connection that is refused is told; brokers that do not answer are waited for a while longer."""
 CONNECT_MS = 10_000
 RECONNECT_MS = 1_000
 NO_TOPIC = "00000000-0000-0000-0000-000000000000"
@@ -64,14 +72,24 @@ def reading_options(settings: KafkaSettings) -> dict[str, object]:
 
 def make_consumer(settings: KafkaSettings, **options: object) -> KafkaConsumer:
     """A connected consumer. Raises what a user can act on."""
+    return _connected(settings, partial(KafkaConsumer, **{**reading_options(settings), **options}))
+
+
+def _connected(settings: KafkaSettings, make: Callable[..., Client]) -> Client:
     with naming_the_cause(settings):
-        return KafkaConsumer(**{**reading_options(settings), **options})
+        with hearing() as heard:
+            try:
+                return make(bootstrap_timeout_ms=FIRST_TRY_MS)
+            except KafkaTimeoutError as error:
+                if found := refusal(settings, heard):
+                    raise found from error
+        return make()
 
 
 def topic_states(settings: KafkaSettings) -> dict[str, TopicState]:
     """The followed topics that are there, and the transaction topic."""
+    admin = _connected(settings, partial(KafkaAdminClient, **connection_options(settings)))
     with naming_the_cause(settings):
-        admin = KafkaAdminClient(**connection_options(settings))
         try:
             names = [name for name in admin.list_topics() if _is_wanted(settings, name)]
             found = admin.describe_topics(names) if names else []
@@ -116,23 +134,27 @@ def require_topics(settings: KafkaSettings, states: dict[str, TopicState]) -> No
 def naming_the_cause(settings: KafkaSettings) -> Iterator[None]:
     """Turn what the client raises into errors that say what to do."""
     where = settings.where
-    try:
-        yield
-    except KafkaConfigurationError as error:
-        raise ConfigurationError("bad-setting", str(error), where, "correct the option that it names") from error
-    except SaslAuthenticationFailedError as error:
-        fix = "correct the settings sasl_mechanism, sasl_plain_username and sasl_plain_password"
-        raise AdapterError("login-refused", f"the brokers refuse the login: {error}", where, fix) from error
-    except AuthorizationError as error:
-        fix = "allow this user to describe and read the topics"
-        raise AdapterError("not-allowed", f"the brokers do not allow it: {error}", where, fix) from error
-    except UnsupportedCodecError as error:
-        fix = "install the codec for Python: pip install lz4, python-snappy or zstandard"
-        raise AdapterError("codec-missing", f"records are compressed: {error}", where, fix) from error
-    except (KafkaError, OSError) as error:
-        raise AdapterError(
-            "broker-unreachable",
-            f"no broker answers: {type(error).__name__}: {error}",
-            where,
-            "see that the brokers run and that the setting `bootstrap` and the security settings suit them",
-        ) from error
+    with hearing() as heard:
+        try:
+            yield
+        except KafkaConfigurationError as error:
+            raise ConfigurationError("bad-setting", str(error), where, "correct the option that it names") from error
+        except SaslAuthenticationFailedError as error:
+            raise login_refused(settings, error) from error
+        except AuthorizationError as error:
+            fix = "allow this user to describe and read the topics"
+            raise AdapterError("not-allowed", f"the brokers do not allow it: {error}", where, fix) from error
+        except UnsupportedCodecError as error:
+            fix = "install the codec for Python: pip install lz4, python-snappy or zstandard"
+            raise AdapterError("codec-missing", f"records are compressed: {error}", where, fix) from error
+        except (KafkaError, OSError) as error:
+            raise refusal(settings, heard) or _unreachable(where, error) from error
+
+
+def _unreachable(where: str, error: Exception) -> AdapterError:
+    return AdapterError(
+        "broker-unreachable",
+        f"no broker answers: {type(error).__name__}: {error}",
+        where,
+        "see that the brokers run and that the setting `bootstrap` and the security settings suit them",
+    )

@@ -18,6 +18,8 @@ from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import TypeAlias
 
+from adapters.kafka.spool import Orders
+
 TopicPartition: TypeAlias = tuple[str, int]
 
 
@@ -37,8 +39,8 @@ class Share:
     partition: TopicPartition
     transaction: str
     first: int
-    last: int
-    records: int = 1
+    last: int = 0
+    records: int = 0
 
 
 class Shares:
@@ -46,15 +48,18 @@ class Shares:
 
     def __init__(self) -> None:
         self._found: dict[tuple[TopicPartition, str], Share] = {}
+        self._orders: dict[str, Orders] = {}
 
-    def add(self, partition: TopicPartition, offset: int, transaction: str) -> None:
-        """A record; those of a partition come in offset order."""
+    def add(self, partition: TopicPartition, offset: int, transaction: str, order: int) -> None:
+        """A record and its place in its transaction; those of a partition come in offset order.
+
+        One that was delivered twice counts once: it must not stand for another that is still to come.
+        """
         known = self._found.get((partition, transaction))
         if known is None:
-            self._found[partition, transaction] = Share(partition, transaction, offset, offset)
-        else:
-            known.last = offset
-            known.records += 1
+            known = self._found[partition, transaction] = Share(partition, transaction, offset)
+        known.last = offset
+        known.records += self._orders.setdefault(transaction, Orders()).add(order)
 
     def __iter__(self) -> Iterator[Share]:
         return iter(self._found.values())

@@ -15,6 +15,7 @@ import orjson
 from kafka.consumer.fetcher import ConsumerRecord
 
 from adapters.kafka.settings import KafkaSettings
+from adapters.kafka.spool import Where
 from changesource_sdk.errors import AdapterError
 from changesource_sdk.observe.logs import event, logger
 
@@ -29,17 +30,11 @@ class DeadLetters:
 
     def put(self, record: ConsumerRecord, reason: str, *, must_stop: str = "") -> None:
         """Set a record aside, or raise if it is to stop the stream; `must_stop` says why it has to."""
-        where = f"{record.topic}[{record.partition}] offset {record.offset}"
+        where = (record.topic, record.partition, record.offset)
         if self._path is None or must_stop:
-            raise AdapterError(
-                "poison-record",
-                f"the record at {where} cannot be read: {reason}{must_stop and f'; {must_stop}'}",
-                where=where,
-                fix="correct the decoder or the table's columns; or go on without such records: "
-                "--set poison=set-aside --set dead_letters=PATH",
-            )
+            raise poison_record(where, f"{reason}{must_stop and f'; {must_stop}'}")
         self._append(self._path, record, reason)
-        event(_log, logging.WARNING, "a record was set aside", record=where, reason=reason, kept_in=self._path)
+        event(_log, logging.WARNING, "a record was set aside", record=_place(where), reason=reason, kept_in=self._path)
 
     def _append(self, path: Path, record: ConsumerRecord, reason: str) -> None:
         line = orjson.dumps(
@@ -61,6 +56,22 @@ class DeadLetters:
         except OSError as error:
             fix = "make the path of `dead_letters` writable"
             raise AdapterError("dead-letters", f"a record cannot be set aside: {error}", str(path), fix) from error
+
+
+def poison_record(where: Where, reason: str) -> AdapterError:
+    """The error for a record that stops the stream."""
+    return AdapterError(
+        "poison-record",
+        f"the record at {_place(where)} cannot be read: {reason}",
+        where=_place(where),
+        fix="correct the decoder or the table's columns; or go on without such records: "
+        "--set poison=set-aside --set dead_letters=PATH",
+    )
+
+
+def _place(where: Where) -> str:
+    topic, partition, offset = where
+    return f"{topic}[{partition}] offset {offset}"
 
 
 def count_letters(path: str) -> int:

@@ -84,9 +84,9 @@ class TransactionTopics:
         place = (wanted.topic, wanted.partition)
         for batch in read_range(self._consumer, wanted):
             for record in batch:
-                transaction = self._transaction(record)
+                transaction, order = self._transaction(record)
                 if transaction is not None:
-                    shares.add(place, record.offset, transaction)
+                    shares.add(place, record.offset, transaction, order)
 
     def _marker(self, record: ConsumerRecord) -> Marker | None:
         try:
@@ -98,15 +98,15 @@ class TransactionTopics:
         followed = (count for name, count in found.counts.items() if collection_topic(name) in self._collections)
         return found.transaction, sum(followed)
 
-    def _transaction(self, record: ConsumerRecord) -> str | None:
-        """The transaction of a record; one that cannot be read belongs to none here, and is told of when folded."""
-        if record.value is None:
-            return None
+    def _transaction(self, record: ConsumerRecord) -> tuple[str | None, int]:
+        """The transaction of a record, and its place in it; one that cannot be read belongs to none here, and is told
+        of when folded.
+        """
         try:
-            payload = self._values[record.topic].value(record.value).payload
-            return place_in_transaction(payload)[0] if isinstance(payload, dict) else None
+            payload = self._values[record.topic].value(record.value).payload if record.value is not None else None
+            return place_in_transaction(payload) if isinstance(payload, dict) else (None, 0)
         except Unreadable:
-            return None
+            return None, 0
 
 
 def transaction_cut(

@@ -11,6 +11,7 @@
 | `poison` | a record that cannot be read: `stop`, or `set-aside` in the file `dead_letters` |
 | `dead_letters` | that file; one JSON object per line |
 | `stall_after` | seconds after which a transaction that is not whole is told in the log |
+| `open_limit` | so many transactions may be there in part at a time; one more is an error |
 | `group` | the consumer group whose offsets are committed for lag tools; `""` for none |
 | `tables` | per table `topic`, `key`, `columns`, `key_format`, `collection`: TOML `[set.tables.NAME]`, or a TOML file |
 | `security_*`, `sasl_*`, `ssl_*` | passed to kafka-python as they are |
@@ -68,6 +69,7 @@ class KafkaSettings:
     poison: Poison = "stop"
     dead_letters: str = ""
     stall_after: float = 60.0
+    open_limit: int = 50_000
     group: str = "changesource"
     tables: Mapping[str, TableOptions] = field(default_factory=dict)
     client: Mapping[str, object] = field(default_factory=dict)
@@ -84,11 +86,12 @@ class KafkaSettings:
         poison: str = "stop",
         dead_letters: str = "",
         stall_after: float | str = 60.0,
+        open_limit: int | str = 50_000,
         group: str = "changesource",
         tables: str | Mapping[str, object] = "",
-        client: Mapping[str, object] | None = None,
+        **client: object,
     ) -> KafkaSettings:
-        """The settings as a user gives them."""
+        """The settings as a user gives them; `client` are options of kafka-python."""
         _one_of("poison", poison, get_args(Poison))
         if poison == "set-aside" and not dead_letters:
             fix = "add --set dead_letters=PATH, a file that keeps them, or use poison=stop"
@@ -107,9 +110,10 @@ class KafkaSettings:
             cast(Poison, poison),
             dead_letters,
             _seconds("stall_after", stall_after),
+            _count("open_limit", open_limit),
             group,
             _tables(tables),
-            _client(client or {}),
+            _client(client),
         )
 
     @property
@@ -251,6 +255,13 @@ def _seconds(setting: str, given: float | str) -> float:
     if not seconds > 0:
         raise _bad(setting, given, "give seconds above 0")
     return seconds
+
+
+def _count(setting: str, given: int | str) -> int:
+    number = int(given) if str(given).isdecimal() else 0
+    if number < 1:
+        raise _bad(setting, given, "give a number above 0")
+    return number
 
 
 def _one_of(setting: str, given: str, allowed: Sequence[str]) -> None:

@@ -12,10 +12,11 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass
 from functools import partial
+from itertools import islice
 from typing import TypeAlias
 
 import orjson
@@ -25,7 +26,7 @@ from kafka.consumer.fetcher import ConsumerRecord
 from adapters.kafka.catalog import Catalog, TopicTable
 from adapters.kafka.client import TopicState, make_consumer, naming_the_cause, require_topics, topic_states
 from adapters.kafka.cut import Cut, plain_cut
-from adapters.kafka.dead_letters import DeadLetters
+from adapters.kafka.dead_letters import DeadLetters, poison_record
 from adapters.kafka.fold import Fold
 from adapters.kafka.open_transactions import transaction_cut
 from adapters.kafka.position import Offsets, Vector
@@ -34,6 +35,7 @@ from adapters.kafka.reading import TopicReading, make_decoder
 from adapters.kafka.records import Decoded, Unreadable
 from adapters.kafka.schemas import Inferred
 from adapters.kafka.settings import KafkaSettings
+from adapters.kafka.spool import Where
 from adapters.kafka.surveying import find_catalog
 from adapters.kafka.tail import Judge
 from changesource_sdk.adapter import Change, Delete, Insert, Row, Snapshot, Truncate, Update
@@ -42,6 +44,7 @@ from changesource_sdk.observe.logs import event, logger
 
 _log = logger("kafka")
 Partition: TypeAlias = tuple[str, int]
+BATCH_ROWS = 256
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,7 +77,37 @@ class FoldedPartition:
             for row in fold.rows():
                 yield {**blank, **row}
 
+    def json_rows(self, checked: Callable[[Row], bytes]) -> Iterator[list[bytes]]:
+        """The same rows as JSON. One that no consumer could hold is told with the record that brought it."""
+        rows = self.rows()
+        while batch := list(islice(rows, BATCH_ROWS)):
+            yield [self._json(row, checked) for row in batch]
+
+    def _json(self, row: Row, checked: Callable[[Row], bytes]) -> bytes:
+        try:
+            return checked(row)
+        except InvalidChange as error:
+            raise poison_record(self._record_of(row), f"{error.message} ({error.where})") from error
+
+    def _record_of(self, row: Row) -> Where:
+        """The last record of a row, which is looked for only when the row is refused."""
+        names = self.source.table.key
+        wanted, offset = _key(row, names), self.records.first
+        with closing(make_consumer(self.settings)) as consumer, naming_the_cause(self.settings):
+            for record, decoded in self._decoded(consumer):
+                written = (change.row for change in decoded.changes if isinstance(change, Insert | Update))
+                offset = record.offset if any(_key(found, names) == wanted for found in written) else offset
+        return self.records.topic, self.records.partition, offset
+
     def _fill(self, fold: Fold, consumer: KafkaConsumer) -> None:
+        for record, decoded in self._decoded(consumer):
+            for change in decoded.changes:
+                if isinstance(change, Truncate) and not self.is_alone:
+                    raise _torn_truncate(record)
+                _put(fold, change, self.source.table.key, len(self.source.table.columns))
+
+    def _decoded(self, consumer: KafkaConsumer) -> Iterator[tuple[ConsumerRecord, Decoded]]:
+        """The records that count, with what they say."""
         reading = TopicReading(self.source, self.settings, make_decoder(self.settings.decoder), grows=False)
         letters = DeadLetters(self.settings)
         judge = Judge() if self.settings.poison == "set-aside" else None
@@ -93,16 +126,10 @@ class FoldedPartition:
                         letters.put(record, f"{error.message} ({error.where})")
                     continue
                 if self._counts(record, decoded.transaction):
-                    self._apply(fold, record, decoded)
+                    yield record, decoded
 
     def _counts(self, record: ConsumerRecord, transaction: str | None) -> bool:
         return record.offset < self.tail_start or transaction in self.finished
-
-    def _apply(self, fold: Fold, record: ConsumerRecord, decoded: Decoded) -> None:
-        for change in decoded.changes:
-            if isinstance(change, Truncate) and not self.is_alone:
-                raise _torn_truncate(record)
-            _put(fold, change, self.source.table.key, len(self.source.table.columns))
 
 
 def _put(fold: Fold, change: Change, key: Sequence[str], columns: int) -> None:

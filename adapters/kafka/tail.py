@@ -3,26 +3,28 @@
 With the source's transaction metadata, groups are the source's transactions (`transactions.Assembler`); without it
 they are what one poll brought, or single records. No clock and no broker: both are the caller's. A record that cannot
 be read goes the way of the dead letters, and where they are set aside so does one whose row no consumer could hold;
-where they stop the stream, that row stops it a step later, when the pipeline looks at it.
+where they stop the stream, that row stops it a step later, when the pipeline looks at it and asks which record it was.
 """
 
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from itertools import chain
 
 from kafka.consumer.fetcher import ConsumerRecord
 
 from adapters.kafka.consumer import Batch
-from adapters.kafka.dead_letters import DeadLetters
+from adapters.kafka.dead_letters import DeadLetters, poison_record
 from adapters.kafka.debezium import boundary
 from adapters.kafka.position import Offsets, Vector
 from adapters.kafka.reading import Reading, make_decoder
 from adapters.kafka.records import Decoded, Unreadable, Unwrapping
 from adapters.kafka.settings import KafkaSettings, collection_topic
+from adapters.kafka.spool import Entry, Where
 from adapters.kafka.transactions import Assembler, Partition, Place, Released
 from changesource_sdk.adapter import Change, Delete, Insert, Transaction, Truncate, Update
-from changesource_sdk.errors import InvalidChange
+from changesource_sdk.errors import ChangesourceError, InvalidChange
 from changesource_sdk.observe.logs import event, logger
 from changesource_sdk.pipeline.encode import TableEncoder
 from changesource_sdk.pipeline.validate import NeedsNewGeneration
@@ -57,6 +59,27 @@ class Judge:
                     pass
 
 
+class Traced:
+    """Changes with the records they came from. Invariant: `where` is the record of the change that was given last."""
+
+    def __init__(self, before: Sequence[Change], entries: Iterable[Entry]) -> None:
+        self._before = before
+        self._entries = entries
+        self.where: Where | None = None
+
+    def __iter__(self) -> Iterator[Change]:
+        yield from self._before
+        for _, where, changes in self._entries:
+            self.where = where
+            yield from changes
+
+    def explain(self, error: InvalidChange) -> ChangesourceError:
+        """The error for a change that was refused, naming its record."""
+        if self.where is None:
+            return error
+        return poison_record(self.where, f"{error.message} ({error.where})")
+
+
 class Tail:
     """The stream after a position. Invariant: `told` is what consumers have after everything given so far."""
 
@@ -70,7 +93,7 @@ class Tail:
         self._next = {topic: list(offsets) for topic, offsets in vector.offsets.items()}
         self._boundaries = Unwrapping(settings.transaction_topic, make_decoder(settings.decoder))
         self._collections = settings.collections(vector.catalog.by_topic) if settings.transaction_topic else {}
-        self._assembler = Assembler(_place(settings.transaction_topic, vector))
+        self._assembler = Assembler(_place(settings.transaction_topic, vector), settings.open_limit)
         self._given_at = now
         self._is_moved = False
         self._alarmed: dict[str, float] = {}
@@ -106,21 +129,27 @@ class Tail:
             if now - self._alarmed.get(stalled.id, float("-inf")) > patience:
                 self._alarmed[stalled.id] = now
                 waited = round(now - stalled.since)
-                event(_log, logging.WARNING, f"{stalled}; nothing after it is passed on", waited_s=waited)
+                what = "nothing after it is passed on" if stalled.has_ended else "every start reads from its records on"
+                event(_log, logging.WARNING, f"{stalled}; {what}", waited_s=waited)
+
+    def close(self) -> None:
+        """Let go of what waits."""
+        self._assembler.close()
 
     # --- grouping ---
 
     def _whole(self, batch: Batch) -> Iterator[Transaction]:
-        changes: list[Change] = []
+        entries: list[Entry] = []
         time_ms: float | None = None
         for partition, records in batch.items():
             for record in records:
                 found = self._read(record)
-                changes += found.changes
+                if found.changes:
+                    entries.append((0, (*partition, record.offset), found.changes))
             self._read_up_to(partition, records[-1])
             time_ms = max(time_ms or 0, found.time_ms or records[-1].timestamp)
-        if changes:
-            yield self._transaction(changes, time_ms)
+        if entries:
+            yield self._transaction(entries, time_ms)
 
     def _single(self, batch: Batch) -> Iterator[Transaction]:
         for partition, records in batch.items():
@@ -128,21 +157,22 @@ class Tail:
                 found = self._read(record)
                 self._read_up_to(partition, record)
                 if found.changes:
-                    yield self._transaction(list(found.changes), found.time_ms or record.timestamp)
+                    entry = (0, (*partition, record.offset), found.changes)
+                    yield self._transaction([entry], found.time_ms or record.timestamp)
 
     def _assembled(self, batch: Batch, now: float) -> Iterator[Transaction]:
         """The source's transactions; records of none ride along with the next, or come together at the end."""
-        alone: list[Change] = []
+        alone: list[Entry] = []
         for partition, records in batch.items():
             for record in records:
                 for released in self._assemble(partition, record, now):
                     self._is_moved = True
                     if released.id is None:
-                        alone += released.changes
+                        alone += released.entries
                         continue
                     self._alarmed.pop(released.id, None)
-                    if alone or released.changes:
-                        yield self._transaction([*alone, *released.changes], released.time_ms)
+                    if alone or released.size:
+                        yield self._transaction(chain(alone, released.entries), released.time_ms)
                         alone = []
         if alone:
             yield self._transaction(alone, None)
@@ -159,6 +189,7 @@ class Tail:
             found.order,
             found.time_ms or record.timestamp,
             now,
+            len(record.value or b""),
         )
 
     def _boundary(self, record: ConsumerRecord, now: float) -> Iterator[Released]:
@@ -205,16 +236,17 @@ class Tail:
 
     # --- positions ---
 
-    def _transaction(self, changes: list[Change], time_ms: float | None) -> Transaction:
+    def _transaction(self, entries: Iterable[Entry], time_ms: float | None) -> Transaction:
         """A transaction with all consumers must know before it, and the position behind it."""
         catalog = self._reading.catalog
+        grown: list[Change] = []
         if catalog is not self._told:
-            grown = catalog.grown_since(self._told)
-            for change in grown:
+            for change in catalog.grown_since(self._told):
                 event(_log, logging.INFO, "a column is new", table=change.table, column=change.column.name)
-            changes = [*grown, *changes]
+                grown.append(change)
             self._told = catalog
-        return Transaction(self._vector().position(), changes, commit_time_ms=time_ms)
+        changes = Traced(grown, entries)
+        return Transaction(self._vector().position(), changes, commit_time_ms=time_ms, explain=changes.explain)
 
     def _vector(self) -> Vector:
         if not self._settings.transaction_topic:

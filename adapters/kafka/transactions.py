@@ -6,6 +6,9 @@ and releases a transaction when its END has come and all of its changes are ther
 `total_order`. A change that comes twice counts once; one of a transaction that was released is passed over. A record of
 no transaction is released by itself, after everything that came before it in its partition.
 
+What waits is bounded: changes go to files when there are many (`spool`), and so many transactions and records of none
+may wait as the user allows; one more is an error that names what they wait for.
+
 It also knows where reading must go on so that nothing is lost and nothing comes twice (`place`).
 """
 
@@ -14,22 +17,31 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
+from itertools import islice
 from typing import NamedTuple, TypeAlias
 
+from adapters.kafka.spool import Entry, Orders, Spool
 from changesource_sdk.adapter import Change
+from changesource_sdk.errors import AdapterError
 
 Partition: TypeAlias = tuple[str, int]
 REMEMBERED = 10_000
 """Ids of released transactions that are kept to recognise changes that come again; whoever starts again reads as many
 records of the transaction topic from before its place.
 """
+MOST_BEHIND = 10_000
+"""ENDs that are remembered for `Place.ended_from`; beyond that neighbours are taken together."""
 
 
 class Released(NamedTuple):
-    """A whole transaction; `id` is None for a record of no transaction."""
+    """A whole transaction of `size` changes; `id` is None for a record of no transaction.
+
+    `entries`, with the changes in order, can be read once, before anything else is asked for.
+    """
 
     id: str | None
-    changes: list[Change]
+    entries: Iterable[Entry]
+    size: int
     time_ms: float | None
 
 
@@ -50,9 +62,10 @@ class Place(NamedTuple):
 
 @dataclass(slots=True)
 class _Open:
-    """A transaction that is not released. `changes` by total order, `counts` of those by topic."""
+    """A transaction that is not released: the places in it that are taken, `counts` of those by topic."""
 
-    changes: dict[int, tuple[Change, ...]] = field(default_factory=dict)
+    orders: Orders = field(default_factory=Orders)
+    changes: int = 0
     counts: dict[str, int] = field(default_factory=dict)
     last: dict[Partition, int] = field(default_factory=dict)
     wanted: Mapping[str, int] | None = None
@@ -88,8 +101,11 @@ class Stalled:
 class Assembler:
     """Invariant: what it released, in its order, is what the source committed up to some END, whole."""
 
-    def __init__(self, place: Place) -> None:
+    def __init__(self, place: Place, most_open: int = 50_000, spool: Spool | None = None) -> None:
+        self._most_open = most_open
+        self._spool = Spool() if spool is None else spool
         self._next = dict(place.starts)
+        self._seen_before = {p for p, at in place.starts.items() if at < place.read.get(p, 0)}
         self._began_at = place
         self._transactions = place.transactions
         self._open: dict[str, _Open] = {}
@@ -108,18 +124,23 @@ class Assembler:
         order: int = 0,
         time_ms: float | None = None,
         now: float = 0.0,
+        weight: int = 0,
     ) -> Iterator[Released]:
-        """A record of a data topic; what can be released by it."""
+        """A record of a data topic, of so many bytes; what can be released by it."""
         self._next[partition] = offset + 1
+        if self._seen_before and offset + 1 >= self._began_at.read.get(partition, 0):
+            self._seen_before.discard(partition)
         if transaction is None:
             yield from self._alone(partition, offset, changes, time_ms)
         elif transaction not in self._released:
             found = self._opened(transaction, now)
-            if order not in found.changes:
-                found.changes[order] = changes
+            if found.orders.add(order):
+                self._spool.put(transaction, (order, (*partition, offset), changes), weight)
                 found.counts[partition[0]] = found.counts.get(partition[0], 0) + 1
+                found.changes += len(changes)
+            if partition not in found.last:
+                self._unreleased.setdefault(partition, deque()).append((offset, transaction))
             found.last[partition] = offset
-            self._unreleased.setdefault(partition, deque()).append((offset, transaction))
             if found.wanted is not None:
                 yield from self._release()
 
@@ -166,11 +187,18 @@ class Assembler:
         """Transactions that have waited since before a moment."""
         for name, found in self._open.items():
             if found.since < before:
-                yield Stalled(name, found.since, len(found.changes), found.wanted is not None, found.lacks())
+                yield _stalled(name, found)
+
+    def close(self) -> None:
+        """Let go of what waits."""
+        self._spool.close()
 
     def _opened(self, transaction: str, now: float) -> _Open:
         found = self._open.get(transaction)
         if found is None:
+            if len(self._open) >= self._most_open:
+                first = self._ends[0][1] if self._ends else next(iter(self._open))
+                raise _too_many(f"{len(self._open)} transactions are open", _stalled(first, self._open[first]))
             found = self._open[transaction] = _Open(since=now)
         return found
 
@@ -183,23 +211,32 @@ class Assembler:
                 return
             self._ends.popleft()
             self._transactions = self._ends[0][0] if self._ends else offset + 1
-            self._behind.append((offset, self._forget(name)))
-            changes = [change for order in sorted(found.changes) for change in found.changes[order]]
-            yield Released(name, changes, time_ms)
+            entries = self._spool.take(name)
+            self._remember_end(offset, self._forget(name))
+            yield Released(name, entries, found.changes, time_ms)
             yield from self._release_held(found.last)
 
     def _was_released(self, offset: int, transaction: str) -> Iterator[Released]:
         """An END from before the place where reading began: its changes, wherever they come again, were passed on."""
+        self._spool.forget(transaction)
         last = self._forget(transaction)
         if offset >= self._began_at.ended_from:
-            self._behind.append((offset, {p: at - 1 for p, at in self._began_at.read.items()}))
+            self._remember_end(offset, {p: at - 1 for p, at in self._began_at.read.items()})
         yield from self._release_held(last)
+
+    def _remember_end(self, offset: int, last: dict[Partition, int]) -> None:
+        """An END, and up to where its changes lie; of many, two are kept as one that is no later than either."""
+        self._behind.append((offset, last))
+        if len(self._behind) > MOST_BEHIND:
+            ends = iter(self._behind)
+            self._behind = deque(_together(list(pair)) for pair in iter(lambda: tuple(islice(ends, 2)), ()))
 
     def _forget(self, name: str) -> dict[Partition, int]:
         """A transaction is done with; the last offset it has in each partition."""
         found = self._open.pop(name, None)
         self._released[name] = None
-        if len(self._released) > REMEMBERED:
+        # What was read before comes again, in any order to its END: until then every END counts.
+        while len(self._released) > REMEMBERED and not self._seen_before:
             del self._released[next(iter(self._released))]
         last = found.last if found else {}
         for partition in last:
@@ -217,9 +254,13 @@ class Assembler:
     ) -> Iterator[Released]:
         if not changes or offset < self._began_at.passed.get(partition, 0):
             return
-        released = Released(None, list(changes), time_ms)
+        released = Released(None, [(0, (*partition, offset), changes)], len(changes), time_ms)
         queue = self._unreleased.setdefault(partition, deque())
         if queue:
+            if len(self._held) >= self._most_open:
+                first = next(name for _, name in queue if name in self._open)
+                waiting = f"{len(self._held)} records of no transaction wait behind open ones"
+                raise _too_many(waiting, _stalled(first, self._open[first]))
             name = f"{partition[0]}[{partition[1]}]@{offset}"
             self._held[name] = partition, offset, released
             queue.append((offset, name))
@@ -234,3 +275,26 @@ class Assembler:
                 _, _, released = self._held.pop(queue.popleft()[1])
                 self._trim(partition)
                 yield released
+
+
+def _stalled(name: str, found: _Open) -> Stalled:
+    return Stalled(name, found.since, found.orders.count, found.wanted is not None, found.lacks())
+
+
+def _together(ends: list[tuple[int, dict[Partition, int]]]) -> tuple[int, dict[Partition, int]]:
+    """The first of the offsets, and the last place in every partition."""
+    last: dict[Partition, int] = {}
+    for _, found in ends:
+        for partition, offset in found.items():
+            last[partition] = max(offset, last.get(partition, 0))
+    return ends[0][0], last
+
+
+def _too_many(what: str, first: Stalled) -> AdapterError:
+    return AdapterError(
+        "too-many-open",
+        f"{what}, and no more are held; the first is waited for: {first}",
+        where=f"transaction {first.id}",
+        fix="see why the connector does not write what is missing; it is tried again with a growing delay. "
+        "If the source really has so many at a time: --set open_limit=NUMBER",
+    )

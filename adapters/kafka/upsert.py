@@ -49,7 +49,7 @@ class UpsertFormat:
         if not isinstance(payload, dict):
             raise Unreadable(f"its value is {type(payload).__name__}, not an object of columns")
         names = rows.table.table.key
-        if not all(name in payload for name in names):
+        if not all(map(payload.__contains__, names)):
             found = rows.key(key)
             if found is None:
                 raise Unreadable(f"neither key nor value has {', '.join(names)}")

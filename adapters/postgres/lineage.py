@@ -15,7 +15,7 @@ from adapters.postgres.connection import Connection, naming_the_cause
 from adapters.postgres.model import STATE_SCHEMA
 from adapters.postgres.replication import lsn_number, lsn_text, server_identity
 from adapters.postgres.settings import PostgresSettings
-from adapters.postgres.slot import lost
+from changesource_sdk.pipeline.validate import position_lost
 
 _KNOWN = f"SELECT server FROM {STATE_SCHEMA}.pipelines WHERE slot = %s"
 _REMEMBER = f"UPDATE {STATE_SCHEMA}.pipelines SET server = %s WHERE slot = %s AND server <> %s"
@@ -48,7 +48,7 @@ def check_lineage(db: Connection, settings: PostgresSettings, after: int) -> Non
             if known and known[0]:
                 before, was_on = known[0].split("/")
                 if before != system:
-                    raise lost("the database is on another server now")
+                    raise position_lost("the database is on another server now")
                 if int(was_on) < timeline:
                     _check_fork(session, int(was_on), timeline, after)
             remember_server(db, settings.slot, system, timeline)
@@ -67,10 +67,10 @@ def _check_fork(session: Connection, was_on: int, timeline: int, after: int) -> 
     content = answer[1] if answer else ""
     ends = dict(timeline_ends(content if isinstance(content, str) else bytes(content).decode()))
     if was_on not in ends:
-        raise lost(f"the server's history does not hold timeline {was_on}, which was followed")
+        raise position_lost(f"the server's history does not hold timeline {was_on}, which was followed")
     if after > ends[was_on]:
-        fork = lsn_text(ends[was_on])
-        raise lost(f"the server left the followed history at {fork}, and changes up to {lsn_text(after)} were read")
+        fork, read = lsn_text(ends[was_on]), lsn_text(after)
+        raise position_lost(f"the server left the followed history at {fork}, and changes up to {read} were read")
 
 
 def timeline_ends(history: str) -> Iterator[tuple[int, int]]:

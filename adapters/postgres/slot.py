@@ -16,7 +16,7 @@ from adapters.postgres.connection import Connection, naming_the_cause, place, qu
 from adapters.postgres.replication import lsn_number, lsn_text, server_identity
 from adapters.postgres.settings import PostgresSettings
 from changesource_sdk.errors import AdapterError
-from changesource_sdk.pipeline.validate import NeedsNewGeneration
+from changesource_sdk.pipeline.validate import position_lost
 from protocol.watermark import from_int
 
 FAILOVER_FROM = 170_000
@@ -82,25 +82,20 @@ def check_resumable(db: Connection, settings: PostgresSettings, after: int) -> N
     """Raise `NeedsNewGeneration` unless the slot still holds everything after a position."""
     found = slot_state(db, settings.slot)
     if found is None:
-        raise lost(f"the replication slot {settings.slot} is gone")
+        raise position_lost(f"the replication slot {settings.slot} is gone")
     if found.is_lost:
-        raise lost(
+        raise position_lost(
             f"the server has thrown away changes that the slot {settings.slot} still needed",
-            "raise max_slot_wal_keep_size if this happens again; the store is read anew by itself",
+            fix="raise max_slot_wal_keep_size if this happens again; the store is read anew by itself",
         )
     if found.confirmed > after:
-        raise lost(
+        raise position_lost(
             f"the slot {settings.slot} is at {lsn_text(found.confirmed)}, ahead of the log at {lsn_text(after)}",
-            "let only one pipeline use a slot; the store is read anew by itself",
+            fix="let only one pipeline use a slot; the store is read anew by itself",
         )
     answer = db.execute("SELECT pg_current_wal_flush_lsn()::text").fetchone()
     if answer is not None and lsn_number(answer[0]) < after:
-        raise lost(f"the server is at {answer[0]}, behind the log at {lsn_text(after)}: it went back in time")
-
-
-def lost(reason: str, fix: str = "nothing to do: the store is read anew by itself") -> NeedsNewGeneration:
-    """The position cannot be continued from."""
-    return NeedsNewGeneration("position-lost", f"changes cannot be continued where they were left: {reason}", fix=fix)
+        raise position_lost(f"the server is at {answer[0]}, behind the log at {lsn_text(after)}: it went back in time")
 
 
 def held_by_another(db: Connection, settings: PostgresSettings) -> AdapterError:

@@ -26,13 +26,13 @@ from adapters.postgres.pgoutput import Begin, Commit, decode
 from adapters.postgres.raw_transaction import SPILL_BYTES, RawTransaction
 from adapters.postgres.replication import Keepalive, ReplicationSession
 from adapters.postgres.settings import PostgresSettings
-from adapters.postgres.slot import check_resumable, held_by_another, lost
+from adapters.postgres.slot import check_resumable, held_by_another
 from adapters.postgres.versions import forget_versions, last_version
 from adapters.postgres.watch import Watcher
 from changesource_sdk.adapter import Position, Transaction
 from changesource_sdk.errors import AdapterError
 from changesource_sdk.observe.logs import event, logger
-from changesource_sdk.pipeline.validate import NeedsNewGeneration
+from changesource_sdk.pipeline.validate import NeedsNewGeneration, position_lost
 from protocol.watermark import from_int
 
 QUIET_BYTES = 16 * 1024 * 1024
@@ -58,7 +58,7 @@ class Stream:
     def transactions(self, after: Position) -> Iterator[Transaction]:
         """What follows a position, as it comes, until the stream is closed."""
         if type(after) is not int:
-            raise lost("the position was not made by this adapter")
+            raise position_lost("the position was not made by this adapter")
         self._last = after
         db = self._settings.connect()
         watcher: Watcher | None = None
@@ -95,7 +95,7 @@ class Stream:
             with publications_needed():
                 told = read_catalog(db, settings.all_publications, settings.selection).notes
         if version is None:
-            raise lost("the schema it was read under is not kept any more")
+            raise position_lost("the schema it was read under is not kept any more")
         watcher = Watcher(settings, version.catalog, has_triggers=has_triggers)
         return ChangeReader(settings, db, version, watcher, told), watcher
 
@@ -194,5 +194,5 @@ def _as_lost(error: AdapterError) -> AdapterError:
     match error.__cause__:
         case UndefinedObject() | UndefinedFile() | ObjectNotInPrerequisiteState() as cause:
             event(_log, logging.WARNING, "the stream cannot be continued", reason=str(cause))
-            return lost(str(cause).splitlines()[0])
+            return position_lost(str(cause).splitlines()[0])
     return error

@@ -11,7 +11,8 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from functools import partial
 from typing import Any
 
 from adapters.spark_tables.settings import TableSettings, read_tables
@@ -58,17 +59,16 @@ class SparkTablesAdapter:
         return [self._source(table).table() for table in self._tables]
 
     def snapshot(self) -> Snapshot:
-        """Every table at its newest version."""
+        """Every table at its newest version; a later process goes on with it while all these are still there."""
         found = [self._source(table).snapshot() for table in self._tables]
         place = Place({table.name: one.token for table, one in zip(self._tables, found, strict=True)})
-
-        def close() -> None:
-            for one in found:
-                if one.close is not None:
-                    one.close()
-
-        partitions = [partition for one in found for partition in one.partitions]
-        return Snapshot(place.position(self._tables), partitions, [one.table for one in found], close)
+        return Snapshot(
+            place.position(self._tables),
+            [partition for one in found for partition in one.partitions],
+            [one.table for one in found],
+            close=partial(_close_all, [one.close for one in found if one.close is not None]),
+            can_resume=partial(_can_all_resume, [one.can_resume for one in found]),
+        )
 
     def changes(self, after: Position) -> Iterator[Transaction]:
         """The versions that there are now of the tables that are due for a look."""
@@ -136,3 +136,12 @@ class SparkTablesAdapter:
         if table.name not in self._opened:
             self._opened[table.name] = open_source(table, table_folder(self._state, table), self._tables)
         return self._opened[table.name]
+
+
+def _close_all(closing: Sequence[Callable[[], None]]) -> None:
+    for close in closing:
+        close()
+
+
+def _can_all_resume(resuming: Sequence[Callable[[], bool]]) -> bool:
+    return all(can_resume() for can_resume in resuming)

@@ -1,7 +1,7 @@
 """What stands in the way of syncing a table, for `changesource doctor`: looked up before the first sync.
 
-Each finding is about one table and names what to do. Keys are looked at by Spark, all of them; everything else
-costs a look at the table's description.
+Each finding is about one table and names what to do. Spark looks at all keys and reads all values, as the first sync
+will: a line of text that does not fit its columns, or a query that divides by zero, is told before.
 """
 
 from __future__ import annotations
@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 
 from adapters.spark_tables.keys import bad_keys
 from adapters.spark_tables.reader import reading
+from adapters.spark_tables.row_hash import Value, quoted, row_hash
 from adapters.spark_tables.settings import TableSettings
 from adapters.spark_tables.shape import Shape
 from adapters.spark_tables.types import unsynced_reason
@@ -33,7 +34,9 @@ def table_checks(
         yield from told
         yield from type_checks(name, found)
         with reading(table):
-            bad = bad_keys(frame(), table.key)
+            rows = frame()
+            bad = bad_keys(rows, table.key)
+            read = count_readable(rows)
     except ChangesourceError as error:
         yield Check(name, False, error.message, error.fix or "see the message")
         return
@@ -41,7 +44,16 @@ def table_checks(
         found_bad = bad.error(table.name, table.key)
         yield Check(name, False, found_bad.message, found_bad.fix)
     else:
-        yield Check(name, True, "every row has its own key")
+        yield Check(name, True, f"{read} rows can be read, and every one has its own key")
+
+
+def count_readable(frame: DataFrame) -> int:
+    """Read every value of every row, which fails for one that cannot be read; how many rows there are."""
+    from pyspark.sql import functions as f
+
+    values = [Value(field.name, quoted(field.name), field.dataType) for field in frame.schema]
+    (found,) = frame.select(row_hash(values).alias("hash")).agg(f.count("hash"), f.max("hash")).collect()
+    return int(found[0])
 
 
 def type_checks(name: str, shape: Shape) -> Iterator[Check]:

@@ -21,13 +21,13 @@ from pyarrow import fs
 from adapters.spark_tables.changed_rows import changes_of
 from adapters.spark_tables.difference import Difference, tuned
 from adapters.spark_tables.difference_files import DIGEST, HASH
-from adapters.spark_tables.session import is_running, session
 from adapters.spark_tables.settings import TableSettings
 from adapters.spark_tables.shape import Shape
 from adapters.spark_tables.state import StateFolder, StateVersion
 from adapters.spark_tables.touched import TouchedKeys
 from adapters.spark_tables.versions import lost
 from changesource_sdk.adapter import Change
+from changesource_sdk.pipeline.spark.running import is_running, session
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -47,6 +47,7 @@ class DeltaMemory:
     """Bases by their number, each with the keys touched at later versions of the table."""
 
     def __init__(self, table: TableSettings, folder: str) -> None:
+        self.folder = folder
         self._table = table
         self._folder = StateFolder(folder)
         self._touched = TouchedKeys(folder, table.key)

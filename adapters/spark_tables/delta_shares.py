@@ -134,6 +134,16 @@ def _between(name: str, low: int | None, high: int | None) -> str | None:
     return " AND ".join(sides) or None
 
 
+def has_all_files(table: TableSettings, found: DeltaTable) -> bool:
+    """Whether the data files of an opened version are all there still."""
+    from deltalake.fs import DeltaStorageHandler
+    from pyarrow import fs
+
+    files = fs.PyFileSystem(DeltaStorageHandler(table.location, dict(table.options) or None))
+    paths = pa.table(found.get_add_actions(flatten=True))["path"].to_pylist()
+    return all(info.type == fs.FileType.File for info in files.get_file_info(paths))
+
+
 def frame_of(session: SparkSession, shape: Shape, parts: Sequence[DeltaShare]) -> DataFrame:
     """Shares as a frame of Spark; each is read by one task."""
     from pyspark.sql.pandas.types import to_arrow_schema

@@ -12,6 +12,7 @@ import logging
 import time
 from collections.abc import Iterable, Iterator
 from dataclasses import replace
+from functools import partial
 from typing import TYPE_CHECKING, TypeAlias
 
 import pyarrow as pa
@@ -19,16 +20,18 @@ import pyarrow as pa
 from adapters.spark_tables.checks import table_checks
 from adapters.spark_tables.delta_feed import CHANGE_TYPE, UnusableFeed, feed_changes
 from adapters.spark_tables.delta_log import FEED_SETTING, Commit, DeltaLog
-from adapters.spark_tables.delta_memory import DeltaMemory
+from adapters.spark_tables.delta_memory import NO_BASE, DeltaMemory
 from adapters.spark_tables.delta_place import DeltaPlace
-from adapters.spark_tables.delta_shares import frame_of, shares
+from adapters.spark_tables.delta_shares import frame_of, has_all_files, shares
 from adapters.spark_tables.delta_table import configuration, maps_columns, open_table, reading, shape_of
 from adapters.spark_tables.settings import TableSettings
 from adapters.spark_tables.shape import Shape, evolution
 from adapters.spark_tables.shapes import Shapes
 from adapters.spark_tables.source import TableSnapshot, TableVersion, Token
+from adapters.spark_tables.state import StateFolder
 from adapters.spark_tables.versions import lost
 from changesource_sdk.adapter import Change, Check, Table
+from changesource_sdk.errors import AdapterError
 from changesource_sdk.observe.logs import event, logger
 
 if TYPE_CHECKING:
@@ -70,7 +73,8 @@ class DeltaSource:
         parts = shares(self._settings, found, shape)
         base = self._memory.begin(lambda: frame_of(self._memory.session, shape, parts))
         place = DeltaPlace(str(found.metadata().id), found.version(), self._shapes.keep(shape), base)
-        return TableSnapshot(place.token(), shape.table, parts)
+        can_resume = partial(_is_there, self._settings, place, self._memory.folder)
+        return TableSnapshot(place.token(), shape.table, parts, can_resume)
 
     def poll(self, after: Token) -> Iterator[TableVersion]:
         """The versions after a token."""
@@ -236,6 +240,16 @@ class DeltaSource:
             raise lost("the table was made anew", self._settings.where)
         shape = self._shape(found)
         return frame_of(self._memory.session, shape, shares(self._settings, found, shape))
+
+
+def _is_there(table: TableSettings, place: DeltaPlace, folder: str) -> bool:
+    """Whether a version can still be read, whole, and what is remembered of it, too."""
+    try:
+        found = open_table(table, place.version)
+    except AdapterError:
+        return False
+    is_known = place.base == NO_BASE or StateFolder(folder).load(place.base) is not None
+    return is_known and str(found.metadata().id) == place.id and has_all_files(table, found)
 
 
 def _now_ms() -> float:

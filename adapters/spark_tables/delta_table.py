@@ -17,11 +17,11 @@ import pyarrow as pa
 from pyspark.sql.types import StructType
 
 from adapters.spark_tables.delta_log import MAPPING_SETTING
-from adapters.spark_tables.session import session
 from adapters.spark_tables.settings import TableSettings
 from adapters.spark_tables.shape import Shape
 from adapters.spark_tables.source import missing
 from changesource_sdk.errors import AdapterError
+from changesource_sdk.pipeline.spark.running import session
 
 if TYPE_CHECKING:
     from deltalake import DeltaTable

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterable, Iterator
-from functools import cached_property
+from functools import cached_property, partial
 from typing import TYPE_CHECKING
 
 from adapters.spark_tables.changed_rows import changes_of, inserts_of, shares_of
@@ -17,7 +17,6 @@ from adapters.spark_tables.checks import table_checks
 from adapters.spark_tables.difference import Difference, tuned
 from adapters.spark_tables.reader import TableReader, reading
 from adapters.spark_tables.readers import BEING_WRITTEN
-from adapters.spark_tables.session import session
 from adapters.spark_tables.settings import TableSettings
 from adapters.spark_tables.shape import Shape, evolution
 from adapters.spark_tables.shapes import Shapes
@@ -26,6 +25,7 @@ from adapters.spark_tables.state import StateFolder, StateVersion
 from adapters.spark_tables.types import travelling
 from adapters.spark_tables.versions import lost
 from changesource_sdk.adapter import Change, Check, Table, Truncate
+from changesource_sdk.pipeline.spark.running import session
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -56,15 +56,17 @@ class DifferenceSource:
         return self._look()[1].table
 
     def snapshot(self) -> TableSnapshot:
-        """All rows, from a copy that lives until the snapshot is closed."""
+        """All rows, from a copy that lives until the snapshot is closed, and is gone on with until then."""
         fingerprint = self._reader.fingerprint(self._difference.session)
         frame, shape = self._look()
         with reading(self._table):
             version = self._difference.begin(frame, _settled(fingerprint))
         token: Token = [version.number, self._shapes.keep(shape)]
-        rows = f"rows-{version.number}"
         shares = shares_of(self._folder, version, shape)
-        return TableSnapshot(token, shape.table, shares, close=lambda: self._folder.remove(rows))
+        root, number = self._folder.root, version.number
+        return TableSnapshot(
+            token, shape.table, shares, partial(_is_held, root, number), close=partial(_let_go, root, number)
+        )
 
     def poll(self, after: Token) -> Iterator[TableVersion]:
         """One version, if the table is not as it was."""
@@ -142,3 +144,13 @@ class DifferenceSource:
 
 def _settled(fingerprint: str | None) -> str | None:
     return None if fingerprint == BEING_WRITTEN else fingerprint
+
+
+def _is_held(root: str, number: int) -> bool:
+    """Whether a version and the copy of its rows are there."""
+    folder = StateFolder(root)
+    return folder.load(number) is not None and folder.holds(f"rows-{number}")
+
+
+def _let_go(root: str, number: int) -> None:
+    StateFolder(root).remove(f"rows-{number}")

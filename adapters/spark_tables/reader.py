@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
 _MISSING = re.compile(r"\[(?:PATH_NOT_FOUND|TABLE_OR_VIEW_NOT_FOUND|UNABLE_TO_INFER_SCHEMA)\b|FileNotFoundException")
+_LONGEST_MESSAGE = 1000
 
 
 class TableReader(Protocol):
@@ -56,4 +57,14 @@ def _explained(table: TableSettings, error: Exception) -> AdapterError:
         fix = f"correct tables.{table.name}.query; run it in spark-sql to see what it gives"
         return AdapterError("bad-query", gist(text), table.where, fix)
     fix = "see that its files are there, whole, and may be read; the table is tried again with a growing delay"
-    return AdapterError("table-unreadable", gist(text), table.where, fix)
+    return AdapterError("table-unreadable", _with_causes(error), table.where, fix)
+
+
+def _with_causes(error: BaseException) -> str:
+    """What Spark says, and what it says led to it: the file is named by the one, the bad value by the other."""
+    said: dict[str, None] = {}
+    cause: BaseException | None = error
+    while cause is not None:
+        said[gist(str(cause))] = None
+        cause = getattr(cause, "_cause", None)
+    return ": ".join(filter(None, said))[:_LONGEST_MESSAGE]

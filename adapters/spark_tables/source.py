@@ -19,11 +19,15 @@ Token = Position
 
 @dataclass(frozen=True, slots=True)
 class TableSnapshot:
-    """One table at one version: every partition shows it exactly at `token`, as often as it is read."""
+    """One table at one version: every partition shows it exactly at `token`, as often as it is read.
+
+    `can_resume` tells a later process whether that still holds. It, `close` and the partitions are picklable.
+    """
 
     token: Token
     table: Table
     partitions: Sequence[Partition]
+    can_resume: Callable[[], bool]
     close: Callable[[], None] | None = None
 
 

@@ -15,17 +15,12 @@ from itertools import chain
 from adapters.spark_tables.settings import TableSettings
 from adapters.spark_tables.source import TableVersion, Token
 from changesource_sdk.adapter import Position, Transaction
-from changesource_sdk.pipeline.validate import NeedsNewGeneration
+from changesource_sdk.pipeline.validate import NeedsNewGeneration, position_lost
 
 
 def lost(reason: str, where: str = "") -> NeedsNewGeneration:
     """The position cannot be continued from: the tables must be read anew."""
-    return NeedsNewGeneration(
-        "position-lost",
-        f"changes cannot be continued where they were left: {reason}",
-        where,
-        "nothing to do: the tables are read anew, and consumers are reset",
-    )
+    return position_lost(reason, where, "nothing to do: the tables are read anew, and consumers are reset")
 
 
 @dataclass(frozen=True, slots=True)

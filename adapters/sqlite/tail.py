@@ -29,7 +29,7 @@ from adapters.sqlite.introspect import Selection
 from adapters.sqlite.lookup import TableLookup
 from adapters.sqlite.triggers import CHANGES
 from changesource_sdk.adapter import Change, Transaction
-from changesource_sdk.pipeline.validate import NeedsNewGeneration
+from changesource_sdk.pipeline.validate import NeedsNewGeneration, position_lost
 from changesource_sdk.positions import Position
 
 AT_ONCE = 2_000
@@ -61,11 +61,7 @@ class Place:
 
 def lost(reason: str) -> NeedsNewGeneration:
     """The position cannot be continued from: the store must be read anew."""
-    return NeedsNewGeneration(
-        "position-lost",
-        f"changes cannot be continued where they were left: {reason}",
-        fix="nothing to do: the store is read anew; let only one reader follow a database",
-    )
+    return position_lost(reason, fix="nothing to do: the store is read anew; let only one reader follow a database")
 
 
 class Tail:

@@ -39,7 +39,7 @@ def open_store(
     address = LogAddress(log, schema)
     # A database holds many logs, and each sweeps its own spool: the schema keeps them apart there too.
     if spool and "://" in spool:
-        return PostgresStore(address, StateDirectory(state_directory), RemoteSpool(f"{spool.rstrip('/')}/{schema}"))
+        return PostgresStore(address, StateDirectory(state_directory), RemoteSpool(spool).under(schema))
     return PostgresStore(address, StateDirectory(state_directory, Path(spool) / schema if spool else None))
 
 

@@ -17,7 +17,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
-from urllib.parse import urlsplit
+from urllib.parse import urlsplit, urlunsplit
 
 from changesource_sdk.changelog.disk import disk_errors
 from changesource_sdk.changelog.snapshots import MANIFEST, Manifest, gone, is_complete, read_manifest, stage
@@ -38,6 +38,11 @@ class RemoteSpool:
         """The URI for people, without secrets."""
         parts = urlsplit(self.uri)
         return f"{parts.scheme}://{parts.netloc.rpartition('@')[2]}{parts.path}"
+
+    def under(self, name: str) -> RemoteSpool:
+        """The folder of this name in it; options of the file system, in the URI's query, stay."""
+        parts = urlsplit(self.uri)
+        return RemoteSpool(urlunsplit(parts._replace(path=f"{parts.path.rstrip('/')}/{name}")))
 
     def publish(self, directory: Path) -> None:
         """Copy what is here of a finished snapshot; the rest must be there. Doing it again replaces it."""

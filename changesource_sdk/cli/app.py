@@ -1,18 +1,64 @@
-"""The commands, gathered; and the options every command line is expected to have."""
+"""The commands, gathered; and the options every command line is expected to have.
+
+A command's module is imported when the command is asked for: `serve` listens before the modules of `check` would have
+been read.
+"""
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Mapping
+from functools import cache
+from importlib import import_module
 from importlib.metadata import PackageNotFoundError, version
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
+from typer.core import TyperGroup
+from typer.main import get_command
 
-from changesource_sdk.cli import cache, check, compact, demo, doctor, inspect, new, replay, serve, tail, verify
 from changesource_sdk.cli.output import EXIT_CODES, print_json
 from protocol.handshake import PATHS
 
+NAMES = ("demo", "serve", "new", "cache", "check", "tail", "compact", "inspect", "verify", "replay", "doctor")
+"""Each a module beside this one, with a function of that name, an `EPILOG` and, if it has one, a `COMMAND` class."""
+
+
+@cache
+def _command(name: str) -> Any:
+    module = import_module(f"changesource_sdk.cli.{name}")
+    alone = typer.Typer(add_completion=False, pretty_exceptions_enable=False)
+    alone.command(name=name, cls=getattr(module, "COMMAND", None), epilog=module.EPILOG)(getattr(module, name))
+    return get_command(alone)
+
+
+class Commands(Mapping[str, Any]):
+    """The commands by name, in the order in which help lists them."""
+
+    def __getitem__(self, name: str) -> Any:
+        if name not in NAMES:
+            raise KeyError(name)
+        return _command(name)
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(NAMES)
+
+    def __len__(self) -> int:
+        return len(NAMES)
+
+
+class CommandGroup(TyperGroup):
+    """A group that knows its commands' names without having imported them."""
+
+    def __init__(self, **attributes: Any) -> None:
+        super().__init__(**{**attributes, "commands": Commands()})
+
+    def list_commands(self, ctx: Any) -> list[str]:
+        return list(NAMES)
+
+
 app = typer.Typer(
     name="changesource",
+    cls=CommandGroup,
     help="Put any datastore behind Rocicorp Zero.",
     epilog=EXIT_CODES,
     no_args_is_help=True,
@@ -21,17 +67,6 @@ app = typer.Typer(
     add_completion=False,
     context_settings={"help_option_names": ["-h", "--help"]},
 )
-app.command(name="demo", epilog=demo.EPILOG)(demo.demo)
-app.command(name="serve", cls=serve.ServeCommand, epilog=serve.EPILOG)(serve.serve)
-app.command(name="new", epilog=new.EPILOG)(new.new)
-app.command(name="cache", epilog=cache.EPILOG)(cache.cache)
-app.command(name="check", epilog=check.EPILOG)(check.check)
-app.command(name="tail", epilog=tail.EPILOG)(tail.tail)
-app.command(name="compact", epilog=compact.EPILOG)(compact.compact)
-app.command(name="inspect", epilog=inspect.EPILOG)(inspect.inspect)
-app.command(name="verify", epilog=verify.EPILOG)(verify.verify)
-app.command(name="replay", epilog=replay.EPILOG)(replay.replay)
-app.command(name="doctor", epilog=doctor.EPILOG)(doctor.doctor)
 
 
 def release() -> str:

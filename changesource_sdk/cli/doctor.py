@@ -23,6 +23,7 @@ from changesource_sdk.changelog.layout import StateDirectory
 from changesource_sdk.changelog.open import open_store
 from changesource_sdk.cli import serve
 from changesource_sdk.cli.adapter_choice import load_class, resolve, try_settings
+from changesource_sdk.cli.mapping_check import check_mappings
 from changesource_sdk.cli.output import ExitCode, print_json, reported, stdout
 from changesource_sdk.cli.statusz import fetch
 from changesource_sdk.config import ServeConfig
@@ -79,6 +80,7 @@ def examine(config: ServeConfig) -> Iterator[Finding]:
     checks: tuple[tuple[str, Callable[[ServeConfig], str]], ...] = (
         ("versions", _versions),
         ("adapter", _adapter),
+        ("mapping", check_mappings),
         ("tls", _tls),
         ("state", _state),
         ("log", _log),

@@ -1,4 +1,7 @@
-"""`changesource inspect`: positions and ages of every stage, from a running endpoint, or from where its log is kept."""
+"""`changesource inspect`: positions and ages of every stage, from a running endpoint, or from where its log is kept.
+
+With `--digests` it also reads what each of them holds.
+"""
 
 from __future__ import annotations
 
@@ -12,11 +15,14 @@ from changesource_sdk.changelog.open import open_store
 from changesource_sdk.changelog.sqlite_store import SqliteStore
 from changesource_sdk.changelog.store import LogStore
 from changesource_sdk.changelog.subscribers import Subscriber
+from changesource_sdk.cli import serve
+from changesource_sdk.cli.holdings import print_holdings, stages_hold
 from changesource_sdk.cli.output import print_json, reported, stdout
 from changesource_sdk.cli.statusz import fetch
-from changesource_sdk.config import ServeConfig
+from changesource_sdk.config import ServeConfig, parse_pairs
 from changesource_sdk.endpoint.status import Document, describe
 from changesource_sdk.errors import ConfigurationError, StateError
+from changesource_sdk.verifying.holdings import Holding
 
 SCHEMA, SERVED_FROM = ServeConfig().log_schema, ServeConfig().state
 
@@ -26,6 +32,7 @@ EPILOG = "\n\n".join(
         "changesource inspect 127.0.0.1:4810",
         "changesource inspect ./changesource-state --json",
         "changesource inspect --log postgresql://user@host/db",
+        "changesource inspect ./changesource-state --adapter sqlite --set path=app.db --replica /var/zero/replica.db",
     )
 )
 
@@ -38,15 +45,57 @@ def inspect(
         str | None, typer.Option(envvar="CHANGESOURCE_LOG", help="Log in Postgres, instead.", show_default=False)
     ] = None,
     log_schema: Annotated[str, typer.Option(envvar="CHANGESOURCE_LOG_SCHEMA", help="Schema of that log.")] = SCHEMA,
+    digests: Annotated[
+        bool, typer.Option("--digests", help="Read what each stage holds: rows and digest of every table.")
+    ] = False,
+    adapter: Annotated[
+        str | None, typer.Option(help="Adapter of the store, to read what it holds, too.", show_default=False)
+    ] = None,
+    pairs: Annotated[
+        list[str] | None,
+        typer.Option("--set", metavar="KEY=VALUE", help="Setting of the adapter; may be repeated.", show_default=False),
+    ] = None,
+    replica: Annotated[
+        list[Path] | None,
+        typer.Option(
+            "--replica", help="Replica file of a cache, to read it, too; may be repeated.", show_default=False
+        ),
+    ] = None,
+    config: Annotated[Path | None, typer.Option(envvar=serve.CONFIG_VARIABLE, help="TOML file, as for serve.")] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print the document instead of tables.")] = False,
 ) -> None:
-    """Show where every stage stands and how long ago it moved."""
+    """Show where every stage stands, how long ago it moved and, if asked, what it holds."""
     with reported(as_json=as_json):
+        directory = _directory(target) if digests or adapter or replica else None
         document = _document(target, log, log_schema)
+        holdings: list[Holding] = []
+        if directory is not None:
+            flags: dict[str, object] = {"adapter": adapter, "settings": parse_pairs(pairs or [])}
+            flags |= {"log": log, "log_schema": log_schema}
+            holdings = _holdings(directory, serve.effective_config(config, flags).config, replica or [])
+            document["holds"] = [each.as_json() for each in holdings]
         if as_json:
             print_json(document)
-        else:
-            _print(document)
+            return
+        _print(document)
+        if holdings:
+            print_holdings(holdings)
+
+
+def _holdings(directory: Path, config: ServeConfig, replicas: list[Path]) -> list[Holding]:
+    store = open_store(directory, config.log, config.log_schema, config.spool)
+    try:
+        return list(stages_hold(store, config, replicas))
+    finally:
+        store.close()
+
+
+def _directory(target: str) -> Path:
+    """Where the log is; an endpoint's address does not say."""
+    if target and not Path(target).is_dir():
+        fix = "give --state's directory, or --log"
+        raise ConfigurationError("no-digests", "what a stage holds is read from the log itself", target, fix)
+    return Path(target or SERVED_FROM)
 
 
 def _document(target: str, log: str | None, log_schema: str) -> Document:

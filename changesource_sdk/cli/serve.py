@@ -59,6 +59,9 @@ class ServeCommand(TyperCommand):
         super().format_help(ctx, formatter)
 
 
+COMMAND = ServeCommand
+
+
 def serve(
     ctx: typer.Context,
     adapter: Annotated[

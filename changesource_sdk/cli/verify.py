@@ -15,12 +15,10 @@ from changesource_sdk import config as configuration
 from changesource_sdk.changelog.open import open_store
 from changesource_sdk.changelog.store import LogStore
 from changesource_sdk.cli import serve
-from changesource_sdk.cli.adapter_choice import resolve
+from changesource_sdk.cli.holdings import upstream
 from changesource_sdk.cli.output import ExitCode, print_json, reported, stdout
 from changesource_sdk.config import ServeConfig
-from changesource_sdk.pipeline.adapter_factory import adapter_factory, opened
 from changesource_sdk.pipeline.consumer_schema import ConsumerSchema
-from changesource_sdk.pipeline.mapped import mapped_source
 from changesource_sdk.verifying.log_side import log_side, schema_at_head
 from changesource_sdk.verifying.replica_side import replica_side
 from changesource_sdk.verifying.sides import Difference, Side, TableVerdict, compare
@@ -95,8 +93,7 @@ def _comparisons(
     config: ServeConfig, store: LogStore, schema: ConsumerSchema, replicas: list[Path]
 ) -> Iterator[Comparison]:
     if config.adapter:
-        source = mapped_source(resolve(config.adapter), config.settings, config.mapping, config.mappings)
-        with opened(adapter_factory(*source)) as adapter:
+        with upstream(config) as adapter:
             yield Comparison(*compare_with_log(adapter, store, schema, lambda: time.sleep(PAUSE_SECONDS)))
     for path in replicas:
         found = replica_side(path, schema)

@@ -16,9 +16,7 @@ from dataclasses import dataclass, replace
 from itertools import chain
 
 from changesource_sdk.adapter import (
-    Acknowledging,
     Adapter,
-    Closing,
     Position,
     RowsPartition,
     Snapshot,
@@ -31,8 +29,9 @@ from changesource_sdk.ledger.file import LedgerFile
 from changesource_sdk.ledger.reading import Reading
 from changesource_sdk.observe.logs import event, logger
 from changesource_sdk.pipeline.adapter_factory import adapter_factory
+from changesource_sdk.pipeline.around import AdapterAround
 from changesource_sdk.pipeline.contract import checked_snapshot, checked_tables
-from changesource_sdk.pipeline.validate import NeedsNewGeneration
+from changesource_sdk.pipeline.validate import position_lost
 from changesource_sdk.system_tables import system_tables
 
 LEDGERED_ADAPTER = f"{__name__}:LedgeredAdapter"
@@ -68,18 +67,10 @@ class _Place:
         match position:
             case {"store": store, "entry": int(entry), "ledger": str(ledger)}:
                 return cls(store, entry, ledger)
-        raise _lost("the store was followed without a ledger before")
+        raise position_lost("the store was followed without a ledger before")
 
 
-def _lost(reason: str) -> NeedsNewGeneration:
-    return NeedsNewGeneration(
-        "position-lost",
-        f"changes cannot be continued where they were left: {reason}",
-        fix="nothing to do: the store is read anew",
-    )
-
-
-class LedgeredAdapter:
+class LedgeredAdapter(AdapterAround):
     """The store, and the confirmations of its mutations."""
 
     def __init__(self, adapter: str, settings: Settings, ledger: str) -> None:
@@ -97,13 +88,6 @@ class LedgeredAdapter:
         self._ledger = ledger
         self._closed = False
         self._settled_at = float("-inf")
-
-    def __getattr__(self, name: str) -> object:
-        """What the adapter offers beyond the contract."""
-        if name == "inner":
-            # Not there yet while an instance is unpickled.
-            raise AttributeError(name)
-        return getattr(self.inner, name)
 
     def tables(self) -> Sequence[Table]:
         """The store's tables and the ledger's two."""
@@ -168,8 +152,7 @@ class LedgeredAdapter:
     def acknowledge(self, position: Position) -> None:
         """Passed on, if the adapter wants to know; the ledger is settled now and then."""
         place = _Place.at(position)
-        if isinstance(self.inner, Acknowledging):
-            self.inner.acknowledge(place.store)
+        super().acknowledge(place.store)
         now = time.monotonic()
         if now - self._settled_at >= SETTLE_S:
             self._settled_at = now
@@ -180,8 +163,7 @@ class LedgeredAdapter:
     def close(self) -> None:
         """Make `changes` return."""
         self._closed = True
-        if isinstance(self.inner, Closing):
-            self.inner.close()
+        super().close()
 
     def _reached(self) -> HasReached:
         return self.inner.has_reached if isinstance(self.inner, Comparing) else has_reached
@@ -232,9 +214,9 @@ class _Confirmations:
 
 def _check(ledger: LedgerFile, place: _Place) -> None:
     if ledger.id != place.ledger:
-        raise _lost("the ledger is another one")
+        raise position_lost("the ledger is another one")
     if not ledger.settled <= place.entry <= ledger.last:
-        raise _lost("the ledger was put back to an earlier state, or the log was")
+        raise position_lost("the ledger was put back to an earlier state, or the log was")
 
 
 def _tables(schema: str) -> list[Table]:

@@ -11,9 +11,7 @@ from dataclasses import dataclass, replace
 from typing import Self
 
 from changesource_sdk.adapter import (
-    Acknowledging,
     Adapter,
-    Closing,
     Partition,
     Position,
     Row,
@@ -22,6 +20,7 @@ from changesource_sdk.adapter import (
     Transaction,
 )
 from changesource_sdk.pipeline.adapter_factory import adapter_factory
+from changesource_sdk.pipeline.around import AdapterAround
 from changesource_sdk.pipeline.change_mapping import ChangeMapper
 from changesource_sdk.pipeline.contract import checked_snapshot, checked_tables, checked_transactions
 from changesource_sdk.pipeline.mapping import Mappings, load_mappings
@@ -66,7 +65,7 @@ class MappedPartition:
         return RowMapper(self.mapped).rows(self.source.rows())
 
 
-class MappedAdapter:
+class MappedAdapter(AdapterAround):
     """The store as its mappings show it. Positions are the store's own."""
 
     def __init__(self, adapter: str, settings: Settings, mapping: Mapping[str, object], mappings: str = "") -> None:
@@ -83,13 +82,6 @@ class MappedAdapter:
         self.inner = adapter
         self.mappings = mappings
         self._mapper: ChangeMapper | None = None
-
-    def __getattr__(self, name: str) -> object:
-        """What the adapter offers beyond the contract, such as its `poll_interval`."""
-        if name == "inner":
-            # Not there yet while an instance is unpickled.
-            raise AttributeError(name)
-        return getattr(self.inner, name)
 
     def tables(self) -> Sequence[Table]:
         """The tables as consumers get them."""
@@ -125,13 +117,3 @@ class MappedAdapter:
     def change_mapper(self) -> ChangeMapper:
         """A mapper for the changes that follow, from the tables as they are now."""
         return ChangeMapper(map_tables(checked_tables(self.inner.tables()), self.mappings), self.mappings)
-
-    def acknowledge(self, position: Position) -> None:
-        """Passed on, if the adapter wants to know."""
-        if isinstance(self.inner, Acknowledging):
-            self.inner.acknowledge(position)
-
-    def close(self) -> None:
-        """Passed on, if the adapter has something to close."""
-        if isinstance(self.inner, Closing):
-            self.inner.close()

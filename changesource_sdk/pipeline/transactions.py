@@ -12,11 +12,12 @@ from pathlib import Path
 from changesource_sdk.adapter import Change, Delete, Insert, Transaction, Truncate, Update
 from changesource_sdk.changelog.blocks import BlockFile, BlockWriter
 from changesource_sdk.changelog.log import EncodedTransaction
+from changesource_sdk.errors import InvalidChange
 from changesource_sdk.pipeline.consumer_schema import ConsumerSchema
 from changesource_sdk.pipeline.contract import known_change
 from changesource_sdk.pipeline.encode import TableEncoder, truncate_frame
 from changesource_sdk.pipeline.schema_frames import change_frames
-from changesource_sdk.pipeline.validate import check, known_table, known_watermark
+from changesource_sdk.pipeline.validate import NeedsNewGeneration, check, known_table, known_watermark
 from changesource_sdk.positions import to_text
 from changesource_sdk.schema import canonical_name
 
@@ -42,10 +43,12 @@ class TransactionEncoder:
             for change in transaction.changes:
                 self._encode_change(change, sink)
             data = sink.finish()
-        except BaseException:
+        except BaseException as error:
             self.schema = before
             self._encoders.clear()
             sink.abandon()
+            if isinstance(error, InvalidChange) and not isinstance(error, NeedsNewGeneration) and transaction.explain:
+                raise transaction.explain(error) from error
             raise
         changed = self.schema is not before
         schema_after = self.schema.to_json() if changed else None

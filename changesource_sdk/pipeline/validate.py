@@ -41,6 +41,14 @@ class NeedsNewGeneration(InvalidChange):
     """A legal change that cannot travel in the stream; the store must be read anew."""
 
 
+def position_lost(
+    reason: str, where: str = "", fix: str = "nothing to do: the store is read anew by itself"
+) -> NeedsNewGeneration:
+    """The error for a position that nothing can be continued from."""
+    message = f"changes cannot be continued where they were left: {reason}"
+    return NeedsNewGeneration("position-lost", message, where, fix)
+
+
 def check(schema: ConsumerSchema, change: SchemaChange) -> None:
     """Raise `InvalidChange` unless a consumer with this schema can apply the change."""
     match change:

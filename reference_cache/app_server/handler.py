@@ -10,7 +10,7 @@ from __future__ import annotations
 import inspect
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Any, get_type_hints
+from typing import Any, TypeVar, get_type_hints
 
 from pydantic import TypeAdapter, ValidationError
 from pydantic.errors import PydanticSchemaGenerationError
@@ -19,6 +19,7 @@ from reference_cache.app_server.errors import DeclarationError, InvalidArguments
 from reference_cache.query.nearest import unknown
 
 ARGUMENTS = "args"
+Function = TypeVar("Function", bound=Callable[..., Any])
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,6 +74,15 @@ class Handlers:
         if canonical(name) in self._handlers:
             raise DeclarationError(f"{self._kind} {name!r} is declared twice")
         self._handlers[canonical(name)] = _handler(self._kind, canonical(name), function, self._offers, arguments)
+
+    def declare(self, name: str, arguments: Any = None) -> Callable[[Function], Function]:
+        """As `add`, by decorating the function."""
+
+        def declare(function: Function) -> Function:
+            self.add(name, function, arguments)
+            return function
+
+        return declare
 
     def get(self, name: str) -> Handler:
         """The handler; `UnknownName` if nobody declared it."""

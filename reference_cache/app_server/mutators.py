@@ -8,11 +8,9 @@ mutation whose transaction did not commit, so what it does outside of the store 
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, TypeVar
+from typing import Any
 
-from reference_cache.app_server.handler import Handlers
-
-Function = TypeVar("Function", bound=Callable[..., Any])
+from reference_cache.app_server.handler import Function, Handlers
 
 
 class Mutators:
@@ -23,12 +21,7 @@ class Mutators:
 
     def define(self, name: str, *, args: Any = None) -> Callable[[Function], Function]:
         """Declare the decorated function as the mutator of this name; `args` overrides its annotation."""
-
-        def declare(function: Function) -> Function:
-            self._handlers.add(name, function, args)
-            return function
-
-        return declare
+        return self._handlers.declare(name, args)
 
     @property
     def names(self) -> tuple[str, ...]:

@@ -8,16 +8,14 @@ user may see.
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, TypeVar
+from typing import Any
 
 from protocol.sync.ast import Query
 from reference_cache.app_server.errors import DeclarationError
-from reference_cache.app_server.handler import Handlers
+from reference_cache.app_server.handler import Function, Handlers
 from reference_cache.query.builder import QueryBuilder
 from reference_cache.query.names import NameMap
 from reference_cache.query.schema import Schema
-
-Function = TypeVar("Function", bound=Callable[..., Any])
 
 
 class NamedQueries:
@@ -29,12 +27,7 @@ class NamedQueries:
 
     def define(self, name: str, *, args: Any = None) -> Callable[[Function], Function]:
         """Declare the decorated function as the query of this name; `args` overrides its annotation."""
-
-        def declare(function: Function) -> Function:
-            self._handlers.add(name, function, args)
-            return function
-
-        return declare
+        return self._handlers.declare(name, args)
 
     @property
     def names(self) -> tuple[str, ...]:

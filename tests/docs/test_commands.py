@@ -8,20 +8,20 @@ from __future__ import annotations
 
 import shlex
 import shutil
-import tomllib
+from collections.abc import Iterator
 from itertools import count
 from pathlib import Path
 
 import psycopg
 import pytest
 
-from reference_cache.config import load
-from tests.adapters.spark_tables.lake import Lake, people
-from tests.docs.fences import block
+from tests.docs.fences import block, command, commands
+from tests.support.delta_lake import Lake, people
 from tests.support.kafka_broker import KafkaBroker
 from tests.support.ports import free_port
 from tests.support.postgres_server import PostgresServer
-from tests.support.reader import Reader, commands, wait_for_page
+from tests.support.reader import Reader, wait_for_page
+from tests.support.spark_cluster import standalone_cluster
 from tests.support.spark_serving import QUICK_START, SPARK_SECONDS
 from tests.support.sqlite_store import SqliteStore
 from tests.support.tools import REPOSITORY
@@ -57,8 +57,16 @@ TODO = '{"id": "a", "title": "write", "done": false}\n'
 def reader(tmp_path: Path) -> Reader:
     """Somebody with a SQLite database `app.db` in an otherwise empty folder."""
     made = Reader(tmp_path / "reading", places={"127.0.0.1:4810": f"127.0.0.1:{free_port()}"})
+    made.environment["SPARK_LOCAL_IP"] = "127.0.0.1"
     SqliteStore(made.folder / "app.db", "CREATE TABLE issue (id TEXT PRIMARY KEY)", "INSERT INTO issue VALUES ('1')")
     return made
+
+
+@pytest.fixture(scope="module")
+def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    """The address of a Spark cluster that stands for the one of a page."""
+    with standalone_cluster(tmp_path_factory.mktemp("cluster")) as address:
+        yield address
 
 
 def test_the_readme_serves_its_adapter(reader: Reader) -> None:
@@ -68,28 +76,22 @@ def test_the_readme_serves_its_adapter(reader: Reader) -> None:
         assert "write" in reader.run(f"changesource tail {address} --from start --limit 1 --json")
 
 
-def test_the_readme_gives_zero_cache_settings_that_a_cache_takes(reader: Reader) -> None:
-    printed = block("README.md", "ZERO_UPSTREAM_TYPE=custom\n")
-    settings = dict(line.split("#")[0].strip().split("=", 1) for line in printed.splitlines())
-    assert load(settings).upstream_db == settings["ZERO_UPSTREAM_DB"]
-    assert settings.keys() == {
-        f"ZERO_{name}" for name in ("UPSTREAM_TYPE", "UPSTREAM_DB", "CVR_DB", "CHANGE_DB", "REPLICA_FILE")
-    }
+def test_the_readmes_settings_and_command_run_a_cache(reader: Reader) -> None:
+    reader.places |= {"postgres://…": "postgres://nobody@127.0.0.1/none", "/var/zero": str(reader.folder)}
+    reader.export(block("README.md", "ZERO_UPSTREAM_TYPE=custom\n"))
+    follows(reader, block("README.md", "ZERO_UPSTREAM_TYPE=custom ZERO_UPSTREAM_DB").strip())
 
 
-@pytest.mark.parametrize(
-    "command",
-    [
-        block("README.md", "ZERO_UPSTREAM_TYPE=custom ZERO_UPSTREAM_DB"),
-        commands(block("docs/how-to/run-the-cache.md", "changesource serve sqlite"))[1],
-    ],
-    ids=["readme", "page"],
-)
-def test_the_cache_follows_the_endpoint(reader: Reader, command: str) -> None:
-    serve = commands(block("docs/how-to/run-the-cache.md", "changesource serve sqlite"))[0]
+def test_the_cache_of_the_page_follows_the_endpoint(reader: Reader) -> None:
+    follows(reader, command("docs/how-to/run-the-cache.md", "ZERO_UPSTREAM_DB="))
+
+
+def follows(reader: Reader, cache: str) -> None:
+    """A cache is ready for clients once it has the endpoint's tables."""
     port = free_port()
     reader.environment |= {"ZERO_PORT": str(port), "CHANGESOURCE_CACHE_HOST": "127.0.0.1"}
-    with reader.serve(serve), reader.start(command.strip(), "ready for clients"):
+    serve = command("docs/how-to/run-the-cache.md", "changesource serve sqlite")
+    with reader.serve(serve), reader.start(cache, "ready for clients"):
         wait_for_page(f"http://127.0.0.1:{port}/")
 
 
@@ -98,7 +100,8 @@ def test_an_example_is_served_from_its_folder(reader: Reader) -> None:
     shutil.copytree(REPOSITORY / "examples", reader.folder / "examples", ignore=shutil.ignore_patterns("__pycache__"))
     reader.places["/path/to/repository"] = str(reader.folder / "store")
     go, serve = commands(block("examples/README.md", "cd examples"))
-    reader.folder /= go.removeprefix("cd ")
+    folder = reader.run(f"{go}\npwd").strip()
+    reader.folder = Path(folder)
     with reader.serve(serve) as address:
         assert "tutorial" in reader.run(f"changesource tail {address} --from start --limit 1 --json")
 
@@ -143,27 +146,31 @@ def test_a_database_of_postgres_is_served_and_examined(reader: Reader, logical_p
         assert '"issue"' in reader.run(f"changesource tail {address} --from start --limit 1 --json")
 
 
-def test_a_log_in_postgres_is_served_by_two_endpoints_and_compacted(reader: Reader, postgres: PostgresServer) -> None:
+@pytest.mark.slow
+def test_a_log_in_postgres_is_served_by_two_endpoints_and_compacted(
+    reader: Reader, postgres: PostgresServer, cluster: str
+) -> None:
     pipeline, *endpoints = commands(block("docs/how-to/postgres-log.md", "changesource serve sqlite"))
-    *_, compact = commands(block("docs/how-to/compaction.md", "changesource compact"))
+    compact = command("docs/how-to/compaction.md", "changesource compact --log")
     reader.places |= {
         "postgresql://user@db/app": postgres.create_database("log"),
         "s3://bucket/spool": (reader.folder / "spool").as_uri(),
         "0.0.0.0:4810": f"127.0.0.1:{free_port()}",
         "0.0.0.0:4811": f"127.0.0.1:{free_port()}",
-        "spark://host:7077": "local[2]",
+        "spark://host:7077": cluster,
     }
     states = [f"CHANGESOURCE_STATE=state{number} {command}" for number, command in enumerate((pipeline, *endpoints))]
     with reader.start(states[0]), reader.serve(states[1]) as one, reader.serve(states[2]) as other:
         seen = [reader.run(f"changesource tail {each} --from start --limit 1 --json") for each in (one, other)]
         assert '"issue"' in seen[0]
         assert seen[0] == seen[1]
-        reader.run(compact)
+        reader.run(f"CHANGESOURCE_RUNNER=spark {compact}", seconds=SPARK_SECONDS)
 
 
 def test_a_log_is_kept_short_and_compacted_by_hand(reader: Reader) -> None:
     page = "docs/how-to/compaction.md"
-    as_serve_would, inline, _ = commands(block(page, "changesource compact"))
+    as_serve_would = command(page, "changesource compact --state ./state")
+    inline = command(page, "changesource compact --state ./state --runner inline")
     with reader.serve(block(page, "changesource serve sqlite")) as address:
         before = reader.run(f"changesource tail {address} --from start --limit 1")
         SqliteStore(reader.folder / "app.db").run("INSERT INTO issue VALUES ('2')")
@@ -174,17 +181,19 @@ def test_a_log_is_kept_short_and_compacted_by_hand(reader: Reader) -> None:
 
 
 @pytest.mark.slow
-def test_the_runner_is_chosen_as_the_page_on_spark_says(reader: Reader) -> None:
-    """Two of its four commands are run; the two others differ in where Spark is, and their settings are loaded."""
-    local, two_slots, cluster, inline = commands(block("docs/how-to/spark.md", "changesource serve sqlite"))
+@pytest.mark.timeout(900)
+def test_the_runner_is_chosen_as_the_page_on_spark_says(reader: Reader, cluster: str) -> None:
+    here, there, inline = commands(block("docs/how-to/spark.md", "changesource serve sqlite"))
     del reader.environment["CHANGESOURCE_RUNNER"]
-    assert "local[*]" in reader.run(f"{local} --show-config --json")
-    assert "spark://host:7077" in reader.run(f"{cluster} --show-config --json")
+    reader.places["spark://host:7077"] = cluster
+    reader.places["spark.executor.memory=2g"] = "spark.executor.memory=1g"
     with reader.serve(inline):
         assert not (reader.folder / "state" / "spark.log").exists()
-    shutil.rmtree(reader.folder / "state")
-    with reader.serve(f"{two_slots} {QUICK}", seconds=SPARK_SECONDS):
-        assert (reader.folder / "state" / "spark.log").exists()
+    for on_spark in (here, there):
+        shutil.rmtree(reader.folder / "state")
+        with reader.serve(f"{on_spark} {QUICK}", seconds=SPARK_SECONDS) as address:
+            assert (reader.folder / "state" / "spark.log").exists()
+            assert '"issue"' in reader.run(f"changesource tail {address} --from start --limit 1 --json")
 
 
 def test_an_endpoint_and_an_adapter_are_checked(reader: Reader) -> None:
@@ -206,12 +215,10 @@ def test_an_application_answers_queries_and_mutations_beside_the_cache(reader: R
     reader.places |= {"127.0.0.1:4900": f"127.0.0.1:{(answering := free_port())}", "port=4900": f"port={answering}"}
     reader.write("app.py", block(page, "# app.py"))
     reader.environment |= {"ZERO_PORT": str(port), "CHANGESOURCE_CACHE_HOST": "127.0.0.1"}
-    for line in exports:
-        pairs = reader.here(line).removeprefix("export ").split()
-        reader.environment |= dict(pair.split("=", 1) for pair in pairs)
+    reader.export("\n".join(exports))
     with (
-        reader.start(app.removesuffix(" &"), "Running on"),
-        reader.serve(serve.removesuffix(" &")),
+        reader.start(app, "Running on"),
+        reader.serve(serve),
         reader.start(cache, "ready for clients"),
     ):
         wait_for_page(f"http://127.0.0.1:{port}/")
@@ -251,18 +258,3 @@ def test_a_table_of_a_lake_is_served(reader: Reader) -> None:
     reader.places["/lake/orders"] = str(reader.folder / "orders")
     with reader.serve(block("docs/how-to/spark-tables.md", "changesource serve spark-tables")) as address:
         assert "Ada" in reader.run(f"changesource tail {address} --from start --limit 1 --json")
-
-
-def test_the_file_of_a_lake_is_one_for_serve(reader: Reader) -> None:
-    """Its derived table needs Spark, so its settings are loaded; the conformance suite runs such tables."""
-    page = "docs/how-to/spark-tables.md"
-    reader.write("changesource.toml", block(page, "# changesource.toml"))
-    _, serve = commands(block(page, "changesource doctor"))
-    assert "SELECT customer" in reader.run(f"{serve} --show-config --json")
-
-
-def test_extras_that_pip_is_told_of_exist() -> None:
-    extras = tomllib.loads((REPOSITORY / "pyproject.toml").read_text())["project"]["optional-dependencies"]
-    for printed in (block("README.md", "pip install"), block("docs/tutorial.md", "pip install")):
-        assert printed == "pip install 'zero-changesource[spark]'\n"
-    assert "spark" in extras

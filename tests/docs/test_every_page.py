@@ -10,7 +10,9 @@ import pytest
 import typer
 
 from changesource_sdk.cli.app import app
-from tests.docs.fences import ROOT, blocks, blocks_of, pages, taken
+from tests.docs.fences import ROOT, blocks, blocks_of, execute, pages, taken
+
+pytest_plugins = ["pytester"]
 
 PAGES = pages()
 COMMANDS = typer.main.get_command(app).commands  # type: ignore[attr-defined]
@@ -23,6 +25,12 @@ NOT_RUN = {
     ("CONTRIBUTING.md", "make setup"): "the same; test_readme.py asks for every target that is named",
 }
 """Blocks that can be run and are not, by page and opening, each with the reason."""
+
+
+def excused() -> list[tuple[str, str]]:
+    """What is not run, with its page."""
+    named = [(page, block) for page, opening in NOT_RUN for block in blocks_of(page) if block.text.startswith(opening)]
+    return [(page, part) for page, block in named for part in block.parts]
 
 
 @pytest.mark.parametrize("page", PAGES)
@@ -43,22 +51,34 @@ def test_commands_and_their_options_exist(page: str) -> None:
 
 
 def test_every_block_that_can_be_run_is_run() -> None:
-    run = taken() | {block for page, opening in NOT_RUN for block in blocks_of(page) if block.text.startswith(opening)}
-    left = [block for page in PAGES for block in blocks_of(page) if block.can_be_run and block not in run]
-    told = [f"{block.page}: {block.text.splitlines()[0]}" for block in left]
-    assert told == [], "take it with fences.block(page, opening) in a test that runs it, or give a reason in NOT_RUN"
+    run = taken() | set(excused())
+    runnable = [block for page in PAGES for block in blocks_of(page) if block.can_be_run]
+    left = [(block.page, part) for block in runnable for part in block.parts if (block.page, part) not in run]
+    assert left == [], "take it with fences.block(page, opening) in a test that runs it, or give a reason in NOT_RUN"
 
 
 def test_no_excuse_is_left_over() -> None:
-    run = taken()
     for page, opening in NOT_RUN:
-        found = [block for block in blocks_of(page) if block.text.startswith(opening)]
-        assert len(found) == 1, (page, opening)
-        assert found[0] not in run, (page, opening)
+        assert len([block for block in blocks_of(page) if block.text.startswith(opening)]) == 1, (page, opening)
+    assert [part for part in excused() if part in taken()] == []
+
+
+def test_what_is_taken_must_run(pytester: pytest.Pytester) -> None:
+    """A test that only looks, or asks for settings instead of running, fails by the rule of `receipts`."""
+    pytester.makepyfile(
+        """
+        from tests.docs.fences import block, command, execute, ran
+
+        def test_takes_and_leaves(): block("docs/tutorial.md", "git init")
+        def test_takes_and_looks(): ran(command("docs/tutorial.md", "changesource check") + " --show-config")
+        def test_runs(): ran("cd x && " + command("docs/tutorial.md", "changesource check"))
+        """
+    )
+    pytester.runpytest_inprocess("-p", "tests.docs.receipts").assert_outcomes(passed=1, failed=2)
 
 
 def test_the_code_of_the_contract_runs() -> None:
     names: dict[str, Any] = {"__name__": "a_page"}
     for text in blocks("docs/reference/adapter.md", "python"):
-        exec(compile(text, "adapter.md", "exec", dont_inherit=True), names)
+        execute(text, names)
     assert "by_hand" in names

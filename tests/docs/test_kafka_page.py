@@ -5,7 +5,6 @@ from __future__ import annotations
 import inspect
 import re
 import shlex
-import tomllib
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
@@ -17,7 +16,7 @@ from adapters.kafka.settings import PASSED_ON, KafkaSettings
 from adapters.kafka.values import ENCODINGS
 from changesource_sdk.cli.adapter_choice import try_settings
 from changesource_sdk.config import parse_pairs
-from tests.docs.fences import blocks
+from tests.docs.fences import as_module, blocks, blocks_of, configuration
 from tests.support.kafka_broker import KafkaBroker
 
 ROOT = Path(__file__).parents[2]
@@ -30,19 +29,18 @@ def section(title: str) -> str:
 
 
 def documents() -> list[dict[str, Any]]:
-    return [tomllib.loads(text) for text in blocks("docs/how-to/kafka.md", "toml")]
+    return [{"set": configuration(text).settings} for text in blocks("docs/how-to/kafka.md", "toml")]
 
 
 def test_the_security_settings_of_the_page_are_taken() -> None:
     given = documents()[0]["set"]
     client = {name: value for name, value in given.items() if name.startswith(PASSED_ON)}
-    own = {name: value for name, value in given.items() if name not in client}
     assert len(client) == 5
-    assert KafkaSettings.parse(**own, client=client).client == client
+    assert KafkaSettings.parse(**given).client == client
 
 
 def test_the_commands_of_the_page_have_settings_that_are_taken() -> None:
-    lines = "".join(blocks("docs/how-to/kafka.md", "sh")).splitlines()
+    lines = [part for block in blocks_of("docs/how-to/kafka.md") if block.is_shell for part in block.parts]
     commands = [shlex.split(line) for line in lines if line.startswith("changesource ")]
     assert [words[1:3] for words in commands] == [["serve", "kafka"], ["doctor", "kafka"], ["serve", "kafka"]]
     for words in commands:
@@ -52,7 +50,7 @@ def test_the_commands_of_the_page_have_settings_that_are_taken() -> None:
 
 def test_every_setting_is_in_the_table() -> None:
     rows = re.findall(r"^\| `(\w+)` \|", section("Settings"), re.MULTILINE)
-    assert rows == list(inspect.signature(KafkaAdapter).parameters)
+    assert rows == list(inspect.signature(KafkaSettings.parse).parameters)
 
 
 def test_every_error_is_on_the_page() -> None:
@@ -77,13 +75,13 @@ def test_every_encoding_is_named(encoding: str) -> None:
 def test_the_decoder_of_the_page_decodes(kafka: KafkaBroker, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The Python of kafka.md, as a module that the setting names."""
     (source,) = blocks("docs/how-to/kafka.md", "python")
-    (tmp_path / "csv_of_the_page.py").write_text(source)
+    as_module(source, tmp_path / "csv_of_the_page.py")
     monkeypatch.syspath_prepend(str(tmp_path))
     topic = kafka.create_topic(kafka.topic_name("people"))
     with kafka.producer() as producer:
         producer.send(topic, key=b"7", value=b"7,Ada")
     # Declared, since columns would be looked for by Spark's workers, where this test's folder is unknown.
     tables: dict[str, Any] = {"people": {"topic": topic, "columns": {"id": "text", "name": "text"}, "key": "id"}}
-    adapter = KafkaAdapter(kafka.bootstrap, topic, "upsert", decoder="csv_of_the_page:Csv", tables=tables)
+    adapter = KafkaAdapter(kafka.bootstrap, topic, format="upsert", decoder="csv_of_the_page:Csv", tables=tables)
     rows = [row for partition in adapter.snapshot().partitions for row in partition.rows()]
     assert rows == [{"id": "7", "name": "Ada"}]

@@ -2,17 +2,15 @@
 
 from __future__ import annotations
 
-import tomllib
 from pathlib import Path
 
 import pytest
 
-from changesource_sdk.config import load
 from changesource_sdk.pipeline.mapping import load_mappings, needs_spark
 from changesource_sdk.pipeline.row_mapping import RowMapper
 from changesource_sdk.pipeline.table_mapping import map_tables
 from changesource_sdk.schema import Column, Table
-from tests.docs.fences import blocks
+from tests.docs.fences import as_module, block, blocks, configuration
 
 PAGE = "docs/how-to/map-tables.md"
 PERSON = Table("person", [Column("id", int), *(Column(n, str) for n in ("name", "email", "country", "deleted_at"))])
@@ -22,13 +20,13 @@ ROW = {"id": 1, "name": "Ada Lovelace", "email": "a@x.org", "country": "GB", "de
 @pytest.fixture
 def module(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The page's Python, importable under the name it uses."""
-    (tmp_path / "my_mappings.py").write_text("".join(blocks(PAGE, "python")))
+    as_module("".join(blocks(PAGE, "python")), tmp_path / "my_mappings.py")
     monkeypatch.syspath_prepend(str(tmp_path))
 
 
 def test_the_first_example_maps_a_row(module: None) -> None:
-    first, _ = blocks(PAGE, "toml")
-    mappings = load_mappings(load(toml=first, environment={}, flags={}).config.mapping)
+    first = block(PAGE, "# changesource.toml")
+    mappings = load_mappings(configuration(first).mapping)
     mapper = RowMapper(map_tables([PERSON], mappings)["person"])
     (row,) = mapper.rows([ROW, {**ROW, "deleted_at": "now"}])
     assert mapper.table.target.full_name == "contact"
@@ -41,5 +39,5 @@ def test_the_python_example_is_a_mapping(module: None) -> None:
 
 
 def test_the_sql_example_is_a_mapping() -> None:
-    _, sql = blocks(PAGE, "toml")
-    assert needs_spark(load_mappings(tomllib.loads(sql)["mapping"])) == "mapping.person.filter"
+    sql = block(PAGE, "[mapping.person]\nfilter")
+    assert needs_spark(load_mappings(configuration(sql).mapping)) == "mapping.person.filter"

@@ -7,7 +7,7 @@ from typing import Any
 from aiohttp.test_utils import TestClient, TestServer
 
 from changesource_sdk.ledger.adapter import WARN_S
-from tests.docs.fences import blocks
+from tests.docs.fences import blocks, execute
 
 PAGE = (Path(__file__).parents[2] / "docs" / "how-to" / "mutation-ledger.md").read_text()
 MUTATION = {"type": "custom", "id": 1, "clientID": "c", "name": "event.add", "args": [{"text": "hello"}]}
@@ -16,7 +16,7 @@ MUTATION = {"type": "custom", "id": 1, "clientID": "c", "name": "event.add", "ar
 async def test_the_page_s_application_writes_data_and_confirmation(tmp_path: Path) -> None:
     names: dict[str, Any] = {"__name__": "app"}
     for block in blocks("docs/how-to/mutation-ledger.md", "python"):
-        exec(compile(block, "mutation-ledger.md", "exec", dont_inherit=True), names)
+        execute(block, names)
     async with TestClient(TestServer(names["make_app"](tmp_path))) as client:
         push = {"clientGroupID": "g", "mutations": [MUTATION], "pushVersion": 1}
         async with client.post("/mutate?schema=zero_0&appID=zero", json=push) as answer:

@@ -6,7 +6,7 @@ from typing import Any
 
 from aiohttp.test_utils import TestClient, TestServer
 
-from tests.docs.fences import blocks
+from tests.docs.fences import blocks, execute
 
 WHERE = "?schema=zero_0&appID=zero"
 ANN = {"Authorization": "Bearer token-of-ann"}
@@ -15,7 +15,7 @@ ANN = {"Authorization": "Bearer token-of-ann"}
 def application(path: Path) -> Any:
     names: dict[str, Any] = {"__name__": "app"}
     for block in blocks("docs/how-to/named-queries-and-mutators.md", "python"):
-        exec(compile(block, "named-queries-and-mutators.md", "exec", dont_inherit=True), names)
+        execute(block, names)
     return names["make_app"](str(path))
 
 

@@ -10,7 +10,7 @@ from adapters.postgres import PostgresAdapter
 from adapters.postgres.adapter import open_snapshot, prepare
 from adapters.postgres.connection import Connection, connect
 from adapters.postgres.settings import PostgresSettings
-from tests.docs.fences import blocks
+from tests.docs.fences import blocks, ran
 from tests.support.postgres_server import PostgresServer
 
 PAGE = (Path(__file__).parents[2] / "docs" / "how-to" / "postgres.md").read_text()
@@ -41,4 +41,5 @@ def test_what_is_added_can_be_taken_out_as_the_page_says(logical_postgres: Postg
         (statements,) = blocks("docs/how-to/postgres.md", "sql")
         for statement in statements.strip().splitlines():
             db.execute(statement.encode())
+        ran(statements)
         assert made(db) == before

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from protocol.sync.ast_json import MAX_NESTING
-from tests.docs.fences import blocks
+from tests.docs.fences import blocks, execute
 from tests.query.official import QUERIES
 from tests.query.statistics_database import QUESTIONS
 
@@ -16,7 +16,7 @@ PAGE = (Path(__file__).parents[2] / "docs" / "reference" / "queries.md").read_te
 def test_every_example_on_the_page_runs(capsys: pytest.CaptureFixture[str]) -> None:
     names: dict[str, Any] = {}
     for block in blocks("docs/reference/queries.md", "python"):
-        exec(compile(block, "queries.md", "exec"), names)
+        execute(block, names)
     printed = capsys.readouterr().out
     assert "issue: pattern" in printed
     assert "flowchart TD" in printed

@@ -7,7 +7,7 @@ import pytest
 
 from reference_cache.replica.log_retention import MAX_LOGGED
 from reference_cache.replicator.backoff import LONGEST_SECONDS
-from tests.docs.fences import blocks
+from tests.docs.fences import blocks, execute
 from tests.reference_cache.replica.conftest import Filled
 from tests.reference_cache.sources import insert, snapshot
 
@@ -17,7 +17,7 @@ PAGE = (Path(__file__).parents[2] / "docs" / "explanation" / "replica.md").read_
 def test_the_example_shows_what_changed(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     (source,) = blocks("docs/explanation/replica.md", "python")
     names: dict[str, Any] = {}
-    exec(compile(source, "replica.md", "exec"), names)
+    execute(source, names)
     made = Filled(tmp_path / "replica.db", snapshot("01"))
     made.commit("02", insert(1, "one"))
     names["show"](tmp_path / "replica.db", "01")

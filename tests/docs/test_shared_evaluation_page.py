@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from reference_cache.ivm.routing import FEW_READERS
-from tests.docs.fences import blocks
+from tests.docs.fences import blocks, execute
 
 PAGE = (Path(__file__).parents[2] / "docs" / "explanation" / "shared-evaluation.md").read_text()
 
@@ -15,7 +15,7 @@ PAGE = (Path(__file__).parents[2] / "docs" / "explanation" / "shared-evaluation.
 def test_the_example_prints_what_its_comment_says(capsys: pytest.CaptureFixture[str]) -> None:
     (source,) = blocks("docs/explanation/shared-evaluation.md", "python")
     names: dict[str, Any] = {}
-    exec(compile(source, "shared-evaluation.md", "exec"), names)
+    execute(source, names)
     (expected,) = re.findall(r"print\(patches\)  # (.*)", source)
     assert capsys.readouterr().out.strip() == expected
 

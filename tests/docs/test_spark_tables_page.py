@@ -14,10 +14,10 @@ from pyarrow import parquet
 
 from adapters.spark_tables import SparkTablesAdapter
 from adapters.spark_tables.settings import KINDS, OTHER_KEYS
-from changesource_sdk.config import load, parse_pairs
-from tests.docs.fences import blocks
+from changesource_sdk.config import parse_pairs
+from tests.docs.fences import block, blocks_of, commands, configuration
 from tests.support.ports import free_port
-from tests.support.reader import Reader, commands
+from tests.support.reader import Reader
 from tests.support.spark_serving import SPARK_SECONDS
 
 PAGE = "docs/how-to/spark-tables.md"
@@ -25,14 +25,14 @@ TEXT = (Path(__file__).parents[2] / PAGE).read_text()
 
 
 def test_the_file_makes_the_adapter() -> None:
-    config = load(toml=blocks(PAGE, "toml")[0], environment={}, flags={}).config
+    config = configuration(block(PAGE, "# changesource.toml"))
     assert config.adapter == "spark-tables"
     adapter = SparkTablesAdapter(**config.settings)  # type: ignore[arg-type]
     assert [table.name for table in adapter._tables] == ["orders", "customers", "revenue"]
 
 
 def test_the_one_line_makes_the_adapter() -> None:
-    (line,) = [block for block in blocks(PAGE, "sh") if "--set" in block]
+    (line,) = [block.text for block in blocks_of(PAGE) if block.is_shell and "--set" in block.text]
     words = shlex.split(line)
     pairs = [word for flag, word in pairwise(words) if flag == "--set"]
     adapter = SparkTablesAdapter(**parse_pairs(pairs))  # type: ignore[arg-type]
@@ -53,8 +53,8 @@ def test_the_file_is_examined_and_served(tmp_path: Path) -> None:
     parquet.write_table(pa.table({"id": ["ann", "bob"]}), lake / "customers" / "0.parquet")
     places = {"/lake/": f"{lake}/", "127.0.0.1:4848": f"127.0.0.1:{free_port()}"}
     reader = Reader(tmp_path / "reading", runner="spark", places=places)
-    reader.write("changesource.toml", blocks(PAGE, "toml")[0])
-    doctor, serve = commands(blocks(PAGE, "sh")[0])
+    reader.write("changesource.toml", block(PAGE, "# changesource.toml"))
+    doctor, serve = commands(block(PAGE, "changesource doctor"))
     reader.run(doctor, seconds=SPARK_SECONDS)
     with reader.serve(serve, seconds=SPARK_SECONDS) as address:
         told = reader.run(f"changesource tail {address} --from start --limit 1 --json")

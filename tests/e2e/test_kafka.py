@@ -1,12 +1,14 @@
 """Real topics through Spark to the official zero-cache: the replica is what the records leave, at first and live.
 
 One endpoint follows Debezium's topics (with and without embedded schema, with transaction metadata), another plain
-upsert topics. What is expected is kept by the test as it writes.
+upsert topics, one of JSON and one of Avro, by a decoder of the user's. What is expected is kept by the test as it
+writes.
 """
 
 from __future__ import annotations
 
 import json
+import os
 from collections.abc import Iterator
 from contextlib import ExitStack
 from dataclasses import dataclass, field
@@ -15,6 +17,7 @@ from pathlib import Path
 import pytest
 from kafka import KafkaProducer
 
+from tests.support import avro
 from tests.support.debezium import Collection, begin, end, member
 from tests.support.debezium import field as schema_field
 from tests.support.fix_zero_cache import MakeZeroCache, zero_caches
@@ -23,6 +26,7 @@ from tests.support.kafka_broker import KafkaBroker
 from tests.support.postgres_server import PostgresServer
 from tests.support.replica import Replica
 from tests.support.spark_serving import SPARK_SECONDS, SparkServing
+from tests.support.tools import REPOSITORY
 from tests.support.waiting import until
 from tests.support.zero_cache import ZeroCache
 
@@ -30,6 +34,7 @@ pytestmark = [pytest.mark.e2e, pytest.mark.timeout(600)]
 
 NOTE_COLUMNS = ("id", "body", "due", "price")
 ITEM_COLUMNS = ("id", "name", "score", "doc")
+ORDER_COLUMNS = ("id", "note", "due", "price", "state", "lines", "is_paid")
 PATIENCE_S = 120
 
 
@@ -50,6 +55,39 @@ class Items:
     def delete(self, producer: KafkaProducer, number: int) -> None:
         producer.send(self.topic, key=json.dumps({"id": f"k{number}"}).encode(), value=None)
         del self.rows[f"k{number}"]
+
+
+#: A user's decoder: Avro by the example's, the rest as JSON.
+DECODER = """
+import json
+from avro_registry import AvroRegistry
+
+class Both:
+    def __init__(self):
+        self._avro = AvroRegistry()
+
+    def key(self, topic, data):
+        return self._avro.key(topic, data) if topic.startswith("orders") else json.loads(data)
+
+    def value(self, topic, data):
+        return self._avro.value(topic, data) if topic.startswith("orders") else json.loads(data)
+"""
+
+
+@dataclass(slots=True)
+class Orders:
+    """An upsert topic of Avro records, and the rows it leaves."""
+
+    topic: str
+    rows: dict[int, tuple[object, ...]] = field(default_factory=dict)
+
+    def put(self, producer: KafkaProducer, number: int, note: str | None) -> None:
+        producer.send(self.topic, key=avro.key(number), value=avro.order(number, note))
+        self.rows[number] = (number, note, 19_800 * 86_400_000, 12.34, "DONE", '["a","b"]', 1)
+
+    def delete(self, producer: KafkaProducer, number: int) -> None:
+        producer.send(self.topic, key=avro.key(number), value=None)
+        del self.rows[number]
 
 
 @dataclass(slots=True)
@@ -86,8 +124,10 @@ class World:
 
     broker: KafkaBroker
     items: Items
+    orders: Orders
     notes: Notes
     bank: Bank
+    upsert_endpoint: SparkServing
     upsert: ZeroCache
     debezium: ZeroCache
 
@@ -114,22 +154,30 @@ def world(kafka: KafkaBroker, postgres: PostgresServer, tmp_path_factory: pytest
     notes = Notes(Collection(f"{prefix}.public.note", note, schemas=False), bank.transactions)
     kafka.create_topic(notes.collection.topic, 2)
     items = Items(kafka, kafka.create_topic(kafka.topic_name("item"), 3))
+    orders = Orders(kafka.create_topic(kafka.topic_name("orders"), 2))
     bank.open_accounts()
     with kafka.producer() as producer:
         for number in range(20):
             bank.wave(producer)
             notes.put(producer, number, f"note {number}")
             items.put(producer, number, f"item {number}", number / 4)
+            orders.put(producer, number, f"order {number}")
         for number in range(5):
             notes.put(producer, number, "changed")
             notes.delete(producer, number + 10)
             items.put(producer, number, None, -1)
             items.delete(producer, number + 10)
+            orders.put(producer, number, None)
+            orders.delete(producer, number + 10)
     with ExitStack() as stack:
         make_cache = stack.enter_context(zero_caches(postgres, folder))
+        env = {
+            "SCHEMA_REGISTRY_URL": stack.enter_context(avro.serving()),
+            "PYTHONPATH": os.pathsep.join(map(str, (REPOSITORY, folder, avro.DECODER_FOLDER))),
+        }
         started = [
-            _served(stack, make_cache, folder, "upsert", _upsert_settings(items, folder)),
-            _served(stack, make_cache, folder, "debezium", _debezium_settings(bank, notes, folder)),
+            _served(stack, make_cache, folder, "upsert", _upsert_settings(items, orders, folder), env),
+            _served(stack, make_cache, folder, "debezium", _debezium_settings(bank, notes, folder), {}),
         ]
         for endpoint, _ in started:
             until(endpoint.ready, f"{endpoint.url} to be ready", seconds=SPARK_SECONDS)
@@ -137,22 +185,34 @@ def world(kafka: KafkaBroker, postgres: PostgresServer, tmp_path_factory: pytest
             cache.launch()
         for _, cache in started:
             cache.wait_until_ready()
-        yield World(kafka, items, notes, bank, started[0][1], started[1][1])
+        yield World(kafka, items, orders, notes, bank, *started[0], started[1][1])
 
 
 def _served(
-    stack: ExitStack, make_cache: MakeZeroCache, folder: Path, name: str, settings: dict[str, str]
+    stack: ExitStack,
+    make_cache: MakeZeroCache,
+    folder: Path,
+    name: str,
+    settings: dict[str, str],
+    env: dict[str, str],
 ) -> tuple[SparkServing, ZeroCache]:
-    endpoint = stack.enter_context(SparkServing("kafka", settings, folder / name))
+    endpoint = stack.enter_context(SparkServing("kafka", settings, folder / name, env=env))
     endpoint.launch()
     stack.callback(lambda: print(endpoint.process.tail(60)))
     return endpoint, make_cache(endpoint.stream_url, app_id=name)
 
 
-def _upsert_settings(items: Items, folder: Path) -> dict[str, str]:
+def _upsert_settings(items: Items, orders: Orders, folder: Path) -> dict[str, str]:
     tables = folder / "items.toml"
-    tables.write_text(f'[item]\ntopic = "{items.topic}"\n')
-    return {"bootstrap": items.broker.bootstrap, "topics": items.topic, "format": "upsert", "tables": str(tables)}
+    tables.write_text(f'[item]\ntopic = "{items.topic}"\n[order]\ntopic = "{orders.topic}"\n')
+    (folder / "both_formats.py").write_text(DECODER)
+    return {
+        "bootstrap": items.broker.bootstrap,
+        "topics": f"{items.topic},{orders.topic}",
+        "format": "upsert",
+        "decoder": "both_formats:Both",
+        "tables": str(tables),
+    }
 
 
 def _debezium_settings(bank: Bank, notes: Notes, folder: Path) -> dict[str, str]:
@@ -164,9 +224,17 @@ def _debezium_settings(bank: Bank, notes: Notes, folder: Path) -> dict[str, str]
     return {**bank.settings, "topics": topics, "tables": str(tables)}
 
 
-def test_the_first_sync_of_an_upsert_topic_is_the_last_value_of_each_key(world: World) -> None:
+def test_the_first_sync_of_upsert_topics_is_the_last_value_of_each_key(world: World) -> None:
     settle(world.upsert.replica, "item", ITEM_COLUMNS, dict(world.items.rows))
+    settle(world.upsert.replica, "order", ORDER_COLUMNS, dict(world.orders.rows))
     assert world.upsert.exits == []
+
+
+def test_what_was_inferred_about_a_table_is_told(world: World) -> None:
+    process = world.upsert_endpoint.process
+    line = process.lines[process.wait_for_line("inferred the columns of a table; declare them if this is wrong") - 1]
+    assert "id text (key); name text" in line
+    assert "score float8; doc json" in line
 
 
 def test_the_first_sync_of_debeziums_topics_is_what_their_changes_leave(world: World) -> None:
@@ -184,12 +252,15 @@ def test_records_that_follow_reach_the_replica(world: World) -> None:
             world.bank.wave(producer)
             world.notes.put(producer, number, "live")
             world.items.put(producer, number, "live", 0.5)
+            world.orders.put(producer, number, "live")
         world.notes.put(producer, 1, "live again")
         world.notes.delete(producer, 2)
         world.items.put(producer, 1, "live again", 2.0)
         world.items.delete(producer, 2)
+        world.orders.delete(producer, 2)
     accounts, ledger = bank_rows(world.bank)
     settle(world.upsert.replica, "item", ITEM_COLUMNS, dict(world.items.rows))
+    settle(world.upsert.replica, "order", ORDER_COLUMNS, dict(world.orders.rows))
     settle(world.debezium.replica, "account", ("id", "balance", "last"), accounts)
     settle(world.debezium.replica, "ledger", ("id", "source", "target", "amount"), ledger)
     settle(world.debezium.replica, "note", NOTE_COLUMNS, dict(world.notes.rows))

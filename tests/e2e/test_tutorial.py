@@ -2,7 +2,7 @@
 
 What it shows is what is run: its shell blocks, its adapter, its `serve` command (on Spark), zero-cache with its
 settings, its page, bundled by esbuild and shown by Chromium. Only ports and the database are this machine's, and npm
-has put its packages there before.
+finds the packages in its folder and a registry on this machine.
 """
 
 from __future__ import annotations
@@ -17,13 +17,14 @@ import pytest
 
 from changesource_sdk.cli.adapter_choice import resolve
 from examples.git_tickets import git_tickets
-from tests.docs.fences import ROOT, block, blocks
+from tests.docs.fences import ROOT, block, blocks, blocks_of, commands
 from tests.support.browser import running_browser
+from tests.support.npm_registry import bring_packages, npm_registry
 from tests.support.ports import free_port
 from tests.support.postgres_server import PostgresServer
-from tests.support.reader import Reader, commands, wait_for_page
+from tests.support.reader import Reader, wait_for_page
 from tests.support.spark_serving import QUICK_START, SPARK_SECONDS
-from tests.support.tools import node, node_modules
+from tests.support.tools import node
 from tests.support.zero_cache import QUIET, READY_LINE, SYNC_SECONDS
 
 PAGE = "docs/tutorial.md"
@@ -36,7 +37,7 @@ ADAPTER = Path(git_tickets.__file__).read_text()
 
 
 def test_the_tutorials_adapter_is_the_example() -> None:
-    printed = "".join(blocks(PAGE, "python"))
+    printed = "".join(block.text for block in blocks_of(PAGE) if block.language == "python")
     squeezed = [re.sub(r"\n+", "\n", text) for text in (printed, ADAPTER)]
     assert squeezed[0] == squeezed[1]
 
@@ -52,10 +53,9 @@ def reader(tmp_path: Path, postgres: PostgresServer) -> Reader:
         "http.server 8000": f"http.server {ports['8000']}",
     }
     made = Reader(tmp_path / "empty", runner="spark", places=places)
-    made.add_program("npx", 'program="node_modules/.bin/$1"; shift; exec "$program" "$@"')
     made.add_program("node", f'exec "{node()}" "$@"')
     made.environment |= QUIET | {"ZERO_PORT": ports["4848"], "ZERO_CHANGE_STREAMER_PORT": str(free_port())}
-    (made.folder / "node_modules").symlink_to(node_modules())
+    bring_packages(made.folder)
     return made
 
 
@@ -65,8 +65,10 @@ def serve(reader: Reader, stack: ExitStack) -> None:
     stack.enter_context(reader.serve(f"{command} {shlex.join(QUICK_START)}", seconds=SPARK_SECONDS))
     tail = block(PAGE, "changesource tail").strip()
     assert "Write the adapter" in reader.run(f"{tail} --limit 1")
-    _, *exports, cache = commands(block(PAGE, "npm install"))
-    reader.environment |= dict(reader.here(line).removeprefix("export ").split("=", 1) for line in exports)
+    npm, *exports, cache = commands(block(PAGE, "npm install"))
+    with npm_registry() as asked:
+        reader.run(f"export {shlex.join(f'{name}={value}' for name, value in asked.items())}\n{npm}")
+    reader.export("\n".join(exports))
     stack.enter_context(reader.start(cache, READY_LINE, seconds=SYNC_SECONDS))
 
 
@@ -86,7 +88,7 @@ def publish(reader: Reader, stack: ExitStack) -> str:
 @pytest.mark.timeout(600)
 async def test_the_tutorial_leads_from_an_empty_folder_to_rows_on_the_page(reader: Reader) -> None:
     reader.run(block(PAGE, "git init"))
-    reader.write("git_tickets.py", ADAPTER)
+    reader.write("git_tickets.py", "\n".join(blocks(PAGE, "python")))
     assert "BROKEN" not in reader.run(block(PAGE, "changesource check"))
     with ExitStack() as stack:
         serve(reader, stack)

@@ -19,7 +19,7 @@ from changesource_sdk.changelog.sqlite_store import SqliteStore as LogStore
 from changesource_sdk.cli.app import app
 from changesource_sdk.verifying.log_side import log_side, schema_at_head
 from changesource_sdk.verifying.replica_side import replica_side
-from tests.docs.fences import block
+from tests.docs.fences import block, ran
 from tests.support.child_process import ChildProcess
 from tests.support.fix_zero_cache import zero_caches
 from tests.support.postgres_server import PostgresServer
@@ -101,21 +101,6 @@ def _wait_for(replica: Path, watermark: str) -> None:
     until(reached, f"the replica at {watermark}", seconds=SECONDS)
 
 
-def test_the_official_replica_is_compared_while_its_cache_runs_and_after_it_was_killed(
-    world: World, postgres: PostgresServer, tmp_path: Path
-) -> None:
-    with zero_caches(postgres, tmp_path) as make:
-        cache = make(world.endpoint.stream_url).start()
-        cache.replica.wait_for_watermark(world.watermarks[-1], seconds=SECONDS)
-        running = world.agrees("--replica", str(cache.replica.path))
-        assert running["stages"] == dict.fromkeys(("log", "replica"), world.watermarks[-1])
-        assert running["tables"]["item"]["rows"] == {"log": 20, "replica": 20}
-        cache.kill()
-        killed = world.agrees("--replica", str(cache.replica.path))
-        assert killed["tables"] == running["tables"]
-        assert killed["stages"]["replica"] == cache.replica.watermark()
-
-
 def test_our_replica_is_compared_and_a_damaged_one_told_by_key(world: World, our_cache: ReferenceCache) -> None:
     path = str(our_cache.replica_file)
     world.agrees("--replica", path)
@@ -195,18 +180,39 @@ def test_the_page_compares_all_stages_at_once(world: World, our_cache: Reference
         "./changesource-state": str(world.endpoint.state),
         "/var/zero/replica.db": str(our_cache.replica_file),
     }
-    result = CliRunner().invoke(app, typed(block("docs/how-to/verify-and-replay.md", "changesource verify"), places))
+    printed = block("docs/how-to/verify-and-replay.md", "changesource verify")
+    result = CliRunner().invoke(app, typed(printed, places))
     assert result.exit_code == 0, result.output
+    ran(printed)
     assert result.stdout.count(": the same") == 2
+
+
+def test_inspect_shows_what_store_log_and_replica_hold(world: World, our_cache: ReferenceCache) -> None:
+    stages = ["--adapter", "sqlite", "--set", f"path={world.store.path}", "--replica", str(our_cache.replica_file)]
+    result = CliRunner().invoke(app, ["inspect", str(world.endpoint.state), *stages, "--json"])
+    assert result.exit_code == 0, result.output
+    upstream, log, replica = json.loads(result.stdout)["holds"]
+    assert [each["stage"] for each in (upstream, log, replica)] == ["upstream", "log", "replica"]
+    assert log["watermark"] == replica["watermark"] == world.watermarks[-1]
+    assert upstream["tables"]["item"] == log["tables"]["item"] == replica["tables"]["item"]
+    assert log["tables"]["item"]["rows"] == 20
+    places = {"./changesource-state": str(world.endpoint.state), "app.db": str(world.store.path)}
+    places |= {"/var/zero/replica.db": str(our_cache.replica_file)}
+    told = CliRunner().invoke(app, typed(block("docs/how-to/verify-and-replay.md", "changesource inspect"), places))
+    assert told.exit_code == 0, told.output
+    assert told.stdout.count(log["tables"]["item"]["digest"]) == 3
 
 
 def replay(world: World, start: str, end: str) -> ChildProcess:
     """The page's command, between two watermarks of this log."""
     places = {"./changesource-state": str(world.endpoint.state), "127.0.0.1:4811": "127.0.0.1:0"}
     places |= {"9ho7o8emv2m": start, "9ho7ophp4rw": end}
-    words = typed(block("docs/how-to/verify-and-replay.md", "changesource replay"), places)
+    printed = block("docs/how-to/verify-and-replay.md", "changesource replay")
+    words = typed(printed, places)
     command = [sys.executable, "-m", "changesource_sdk.cli", *words, "--permissions", "allow-all", "--json"]
-    return ChildProcess(command, env={"PYTHONPATH": str(REPOSITORY)}, cwd=REPOSITORY)
+    process = ChildProcess(command, env={"PYTHONPATH": str(REPOSITORY)}, cwd=REPOSITORY)
+    ran(printed)
+    return process
 
 
 def said(process: ChildProcess, event: str) -> dict[str, Any]:
@@ -236,3 +242,21 @@ def test_a_fresh_cache_goes_through_the_past_again(
     assert past.watermark == world.watermarks[end]
     assert past.tables == log_side(world.log, schema, world.watermarks[end]).tables
     assert world.endpoint.status()["log"]["head"] == world.watermarks[-1]
+
+
+def test_the_official_cache_goes_through_the_past_and_its_replica_is_compared(
+    world: World, postgres: PostgresServer, tmp_path: Path
+) -> None:
+    """While the cache runs, and after it was killed."""
+    with zero_caches(postgres, tmp_path) as make, replay(world, world.watermarks[2], world.watermarks[5]) as process:
+        cache = make(said(process, "listening")["url"]).start()
+        assert said(process, "done")["transactions"] == 3
+        assert process.wait(SECONDS) == 0
+        cache.replica.wait_for_watermark(world.watermarks[-1], seconds=SECONDS)
+        running = world.agrees("--replica", str(cache.replica.path))
+        assert running["stages"] == dict.fromkeys(("log", "replica"), world.watermarks[-1])
+        assert running["tables"]["item"]["rows"] == {"log": 20, "replica": 20}
+        cache.kill()
+        killed = world.agrees("--replica", str(cache.replica.path))
+        assert killed["tables"] == running["tables"]
+        assert killed["stages"]["replica"] == cache.replica.watermark()

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.docs.fences import ROOT, block
+from tests.docs.fences import ROOT, block, ran
 from tests.support.browser import Browser, Page, running_browser
 from tests.support.child_process import ChildProcess
 from tests.support.ports import free_port
@@ -34,12 +34,15 @@ def copied(folder: Path) -> Path:
 
 def started(folder: Path, proxy: TcpProxy, port: int) -> ChildProcess:
     """The example as its README starts it, its cache behind a proxy that can be cut."""
-    python, *arguments = block("examples/react-vite/README.md", "python run.py").split()
+    printed = block("examples/react-vite/README.md", "python run.py")
+    python, *arguments = printed.split()
     assert python == "python"
     options = ["--port", str(port), "--cache-url", f"http://127.0.0.1:{proxy.port}"]
     path = os.pathsep.join([str(node().parent), os.environ["PATH"]])
     env = {"PYTHONPATH": str(ROOT), "PATH": path}
-    return ChildProcess([sys.executable, *arguments, *options], cwd=copied(folder), env=env)
+    process = ChildProcess([sys.executable, *arguments, *options], cwd=copied(folder), env=env)
+    ran(printed)
+    return process
 
 
 async def opened(browser: Browser, url: str) -> Page:

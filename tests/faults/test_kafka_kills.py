@@ -1,8 +1,9 @@
 """Kill loop over Kafka: the broker, the pipeline and the endpoint are killed in turn under a load of transactions.
 
 The load is Debezium-shaped: overlapping transactions over two tables and five partitions, each of which moves money and
-leaves a line in a ledger. At every watermark no transaction may be there in part; in the end nothing may be lost or
-doubled. Knobs: `FAULT_SEED` repeats a run, `FAULT_ROUNDS` sets its length.
+leaves a line in a ledger. At every watermark no transaction may be there in part, for a consumer that looks at each of
+them and in the replica of the official zero-cache; in the end nothing may be lost or doubled in either. Knobs:
+`FAULT_SEED` repeats a run, `FAULT_ROUNDS` sets how many kills there are (30; on Spark 6 unless it is given).
 """
 
 from __future__ import annotations
@@ -11,25 +12,81 @@ import asyncio
 import os
 import random
 import threading
+import time
 from collections.abc import Callable, Iterator
+from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
 
 from changesource_sdk.testing.fake_cache import FakeCache
 from protocol import rules
-from tests.support.kafka_bank import Bank, Working
+from tests.support.fix_zero_cache import MakeZeroCache
+from tests.support.kafka_bank import ACCOUNTS, BALANCE, Bank, Working
 from tests.support.kafka_broker import KafkaBroker
 from tests.support.serving import Serving
+from tests.support.spark_serving import LOCAL, SPARK_SECONDS, SparkServing, kill
 from tests.support.stubborn import follow
 from tests.support.waiting import until
+from tests.support.zero_cache import ZeroCache
 
-pytestmark = [pytest.mark.faults, pytest.mark.timeout(1800)]
+pytestmark = [pytest.mark.faults, pytest.mark.e2e, pytest.mark.timeout(1800)]
 
 SEED = int(os.environ.get("FAULT_SEED") or random.randrange(1 << 32))
 ROUNDS = int(os.environ.get("FAULT_ROUNDS") or 30)
-SLOW_ROUNDS = max(1, ROUNDS // 5)
-READY_SECONDS = 240
+SPARK_ROUNDS = int(os.environ.get("FAULT_ROUNDS") or 6)
+CATCH_UP_S = 400
+#: One query, so that it sees one watermark: all the money there is, and moves of which a part is missing.
+WHOLE = """
+    SELECT (SELECT sum(balance) FROM account),
+           (SELECT count(*) FROM account AS side WHERE last > 0 AND NOT EXISTS (
+                SELECT 1 FROM ledger WHERE ledger.id = side.last AND side.id IN (source, target)))
+"""
+
+
+@dataclass(slots=True)
+class Hand:
+    """Kills one thing after the other. Invariant: between two kills the log got further, so each was overcome."""
+
+    endpoint: Serving
+    broker: KafkaBroker
+    cache: ZeroCache
+    dice: random.Random
+
+    def wreak(self, rounds: int) -> None:
+        """So many kills, in turn."""
+        faults = [self._kill_broker, self._kill_pipeline, self._kill_endpoint]
+        for number in range(rounds):
+            begun = time.monotonic()
+            faults[number % len(faults)]()
+            self._wait_for_progress(number)
+            assert self.cache.replica.query(WHOLE) == [(ACCOUNTS * BALANCE, 0)], f"half a transaction, seed {SEED}"
+            print(f"kill {number + 1} overcome after {time.monotonic() - begun:.1f} s", flush=True)
+
+    def _kill_broker(self) -> None:
+        self.broker.kill()
+        self.broker.start_again()
+
+    def _kill_pipeline(self) -> None:
+        """All of it; on Spark now and then its resident task alone, which Spark then starts again."""
+        if isinstance(self.endpoint, SparkServing) and self.dice.random() < 0.5:
+            kill(until(self.endpoint.task, "the resident task", seconds=SPARK_SECONDS) or 0)
+        else:
+            self.endpoint.kill_pipeline()
+
+    def _kill_endpoint(self) -> None:
+        self.endpoint.kill()
+        self.endpoint.start(seconds=SPARK_SECONDS)
+
+    def _wait_for_progress(self, number: int) -> None:
+        wanted = self._transactions() + self.dice.randrange(1, 40)
+        what = f"transactions after kill {number + 1}, seed {SEED}"
+        until(lambda: self._transactions() >= wanted, what, seconds=SPARK_SECONDS)
+
+    def _transactions(self) -> int:
+        """How many transactions of the bank the log has, by the place it has reached among their boundaries."""
+        offsets = self.endpoint.status()["log"]["position"]["offsets"]
+        return next(int(at[0]) for topic, at in offsets.items() if topic.endswith(".transaction")) // 2
 
 
 @pytest.fixture
@@ -38,57 +95,65 @@ def broker() -> Iterator[KafkaBroker]:
         yield made
 
 
-def _wreak(cache: FakeCache, faults: list[Callable[[], object]], rounds: int) -> None:
-    """In turn, each after the consumer got a little further."""
-    hand = random.Random(SEED)
-    for number in range(rounds):
-        further = len(cache.commits) + hand.randrange(1, 15)
-        until(
-            lambda wanted=further: len(cache.commits) >= wanted, f"progress in round {number}, seed {SEED}", seconds=240
-        )
-        faults[number % len(faults)]()
-
-
-@pytest.mark.parametrize(("runner", "rounds"), [("inline", ROUNDS), ("spark", SLOW_ROUNDS)])
+@pytest.mark.parametrize(("runner", "rounds"), [("inline", ROUNDS), ("spark", SPARK_ROUNDS)])
 async def test_transactions_stay_whole_whatever_is_killed(
-    runner: str, rounds: int, broker: KafkaBroker, tmp_path: Path
+    runner: str, rounds: int, broker: KafkaBroker, tmp_path: Path, zero_cache: MakeZeroCache
 ) -> None:
-    print(f"FAULT_SEED={SEED} FAULT_ROUNDS={ROUNDS}")
+    print(f"FAULT_SEED={SEED} FAULT_ROUNDS={rounds}")
     bank = Bank(broker, SEED)
     bank.open_accounts()
-    endpoint = Serving("kafka", bank.settings, tmp_path / "state", options=("--runner", runner))
+    endpoint = _endpoint(runner, bank.settings, tmp_path / "state")
 
-    def kill_broker() -> None:
-        broker.kill()
-        broker.start_again()
+    def look(consumer: FakeCache) -> None:
+        bank.assert_whole(consumer.rows("account"), consumer.rows("ledger"), f"at {consumer.watermark}, seed {SEED}")
 
-    def kill_all() -> None:
-        endpoint.kill()
-        endpoint.start(seconds=READY_SECONDS)
+    over = threading.Event()
 
-    def look(cache: FakeCache) -> None:
-        bank.assert_whole(cache.rows("account"), cache.rows("ledger"), f"at {cache.watermark}, seed {SEED}")
-
-    def is_complete(cache: FakeCache) -> bool:
-        return bank.is_all_of(cache.rows("account"), cache.rows("ledger"))
+    def is_complete() -> bool:
+        return over.is_set() and bank.is_all_of(consumer.rows("account"), consumer.rows("ledger"))
 
     with endpoint:
-        with Working(bank, broker, SEED):
-            await asyncio.to_thread(endpoint.start, seconds=READY_SECONDS)
-            cache = FakeCache(endpoint.stream_url, timeout=60)
-            await cache.initial_sync()
-            look(cache)
-            over = threading.Event()
-            following = asyncio.create_task(follow(cache, lambda: over.is_set() and is_complete(cache), look))
-            faults: list[Callable[[], object]] = [kill_broker, endpoint.kill_pipeline, kill_all]
-            wreaking = asyncio.create_task(asyncio.to_thread(_wreak, cache, faults, rounds))
-            await asyncio.wait({wreaking, following}, return_when=asyncio.FIRST_COMPLETED)
-            if following.done():
-                following.result()
-            await wreaking
+        with Working(bank, broker, SEED, pause_s=0.05):
+            await asyncio.to_thread(endpoint.start, seconds=SPARK_SECONDS)
+            cache = zero_cache(endpoint.stream_url)
+            await asyncio.to_thread(cache.start)
+            consumer = FakeCache(endpoint.stream_url, timeout=60)
+            await consumer.initial_sync()
+            look(consumer)
+            following = asyncio.create_task(follow(consumer, is_complete, look))
+            hand = Hand(endpoint, broker, cache, random.Random(SEED))
+            await _while_following(following, lambda: hand.wreak(rounds))
         over.set()
-        await asyncio.wait_for(following, 240)
-        print(endpoint.process.tail(60))
-        assert cache.commits == sorted(set(cache.commits))
-        assert [str(violation) for violation in rules.check(cache.transcript)] == []
-        assert endpoint.status()["log"]["generation"] == 1, "nothing here may cost a sync from scratch"
+        await asyncio.wait_for(following, CATCH_UP_S)
+        await asyncio.to_thread(_assert_all_there, bank, endpoint, cache)
+        assert consumer.commits == sorted(set(consumer.commits))
+        assert [str(violation) for violation in rules.check(consumer.transcript)] == []
+
+
+def _endpoint(runner: str, settings: dict[str, str], state: Path) -> Serving:
+    if runner == "spark":
+        return SparkServing("kafka", settings, state, master=LOCAL)
+    return Serving("kafka", settings, state, options=("--runner", runner, "--permissions", "allow-all"))
+
+
+async def _while_following(following: asyncio.Task[None], work: Callable[[], None]) -> None:
+    """Do the work in a thread; what the consumer finds wrong meanwhile is raised at once."""
+    working = asyncio.create_task(asyncio.to_thread(work))
+    await asyncio.wait({working, following}, return_when=asyncio.FIRST_COMPLETED)
+    if following.done():
+        following.result()
+    await working
+
+
+def _assert_all_there(bank: Bank, endpoint: Serving, cache: ZeroCache) -> None:
+    """The replica is what the bank committed, row by row, without one sync from scratch."""
+    log = endpoint.status()["log"]
+    cache.replica.wait_for_watermark(log["head"], seconds=CATCH_UP_S)
+    accounts = [tuple(bank.accounts[number].values()) for number in sorted(bank.accounts)]
+    lines = [tuple(bank.ledger[number].values()) for number in sorted(bank.ledger)]
+    assert cache.replica.rows("account", ("id", "balance", "last")) == accounts
+    assert cache.replica.rows("ledger", ("id", "source", "target", "amount")) == lines
+    assert cache.replica.watermark() == log["head"]
+    assert log["generation"] == 1, "nothing here may cost a sync from scratch"
+    assert cache.exits == []
+    print(f"{bank.moves} transactions arrived")

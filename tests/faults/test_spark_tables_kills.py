@@ -1,28 +1,35 @@
-"""The driver of a lakehouse pipeline dies between versions, while a difference is computed, and before it is durable.
+"""The driver of a lakehouse pipeline dies between versions, while one is read or computed, and before it is durable.
 
-In the end the replica of the official zero-cache equals every table, without one sync from scratch. Knobs: `FAULT_SEED`
-repeats a run, `FAULT_KILLS` sets how many drivers die.
+After every write of a series that has all that is done to such tables, the replica of the official zero-cache equals
+every table, without one sync from scratch. Knobs: `FAULT_SEED` repeats a run, `FAULT_KILLS` sets how many drivers die.
 """
 
 from __future__ import annotations
 
 import os
 import random
+from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
 
+import pyarrow as pa
 import pytest
 
+from adapters.spark_tables.delta_shares import SHARE_ROWS
+from tests.support.delta_lake import Lake
 from tests.support.fix_zero_cache import MakeZeroCache
 from tests.support.lakehouse import Lakehouse
+from tests.support.raw_consumer import RawConsumer
 from tests.support.spark_serving import SPARK_SECONDS, SparkServing, kill
 from tests.support.waiting import until
 
 pytestmark = [pytest.mark.faults, pytest.mark.e2e, pytest.mark.timeout(1800)]
 
 SEED = int(os.environ.get("FAULT_SEED") or random.randrange(1 << 32))
-KILLS = min(int(os.environ.get("FAULT_KILLS") or 9), 30)
-MOMENTS = ("between", "delta", "version")
+KILLS = min(int(os.environ.get("FAULT_KILLS") or 8), 24)
+FEW_PARTITIONS = ("--conf", "spark.sql.shuffle.partitions=2")
+BETWEEN, AT_ONCE, DELTA, VERSION = MOMENTS = ("between", "at once", "delta", "version")
+"""Before a write; right after it; when files of a new difference appear; when it is whole."""
 
 
 def _names(state: Path, kind: str) -> set[str]:
@@ -30,31 +37,90 @@ def _names(state: Path, kind: str) -> set[str]:
     return {str(path) for path in state.rglob(f"{kind}-*")}
 
 
-def _moment(kind: str, state: Path) -> Callable[[], bool]:
-    """Whether the moment to kill has come, after a write: at once, or when files of a new difference appear."""
-    before = _names(state, kind)
-    return lambda: kind == "between" or bool(_names(state, kind) - before)
+def _has_come(moment: str, state: Path) -> Callable[[], bool]:
+    """Whether the moment to kill has come, counted from now."""
+    before = _names(state, moment)
+    return lambda: moment in (BETWEEN, AT_ONCE) or bool(_names(state, moment) - before)
+
+
+def _driver(endpoint: SparkServing) -> int:
+    return until(endpoint.driver, "a driver", seconds=SPARK_SECONDS) or 0
 
 
 def test_whenever_the_driver_dies_the_replica_equals_the_lakehouse(tmp_path: Path, zero_cache: MakeZeroCache) -> None:
     print(f"FAULT_SEED={SEED} FAULT_KILLS={KILLS}")
-    lake = Lakehouse(tmp_path / "lake", SEED)
-    rng = random.Random(SEED)
-    state = tmp_path / "state"
-    with SparkServing("spark-tables", lake.settings, state) as endpoint:
+    lake, state, rng = Lakehouse(tmp_path / "lake", SEED), tmp_path / "state", random.Random(SEED)
+    series = lake.series(rng)
+    moments = dict(zip(rng.sample(range(len(series)), k=KILLS), MOMENTS * KILLS, strict=False))
+    with SparkServing("spark-tables", lake.settings, state, options=FEW_PARTITIONS) as endpoint:
         endpoint.start(seconds=SPARK_SECONDS)
         cache = zero_cache(endpoint.stream_url).start()
-        for number, operations in enumerate(lake.rounds(rng, KILLS)):
-            driver = until(endpoint.driver, "a driver", seconds=SPARK_SECONDS)
-            has_come = _moment(MOMENTS[number % len(MOMENTS)], state)
-            for operation in operations:
-                operation(rng)
-            # A round may leave every table as it was: then there is no difference to wait for.
-            until(lambda come=has_come: come() or not lake.difference(cache.replica), "a moment", seconds=SPARK_SECONDS)
-            kill(driver)
-            until(lambda old=driver: endpoint.driver() not in (None, old), "a new driver", seconds=SPARK_SECONDS)
+        for number, operation in enumerate(series):
+            moment, driver = moments.get(number), _driver(endpoint)
+            if moment == BETWEEN:
+                kill(driver)
+            has_come = _has_come(moment or AT_ONCE, state)
+            lake.write(operation, rng)
+            if moment not in (None, BETWEEN):
+                # A write may leave every table as it was: then there is no difference to wait for.
+                until(
+                    lambda come=has_come: come() or not lake.difference(cache.replica),
+                    "a moment",
+                    seconds=SPARK_SECONDS,
+                )
+                kill(driver)
+            if moment is not None:
+                print(f"killed {moment}", flush=True)
+                until(lambda old=driver: endpoint.driver() not in (None, old), "a new driver", seconds=SPARK_SECONDS)
             lake.wait_until_same(cache.replica, seconds=SPARK_SECONDS)
+        assert endpoint.status()["pipeline"]["starts"] == KILLS + 1
         assert endpoint.status()["log"]["generation"] == 1, "no kill may cost a sync from scratch"
         assert cache.replica.version() == endpoint.status()["log"]["snapshot"]
         assert cache.exits == []
         assert endpoint.stop() == 0
+
+
+SHARES = 6
+"""More than tasks run at a time, so that some are finished when the driver dies."""
+
+
+def _share(number: int) -> pa.Table:
+    ids = pa.array(range(number * SHARE_ROWS, (number + 1) * SHARE_ROWS), pa.int64())
+    return pa.table({"id": ids, "name": ids.cast(pa.string())})
+
+
+def _inodes(spool: Path) -> set[int]:
+    """The parts that are in their place, finished or not noted yet."""
+    return {path.stat().st_ino for path in spool.glob("*/part-*.frames")}
+
+
+def test_a_driver_that_dies_in_the_first_sync_of_a_table_is_replaced_by_one_that_goes_on_with_it(
+    tmp_path: Path,
+) -> None:
+    lake = Lake(tmp_path / "people", _share(0))
+    for number in range(1, SHARES):
+        lake.append(_share(number))
+    settings = {"tables.people.delta": str(lake.path), "tables.people.key": "id"}
+    with SparkServing("spark-tables", settings, tmp_path / "state") as endpoint:
+        endpoint.launch()
+        until(lambda: int(endpoint.stage().get("done") or 0), "a share that is written", seconds=SPARK_SECONDS)
+        kill(_driver(endpoint))
+        written = _inodes(tmp_path / "state" / "spool")
+        assert not endpoint.ready(), "the table must be large enough to be interrupted"
+        lake.delete("id = 0")
+        until(endpoint.ready, "the snapshot", seconds=SPARK_SECONDS)
+        assert written & _inodes(tmp_path / "state" / "spool"), "a share that was written is not read again"
+        with RawConsumer(endpoint.stream_url, keep=True, timeout=SPARK_SECONDS) as consumer:
+            counted = _people(consumer, commits=2)
+        assert counted == Counter({"insert": SHARES * SHARE_ROWS, "delete": 1})
+        assert endpoint.status()["log"]["generation"] == 1
+        assert endpoint.stop() == 0
+
+
+def _people(consumer: RawConsumer, commits: int) -> Counter[str]:
+    """The changes of people in so many transactions."""
+    counted: Counter[str] = Counter()
+    while consumer.counted.commits < commits:
+        changes = [message[1] for message in consumer.messages() if message[0] == "data"]
+        counted.update(change["tag"] for change in changes if change.get("relation", {}).get("name") == "people")
+    return counted

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import random
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Any
@@ -22,6 +22,11 @@ from tests.support.reference_cache import ReferenceCache
 from tests.support.serving import Serving
 from tests.support.tcp_proxy import TcpProxy
 from tests.support.tracker import TABLES, TRACKER, TrackerApp, mutators, q
+from tests.support.zero_cache import ZeroCache
+
+Cache = ReferenceCache | ZeroCache
+MakeCache = Callable[[str, dict[str, str]], Cache]
+"""Of the stream's address and the application's settings: a cache that is not started yet."""
 
 SECONDS = 120.0
 CLIENTS = 3
@@ -35,9 +40,9 @@ WINDOWS = (
 
 
 class SessionWorld:
-    """A store, its endpoint, its application, our cache, and a wire to it that can be cut."""
+    """A store, its endpoint, its application, a cache, and a wire to it that can be cut."""
 
-    def __init__(self, store: AppStore, app: TrackerApp, cache: ReferenceCache, wire: TcpProxy, folder: Path) -> None:
+    def __init__(self, store: AppStore, app: TrackerApp, cache: Cache, wire: TcpProxy, folder: Path) -> None:
         self.store, self.app, self.cache, self.wire, self.folder = store, app, cache, wire, folder
         self.url = f"http://127.0.0.1:{wire.port}"
 
@@ -51,14 +56,19 @@ class SessionWorld:
 
 
 @contextmanager
-def session_world(folder: Path) -> Iterator[SessionWorld]:
+def session_world(folder: Path, make_cache: MakeCache | None = None) -> Iterator[SessionWorld]:
+    """With our cache, or the one that `make_cache` makes."""
+
+    def ours(source: str, settings: dict[str, str]) -> ReferenceCache:
+        return ReferenceCache(source, folder, settings=settings)
+
     with ExitStack() as stack:
         store = sqlite_app_store(folder / "app.db", *TABLES)
         options = ("--permissions", "allow-all", "--runner", "inline")
         endpoint = stack.enter_context(Serving(store.adapter, store.settings, folder / "state", options=options))
         endpoint.start()
         app = stack.enter_context(TrackerApp(folder / "app.db", "token"))
-        cache = stack.enter_context(ReferenceCache(endpoint.stream_url, folder, settings=app.settings)).start()
+        cache = stack.enter_context((make_cache or ours)(endpoint.stream_url, app.settings)).start()
         stack.callback(lambda: print(f"--- cache ---\n{cache.process.tail(60)}"))
         wire = stack.enter_context(TcpProxy(cache.port))
         yield SessionWorld(store, app, cache, wire, folder)

@@ -21,6 +21,7 @@ from kafka.admin import KafkaAdminClient, NewPartitions, NewTopic
 from kafka.structs import TopicPartition
 
 from changesource_sdk.pipeline.spark.java import find_java
+from tests.support.certificates import Authority
 from tests.support.child_process import ChildProcess
 from tests.support.ports import kept_port
 from tests.support.tools import MissingTool, kafka_jars
@@ -40,7 +41,7 @@ SETTINGS = {
     "process.roles": "broker,controller",
     "node.id": "1",
     "controller.listener.names": "CONTROLLER",
-    "listener.security.protocol.map": "PLAINTEXT:PLAINTEXT,CONTROLLER:PLAINTEXT,SECURED:SASL_PLAINTEXT",
+    "listener.security.protocol.map": "PLAINTEXT:PLAINTEXT,CONTROLLER:PLAINTEXT,SECURED:SASL_SSL",
     "inter.broker.listener.name": "PLAINTEXT",
     "sasl.enabled.mechanisms": "PLAIN",
     "offsets.topic.replication.factor": "1",
@@ -60,7 +61,7 @@ SETTINGS = {
 
 
 USER, PASSWORD = "app", "s3cret"
-"""Who may log in at `secured`."""
+"""Who may log in at `secured`, by PLAIN."""
 
 
 class KafkaBroker:
@@ -72,6 +73,10 @@ class KafkaBroker:
         self._extra = {name.replace("_", "."): value for name, value in settings.items()}
         self._cluster = urlsafe_b64encode(secrets.token_bytes(16)).decode().rstrip("=")
         self._process: ChildProcess | None = None
+        authority = Authority(self._folder)
+        self.ca = authority.ca
+        self._keys = self._folder / "server.pem"
+        self._keys.write_text(authority.server_pem())
         try:
             self._start_first()
         except BaseException:
@@ -90,7 +95,7 @@ class KafkaBroker:
 
     @property
     def secured(self) -> str:
-        """The same broker for those who log in (SASL, PLAIN)."""
+        """The same broker for those who trust `ca` and log in."""
         return f"127.0.0.1:{self._secured_port}"
 
     def kill(self) -> None:
@@ -189,6 +194,8 @@ class KafkaBroker:
             "advertised.listeners": f"PLAINTEXT://{self.bootstrap},SECURED://{self.secured}",
             "listener.name.secured.plain.sasl.jaas.config": "org.apache.kafka.common.security.plain.PlainLoginModule "
             f'required user_{USER}="{PASSWORD}";',
+            "listener.name.secured.ssl.keystore.type": "PEM",
+            "listener.name.secured.ssl.keystore.location": str(self._keys),
             "log.dirs": str(self._folder / "data"),
         }
         lines = [f"{name}={value}\n" for name, value in {**SETTINGS, **places, **self._extra}.items()]

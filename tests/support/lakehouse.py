@@ -9,83 +9,28 @@ from __future__ import annotations
 import itertools
 import random
 import shutil
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
-from deltalake import DeltaTable, write_deltalake
 
+from tests.support.lakehouse_delta import DeltaOrders
+from tests.support.lakehouse_rows import (
+    KEYS,
+    SCHEMA,
+    Chain,
+    Operation,
+    Row,
+    free_keys,
+    in_order,
+    some_keys,
+    some_rows,
+)
 from tests.support.replica import Replica, ReplicaError
 from tests.support.waiting import until
-
-Row = tuple[object, ...]
-SCHEMA = pa.schema([("id", pa.int64()), ("name", pa.string()), ("amount", pa.float64())])
-NAMES = (None, "", "plain", "Ünïcödé 漢字 🜚", 'it\'s "quoted"', "x" * 2000)
-KEYS = range(40)
-Operation = Callable[[random.Random], None]
-
-
-def some_rows(rng: random.Random, keys: Sequence[int]) -> pa.Table:
-    """Random rows with these keys."""
-    names = [rng.choice(NAMES) for _ in keys]
-    amounts = [rng.choice((None, 0.0, -1.5, rng.randrange(1000) / 8)) for _ in keys]
-    return pa.table([pa.array(keys, pa.int64()), pa.array(names, pa.string()), pa.array(amounts)], schema=SCHEMA)
-
-
-def some_keys(rng: random.Random) -> list[int]:
-    return rng.sample(KEYS, k=rng.randrange(1, 8))
-
-
-def _sorted(table: pa.Table) -> list[Row]:
-    return sorted((tuple(row.values()) for row in table.to_pylist()), key=lambda row: repr(row[0]).zfill(8))
-
-
-class DeltaOrders:
-    """A Delta table with its change feed on."""
-
-    name, columns = "orders", ["id", "name", "amount"]
-
-    def __init__(self, folder: Path, rng: random.Random) -> None:
-        self.path = str(folder / "orders")
-        write_deltalake(self.path, some_rows(rng, KEYS[:20]), configuration={"delta.enableChangeDataFeed": "true"})
-
-    @property
-    def settings(self) -> dict[str, str]:
-        return {"delta": self.path, "key": "id", "poll": "0.2"}
-
-    @property
-    def operations(self) -> list[Operation]:
-        return [self.merge, self.overwrite, self.delete, self.update, self.restore, self.optimize, self.vacuum]
-
-    def merge(self, rng: random.Random) -> None:
-        found = some_rows(rng, some_keys(rng))
-        merger = DeltaTable(self.path).merge(found, "n.id = t.id", source_alias="n", target_alias="t")
-        merger.when_matched_update_all().when_not_matched_insert_all().execute()
-
-    def overwrite(self, rng: random.Random) -> None:
-        write_deltalake(self.path, some_rows(rng, sorted(some_keys(rng))), mode="overwrite")
-
-    def delete(self, rng: random.Random) -> None:
-        DeltaTable(self.path).delete(f"id % 5 = {rng.randrange(5)}")
-
-    def update(self, rng: random.Random) -> None:
-        DeltaTable(self.path).update(updates={"amount": "amount + 1"}, predicate=f"id % 3 = {rng.randrange(3)}")
-
-    def restore(self, rng: random.Random) -> None:
-        table = DeltaTable(self.path)
-        table.restore(max(0, table.version() - 1))
-
-    def optimize(self, rng: random.Random) -> None:
-        DeltaTable(self.path).optimize.compact()
-
-    def vacuum(self, rng: random.Random) -> None:
-        DeltaTable(self.path).vacuum(retention_hours=0, enforce_retention_duration=False, dry_run=False)
-
-    def rows(self) -> list[Row]:
-        return _sorted(DeltaTable(self.path).to_pyarrow_table().select(self.columns))
 
 
 class ParquetItems:
@@ -104,8 +49,8 @@ class ParquetItems:
         return {"parquet": str(self.path), "key": "id", "poll": "0.2"}
 
     @property
-    def operations(self) -> list[Operation]:
-        return [self.upsert, self.overwrite, self.delete, self.append, self.compact]
+    def chains(self) -> list[Chain]:
+        return [(self.upsert,), (self.overwrite,), (self.delete,), (self.append, self.compact)]
 
     def upsert(self, rng: random.Random) -> None:
         new = some_rows(rng, some_keys(rng))
@@ -120,9 +65,7 @@ class ParquetItems:
         self._replace(self._table().filter(pc.invert(pc.is_in(self._table()["id"], gone))))
 
     def append(self, rng: random.Random) -> None:
-        known = set(self._table()["id"].to_pylist())
-        if free := [key for key in KEYS if key not in known]:
-            self._write(some_rows(rng, free[:3]))
+        self._write(some_rows(rng, free_keys(self.rows(), 3)))
 
     def compact(self, rng: random.Random) -> None:
         self._replace(self._table())
@@ -147,7 +90,7 @@ class ParquetItems:
         staged.rename(self.path / f"part-{next(self._files)}.parquet")
 
     def rows(self) -> list[Row]:
-        return _sorted(self._table())
+        return in_order(self._table())
 
 
 class IcebergPlaces:
@@ -173,16 +116,14 @@ class IcebergPlaces:
         return {"iceberg": str(self._table.location()), "key": "id", "poll": "0.2"}
 
     @property
-    def operations(self) -> list[Operation]:
-        return [self.append, self.delete, self.overwrite, self.replace_some]
+    def chains(self) -> list[Chain]:
+        return [(self.append,), (self.delete,), (self.overwrite,), (self.replace_some,)]
 
     def append(self, rng: random.Random) -> None:
-        known = {row[0] for row in self.rows()}
-        if free := [key for key in KEYS if key not in known]:
-            self._table.append(some_rows(rng, free[:3]))
+        self._table.append(some_rows(rng, free_keys(self.rows(), 3)))
 
     def delete(self, rng: random.Random) -> None:
-        self._table.delete(f"id = {rng.choice(KEYS)}")
+        self._table.delete(f"id = {rng.choice(self.rows())[0]}")
 
     def overwrite(self, rng: random.Random) -> None:
         self._table.overwrite(some_rows(rng, some_keys(rng)))
@@ -192,14 +133,14 @@ class IcebergPlaces:
         self._table.overwrite(some_rows(rng, [key]), overwrite_filter=f"id = {key}")
 
     def rows(self) -> list[Row]:
-        return _sorted(self._table.scan().to_arrow().select(self.columns))
+        return in_order(self._table.scan().to_arrow().select(self.columns))
 
 
 class JoinedQuery:
     """Orders with the item of the same id, as a query of Spark makes them."""
 
     name, columns = "joined", ["id", "name", "item"]
-    operations: Sequence[Operation] = ()
+    chains: Sequence[Chain] = ()
 
     def __init__(self, orders: DeltaOrders, items: ParquetItems) -> None:
         self._orders, self._items = orders, items
@@ -211,7 +152,7 @@ class JoinedQuery:
 
     def rows(self) -> list[Row]:
         items = {row[0]: row[1] for row in self._items.rows()}
-        return [(key, name, _upper(items.get(key))) for key, name, _ in self._orders.rows()]
+        return [(key, name, _upper(items.get(key))) for key, name, *_ in self._orders.rows()]
 
 
 def _upper(name: object) -> str | None:
@@ -222,44 +163,61 @@ LakeTable = DeltaOrders | ParquetItems | IcebergPlaces | JoinedQuery
 
 
 class Lakehouse:
-    """All of them, made with one seed."""
+    """All of them, made with one seed. Invariant: `_wanted` is what the tables held when they were last `read`."""
 
     def __init__(self, folder: Path, seed: int) -> None:
         rng = random.Random(seed)
         folder.mkdir()
         orders, items = DeltaOrders(folder, rng), ParquetItems(folder, rng)
         self.tables: list[LakeTable] = [orders, items, IcebergPlaces(folder, rng), JoinedQuery(orders, items)]
+        self._wanted: dict[str, tuple[list[str], list[Row]]] = {}
+        self.read()
 
     @property
     def settings(self) -> dict[str, str]:
         """As `--set` takes them."""
         return {f"tables.{t.name}.{key}": value for t in self.tables for key, value in t.settings.items()}
 
-    def rounds(self, rng: random.Random, count: int) -> list[list[Operation]]:
-        """Operations in random order, each of a table's at least once if there are rounds enough."""
-        orders = [[*rng.sample(list(t.operations), k=len(t.operations)) * count][:count] for t in self.tables]
-        return [list(each) for each in zip(*(o for o in orders if o), strict=True)]
+    def series(self, rng: random.Random) -> list[Operation]:
+        """Every operation of every table once, in random order."""
+        chains = [chain for table in self.tables for chain in table.chains]
+        return [operation for chain in rng.sample(chains, k=len(chains)) for operation in chain]
+
+    def write(self, operation: Operation, rng: random.Random) -> None:
+        """One write, and what the tables hold after it."""
+        print(f"{operation.__qualname__}", flush=True)
+        operation(rng)
+        self.read()
+
+    def read(self) -> None:
+        """Look at the tables, once: a replica is compared with them many times."""
+        self._wanted = {table.name: (list(table.columns), table.rows()) for table in self.tables}
 
     def difference(self, replica: Replica) -> str:
         """What the replica has otherwise than the tables; empty if nothing."""
-        for table in self.tables:
+        for name, (columns, wanted) in self._wanted.items():
             try:
-                found = replica.rows(table.name, table.columns)
+                found, has = replica.rows(name, columns), set(replica.columns(name))
             except ReplicaError as error:
-                return f"table {table.name}: {error}"
-            if found != (wanted := table.rows()):
+                return f"table {name}: {error}"
+            if has != set(columns):
+                return f"table {name}: columns {columns}, in the replica {sorted(has)}"
+            if found != wanted:
                 odd = [row for row in (*wanted, *found) if (row in wanted) != (row in found)]
-                return f"table {table.name}: {len(wanted)} rows, {len(found)} in the replica, such as {odd[:2]!r:.300}"
+                return f"table {name}: {len(wanted)} rows, {len(found)} in the replica, such as {odd[:2]!r:.300}"
         return ""
 
     def wait_until_same(self, replica: Replica, *, seconds: float = 180) -> None:
-        last = [""]
+        """Compare whenever the replica has moved."""
+        watermark, last = "", "it was not read"
 
         def same() -> bool:
-            last[0] = self.difference(replica)
-            return not last[0]
+            nonlocal watermark, last
+            if (now := replica.watermark()) != watermark:
+                watermark, last = now, self.difference(replica)
+            return not last
 
         try:
             until(same, "the replica to equal the lakehouse", seconds=seconds)
         except AssertionError:
-            raise AssertionError(f"the replica differs: {last[0]}") from None
+            raise AssertionError(f"the replica differs: {last}") from None

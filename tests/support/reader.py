@@ -3,7 +3,8 @@
 The shell knows `changesource`, `python`, `pytest` and who commits. Pipelines run in process unless `runner` says
 otherwise, because a page about something else need not wait for Java. `places` says what stands here for the hosts,
 ports and folders that a page names. Contract: `run` returns what commands printed, and fails with it; `start` runs one
-that goes on, and ends it, with all its descendants, at the end of the context.
+that goes on, and ends it, with all its descendants, at the end of the context; both give the receipts for what a test
+took from a page (`tests.docs.fences`).
 """
 
 from __future__ import annotations
@@ -19,12 +20,14 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 
+from tests.docs.fences import commands, ran
 from tests.support.child_process import ChildProcess
 from tests.support.ports import free_port
 from tests.support.tools import REPOSITORY
 from tests.support.waiting import until
 
 PROGRAMS = {"changesource": "-m changesource_sdk.cli", "python": "", "python3": "", "pytest": "-m pytest"}
+OFFLINE = ("--no-build-isolation", "--no-index")
 RUN_SECONDS = 120
 READY_SECONDS = 120
 
@@ -35,6 +38,7 @@ class Reader:
     def __init__(self, folder: Path, *, runner: str = "inline", places: Mapping[str, str] | None = None) -> None:
         self.folder = folder
         self.places = dict(places or {})
+        self._written: list[str] = []
         self._programs = folder.parent / f"{folder.name}-bin"
         self._programs.mkdir(parents=True)
         folder.mkdir(exist_ok=True)
@@ -59,20 +63,28 @@ class Reader:
         program.chmod(0o755)
 
     def isolate(self) -> None:
-        """Give the shell a Python environment of its own, and a `pip` that fetches nothing.
+        """Give the shell a Python environment of its own, in which this project is not installed, and a `pip` for it.
 
-        What it installs is copied even if that is to be editable, since that would take one more build tool.
+        The project comes from a wheel built of this tree. Its dependencies are there already, as an environment has
+        them that somebody works in, and pip fetches nothing: one that the project does not declare right is an error.
         """
         home = self._programs / "python-home"
         venv.create(home, symlinks=True)
-        python = home / "bin" / "python"
-        sees = [str(REPOSITORY), *site.getsitepackages()]
-        (next(home.glob("lib/*/site-packages")) / "parent.pth").write_text("\n".join(sees))
-        for name, arguments in PROGRAMS.items():
-            self.add_program(name, f'exec "{python}" {arguments} "$@"')
-        pip = f'"{sys.executable}" -m pip --quiet --disable-pip-version-check --python "{python}"'
-        offline = "--no-deps --no-build-isolation --no-index"
-        self.add_program("pip", f'shift; [ "$1" != -e ] || shift; exec {pip} install {offline} "$@"')
+        wheels, others = home / "wheels", home / "others"
+        build = [sys.executable, "-m", "pip", "wheel", "--quiet", "--no-deps", *OFFLINE, "--wheel-dir", str(wheels)]
+        subprocess.run([*build, str(REPOSITORY)], check=True, timeout=RUN_SECONDS)
+        others.mkdir()
+        for package in (path for folder in site.getsitepackages() for path in Path(folder).iterdir()):
+            if not package.name.startswith(("zero_changesource", "_zero_changesource", "__editable__")):
+                (others / package.name).symlink_to(package)
+        (next(home.glob("lib/*/site-packages")) / "others.pth").write_text(f"{others}\n")
+        (self._programs / "changesource").unlink()
+        for name in ("python", "python3", "pytest"):
+            self.add_program(name, f'exec "{home / "bin" / "python"}" {PROGRAMS[name]} "$@"')
+        pip = f'"{sys.executable}" -m pip --quiet --disable-pip-version-check --python "{home / "bin" / "python"}"'
+        self.add_program("pip", f'shift; exec {pip} install {" ".join(OFFLINE)} --find-links "{wheels}" "$@"')
+        del self.environment["PYTHONPATH"]
+        self.environment["PATH"] = f"{self._programs}{os.pathsep}{home / 'bin'}{os.pathsep}{os.environ['PATH']}"
 
     def here(self, script: str) -> str:
         """What a page prints, with this machine's places."""
@@ -81,25 +93,40 @@ class Reader:
         return script
 
     def write(self, name: str, text: str) -> None:
+        """Put a file there; it was used once something is typed after it."""
         (self.folder / name).write_text(self.here(text))
+        self._written.append(text)
+
+    def export(self, lines: str) -> None:
+        """Set the variables that a page sets, `export` or not, for everything that is typed afterwards."""
+        for line in commands(lines):
+            pairs = [pair.split("=", 1) for pair in self.here(line).removeprefix("export ").split()]
+            self.environment |= dict(pairs)
+        self._written.append("\n".join(commands(lines)))
+
+    def _receipt(self, script: str) -> None:
+        for text in (*self._written, "\n".join(commands(script))):
+            ran(text)
 
     def run(self, script: str, *, seconds: float = RUN_SECONDS) -> str:
         command = ["bash", "-euo", "pipefail", "-c", self.here(script)]
-        ran = subprocess.run(
+        done = subprocess.run(
             command, cwd=self.folder, env=self.environment, capture_output=True, text=True, timeout=seconds
         )
-        assert ran.returncode == 0, ran.stdout + ran.stderr
-        return ran.stdout
+        assert done.returncode == 0, done.stdout + done.stderr
+        self._receipt(script)
+        return done.stdout
 
     @contextmanager
     def start(self, command: str, says: str = "", *, seconds: float = READY_SECONDS) -> Iterator[ChildProcess]:
-        """Run a command until the end of the context, once it has printed a line that holds `says`, if anything."""
+        """Run a command (also one with `&`) until the context ends, once it printed a line with `says`, if any."""
         settings = re.match(r"(?:[A-Z_]+=\S+ )*", command)
         assert settings is not None
-        line = self.here(f"{settings[0]}exec {command[settings.end() :]}")
+        line = self.here(f"{settings[0]}exec {command[settings.end() :].removesuffix('&')}")
         with ChildProcess(["bash", "-c", line], cwd=self.folder, env=self.environment) as process:
             if says:
                 process.wait_for_line(says, seconds=seconds)
+            self._receipt(command)
             yield process
 
     @contextmanager
@@ -127,9 +154,3 @@ def _answers(url: str) -> bool:
             return bool(answer.status == 200)
     except OSError:
         return False
-
-
-def commands(block: str) -> list[str]:
-    """The commands of a block, one by one: without prompts and comments, continued lines joined."""
-    lines = block.replace("\\\n", " ").splitlines()
-    return [re.sub(r"\s+#\s.*$", "", line).removeprefix("$ ").strip() for line in lines if line.strip()]

@@ -14,6 +14,7 @@ import json
 import os
 import subprocess
 import threading
+import time
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -143,3 +144,24 @@ class Replica:
             return found is not None and str(found[0][0]) >= watermark
 
         until(reached, f"replica at {watermark}", seconds=seconds)
+
+
+class Moved:
+    """Whether it is worth comparing a replica again: it applied something since the last time, or a while has passed.
+
+    A comparison reads every row on both sides; made at each look, it would take the processor from those it waits for.
+    """
+
+    PAUSE_S = 1.0
+
+    def __init__(self, replica: Replica) -> None:
+        self._replica = replica
+        self._seen: list[Row] | None = None
+        self._at = float("-inf")
+
+    def __call__(self) -> bool:
+        found = self._replica.try_query('SELECT stateVersion FROM "_zero.replicationState"')
+        if found == self._seen and time.monotonic() < self._at + self.PAUSE_S:
+            return False
+        self._seen, self._at = found, time.monotonic()
+        return True

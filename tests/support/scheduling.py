@@ -1,6 +1,6 @@
 """Which tests stay on one worker: those of a file, since they may share servers, and all that share a Spark session.
 
-Files that start real peers come first: they take the longest, and at the end a worker would wait for the other's.
+Files that start real peers come first: they take the longest, and at the end the other workers would wait for them.
 """
 
 from __future__ import annotations
@@ -12,15 +12,20 @@ from xdist.scheduler import LoadScopeScheduling
 TABLES = "tests/adapters/spark_tables/test_"
 SPARK_TESTS = (
     "tests/sdk/pipeline/spark/",
-    *(TABLES + name for name in ("delta_gaps", "difference", "iceberg", "pipeline")),
+    *(TABLES + name for name in ("checks", "delta_gaps", "difference", "iceberg", "pipeline", "resuming")),
 )
 
-LONG_TESTS = (*SPARK_TESTS, *(f"tests/{folder}/" for folder in ("e2e", "demo", "conformance", "examples", "docs")))
+PEERS = ("e2e", "demo", "sdk/cli/test_new", "conformance", "examples", "docs", "faults", "adapters", "reference_cache")
+LONG_TESTS = (*SPARK_TESTS, *(f"tests/{place}" for place in PEERS))
 
 
 def longest_first(items: list[pytest.Item]) -> None:
-    """Order tests as they should begin."""
-    items.sort(key=lambda item: not item.nodeid.startswith(LONG_TESTS))
+    """Order tests as they should begin: by the first of `LONG_TESTS` that they belong to, and the others at last."""
+
+    def rank(item: pytest.Item) -> int:
+        return next((rank for rank, long in enumerate(LONG_TESTS) if item.nodeid.startswith(long)), len(LONG_TESTS))
+
+    items.sort(key=rank)
 
 
 class ByFile(LoadScopeScheduling):

@@ -20,7 +20,8 @@ CLUSTER = "local-cluster[2,1,1024]"
 #: A busy machine needs a while for three Java processes.
 SPARK_SECONDS = 240
 #: Tests start Spark often and keep it busy for seconds: quick compilation is worth more than good.
-QUICK_START = ("--conf", "spark.driver.extraJavaOptions=-XX:TieredStopAtLevel=1 -XX:+UseSerialGC")
+QUICK_JAVA = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
+QUICK_START = ("--conf", f"spark.driver.extraJavaOptions={QUICK_JAVA}")
 EXECUTOR = b"CoarseGrainedExecutorBackend"
 
 

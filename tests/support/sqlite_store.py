@@ -12,7 +12,7 @@ from collections.abc import Iterable, Sequence
 from contextlib import closing
 from pathlib import Path
 
-from tests.support.replica import Replica, ReplicaError, Row
+from tests.support.replica import Moved, Replica, ReplicaError, Row
 from tests.support.waiting import until
 
 OURS = ("_changesource", "sqlite_")
@@ -93,8 +93,11 @@ def difference(store: SqliteStore, replica: Replica) -> str:
 def wait_until_same(store: SqliteStore, replica: Replica, *, seconds: float = 60) -> None:
     """Wait until the replica equals the database, and say how they differ if it never does."""
     last = [""]
+    moved = Moved(replica)
 
     def same() -> bool:
+        if not moved():
+            return False
         try:
             last[0] = difference(store, replica)
         except ReplicaError as error:

@@ -25,7 +25,7 @@ import tempfile
 import threading
 import time
 from collections import deque
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from statistics import median
 from typing import TYPE_CHECKING
@@ -36,7 +36,6 @@ from changesource_sdk.errors import ChangesourceError
 from changesource_sdk.observe.logs import event, logger
 from changesource_sdk.observe.stages import Stage
 from changesource_sdk.pipeline.adapter_factory import adapter_factory, opened
-from changesource_sdk.pipeline.appending import append_tail
 from changesource_sdk.pipeline.change_mapping import ChangeMapper
 from changesource_sdk.pipeline.mapped import MappedAdapter
 from changesource_sdk.pipeline.mapping import needs_spark
@@ -48,6 +47,7 @@ from changesource_sdk.pipeline.spark.change_source import (
     TransactionHead,
     stream_schema,
 )
+from changesource_sdk.pipeline.spark.driver_tail import DriverTail
 from changesource_sdk.pipeline.spark.mapping import gist
 from changesource_sdk.pipeline.table_mapping import map_tables
 from changesource_sdk.positions import to_text
@@ -76,27 +76,15 @@ _SETTINGS = {
 }
 
 
-def follow(
-    session: SparkSession,
-    adapter: str,
-    settings: Mapping[str, object],
-    store: LogStore,
-    stage: Stage,
-    stop: threading.Event,
-    progressed: Callable[[], None],
-) -> None:
-    """Follow a mapped source until `stop` is set or a snapshot is due; raises what ended it otherwise."""
-    with opened(adapter_factory(adapter, settings)) as made:
+def follow(tail: DriverTail) -> None:
+    """Follow a mapped source until told to stop or a snapshot is due; raises what ended it otherwise."""
+    with opened(adapter_factory(tail.adapter, tail.settings)) as made:
         assert isinstance(made, MappedAdapter)
         reason = f"{needs_spark(made.mappings)} is Spark SQL"
         event(_log, logging.INFO, "the micro-batch lane follows the source", reason=reason)
-        writer = store.open_writer(lambda: int(time.time() * 1_000_000))
-        try:
-            source = MicroBatchSource(session, adapter, settings, made, store, stage)
-            stage.update(lane=LANE)
-            append_tail(source, writer, store, stage, stop, progressed=progressed)
-        finally:
-            writer.close()
+        tail.append(
+            lambda: MicroBatchSource(tail.session, tail.adapter, tail.settings, made, tail.store, tail.stage), LANE
+        )
 
 
 class MicroBatchSource:

@@ -6,21 +6,17 @@ changes of one transaction after the other, in pieces of bounded size.
 
 from __future__ import annotations
 
-import threading
-import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from changesource_sdk.adapter import Adapter, Change, Position, Snapshot, Table, Transaction, UsingSpark
-from changesource_sdk.changelog.store import LogStore
-from changesource_sdk.observe.stages import Stage
+from changesource_sdk.adapter import Change, Position, Snapshot, Table, Transaction, UsingSpark
 from changesource_sdk.pipeline.adapter_factory import adapter_factory, opened
-from changesource_sdk.pipeline.appending import append_tail
 from changesource_sdk.pipeline.change_mapping import ChangeMapper
 from changesource_sdk.pipeline.contract import checked_transactions
 from changesource_sdk.pipeline.mapped import MappedAdapter
 from changesource_sdk.pipeline.mapping import needs_spark
+from changesource_sdk.pipeline.spark.driver_tail import DriverTail
 from changesource_sdk.pipeline.table_mapping import MappedTable, map_tables
 from changesource_sdk.positions import to_text
 
@@ -36,26 +32,13 @@ def is_needed(adapter: str, settings: Mapping[str, object]) -> bool:
         return isinstance(made, UsingSpark) and made.uses_spark
 
 
-def follow(
-    session: SparkSession,
-    adapter: str,
-    settings: Mapping[str, object],
-    store: LogStore,
-    stage: Stage,
-    stop: threading.Event,
-    progressed: Callable[[], None],
-) -> None:
-    """Follow a source until `stop` is set or a snapshot is due; raises what ended it otherwise."""
-    with opened(adapter_factory(adapter, settings)) as made:
-        source: Adapter = made
+def follow(tail: DriverTail) -> None:
+    """Follow a source until told to stop or a snapshot is due; raises what ended it otherwise."""
+    with opened(adapter_factory(tail.adapter, tail.settings)) as made:
         if isinstance(made, MappedAdapter) and needs_spark(made.mappings) is not None:
-            source = EvaluatedSource(session, made)
-        writer = store.open_writer(lambda: int(time.time() * 1_000_000))
-        try:
-            stage.update(lane=LANE)
-            append_tail(source, writer, store, stage, stop, progressed=progressed)
-        finally:
-            writer.close()
+            tail.append(lambda: EvaluatedSource(tail.session, made), LANE)
+        else:
+            tail.append(lambda: made, LANE)
 
 
 class EvaluatedSource:

@@ -24,6 +24,7 @@ from changesource_sdk.pipeline.mapping import fingerprint, needs_spark
 from changesource_sdk.pipeline.recovery import Backoff, Recovery, snapshot_due
 from changesource_sdk.pipeline.spark import polling, resident
 from changesource_sdk.pipeline.spark.compaction import SparkLane
+from changesource_sdk.pipeline.spark.driver_tail import DriverTail
 from changesource_sdk.pipeline.spark.snapshot import SparkParts
 from changesource_sdk.pipeline.unfinished import Unfinished
 
@@ -88,13 +89,15 @@ class SparkRunner:
 
             follow = micro_batch.follow
         follow(
-            self._session,
-            self._adapter,
-            self._settings,
-            self._store,
-            self._stage,
-            self.stop,
-            self._recovery.progressed,
+            DriverTail(
+                self._session,
+                self._adapter,
+                self._settings,
+                self._store,
+                self._stage,
+                self.stop,
+                self._recovery.progressed,
+            )
         )
 
     def _source(self) -> str:

@@ -12,9 +12,10 @@ Record = tuple[tuple[str, int], int, str]
 
 
 def shares(*records: Record) -> Shares:
+    """The records in this order, each with a place of its own in its transaction."""
     found = Shares()
-    for record in records:
-        found.add(*record)
+    for order, record in enumerate(records):
+        found.add(*record, order)
     return found
 
 
@@ -40,6 +41,16 @@ def test_an_end_whose_records_are_not_all_there_moves_the_cut_before_it() -> Non
     seen = shares((P0, 0, "1"), (P0, 1, "2"))
     cut = find_cut({P0: 2, P1: 0}, 4, [Ended("1", 1, 2), Ended("2", 3, 1)], seen)
     assert (cut.transactions_end, cut.starts[P0], cut.finished) == (1, 0, frozenset())
+
+
+def test_a_record_that_was_delivered_twice_does_not_stand_for_one_that_is_missing() -> None:
+    seen = shares((P0, 0, "1"))
+    seen.add(P0, 1, "1", 0)
+    cut = find_cut({P0: 2, P1: 0}, 2, [Ended("1", 1, 2)], seen)
+    assert (cut.starts[P0], cut.transactions_end) == (0, 1)
+    seen.add(P0, 2, "1", 1)
+    whole = find_cut({P0: 3, P1: 0}, 2, [Ended("1", 1, 2)], seen)
+    assert (whole.starts[P0], whole.transactions_end) == (3, 2)
 
 
 def test_records_of_one_that_is_known_to_be_complete_are_not_counted() -> None:

@@ -73,7 +73,7 @@ def test_a_topic_whose_collection_nothing_tells_is_refused() -> None:
 
 def test_security_options_are_passed_on() -> None:
     given = {"security_protocol": "SASL_SSL", "sasl_mechanism": "PLAIN", "ssl_check_hostname": "false"}
-    assert settings_of(client=given).client == {**given, "ssl_check_hostname": False}
+    assert settings_of(**given).client == {**given, "ssl_check_hostname": False}
 
 
 def test_an_option_nobody_knows_is_refused_with_the_nearest() -> None:
@@ -94,6 +94,8 @@ def test_an_option_nobody_knows_is_refused_with_the_nearest() -> None:
         ({"poison": "set-aside"}, "needs a file"),
         ({"transaction_topic": "t"}, "belongs to Debezium"),
         ({"stall_after": "soon"}, "`stall_after` cannot be 'soon'"),
+        ({"open_limit": "many"}, "`open_limit` cannot be 'many'"),
+        ({"open_limit": 0}, "`open_limit` cannot be 0"),
         ({"tables": "/no/such/file"}, "`tables` cannot be"),
         ({"tables": {"a": 5}}, "`tables.a` cannot be 5"),
         ({"tables": {"a": {"kye": "id"}}}, "a table has no option 'kye'"),

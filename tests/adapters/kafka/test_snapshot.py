@@ -6,6 +6,7 @@ import json
 import logging
 import pickle
 from collections.abc import Callable, Sequence
+from pathlib import Path
 
 import pytest
 
@@ -14,6 +15,7 @@ from adapters.kafka.settings import KafkaSettings
 from adapters.kafka.snapshot import take_snapshot
 from changesource_sdk.adapter import Row, Snapshot
 from changesource_sdk.errors import AdapterError
+from changesource_sdk.pipeline.snapshotting import PartTask, write_partition
 from tests.support.debezium import Collection, begin, end, field, member
 from tests.support.kafka_broker import KafkaBroker
 
@@ -174,6 +176,25 @@ def test_a_record_that_cannot_be_read_is_named(kafka: KafkaBroker, topic: Callab
     taken = take_snapshot(settings(kafka, name))
     with pytest.raises(AdapterError, match=rf"the record at {name}\[0\] offset 1 cannot be read: .* list"):
         rows(taken, table_name(name))
+
+
+def test_a_value_that_does_not_suit_its_column_is_told_with_record_table_and_column(
+    kafka: KafkaBroker, topic: Callable[..., str], tmp_path: Path
+) -> None:
+    name = topic()
+    write(
+        kafka,
+        name,
+        *(({"id": n}, {"id": n, "done": value}) for n, value in ((1, True), (2, True), (2, "soon"), (3, False))),
+    )
+    options = {"tables": {"item": {"topic": name, "key": "id", "columns": {"id": "int8", "done": "bool"}}}}
+    taken = take_snapshot(settings(kafka, name, **options))
+    assert taken.tables is not None
+    with pytest.raises(AdapterError) as caught:
+        write_partition(tmp_path, PartTask(1, taken.tables[0], taken.partitions[0]))
+    assert caught.value.code == "poison-record"
+    assert f"the record at {name}[0] offset 2 cannot be read: " in caught.value.message
+    assert "table item, column done (bool), row id=2" in caught.value.message
 
 
 def test_values_tell_columns_that_only_an_old_row_has(

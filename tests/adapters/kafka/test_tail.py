@@ -12,9 +12,11 @@ import pytest
 
 from adapters.kafka.position import Vector
 from adapters.kafka.settings import KafkaSettings
-from adapters.kafka.tail import STILL_THERE_S, Tail
+from adapters.kafka.tail import STILL_THERE_S, Tail, Traced
 from changesource_sdk.adapter import AddColumn, Column, Delete, Insert, Transaction
-from changesource_sdk.errors import AdapterError
+from changesource_sdk.errors import AdapterError, InvalidChange
+from changesource_sdk.pipeline.snapshotting import checked_schema
+from changesource_sdk.pipeline.transactions import TransactionEncoder
 from tests.adapters.kafka.made_records import TABLES, a_batch, a_record, settings_of
 from tests.support.debezium import Collection, begin, end, field, member
 
@@ -169,7 +171,21 @@ def test_a_transaction_that_waits_too_long_is_named(caplog: pytest.LogCaptureFix
         assert caplog.messages == []
         tail.alarm(131.0)
         tail.alarm(132.0)
-    assert caplog.messages == ["transaction 9:77 has 1 changes and its END has not come; nothing after it is passed on"]
+    assert caplog.messages == [
+        "transaction 9:77 has 1 changes and its END has not come; every start reads from its records on"
+    ]
+
+
+def test_a_transaction_that_has_ended_short_holds_up_all_after_it_and_is_named(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    tail = Tail(by_transactions(stall_after=30), WITH_ENDS)
+    take(tail, in_transaction(ITEMS, 0, 1, "9:77", 1), an_end(0, "9:77", items=1, notes=2), now=100.0)
+    assert take(tail, in_transaction(ITEMS, 1, 2, "9:78", 1), an_end(1, "9:78", items=1), now=101.0) == []
+    with caplog.at_level(logging.WARNING, "changesource"):
+        tail.alarm(130.5)
+    missing = "transaction 9:77 has ended with 1 changes there and others missing: 2 of notes"
+    assert caplog.messages == [f"{missing}; nothing after it is passed on"]
 
 
 # --- records that cannot be read ---
@@ -184,9 +200,39 @@ def test_poison_stops_the_stream_and_says_where_and_why() -> None:
     assert "poison=set-aside" in caught.value.fix
 
 
-def test_a_row_that_no_consumer_could_hold_is_left_to_the_pipeline_to_refuse() -> None:
-    [found] = take(Tail(settings_of(), START), a_record("items", 3, None, {"id": "one"}))
-    assert list(found.changes) == [Insert("item", {"id": "one"})]
+def refusal(transaction: Transaction) -> AdapterError:
+    """What the pipeline tells of a transaction that it refuses."""
+    encoder = TransactionEncoder(checked_schema(TABLES.tables), lambda: Path("unused"))
+    with pytest.raises(AdapterError) as caught:
+        encoder.encode(transaction)
+    return caught.value
+
+
+@pytest.mark.parametrize("grouping", ["batch", "record"])
+def test_a_value_that_does_not_suit_its_column_is_told_with_record_table_and_column(grouping: str) -> None:
+    fine, poison = a_record("items", 2, None, {"id": 1}), a_record("items", 3, None, {"id": "one", "size": 5})
+    error = refusal(take(Tail(settings_of(transactions=grouping), START), fine, poison)[-1])
+    assert (error.code, error.where) == ("poison-record", "items[0] offset 3")
+    assert error.message == (
+        "the record at items[0] offset 3 cannot be read: a value of type str where a 64-bit integer is needed "
+        "(table item, column id (int8), row id='one')"
+    )
+    assert "poison=set-aside" in error.fix
+
+
+def test_in_a_transaction_of_the_source_the_record_is_told_as_well() -> None:
+    bad = ITEMS.event("c", None, {"id": "one", "title": "x"}, member("T", 1, 1))
+    tail = Tail(by_transactions(), WITH_ENDS)
+    take(tail, in_transaction(ITEMS, 4, 2, "T", 2), a_record("items", 7, bad.key(), bad.value(), partition=1))
+    [found] = take(tail, an_end(0, "T", items=2))
+    assert refusal(found).where == "items[1] offset 7"
+
+
+def test_what_the_adapter_itself_put_before_the_records_is_no_poison() -> None:
+    traced = Traced([Insert("item", {"id": "one"})], [])
+    assert next(iter(traced)) == Insert("item", {"id": "one"})
+    error = InvalidChange("some-code", "a message", "somewhere", "a fix")
+    assert traced.explain(error) is error
 
 
 def test_poison_is_set_aside_and_the_stream_goes_on(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:

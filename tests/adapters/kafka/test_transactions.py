@@ -3,14 +3,19 @@
 from __future__ import annotations
 
 import random
+import tracemalloc
 from collections.abc import Iterator
 from dataclasses import dataclass
+from pathlib import Path
 
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from adapters.kafka.spool import Spool
 from adapters.kafka.transactions import REMEMBERED, Assembler, Partition, Place, Released
 from changesource_sdk.adapter import Insert
+from changesource_sdk.errors import AdapterError
 
 A0, A1, B0 = ("a", 0), ("a", 1), ("b", 0)
 START = Place({A0: 0, A1: 0, B0: 0}, {}, {})
@@ -21,7 +26,11 @@ def a_change(number: int) -> tuple[Insert]:
 
 
 def told(released: Iterator[Released]) -> list[tuple[str | None, list[object]]]:
-    return [(found.id, [change.row["id"] for change in found.changes]) for found in released]  # type: ignore[union-attr]
+    return [(found.id, _ids(found)) for found in released]
+
+
+def _ids(released: Released) -> list[object]:
+    return [change.row["id"] for _, _, changes in released.entries for change in changes]  # type: ignore[union-attr]
 
 
 def test_a_transaction_is_released_when_its_end_has_come_and_all_changes_are_there() -> None:
@@ -88,6 +97,63 @@ def test_what_waits_is_told_with_what_it_lacks() -> None:
     assert str(list(assembler.stalled(30.0))[1]) == (
         "transaction short has ended with 1 changes there and others missing: 2 of b"
     )
+
+
+def test_as_many_transactions_may_be_open_as_the_user_allows() -> None:
+    assembler = Assembler(START, most_open=2)
+    told(assembler.change(A0, 0, a_change(1), "one", 1))
+    told(assembler.change(A0, 1, a_change(2), "two", 1))
+    told(assembler.end(0, "two", {"a": 1, "b": 3}))
+    with pytest.raises(AdapterError) as caught:
+        told(assembler.change(A0, 2, a_change(3), "three", 1))
+    assert caught.value.code == "too-many-open"
+    assert caught.value.message == (
+        "2 transactions are open, and no more are held; the first is waited for: "
+        "transaction two has ended with 1 changes there and others missing: 3 of b"
+    )
+    assert "open_limit=NUMBER" in caught.value.fix
+
+
+def test_as_many_records_of_no_transaction_may_wait() -> None:
+    assembler = Assembler(START, most_open=2)
+    told(assembler.change(A0, 0, a_change(1), "T", 1))
+    for offset in (1, 2):
+        assert told(assembler.change(A0, offset, a_change(offset), None)) == []
+    with pytest.raises(AdapterError, match=r"2 records of no transaction wait .* transaction T has 1 changes and its"):
+        told(assembler.change(A0, 3, a_change(3), None))
+
+
+def test_a_transaction_larger_than_memory_waits_in_files_and_comes_in_order(tmp_path: Path) -> None:
+    count, spool = 3_000, Spool(20_000, str(tmp_path))
+    assembler = Assembler(START, spool=spool)
+    tracemalloc.start()
+    try:
+        for number in reversed(range(count)):
+            row = {"id": number, "text": "x" * 1_000 + str(number)}
+            told(assembler.change((A0, A1, B0)[number % 3], number, (Insert("t", row),), "T", number, weight=1_000))
+        assert tracemalloc.get_traced_memory()[1] < 600_000, "its rows take six times the room"
+        assert spool.files == count // 21
+        [released] = assembler.end(0, "T", {"a": 2_000, "b": 1_000})
+        assert _ids(released) == list(range(count))
+    finally:
+        tracemalloc.stop()
+        assembler.close()
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_ends_that_are_remembered_for_an_old_open_transaction_do_not_grow_without_bounds(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr("adapters.kafka.transactions.MOST_BEHIND", 10)
+    assembler = Assembler(START)
+    told(assembler.change(A0, 0, a_change(0), "old", 1))
+    for number in range(1, 100):
+        told(assembler.change(A0, number, a_change(number), f"T{number}", 1))
+        assert told(assembler.end(number, f"T{number}", {"a": 1})) == [(f"T{number}", [number])]
+    place = assembler.place()
+    assert (place.starts[A0], place.read[A0], place.ended_from) == (0, 100, 1)
+    assert told(assembler.end(100, "old", {"a": 1})) == [("old", [0])]
+    assert assembler.place().ended_from == 101
 
 
 # --- any history, read in any interleaving, interrupted anywhere ---

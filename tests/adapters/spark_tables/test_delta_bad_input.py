@@ -10,8 +10,8 @@ from adapters.spark_tables import SparkTablesAdapter
 from adapters.spark_tables.source import TableMissing
 from changesource_sdk.errors import AdapterError, ChangesourceError, ConfigurationError
 from tests.adapters.spark_tables.follower import Follower
-from tests.adapters.spark_tables.lake import Lake, people
 from tests.adapters.spark_tables.test_delta_feed import settings
+from tests.support.delta_lake import Lake, people
 
 
 @pytest.fixture

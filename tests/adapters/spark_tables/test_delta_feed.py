@@ -9,9 +9,9 @@ import pyarrow as pa
 import pytest
 
 from adapters.spark_tables import delta_feed
-from changesource_sdk.adapter import AddColumn, Change, Delete, Insert, Update
+from changesource_sdk.adapter import AddColumn, AlterColumn, Change, Delete, Insert, Update
 from tests.adapters.spark_tables.follower import Follower
-from tests.adapters.spark_tables.lake import Lake, people
+from tests.support.delta_lake import Lake, people
 
 
 @pytest.fixture
@@ -118,6 +118,41 @@ def test_an_added_column_comes_before_its_rows(lake: Lake) -> None:
     assert kinds(first) == ["Insert"]
     assert isinstance(second[0], AddColumn)
     assert second[0].column.data_type == "int4"
+    assert follower.rows("people") == lake.rows()
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "told"),
+    [
+        (pa.field("n", pa.int32()), pa.field("n", pa.int64()), ("int8", True)),
+        (pa.field("n", pa.float32()), pa.field("n", pa.float64()), ("float8", True)),
+        (pa.field("n", pa.int32()), pa.field("n", pa.int32(), nullable=False), ("int4", False)),
+        (pa.field("n", pa.int32(), nullable=False), pa.field("n", pa.int32()), ("int4", True)),
+    ],
+)
+def test_a_column_that_gets_wider_or_may_be_null_is_altered_before_its_rows(
+    tmp_path: Path, old: pa.Field, new: pa.Field, told: tuple[str, bool]
+) -> None:
+    lake = Lake(tmp_path / "people", people((1, "Ada"), (2, "Bob")).append_column(old, pa.array([1, 2], old.type)))
+    follower = Follower(settings(lake))
+    lake.overwrite(
+        people((1, "Ada"), (3, "Cy")).append_column(new, pa.array([1, 3], new.type)), schema_mode="overwrite"
+    )
+    (changes,) = follower.look()
+    assert isinstance(changes[0], AlterColumn)
+    assert (changes[0].column.data_type, changes[0].column.optional) == told
+    assert kinds(changes) == ["AlterColumn", "Delete", "Insert"], "a row that only got wider is no change"
+    assert follower.rows("people") == lake.rows()
+
+
+def test_a_column_that_is_dropped_goes_without_its_rows(tmp_path: Path) -> None:
+    rows = people((1, "Ada"), (2, "Bob"))
+    lake = Lake(tmp_path / "people", rows.append_column("n", pa.array([1, 2])))
+    follower = Follower(settings(lake))
+    lake.overwrite(rows, schema_mode="overwrite")
+    (changes,) = follower.look()
+    assert kinds(changes)[0] == "DropColumn"
+    assert list(follower.tables["people"].columns) == ["id", "name"]
     assert follower.rows("people") == lake.rows()
 
 

@@ -10,8 +10,8 @@ import pytest
 
 from adapters.spark_tables import delta_feed
 from tests.adapters.spark_tables.follower import Follower
-from tests.adapters.spark_tables.lake import Lake, people
 from tests.adapters.spark_tables.test_delta_feed import settings
+from tests.support.delta_lake import Lake, people
 
 STEPS = 25
 SEEDS = range(3)

@@ -10,8 +10,8 @@ from deltalake import WriterProperties
 
 from adapters.spark_tables import SparkTablesAdapter, delta_shares
 from tests.adapters.spark_tables.follower import Follower
-from tests.adapters.spark_tables.lake import FEED, Lake, people
 from tests.adapters.spark_tables.test_delta_feed import settings
+from tests.support.delta_lake import FEED, Lake, people
 
 
 def test_a_snapshot_is_divided_by_files_and_row_groups_or_by_ranges_of_the_key(

@@ -377,6 +377,8 @@ def test_a_text_that_is_no_number_is_told_for_csv(tmp_path: Path) -> None:
     (folder / "items.csv").write_text("id,n\n1,2\n2,many\n")
     error = failing(tmp_path, {"csv": str(folder), "options": {"schema": "id bigint, n int"}})
     assert error.code == "table-unreadable"
+    assert "items.csv" in error.message
+    assert '"many"' in error.message
 
 
 @pytest.mark.parametrize(
@@ -415,25 +417,6 @@ def test_a_database_without_driver_says_what_to_add(tmp_path: Path) -> None:
     error = failing(tmp_path, {"jdbc": "jdbc:postgresql://127.0.0.1:1/none"})
     assert error.code == "driver-missing"
     assert "spark.jars.packages" in error.fix
-
-
-def test_doctor_finds_repeated_keys_before_the_first_sync(tmp_path: Path) -> None:
-    folder = tmp_path / "items"
-    write(folder, pa.table({"id": [1, 1, 2], "t": ["a", "b", "c"]}))
-    adapter = SparkTablesAdapter(tables={"items": {"parquet": str(folder), "key": "id"}}, state=str(tmp_path / "s"))
-    failed = [check for check in adapter.examine() if not check.ok]
-    assert len(failed) == 1
-    assert "1 key is used more than once (id), such as 1 (2 times)" in failed[0].message
-
-
-def test_doctor_tells_a_damaged_file(tmp_path: Path) -> None:
-    folder = tmp_path / "items"
-    folder.mkdir()
-    (folder / "part.parquet").write_bytes(b"PAR1 this is no parquet file PAR1")
-    adapter = SparkTablesAdapter(tables={"items": {"parquet": str(folder), "key": "id"}}, state=str(tmp_path / "s"))
-    (failed,) = [check for check in adapter.examine() if not check.ok]
-    assert "[" in failed.message
-    assert failed.fix
 
 
 def test_a_folder_by_pattern_has_no_fingerprint(spark: SparkSession, tmp_path: Path) -> None:

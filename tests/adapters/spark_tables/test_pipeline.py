@@ -3,45 +3,23 @@
 from __future__ import annotations
 
 import json
-import threading
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from changesource_sdk.changelog.sqlite_store import SqliteStore
 from changesource_sdk.pipeline.mapped import mapped_source
-from changesource_sdk.pipeline.recovery import Backoff
-from changesource_sdk.pipeline.spark.runner import SparkRunner
 from changesource_sdk.testing.folding import FoldedTables
 from protocol.codec import decode_downstream
 from protocol.messages import Data
-from tests.adapters.spark_tables.lake import Lake, people
 from tests.adapters.spark_tables.test_delta_feed import settings
 from tests.sdk.pipeline.runner_fixtures import Watched
+from tests.sdk.pipeline.spark.spark_runner import on_spark
+from tests.support.delta_lake import Lake, people
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 ADAPTER = "adapters.spark_tables:SparkTablesAdapter"
-PATIENCE_S = 180.0
 Rows = dict[object, dict[str, object]]
-
-
-@contextmanager
-def running(session: SparkSession, source: tuple[str, Mapping[str, object]], state: Path) -> Iterator[Watched]:
-    """A Spark runner until the end of the block."""
-    runner = SparkRunner(session, *source, SqliteStore(state), backoff=Backoff(first_s=0.05, last_s=0.2))
-    thread = threading.Thread(target=runner.run, name="runner")
-    watched = Watched(state, patience_s=PATIENCE_S)
-    thread.start()
-    try:
-        yield watched
-    finally:
-        runner.stop.set()
-        thread.join(PATIENCE_S)
-        watched.close()
-        assert not thread.is_alive()
 
 
 def replica(seen: Watched) -> dict[str, Rows]:
@@ -61,7 +39,7 @@ def by_id(lake: Lake) -> Rows:
 def test_a_delta_table_is_followed_and_its_gap_bridged_without_a_reset(spark: SparkSession, tmp_path: Path) -> None:
     lake = Lake(tmp_path / "people", people(*((n, str(n)) for n in range(100))))
     source = (ADAPTER, settings(lake, poll=0.05))
-    with running(spark, source, tmp_path / "log") as seen:
+    with on_spark(spark, *source, tmp_path / "log") as seen:
         seen.until_generation(1)
         assert replica(seen)["people"] == by_id(lake)
         lake.merge(people((1, "one"), (100, "hundred")))
@@ -71,7 +49,7 @@ def test_a_delta_table_is_followed_and_its_gap_bridged_without_a_reset(spark: Sp
     lake.append(people((101, "x")))
     lake.update("id = 3", name="'three'")
     lake.clean_log(before=lake.table.version())
-    with running(spark, source, tmp_path / "log") as seen:
+    with on_spark(spark, *source, tmp_path / "log") as seen:
         seen.until(lambda: replica(seen)["people"] == by_id(lake), "the rows after the gap")
         assert seen.log.state().generation == 1
 
@@ -80,7 +58,7 @@ def test_sql_mappings_see_the_rows_before_and_after(spark: SparkSession, tmp_pat
     lake = Lake(tmp_path / "people", people((1, "Ada"), (2, "Bob"), (3, "Cy")))
     mapping = {"people": {"filter": {"sql": "name <> 'Bob'"}, "columns": {"name": {"sql": "upper(name)"}}}}
     source = mapped_source(ADAPTER, settings(lake, poll=0.05), mapping)
-    with running(spark, source, tmp_path / "log") as seen:
+    with on_spark(spark, *source, tmp_path / "log") as seen:
         seen.until_generation(1)
         assert {key: row["name"] for key, row in replica(seen)["people"].items()} == {1: "ADA", 3: "CY"}
         lake.merge(people((1, "Bob"), (2, "Bea"), (4, "Dan")))
@@ -93,7 +71,7 @@ def test_sql_mappings_see_the_rows_before_and_after(spark: SparkSession, tmp_pat
 def test_a_wrong_expression_is_told_in_sparks_words_and_ours(spark: SparkSession, tmp_path: Path) -> None:
     lake = Lake(tmp_path / "people", people((1, "Ada")))
     source = mapped_source(ADAPTER, settings(lake), {"people": {"filter": {"sql": "nmae <> 'Bob'"}}})
-    with running(spark, source, tmp_path / "log") as seen:
+    with on_spark(spark, *source, tmp_path / "log") as seen:
         seen.until(lambda: seen.error_code() == "bad-mapping", "the error")
         error = seen.stage()["error"]
         assert isinstance(error, dict)

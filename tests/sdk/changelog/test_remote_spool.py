@@ -46,6 +46,18 @@ def test_a_published_snapshot_is_fetched_as_it_was_and_only_once(remote: RemoteS
     assert remote.fetch("0a", tmp_path / "there") == brought
 
 
+@pytest.mark.parametrize(
+    ("uri", "expected"),
+    [
+        ("file:///mnt/spool/", "file:///mnt/spool/log"),
+        ("s3://bucket", "s3://bucket/log"),
+        ("s3://key@bucket/a/b?region=x&scheme=http", "s3://key@bucket/a/b/log?region=x&scheme=http"),
+    ],
+)
+def test_a_folder_in_the_spool_keeps_the_options_of_its_file_system(uri: str, expected: str) -> None:
+    assert RemoteSpool(uri).under("log").uri == expected
+
+
 def test_a_snapshot_counts_only_with_its_manifest_and_all_parts(remote: RemoteSpool, tmp_path: Path) -> None:
     assert not remote.holds("0a")
     remote.publish(finished(tmp_path / "here"))

@@ -60,6 +60,21 @@ def test_inspect_and_doctor_agree_on_a_running_endpoint(
     assert "served by a running endpoint" in found["address"]
 
 
+def test_inspect_tells_what_store_and_log_hold(start_serve: StartServe, tmp_path: Path, data_file: Path) -> None:
+    served = start_serve()
+    runner.invoke(app, ["tail", served.url, "--from", "start", "--limit", "1"])
+    options = ["inspect", str(tmp_path / "state"), "--adapter", "memory", "--set", f"file={data_file}"]
+    upstream, log = json.loads(runner.invoke(app, [*options, "--json"]).stdout)["holds"]
+    assert (upstream["stage"], log["stage"]) == ("upstream", "log")
+    assert upstream["tables"] == log["tables"]
+    assert runner.invoke(app, options).output.count(log["tables"]["issue"]["digest"]) == 2
+    alone = json.loads(runner.invoke(app, ["inspect", str(tmp_path / "state"), "--digests", "--json"]).stdout)
+    assert alone["holds"] == [log]
+    refused = runner.invoke(app, ["inspect", served.url, "--digests"])
+    assert refused.exit_code == 2
+    assert "no-digests" in refused.output
+
+
 def test_doctor_tells_everything_wrong_at_once_with_the_fix(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
     options = ["doctor", "memory", "--set", "file=none.json", "--state", str(tmp_path / "file" / "state")]

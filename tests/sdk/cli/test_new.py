@@ -70,9 +70,13 @@ def test_its_configuration_is_one_for_serve(project: Path) -> None:
 @pytest.mark.slow
 @pytest.mark.timeout(600)
 def test_it_installs_and_passes_its_own_tests_as_the_page_says(tmp_path: Path) -> None:
+    """In a fresh Python environment, into which the project itself is installed by every line that says how."""
     reader = Reader(tmp_path / "reading")
     reader.isolate()
-    reader.environment["PYTEST_ADDOPTS"] = "-p changesource_sdk.testing.plugin -p no:cacheprovider -n 4"
+    reader.run(block("README.md", "pip install"))
+    reader.run(block("docs/tutorial.md", "pip install"))
+    assert "zero-changesource" in reader.run("cd / && changesource --version --json")
+    reader.environment["PYTEST_ADDOPTS"] = "-p no:cacheprovider -n 4"
     told = reader.run(block("docs/how-to/start-a-project.md", "changesource new"), seconds=500)
     assert "conformance of TicketStoreHarness" in told
     assert " 0 broken" in told

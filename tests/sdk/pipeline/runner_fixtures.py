@@ -1,4 +1,4 @@
-"""An inline runner in a thread, and ways to wait for what it does without sleeping."""
+"""Runners in a thread, and ways to wait for what they do without sleeping."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Protocol
 
 from changesource_sdk.adapter import Adapter
 from changesource_sdk.changelog import snapshots
@@ -72,20 +73,35 @@ class Watched:
         self.log.close()
 
 
+class Runner(Protocol):
+    """What both runners are to a test."""
+
+    stop: threading.Event
+
+    def run(self) -> None: ...
+
+
+@contextmanager
+def watched(runner: Runner, state: Path | LogStore, patience_s: float = PATIENCE_S) -> Iterator[Watched]:
+    """A runner, in a thread until the end of the block, with its log under observation."""
+    seen = Watched(state, patience_s)
+    thread = threading.Thread(target=runner.run, name="runner")
+    thread.start()
+    try:
+        yield seen
+    finally:
+        runner.stop.set()
+        thread.join(patience_s)
+        seen.close()
+        assert not thread.is_alive()
+
+
 @contextmanager
 def running(
     make_adapter: Callable[[], Adapter], state: Path | LogStore, spill_bytes: int = 1 << 30, last_delay_s: float = 0.05
 ) -> Iterator[Watched]:
-    """A runner until the end of the block."""
+    """An inline runner until the end of the block."""
+    store = SqliteStore(state) if isinstance(state, Path) else state
     backoff = Backoff(first_s=0.01, last_s=last_delay_s)
-    watched = Watched(state)
-    runner = InlineRunner(make_adapter, watched.store, backoff=backoff, spill_bytes=spill_bytes)
-    thread = threading.Thread(target=runner.run, name="runner")
-    thread.start()
-    try:
-        yield watched
-    finally:
-        runner.stop.set()
-        thread.join(PATIENCE_S)
-        watched.close()
-        assert not thread.is_alive()
+    with watched(InlineRunner(make_adapter, store, backoff=backoff, spill_bytes=spill_bytes), store) as seen:
+        yield seen

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager
 from pathlib import Path
 
 import pytest
@@ -20,7 +19,7 @@ from changesource_sdk.pipeline.compactor import Compactor
 from changesource_sdk.pipeline.inline import InlineRunner
 from changesource_sdk.schema import Column, Table
 from tests.sdk.pipeline.compacted import CompactedLog
-from tests.sdk.pipeline.runner_fixtures import PATIENCE_S, Watched
+from tests.sdk.pipeline.runner_fixtures import Watched, watched
 
 ITEM = Table("item", [Column("id", int), Column("v", str)])
 EVERY_10 = CompactionPolicy(transactions=10)
@@ -37,19 +36,8 @@ class OnceOnly(MemoryAdapter):
         return super().snapshot()
 
 
-@contextmanager
-def running(adapter: MemoryAdapter, state: Path, policy: CompactionPolicy) -> Iterator[Watched]:
-    runner = InlineRunner(lambda: adapter, SqliteStore(state), compaction=policy)
-    thread = threading.Thread(target=runner.run)
-    watched = Watched(state)
-    thread.start()
-    try:
-        yield watched
-    finally:
-        runner.stop.set()
-        thread.join(PATIENCE_S)
-        watched.close()
-        assert not thread.is_alive()
+def running(adapter: MemoryAdapter, state: Path, policy: CompactionPolicy) -> AbstractContextManager[Watched]:
+    return watched(InlineRunner(lambda: adapter, SqliteStore(state), compaction=policy), state)
 
 
 def test_a_growing_log_is_compacted_beside_the_tail(tmp_path: Path) -> None:

@@ -219,3 +219,22 @@ def test_a_large_transaction_that_fails_leaves_no_file(tmp_path: Path) -> None:
 def test_a_row_beyond_the_consumer_s_limit_is_refused() -> None:
     with pytest.raises(InvalidChange, match="row-too-large"):
         Stream().commit(Insert("issue", {**ROW, "title": "x" * (100 * 1024 * 1024)}))
+
+
+def test_an_adapter_may_explain_what_was_refused_but_not_what_calls_for_a_new_snapshot() -> None:
+    given: list[Change] = []
+
+    def changes(*wanted: Change) -> Iterator[Change]:
+        for change in wanted:
+            given.append(change)
+            yield change
+
+    def explain(error: InvalidChange) -> InvalidChange:
+        return InvalidChange("poison", f"change {len(given)}: {error.message}", "line 7", "mend it")
+
+    stream = Stream()
+    wrong = Insert("issue", {"id": "x"})
+    with pytest.raises(InvalidChange, match="change 2: a value of type str"):
+        stream.encoder.encode(Transaction(1, changes(Insert("issue", ROW), wrong, wrong), explain=explain))
+    with pytest.raises(NeedsNewGeneration):
+        stream.encoder.encode(Transaction(1, changes(DropTable("zero_12.mutations")), explain=explain))

@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import json
-import threading
 from collections import Counter
-from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -14,38 +12,18 @@ import pytest
 
 from changesource_sdk.changelog import snapshots
 from changesource_sdk.changelog.sqlite_store import SqliteStore
-from changesource_sdk.pipeline.recovery import Backoff
-from changesource_sdk.pipeline.spark.runner import SparkRunner
 from tests.sdk.pipeline.runner_fixtures import Watched
+from tests.sdk.pipeline.spark.spark_runner import on_spark
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 STORES = "tests.sdk.pipeline.spark.stores"
-PATIENCE_S = 90.0
 
 
-@contextmanager
-def running(session: SparkSession, adapter: str, folder: Path) -> Iterator[Watched]:
-    """A Spark runner until the end of the block."""
-    state = folder / "state"
-    runner = SparkRunner(
-        session,
-        f"{STORES}:{adapter}",
-        {"folder": str(folder)},
-        SqliteStore(state),
-        backoff=Backoff(first_s=0.05, last_s=0.2),
-    )
-    thread = threading.Thread(target=runner.run, name="runner")
-    watched = Watched(state, patience_s=PATIENCE_S)
-    thread.start()
-    try:
-        yield watched
-    finally:
-        runner.stop.set()
-        thread.join(PATIENCE_S)
-        watched.close()
-        assert not thread.is_alive()
+def running(session: SparkSession, adapter: str, folder: Path) -> AbstractContextManager[Watched]:
+    """A Spark runner over a store of this folder."""
+    return on_spark(session, f"{STORES}:{adapter}", {"folder": str(folder)}, folder / "state")
 
 
 def ids(payloads: list[bytes]) -> Counter[int]:

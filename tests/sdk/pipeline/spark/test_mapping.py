@@ -2,31 +2,26 @@
 
 from __future__ import annotations
 
-import threading
-from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
 
-from changesource_sdk.changelog.sqlite_store import SqliteStore
 from changesource_sdk.errors import ConfigurationError
 from changesource_sdk.pipeline.mapped import mapped_source
 from changesource_sdk.pipeline.mapping import MappedColumn, Sql, TableMapping
-from changesource_sdk.pipeline.recovery import Backoff
 from changesource_sdk.pipeline.spark.mapping import SqlInputs, check_sql
-from changesource_sdk.pipeline.spark.runner import SparkRunner
 from changesource_sdk.pipeline.table_mapping import map_table
 from tests.sdk.pipeline.runner_fixtures import Watched
 from tests.sdk.pipeline.spark.people import PERSON, PeopleFile
+from tests.sdk.pipeline.spark.spark_runner import on_spark
 from tests.sdk.pipeline.test_mapped import rows
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-PATIENCE_S = 150.0
 BORN = 1_700_000_000_250
 """2023-11-14 22:13:20.250 in UTC."""
 
@@ -35,26 +30,13 @@ def person(number: int, **given: object) -> dict[str, object]:
     return {"id": number, "name": "Ada", "age": 36, "born": BORN, "tags": {"a": [number]}, **given}
 
 
-@contextmanager
 def mapped_people(
     session: SparkSession, folder: Path, mapping: dict[str, object], snapshot_after: int = 1
-) -> Iterator[Watched]:
-    """A Spark runner over the people in `folder`, until the end of the block."""
+) -> AbstractContextManager[Watched]:
+    """A Spark runner over the people in `folder`."""
     own = {"folder": str(folder), "snapshot_after": snapshot_after}
     path, settings = mapped_source("tests.sdk.pipeline.spark.people:PeopleAdapter", own, {"person": mapping})
-    state = folder / "state"
-    backoff = Backoff(first_s=0.05, last_s=0.2)
-    runner = SparkRunner(session, path, settings, SqliteStore(state), backoff=backoff)
-    thread = threading.Thread(target=runner.run, name="runner")
-    watched = Watched(state, patience_s=PATIENCE_S)
-    thread.start()
-    try:
-        yield watched
-    finally:
-        runner.stop.set()
-        thread.join(PATIENCE_S)
-        watched.close()
-        assert not thread.is_alive()
+    return on_spark(session, path, settings, folder / "state")
 
 
 EXPRESSIONS = {

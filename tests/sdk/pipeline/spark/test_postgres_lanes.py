@@ -2,17 +2,14 @@
 
 from __future__ import annotations
 
-import threading
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import psycopg
 
-from changesource_sdk.pipeline.recovery import Backoff
-from changesource_sdk.pipeline.spark.runner import SparkRunner
 from tests.sdk.changelog.logs_under_test import postgres_store
-from tests.sdk.pipeline.runner_fixtures import Watched
-from tests.sdk.pipeline.spark.test_lanes import PATIENCE_S, STORES, commit, ids
+from tests.sdk.pipeline.spark.spark_runner import on_spark
+from tests.sdk.pipeline.spark.test_lanes import STORES, commit, ids
 from tests.support.postgres_server import PostgresServer
 
 if TYPE_CHECKING:
@@ -26,22 +23,15 @@ def test_a_resident_task_appends_exactly_once_though_its_sessions_are_cut(
 ) -> None:
     store = postgres_store(postgres.url(), tmp_path / "state")
     settings = {"folder": str(tmp_path)}
-    runner = SparkRunner(spark, f"{STORES}:NumbersAdapter", settings, store, backoff=Backoff(0.05, 0.2))
-    thread = threading.Thread(target=runner.run, name="runner")
-    seen = Watched(store, patience_s=PATIENCE_S)
-    thread.start()
     try:
-        seen.until_generation(1)
-        for number in range(1, 4):
-            commit(tmp_path, *range(number * 1000, number * 1000 + 20))
-            with psycopg.connect(postgres.url(), autocommit=True) as connection:
-                connection.execute(CUT)
-            seen.until(lambda number=number: seen.log.state().transactions == 20 * number)
-        found = ids(seen.log_payloads())
+        with on_spark(spark, f"{STORES}:NumbersAdapter", settings, store) as seen:
+            seen.until_generation(1)
+            for number in range(1, 4):
+                commit(tmp_path, *range(number * 1000, number * 1000 + 20))
+                with psycopg.connect(postgres.url(), autocommit=True) as connection:
+                    connection.execute(CUT)
+                seen.until(lambda number=number: seen.log.state().transactions == 20 * number)
+            found = ids(seen.log_payloads())
     finally:
-        runner.stop.set()
-        thread.join(PATIENCE_S)
-        seen.close()
         store.close()
-    assert not thread.is_alive()
     assert found == {number * 1000 + offset: 1 for number in range(1, 4) for offset in range(20)}

@@ -1,7 +1,7 @@
-"""The Spark session that tables are read with: the pipeline's own where it runs on Spark, else one started here.
+"""The Spark session of this process: the pipeline's own where it runs on Spark, else a local one, made when asked for.
 
-An adapter is made in many processes and most of them never read a table, so the session is asked for as late as
-possible. Spark tasks have none: what they read must not need it.
+An adapter is made in many processes and most of them never need Spark, so the session is asked for as late as
+possible. Spark tasks have none: what they do must not need it.
 """
 
 from __future__ import annotations
@@ -25,9 +25,9 @@ def is_running() -> bool:
 
 def session() -> SparkSession:
     """The running session, or a new local one."""
-    from pyspark.sql import SparkSession
-
     if is_running():
+        from pyspark.sql import SparkSession
+
         return SparkSession.builder.getOrCreate()
     with standard_error_to(Path(os.devnull)):
         return start_session(SparkSettings("local[2]", {"spark.ui.enabled": "false"}))
