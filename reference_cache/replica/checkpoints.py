@@ -61,8 +61,9 @@ class Checkpoints:
             self._thread.join()
 
     def _move(self) -> None:
+        there_already = f"{self._path.absolute().as_uri()}?mode=rw"
         try:
-            with closing(sqlite3.connect(self._path, isolation_level=None)) as connection:
+            with closing(sqlite3.connect(there_already, uri=True, isolation_level=None)) as connection:
                 for _ in range(ROUNDS):
                     _, logged, moved = connection.execute("PRAGMA wal_checkpoint(PASSIVE)").fetchone()
                     if moved >= logged:

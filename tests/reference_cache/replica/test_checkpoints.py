@@ -96,10 +96,10 @@ def test_a_reader_keeps_what_it_sees(writer: sqlite3.Connection, tmp_path: Path)
 def test_a_checkpoint_that_fails_is_told_and_harms_nobody(
     writer: sqlite3.Connection, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
-    (tmp_path / "other.db").write_bytes(b"no database at all, but long enough to be taken for one" * 100)
     checkpoints = Checkpoints(tmp_path / "other.db", worth=ROWS)
     write(writer)
     checkpoints.after_commit(writer)
     checkpoints.wait()
     assert "a checkpoint of" in caplog.text
+    assert not (tmp_path / "other.db").exists()
     assert writer.execute("SELECT count(*) FROM item").fetchone() == (ROWS,)
