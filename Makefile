@@ -6,6 +6,9 @@ DEMO := $(VENV)/.demo
 WORKERS ?= 3
 EVERYTHING := -e '.[dev,cache,kafka,postgres,spark,iceberg]'
 
+# Tests and the demo start the same programs over and over: let Python keep what it compiled.
+unexport PYTHONDONTWRITEBYTECODE
+
 .PHONY: help setup tools demo test cover style types faults oracle bench docs
 
 help: ## list the targets
