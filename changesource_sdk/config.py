@@ -93,7 +93,9 @@ class ServeConfig:
     mapping: Mapping[str, object] = field(
         default_factory=dict, metadata=about("how tables appear to consumers, one TOML table each: [mapping.issue]")
     )
-    mappings: str = field(default="", metadata=about("the same declared in Python: module:NAME of a dict"))
+    mappings: str = field(
+        default="", metadata=about("how tables appear to consumers, declared in Python: module:NAME of a dict")
+    )
     ledger: Path | None = field(
         default=None,
         metadata=about("file in which an application confirms mutations, for a store that cannot hold them"),

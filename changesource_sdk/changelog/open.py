@@ -16,7 +16,11 @@ SCHEMES = ("postgresql://", "postgres://")
 def open_store(
     state_directory: Path, log: str | None = None, schema: str = "changesource", spool: str | None = None
 ) -> LogStore:
-    """The store that `--log`, `--log-schema` and `--spool` describe. Nothing is opened yet."""
+    """The store that `--log`, `--log-schema` and `--spool` describe. Nothing is opened yet.
+
+    Its paths are absolute: tasks of a cluster work in directories of their own.
+    """
+    state_directory = state_directory.absolute()
     if not log:
         return SqliteStore(state_directory, _local_spool(spool))
     if not log.startswith(SCHEMES):
@@ -40,7 +44,7 @@ def open_store(
     # A database holds many logs, and each sweeps its own spool: the schema keeps them apart there too.
     if spool and "://" in spool:
         return PostgresStore(address, StateDirectory(state_directory), RemoteSpool(spool).under(schema))
-    return PostgresStore(address, StateDirectory(state_directory, Path(spool) / schema if spool else None))
+    return PostgresStore(address, StateDirectory(state_directory, Path(spool).absolute() / schema if spool else None))
 
 
 def _local_spool(spool: str | None) -> Path | None:
@@ -51,4 +55,4 @@ def _local_spool(spool: str | None) -> Path | None:
             where="--spool",
             fix="give a directory, or keep the log in Postgres with --log",
         )
-    return Path(spool) if spool else None
+    return Path(spool).absolute() if spool else None

@@ -50,13 +50,17 @@ class ServeCommand(TyperCommand):
             effective = effective_config(ctx.params.get("config"), {})
         except ChangesourceError:
             # The command itself will report it; help must show even with a broken file.
-            effective = None
+            return super().format_help(ctx, formatter)
         known = {field.name for field in fields(ServeConfig)} - configuration.TABLES.keys()
-        for parameter in self.params:
-            if effective is not None and parameter.name in known:
+        own = [(parameter, vars(parameter)["help"]) for parameter in self.params if parameter.name in known]
+        try:
+            for parameter, _ in own:
                 value, origin = effective.shown(parameter.name), effective.origins[parameter.name]
                 vars(parameter)["help"] = f"{_sentence(help_text(parameter.name))} Now: {value} ({origin})."
-        super().format_help(ctx, formatter)
+            super().format_help(ctx, formatter)
+        finally:
+            for parameter, text in own:
+                vars(parameter)["help"] = text
 
 
 COMMAND = ServeCommand

@@ -6,6 +6,7 @@ about Spark: the tutorial, the demo and the end-to-end tests run them on it.
 
 from __future__ import annotations
 
+import os
 import shlex
 import shutil
 from collections.abc import Iterator
@@ -16,6 +17,7 @@ import psycopg
 import pytest
 
 from tests.docs.fences import block, command, commands
+from tests.support import avro
 from tests.support.delta_lake import Lake, people
 from tests.support.kafka_broker import KafkaBroker
 from tests.support.ports import free_port
@@ -186,19 +188,20 @@ def test_the_runner_is_chosen_as_the_page_on_spark_says(reader: Reader, cluster:
     here, there, inline = commands(block("docs/how-to/spark.md", "changesource serve sqlite"))
     del reader.environment["CHANGESOURCE_RUNNER"]
     reader.places["spark://host:7077"] = cluster
-    reader.places["spark.executor.memory=2g"] = "spark.executor.memory=1g"
+    reader.places |= {"/data/": f"{reader.folder}/", "spark.executor.memory=2g": "spark.executor.memory=1g"}
     with reader.serve(inline):
         assert not (reader.folder / "state" / "spark.log").exists()
     for on_spark in (here, there):
         shutil.rmtree(reader.folder / "state")
         with reader.serve(f"{on_spark} {QUICK}", seconds=SPARK_SECONDS) as address:
             assert (reader.folder / "state" / "spark.log").exists()
-            assert '"issue"' in reader.run(f"changesource tail {address} --from start --limit 1 --json")
+            told = reader.run(f"changesource tail {address} --from start --limit 1 --json")
+            assert '"new":{"id":"1"}' in told.replace(" ", "")
 
 
 def test_an_endpoint_and_an_adapter_are_checked(reader: Reader) -> None:
     page = "docs/how-to/check-an-endpoint.md"
-    reader.write("my_store.py", block("README.md", '"""A to-do list').replace("TodoFile", "MyStore"))
+    reader.write("my_store.py", block("README.md", '"""A to-do list') + "\n\nMyStore = TodoFile\n")
     reader.write("data", TODO)
     told = reader.run(block(page, "changesource check my_store:MyStore").strip() + " --watch 0.5")
     assert "ok       initial sync" in told
@@ -251,6 +254,23 @@ def test_topics_of_kafka_are_served_and_examined(reader: Reader, kafka: KafkaBro
     reader.run(doctor)
     with reader.serve(serve) as address:
         assert "first" in reader.run(f"changesource tail {address} --from start --limit 1 --json")
+
+
+def test_topics_of_avro_are_served(reader: Reader, kafka: KafkaBroker) -> None:
+    variables, serve = commands(block("docs/how-to/kafka.md", "export SCHEMA_REGISTRY_URL"))
+    topic = kafka.create_topic(kafka.topic_name("orders"))
+    with kafka.producer() as producer:
+        producer.send(topic, key=avro.key(1), value=avro.order(1, "first"))
+    with avro.serving() as registry:
+        reader.places |= {
+            "http://registry:8081": registry,
+            "examples/kafka_avro": os.pathsep.join((str(avro.DECODER_FOLDER), str(REPOSITORY))),
+            "localhost:9092": kafka.bootstrap,
+            "topics=orders": f"topics={topic}",
+        }
+        reader.export(variables)
+        with reader.serve(serve) as address:
+            assert "first" in reader.run(f"changesource tail {address} --from start --limit 1 --json")
 
 
 def test_a_table_of_a_lake_is_served(reader: Reader) -> None:

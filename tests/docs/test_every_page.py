@@ -22,6 +22,10 @@ NOT_RUN = {
         "make demo",
     ): "it is how these tests are started; the demo has tests of its own (tests/demo)",
     ("docs/how-to/watch-the-demo.md", "make demo"): "the same command is started by tests/demo",
+    (
+        "docs/how-to/cluster.md",
+        "changesource serve sqlite --set path=/mnt/app.db --role pipeline --master yarn",
+    ): "they need a YARN and a Kubernetes cluster, and the page says so; a standalone cluster's commands are run",
     ("CONTRIBUTING.md", "make setup"): "the same; test_readme.py asks for every target that is named",
 }
 """Blocks that can be run and are not, by page and opening, each with the reason."""

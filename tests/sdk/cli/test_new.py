@@ -3,10 +3,7 @@
 from __future__ import annotations
 
 import json
-import os
 import re
-import subprocess
-import sys
 import tomllib
 from pathlib import Path
 
@@ -15,7 +12,7 @@ from typer.testing import CliRunner
 
 from changesource_sdk.cli.app import app
 from changesource_sdk.config import load
-from tests.docs.fences import block
+from tests.docs.fences import FENCE, block, commands
 from tests.support.reader import Reader
 from tests.support.tools import REPOSITORY
 
@@ -28,16 +25,6 @@ def project(tmp_path_factory: pytest.TempPathFactory) -> Path:
     result = runner.invoke(app, ["new", "ticket_store", "--into", str(folder)])
     assert result.exit_code == 0, result.output
     return folder / "ticket_store"
-
-
-@pytest.fixture(scope="module")
-def installed(project: Path, tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
-    """The environment in which the project is installed, beside this distribution; nothing is fetched."""
-    target = tmp_path_factory.mktemp("site")
-    offline = ("--no-deps", "--no-build-isolation", "--no-index", "--quiet", "--disable-pip-version-check")
-    command = [sys.executable, "-m", "pip", "install", *offline, "--target", str(target), str(project)]
-    subprocess.run(command, check=True, timeout=120)
-    return {**os.environ, "PYTHONPATH": os.pathsep.join((str(target), str(REPOSITORY)))}
 
 
 def test_every_file_carries_the_projects_name(project: Path) -> None:
@@ -70,7 +57,7 @@ def test_its_configuration_is_one_for_serve(project: Path) -> None:
 @pytest.mark.slow
 @pytest.mark.timeout(600)
 def test_it_installs_and_passes_its_own_tests_as_the_page_says(tmp_path: Path) -> None:
-    """In a fresh Python environment, into which the project itself is installed by every line that says how."""
+    """In a fresh Python environment, into which this distribution is installed by every line that says how."""
     reader = Reader(tmp_path / "reading")
     reader.isolate()
     reader.run(block("README.md", "pip install"))
@@ -80,16 +67,11 @@ def test_it_installs_and_passes_its_own_tests_as_the_page_says(tmp_path: Path) -
     told = reader.run(block("docs/how-to/start-a-project.md", "changesource new"), seconds=500)
     assert "conformance of TicketStoreHarness" in told
     assert " 0 broken" in told
-    assert (reader.folder / "ticket_store" / "pyproject.toml").exists()
-
-
-def test_its_adapter_is_known_by_its_name_once_installed(tmp_path: Path, installed: dict[str, str]) -> None:
-    row = {"id": "1", "title": "one"}
-    (tmp_path / "items.jsonl").write_text(json.dumps({"removed": [], "written": [row]}) + "\n")
-    command = [sys.executable, "-m", "changesource_sdk.cli", "check", "ticket_store", "--set", "path=items.jsonl"]
-    ran = subprocess.run([*command, "--watch", "0.2"], cwd=tmp_path, env=installed, capture_output=True, text=True)
-    assert ran.returncode == 0, ran.stdout
-    assert "ok       initial sync" in ran.stdout
+    reader.folder /= "ticket_store"
+    _, _, check, serve = commands(FENCE.findall((reader.folder / "README.md").read_text())[0][1])
+    assert "ok       initial sync" in reader.run(f"{check} --watch 0.5")
+    with reader.serve(serve) as address:
+        assert "Serve your own store" in reader.run(f"changesource tail {address} --from start --limit 1 --json")
 
 
 def test_nothing_that_is_there_is_touched(project: Path) -> None:
