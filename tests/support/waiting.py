@@ -2,7 +2,7 @@
 
 Files and databases of other processes send no events, so the wait asks again and again; it returns as soon as the
 answer is there, and a time-out says what was awaited and what was seen last. The longer it has waited, the longer it
-pauses, by a fiftieth of the time and a tenth of a second at most: whoever waits for a process to start should leave it
+pauses, by a fiftieth of the time and a twentieth of a second at most: who waits for a process to start should leave it
 the processor.
 """
 
@@ -14,7 +14,7 @@ from typing import TypeVar
 
 Answer = TypeVar("Answer")
 SHORTEST_PAUSE_S = 0.02
-LONGEST_PAUSE_S = 0.1
+LONGEST_PAUSE_S = 0.05
 
 
 def until(
