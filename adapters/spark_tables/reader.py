@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
 _MISSING = re.compile(r"\[(?:PATH_NOT_FOUND|TABLE_OR_VIEW_NOT_FOUND|UNABLE_TO_INFER_SCHEMA)\b|FileNotFoundException")
+_CAUSE = re.compile(r"^Caused by: [\w.$]+: (.*?)(?=^\s+(?:at |\.\.\. \d)|\Z)", re.DOTALL | re.MULTILINE)
 _LONGEST_MESSAGE = 1000
 
 
@@ -60,11 +61,7 @@ def _explained(table: TableSettings, error: Exception) -> AdapterError:
     return AdapterError("table-unreadable", _with_causes(error), table.where, fix)
 
 
-def _with_causes(error: BaseException) -> str:
+def _with_causes(error: Exception) -> str:
     """What Spark says, and what it says led to it: the file is named by the one, the bad value by the other."""
-    said: dict[str, None] = {}
-    cause: BaseException | None = error
-    while cause is not None:
-        said[gist(str(cause))] = None
-        cause = getattr(cause, "_cause", None)
-    return ": ".join(filter(None, said))[:_LONGEST_MESSAGE]
+    causes = _CAUSE.findall(f"{error}\n{getattr(error, '_stackTrace', '')}")
+    return ": ".join(dict.fromkeys(map(gist, (str(error), *causes))))[:_LONGEST_MESSAGE]

@@ -16,7 +16,7 @@ from benchmarks.run import run
 
 def _parts(scale: float) -> dict[str, Callable[[], dict[str, Any]]]:
     return {
-        "latency": lambda: latency.measure(records=max(40, round(1_000 * scale))),
+        "latency": lambda: latency.measure(records=max(40, round(500 * scale))),
         "rate": lambda: rate.measure(records=max(4_000, round(400_000 * scale))),
         "snapshot": lambda: snapshot.measure(records=max(8_000, round(2_000_000 * scale))),
     }

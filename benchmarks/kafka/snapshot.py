@@ -18,6 +18,8 @@ from tests.support.spark_serving import SPARK_SECONDS, SparkServing, command_lin
 from tests.support.waiting import until
 
 FLAT = 1.25
+LONGEST_S = 240
+LOOK_EVERY_S = 0.5
 MASTER = "local[2]"
 
 
@@ -50,7 +52,8 @@ def _take(broker: KafkaBroker, name: str, records: int) -> dict[str, Any]:
             begun, peak = time.perf_counter(), 0
             while not endpoint.ready():
                 peak = max(peak, *map(_peak, endpoint.pipeline_pids()), 0)
-                time.sleep(0.2)
+                assert time.perf_counter() - begun < LONGEST_S, f"no end of the snapshot:\n{endpoint.process.tail()}"
+                time.sleep(LOOK_EVERY_S)
             seconds = time.perf_counter() - begun
     return {"records": records, "perSecond": round(records / seconds), "peakMB": round(peak / 2**20)}
 

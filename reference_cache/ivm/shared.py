@@ -86,6 +86,13 @@ class SharedQuery:
         self.held: dict[RowId, Held] = {}
         self.before: dict[RowId, Held | None] = {}
 
+    def begin_with(self, row: Row, row_id: RowId) -> None:
+        """Count a reference of the first hydration, before which there was nothing."""
+        held = self.held.get(row_id)
+        if held is None:
+            held = self.held[row_id] = Held(row)
+        held.count += 1
+
     def note(self, change: RowChange, row_id: RowId) -> None:
         """Count one reference more or less, or take new values."""
         held = self.held.get(row_id)
@@ -131,13 +138,14 @@ class SharedQueries:
         self._keys: dict[str, KeyOf] = {}
         self._touched: dict[str, SharedQuery] = {}
         self._next_id = 1
+        self._last: tuple[Query, Query] | None = None
 
     def __len__(self) -> int:
         return len(self._by_query)
 
     def subscribe(self, query: Query) -> Iterator[Pause]:
         """Count one subscriber more. Read to the end before changes are pushed: whoever comes first hydrates."""
-        shared = self._by_query.get(key := self._identity(query))
+        shared = self._by_query.get(key := self.identity(query))
         if shared is None:
             shared = SharedQuery(key, str(self._next_id))
             self._next_id += 1
@@ -149,10 +157,9 @@ class SharedQueries:
     def _hydrate(self, shared: SharedQuery, changes: Iterator[RowChange | Pause]) -> Iterator[Pause]:
         for change in changes:
             if isinstance(change, RowChange):
-                shared.note(change, self._row_id(change))
+                shared.begin_with(change.row, self._row_id(change))
             else:
                 yield change
-        shared.before.clear()
 
     def unsubscribe(self, query: Query) -> None:
         """Count one subscriber less; the last one's call stops the pipeline."""
@@ -196,13 +203,18 @@ class SharedQueries:
                 shared.note(change, self._row_id(change))
         return shared
 
-    def _identity(self, query: Query) -> Query:
+    def identity(self, query: Query) -> Query:
+        """The form that is the same for all queries that mean the same; raises if the query cannot be asked."""
+        if self._last is not None and self._last[0] is query:  # whoever starts a query asks several times
+            return self._last[1]
         check(query, self._engine.schema)
-        return normalize(simplify(complete_query(query, self._engine.schema)))
+        found = normalize(simplify(complete_query(query, self._engine.schema)))
+        self._last = query, found
+        return found
 
     def find(self, query: Query) -> SharedQuery:
         """The set of a subscribed query, to be read only."""
-        shared = self._by_query.get(self._identity(query))
+        shared = self._by_query.get(self.identity(query))
         if shared is None:
             raise EngineError(f"nobody has subscribed to this query on {query.table!r}")
         return shared

@@ -22,6 +22,7 @@ import time
 from collections.abc import Callable
 
 from protocol.errors import ProtocolError
+from reference_cache.replica.checkpoints import Checkpoints, leave_to_others
 from reference_cache.replica.errors import CannotApply
 from reference_cache.replica.initial_load import InitialLoad, load_beside, load_over
 from reference_cache.replica.stored_catalog import ReplicaState
@@ -50,6 +51,7 @@ class Replicator:
         self._listeners: list[OnVersion] = []
         self._writer: ReplicaWriter | None = None
         self._wal = Wal(settings.replica_file)
+        self._checkpoints = Checkpoints(settings.replica_file)
         self._backoff = Backoff()
         self._must_reset = False
         self._misfit: str | None = None
@@ -95,6 +97,7 @@ class Replicator:
             while True:
                 await self._attempt()
         finally:
+            self._checkpoints.wait()
             if self._writer is not None:
                 self._writer.close()
 
@@ -163,6 +166,7 @@ class Replicator:
 
     def _open(self, writer: ReplicaWriter) -> None:
         self._writer = writer
+        leave_to_others(writer.connection)  # the source would wait for the disk
         self._status.error = None
         writer.retention.max_logged = self._settings.max_logged
         self._announce(writer)
@@ -212,6 +216,7 @@ class Replicator:
         self._status.version, self._status.replica_version = state.version, state.replica_version
         for listener in self._listeners:
             listener(state)
+        self._checkpoints.after_commit(writer.connection)
         if self._wal.shrink(writer.connection):
             for listener in self._listeners:
                 listener(state)

@@ -5,7 +5,8 @@ want and since when they have which query (`group_store`). A transaction that re
 of the data it was made at, so a cookie is valid exactly if the file knows its version.
 
 The file is in WAL mode with `synchronous=NORMAL`: what is committed survives the death of the process. After a power
-failure the last commits may be missing; a client that is ahead is then told to start over.
+failure the last commits may be missing; a client that is ahead is then told to start over. Commits do not wait for the
+disk: the log is moved into the database by a thread.
 """
 
 from __future__ import annotations
@@ -14,6 +15,9 @@ import sqlite3
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+
+from reference_cache.replica.checkpoints import Checkpoints, leave_to_others
+from reference_cache.replica.wal import Wal
 
 FORMAT = 1
 
@@ -74,6 +78,9 @@ class CvrFile:
         self.connection = sqlite3.connect(path, isolation_level=None, cached_statements=256)
         self.connection.execute("PRAGMA journal_mode = WAL")
         self.connection.execute("PRAGMA synchronous = NORMAL")
+        leave_to_others(self.connection)  # the event loop would wait for the disk
+        self._checkpoints = Checkpoints(path)
+        self._wal = Wal(path)
         self.connection.execute("PRAGMA cache_size = -32768")
         found = self._stored_state()
         if found is None:
@@ -119,8 +126,14 @@ class CvrFile:
             self.connection.execute("ROLLBACK")
             raise
         self.connection.execute("COMMIT")
+        self._checkpoints.after_commit(self.connection)
         if data_version is not None and data_version > self.data_version:
             self.data_version = data_version
 
+    def tidy(self) -> None:
+        """Cut the write-ahead log back, if it could not begin anew for so long that it grew large."""
+        self._wal.shrink(self.connection)
+
     def close(self) -> None:
+        self._checkpoints.wait()
         self.connection.close()

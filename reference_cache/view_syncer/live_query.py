@@ -10,11 +10,10 @@ from typing import TYPE_CHECKING, Any
 import orjson
 
 from protocol.sync.ast import Query
+from protocol.sync.ast_json import to_json
+from protocol.sync.js_json import stringify
 from reference_cache.ivm.shared import Held, RowId, SharedQuery
-from reference_cache.query.ordering import complete_query
-from reference_cache.query.query_id import normal_text
 from reference_cache.query.schema import Row
-from reference_cache.query.simplify import simplify
 from reference_cache.view_syncer.digest import Digest
 from reference_cache.view_syncer.evaluation import Evaluation, KeyChoice
 from reference_cache.view_syncer.record_store import Change, RecordedQuery
@@ -39,7 +38,7 @@ def query_key(query: Query, choice: KeyChoice, evaluation: Evaluation) -> str:
 
 
 def _query_key(query: Query, choice: KeyChoice, evaluation: Evaluation) -> str:
-    text = normal_text(simplify(complete_query(query, evaluation.schema)))
+    text = stringify(to_json(evaluation.shared.identity(query)))
     named = orjson.dumps(choice) if choice else b""
     return hashlib.sha256(text.encode("utf-8", "surrogatepass") + named).hexdigest()
 

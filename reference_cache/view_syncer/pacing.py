@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator, Iterable
+from itertools import islice
 from typing import TypeVar
 
 from reference_cache.ivm.time_slice import TimeSlice
@@ -31,6 +32,15 @@ class Pace:
         if self._slice.expired():
             await asyncio.sleep(0)
             self._slice.restart()
+
+    async def collected(self, items: Iterable[T], every: int = 64) -> list[T]:
+        """All items, worked out with pauses in between."""
+        rest, found = iter(items), list[T]()
+        while some := list(islice(rest, every)):
+            found += some
+            if self._slice.expired():
+                await self.pause()
+        return found
 
     async def sliced(self, items: Iterable[T], every: int = 64) -> AsyncIterator[T]:
         """The items, with pauses in between."""

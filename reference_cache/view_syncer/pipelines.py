@@ -241,7 +241,7 @@ class Pipelines:
         for evaluation in self._evaluations.values():
             for shared in evaluation.settle():
                 live = self._by_shared[shared]
-                patches = [patch async for patch in self._pace.sliced(live.patches(step.version))]
+                patches = await self._pace.collected(live.patches(step.version))
                 if patches:
                     step.patches[live] = patches
         return True

@@ -25,7 +25,7 @@ async def record_hydration(live: LiveQuery, file: CvrFile, store: RecordStore, v
     """
     found = store.find(live.key)
     known = await _known(found, store, pace)
-    patches = [patch async for patch in pace.sliced(_differences(live, known, version))]
+    patches = await pace.collected(_differences(live, known, version))
     *before, last = _batches(patches)
     for batch in before:
         with file.transaction(version):
@@ -46,7 +46,7 @@ async def record_hydration(live: LiveQuery, file: CvrFile, store: RecordStore, v
 async def _known(found: RecordedQuery | None, store: RecordStore, pace: Pace) -> dict[tuple[str, str], Record]:
     if found is None or not found.last_patch:
         return {}
-    return {key: each async for key, each in pace.sliced(store.all_of(found))}
+    return dict(await pace.collected(store.all_of(found)))
 
 
 def _batches(patches: list[Patch]) -> list[list[Patch]]:
@@ -56,9 +56,10 @@ def _batches(patches: list[Patch]) -> list[list[Patch]]:
 
 def _differences(live: LiveQuery, known: dict[tuple[str, str], Record], version: str) -> Iterator[Patch]:
     """What the records lack; takes the rows it has seen out of `known`."""
+    keys = live.keys
     for row_id, held in live.held.items():
         table = row_id[0]
-        key = live.keys[table].text(held.row)
+        key = keys[table].text(held.row)
         record = known.pop((table, key), None) if known else None
         if record is not None and record.there and record.row_version == held.row[-1]:
             held.version = record.patch_version
@@ -67,4 +68,4 @@ def _differences(live: LiveQuery, known: dict[tuple[str, str], Record], version:
         yield Patch(row_id, key, held.row)
     for (table, key), record in known.items():
         if record.there:
-            yield Patch(live.keys.row_id(table, key), key, None)
+            yield Patch(keys.row_id(table, key), key, None)

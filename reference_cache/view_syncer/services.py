@@ -85,4 +85,4 @@ class Services:
 
     async def chunks(self, patches: Iterator[bytes]) -> list[bytes]:
         """Row patches in parts, worked out with pauses."""
-        return row_chunks([patch async for patch in self.pace.sliced(patches)])
+        return row_chunks(await self.pace.collected(patches))

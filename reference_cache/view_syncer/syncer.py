@@ -345,6 +345,7 @@ class ViewSyncer:
         while True:
             await asyncio.sleep(min(HOUSEKEEPING, self._options.linger or HOUSEKEEPING))
             await to_the_end(self.stop_abandoned())
+            self._services.file.tidy()
             if time.monotonic() - purged > PURGING:
                 purged = time.monotonic()
                 self.purge()

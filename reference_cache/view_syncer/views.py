@@ -64,11 +64,12 @@ def whole(view: View) -> Iterator[bytes]:
     """All rows of a view, for a client that has none."""
     seen: set[RowId] = set()
     for live in view:
+        keys = live.keys
         for row_id, held in live.held.items():
             if row_id not in seen:
                 if len(view) > 1:
                     seen.add(row_id)
-                yield live.keys[row_id[0]].put(held.row)
+                yield keys[row_id[0]].put(held.row)
 
 
 def catch_up(view: View, memberships: dict[int, Membership], records: RecordStore, cookie: str) -> Iterator[bytes]:

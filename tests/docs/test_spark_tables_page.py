@@ -18,7 +18,7 @@ from changesource_sdk.config import parse_pairs
 from tests.docs.fences import block, blocks_of, commands, configuration
 from tests.support.ports import free_port
 from tests.support.reader import Reader
-from tests.support.spark_serving import SPARK_SECONDS
+from tests.support.spark_serving import FEW_PARTITIONS, SPARK_SECONDS
 
 PAGE = "docs/how-to/spark-tables.md"
 TEXT = (Path(__file__).parents[2] / PAGE).read_text()
@@ -56,6 +56,6 @@ def test_the_file_is_examined_and_served(tmp_path: Path) -> None:
     reader.write("changesource.toml", block(PAGE, "# changesource.toml"))
     doctor, serve = commands(block(PAGE, "changesource doctor"))
     reader.run(doctor, seconds=SPARK_SECONDS)
-    with reader.serve(serve, seconds=SPARK_SECONDS) as address:
+    with reader.serve(f"{serve} {shlex.join(FEW_PARTITIONS)}", seconds=SPARK_SECONDS) as address:
         told = reader.run(f"changesource tail {address} --from start --limit 1 --json")
     assert [f'"{name}"' in told for name in ("orders", "customers", "revenue")] == [True] * 3

@@ -204,7 +204,7 @@ def _served(
 
 def _upsert_settings(items: Items, orders: Orders, folder: Path) -> dict[str, str]:
     tables = folder / "items.toml"
-    tables.write_text(f'[item]\ntopic = "{items.topic}"\n[order]\ntopic = "{orders.topic}"\n')
+    tables.write_text(f'[item]\ntopic = "{items.topic}"\n[orders]\ntopic = "{orders.topic}"\n')
     (folder / "both_formats.py").write_text(DECODER)
     return {
         "bootstrap": items.broker.bootstrap,
@@ -226,7 +226,7 @@ def _debezium_settings(bank: Bank, notes: Notes, folder: Path) -> dict[str, str]
 
 def test_the_first_sync_of_upsert_topics_is_the_last_value_of_each_key(world: World) -> None:
     settle(world.upsert.replica, "item", ITEM_COLUMNS, dict(world.items.rows))
-    settle(world.upsert.replica, "order", ORDER_COLUMNS, dict(world.orders.rows))
+    settle(world.upsert.replica, "orders", ORDER_COLUMNS, dict(world.orders.rows))
     assert world.upsert.exits == []
 
 
@@ -234,7 +234,7 @@ def test_what_was_inferred_about_a_table_is_told(world: World) -> None:
     process = world.upsert_endpoint.process
     line = process.lines[process.wait_for_line("inferred the columns of a table; declare them if this is wrong") - 1]
     assert "id text (key); name text" in line
-    assert "score float8; doc json" in line
+    assert "score float8 (mixed: float8, int8); doc json" in line
 
 
 def test_the_first_sync_of_debeziums_topics_is_what_their_changes_leave(world: World) -> None:
@@ -260,7 +260,7 @@ def test_records_that_follow_reach_the_replica(world: World) -> None:
         world.orders.delete(producer, 2)
     accounts, ledger = bank_rows(world.bank)
     settle(world.upsert.replica, "item", ITEM_COLUMNS, dict(world.items.rows))
-    settle(world.upsert.replica, "order", ORDER_COLUMNS, dict(world.orders.rows))
+    settle(world.upsert.replica, "orders", ORDER_COLUMNS, dict(world.orders.rows))
     settle(world.debezium.replica, "account", ("id", "balance", "last"), accounts)
     settle(world.debezium.replica, "ledger", ("id", "source", "target", "amount"), ledger)
     settle(world.debezium.replica, "note", NOTE_COLUMNS, dict(world.notes.rows))

@@ -14,14 +14,13 @@ import pytest
 from tests.support.fix_zero_cache import zero_caches
 from tests.support.lakehouse import Lakehouse
 from tests.support.postgres_server import PostgresServer
-from tests.support.spark_serving import SPARK_SECONDS, SparkServing
+from tests.support.spark_serving import FEW_PARTITIONS, SPARK_SECONDS, SparkServing
 
 pytestmark = pytest.mark.e2e
 
 SEED = 708
 """Its first writes are of every table, and among them those that break a Delta feed."""
 WRITES = 12
-FEW_PARTITIONS = ("--conf", "spark.sql.shuffle.partitions=2")
 
 
 def test_the_replica_equals_the_lakehouse_after_each_write(postgres: PostgresServer, tmp_path: Path) -> None:

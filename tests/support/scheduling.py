@@ -9,12 +9,7 @@ import pytest
 from xdist.remote import Producer
 from xdist.scheduler import LoadScopeScheduling
 
-TABLES = "tests/adapters/spark_tables/test_"
-SPARK_TESTS = (
-    "tests/sdk/pipeline/spark/",
-    *(TABLES + name for name in ("checks", "delta_gaps", "difference", "iceberg", "pipeline", "resuming")),
-)
-
+SPARK_TESTS = ("tests/sdk/pipeline/spark/", "tests/adapters/spark_tables/")
 PEERS = ("e2e", "demo", "sdk/cli/test_new", "conformance", "examples", "docs", "faults", "adapters", "reference_cache")
 LONG_TESTS = (*SPARK_TESTS, *(f"tests/{place}" for place in PEERS))
 
@@ -29,7 +24,7 @@ def longest_first(items: list[pytest.Item]) -> None:
 
 
 class ByFile(LoadScopeScheduling):
-    """Hands a worker whole files in their order, and all tests with a Spark session in their own process to one."""
+    """Hands a worker whole files in their order, and all folders with a Spark session in their own process to one."""
 
     def __init__(self, config: pytest.Config, log: Producer) -> None:
         super().__init__(config, log)

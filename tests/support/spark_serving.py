@@ -22,6 +22,8 @@ SPARK_SECONDS = 240
 #: Tests start Spark often and keep it busy for seconds: quick compilation is worth more than good.
 QUICK_JAVA = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
 QUICK_START = ("--conf", f"spark.driver.extraJavaOptions={QUICK_JAVA}")
+#: Their tables are small: more shuffled partitions would only cost time.
+FEW_PARTITIONS = ("--conf", "spark.sql.shuffle.partitions=2")
 EXECUTOR = b"CoarseGrainedExecutorBackend"
 
 

@@ -16,7 +16,7 @@ from pathlib import Path
 from tests.support.child_process import ChildProcess
 from tests.support.ports import free_port
 from tests.support.replica import Replica
-from tests.support.tools import node, zero_package
+from tests.support.tools import TOOLS, node, zero_package
 
 READY_LINE = "zero-cache ready"
 RESET_EXIT = 14
@@ -33,6 +33,8 @@ QUIET = {
     "ZERO_CVR_MAX_CONNS": "4",
     "ZERO_CHANGE_MAX_CONNS": "3",
     "ZERO_UPSTREAM_MAX_CONNS": "1",
+    # Six processes per start compile the same modules: what one that ended by itself has compiled, others take over.
+    "NODE_COMPILE_CACHE": str(TOOLS / "compiled"),
 }
 
 

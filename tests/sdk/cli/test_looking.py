@@ -58,19 +58,19 @@ def test_inspect_and_doctor_agree_on_a_running_endpoint(
     assert examined.exit_code == 0
     found = {finding["check"]: finding["message"] for finding in json.loads(examined.stdout)}
     assert "served by a running endpoint" in found["address"]
+    check_digests(served.url, tmp_path / "state", data_file)
 
 
-def test_inspect_tells_what_store_and_log_hold(start_serve: StartServe, tmp_path: Path, data_file: Path) -> None:
-    served = start_serve()
-    runner.invoke(app, ["tail", served.url, "--from", "start", "--limit", "1"])
-    options = ["inspect", str(tmp_path / "state"), "--adapter", "memory", "--set", f"file={data_file}"]
+def check_digests(url: str, state: Path, data_file: Path) -> None:
+    """Of store and log, from the log's files; an address does not say where these are."""
+    options = ["inspect", str(state), "--adapter", "memory", "--set", f"file={data_file}"]
     upstream, log = json.loads(runner.invoke(app, [*options, "--json"]).stdout)["holds"]
     assert (upstream["stage"], log["stage"]) == ("upstream", "log")
     assert upstream["tables"] == log["tables"]
     assert runner.invoke(app, options).output.count(log["tables"]["issue"]["digest"]) == 2
-    alone = json.loads(runner.invoke(app, ["inspect", str(tmp_path / "state"), "--digests", "--json"]).stdout)
+    alone = json.loads(runner.invoke(app, ["inspect", str(state), "--digests", "--json"]).stdout)
     assert alone["holds"] == [log]
-    refused = runner.invoke(app, ["inspect", served.url, "--digests"])
+    refused = runner.invoke(app, ["inspect", url, "--digests"])
     assert refused.exit_code == 2
     assert "no-digests" in refused.output
 

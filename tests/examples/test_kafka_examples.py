@@ -1,4 +1,7 @@
-"""The Avro decoder of the examples, on a real topic, with a registry that does what the adapter asks of one."""
+"""The examples of Kafka on a real broker: the one that runs by itself, and the decoder of Avro records.
+
+The decoder asks a registry here that answers what the adapter asks of one.
+"""
 
 from __future__ import annotations
 
@@ -8,8 +11,11 @@ import pytest
 
 from adapters.kafka import KafkaAdapter
 from changesource_sdk.adapter import Insert
+from tests.docs.fences import block
+from tests.examples.running import shown_by
 from tests.support.avro import DECODER_FOLDER, Registry, key, order, serving
 from tests.support.kafka_broker import KafkaBroker
+from tests.support.waiting import until
 
 
 @pytest.fixture
@@ -55,3 +61,15 @@ def test_avro_records_become_rows_of_typed_columns(kafka: KafkaBroker, registry:
     assert (change.row["id"], change.row["note"]) == (2, "live")
     adapter.close()
     assert set(registry.asked) == {"/schemas/ids/1", "/schemas/ids/2"}
+
+
+@pytest.mark.timeout(600)
+def test_the_example_shows_what_its_page_says_and_removes_its_topic(kafka: KafkaBroker) -> None:
+    shown = shown_by(block("examples/kafka/README.md", "python -m"), KAFKA_BOOTSTRAP=kafka.bootstrap)
+    assert shown == block("examples/kafka/README.md", "too warm: ").splitlines()
+    with kafka.admin() as admin:
+        until(
+            lambda: not any(name.startswith("example-") for name in admin.list_topics()),
+            "the topic to be gone",
+            seconds=60,
+        )
