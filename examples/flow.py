@@ -5,7 +5,7 @@ Each example makes a store, runs this over it, and watches a live query with the
 
 import asyncio
 import sys
-from collections.abc import AsyncIterator, Callable, Mapping
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -13,18 +13,21 @@ from tempfile import TemporaryDirectory
 from changesource_sdk.demo.stages import Stage
 
 CHANGESOURCE = [sys.executable, "-m", "changesource_sdk.cli"]
+INLINE = ("--runner", "inline")
 START_SECONDS = 240
 
 
 @asynccontextmanager
 async def flow(
-    adapter: str, settings: Mapping[str, str], *, runner: str = "inline", application: str | None = None
+    adapter: str, settings: Mapping[str, str], *options: str, application: str | None = None
 ) -> AsyncIterator[str]:
-    """Endpoint and cache; gives the cache's address. `application` is where named queries and mutators are served."""
+    """Endpoint and cache; gives the cache's address. `options` are for `changesource serve`; `application` is where
+    named queries and mutators are served.
+    """
     with TemporaryDirectory(prefix="changesource-example-") as name:
         folder = Path(name)
         async with AsyncExitStack() as ending:
-            endpoint = Stage("endpoint", serve(adapter, settings, runner, folder), output=folder / "endpoint.log")
+            endpoint = Stage("endpoint", serve(adapter, settings, options, folder), output=folder / "endpoint.log")
             ending.push_async_callback(endpoint.stop)
             await started(endpoint, folder)
             given = cache_settings(f"ws://127.0.0.1:{endpoint.port}/changes/v0/stream", folder, application)
@@ -40,10 +43,13 @@ async def flow(
             yield f"http://127.0.0.1:{cache.port}"
 
 
-def serve(adapter: str, settings: Mapping[str, str], runner: str, folder: Path) -> Callable[[int], list[str]]:
+def serve(
+    adapter: str, settings: Mapping[str, str], options: Sequence[str], folder: Path
+) -> Callable[[int], list[str]]:
     """The command a user would type, for a port."""
     pairs = [word for name, value in settings.items() for word in ("--set", f"{name}={value}")]
-    how = ["--runner", runner, "--permissions", "allow-all", "--state", str(folder / "state"), "--json"]
+    # Without Spark unless an example asks for it: that starts faster.
+    how = ["--permissions", "allow-all", "--state", str(folder / "state"), "--json", *(options or INLINE)]
     return lambda port: [*CHANGESOURCE, "serve", adapter, *pairs, *how, "--listen", f"127.0.0.1:{port}"]
 
 

@@ -23,6 +23,9 @@ SHOP = schema(
     {"revenue": {"orders": hop("customer", "orders", "customer")}},
 )
 CUSTOMERS = Queries(SHOP).table("revenue").order_by("total", "desc").related("orders")
+# Few rows need few partitions; the others make Java start faster.
+SPARK = ("--runner", "spark", "--master", "local[2]", "--conf", "spark.sql.shuffle.partitions=2")
+SPARK += ("--conf", "spark.driver.extraJavaOptions=-XX:TieredStopAtLevel=1 -XX:+UseSerialGC")
 REVENUE = "SELECT customer, sum(amount) AS total FROM orders GROUP BY customer"
 
 
@@ -37,7 +40,7 @@ async def watch(lake: Path) -> None:
         "tables.revenue.query": REVENUE,
         "tables.revenue.key": "customer",
     }
-    async with flow("spark-tables", settings, runner="spark") as url, Client(url, SHOP) as client:
+    async with flow("spark-tables", settings, *SPARK) as url, Client(url, SHOP) as client:
         view = client.query(CUSTOMERS)
         await view.complete()
         show(view.result)
