@@ -24,7 +24,7 @@ from tests.support.ports import free_port
 from tests.support.postgres_server import PostgresServer
 from tests.support.reader import Reader, wait_for_page
 from tests.support.spark_serving import QUICK_START, SPARK_SECONDS
-from tests.support.tools import node
+from tests.support.tools import node, npm_program
 from tests.support.zero_cache import QUIET, READY_LINE, SYNC_SECONDS
 
 PAGE = "docs/tutorial.md"
@@ -53,6 +53,9 @@ def reader(tmp_path: Path, postgres: PostgresServer) -> Reader:
         "http.server 8000": f"http.server {ports['8000']}",
     }
     made = Reader(tmp_path / "empty", runner="spark", places=places)
+    npm, asked = npm_program()
+    made.add_program("npm", f'PATH="{asked.get("PATH", "$PATH")}" exec "{npm}" "$@"')
+    made.add_program("npx", 'program="node_modules/.bin/$1"; shift; exec "$program" "$@"')
     made.add_program("node", f'exec "{node()}" "$@"')
     made.environment |= QUIET | {"ZERO_PORT": ports["4848"], "ZERO_CHANGE_STREAMER_PORT": str(free_port())}
     bring_packages(made.folder)

@@ -116,14 +116,14 @@ def _install_npm_packages() -> None:
     target.mkdir(parents=True, exist_ok=True)
     for name in ("package.json", "package-lock.json"):
         shutil.copyfile(NPM_MANIFEST / name, target / name)
-    npm, env = _npm()
+    npm, env = npm_program()
     _run([npm, "ci", "--no-audit", "--no-fund", "--loglevel=error"], cwd=target, env=env)
     node()
     zero_package()
     stamp.write_text(wanted)
 
 
-def _npm() -> tuple[Path, dict[str, str]]:
+def npm_program() -> tuple[Path, dict[str, str]]:
     """The system's npm, else the one that comes with the Node wheel of PyPI; and the PATH it needs."""
     found = shutil.which("npm")
     if found is not None and shutil.which("node") is not None:
