@@ -26,6 +26,7 @@ from changesource_sdk.cli.adapter_check import check_adapter
 from changesource_sdk.cli.adapter_choice import import_class
 from changesource_sdk.cli.findings import print_verdict
 from changesource_sdk.cli.output import ExitCode, print_json, reported, stderr, stdout
+from changesource_sdk.cli.serve import Pairs
 from changesource_sdk.cli.suite_check import check_suite
 from changesource_sdk.errors import ConfigurationError
 from changesource_sdk.testing.conformance.harness import Harness
@@ -48,9 +49,7 @@ def check(
     target: Annotated[
         str, typer.Argument(help="Endpoint (ws://…, host:port), adapter as for serve, or module:Harness.")
     ],
-    pairs: Annotated[
-        list[str] | None, typer.Option("--set", metavar="KEY=VALUE", help="Setting of the adapter.", show_default=False)
-    ] = None,
+    pairs: Pairs = None,
     seconds: Annotated[float, typer.Option(min=0.1, help="Longest time for the whole check.")] = 60.0,
     watch: Annotated[float, typer.Option(min=0.0, help="Seconds to listen for changes on a live stream.")] = 3.0,
     app: Annotated[str, typer.Option(help="App to ask as; one of its own keeps the acks of others apart.")] = APP,

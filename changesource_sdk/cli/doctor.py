@@ -51,9 +51,7 @@ class Finding:
 
 def doctor(
     adapter: Annotated[str | None, typer.Argument(help="Adapter to check, as for serve.", show_default=False)] = None,
-    pairs: Annotated[
-        list[str] | None, typer.Option("--set", metavar="KEY=VALUE", help="Setting of the adapter.", show_default=False)
-    ] = None,
+    pairs: serve.Pairs = None,
     listen: Annotated[str | None, typer.Option(help="Address to check.", show_default=False)] = None,
     state: Annotated[Path | None, typer.Option(help="State directory to check.", show_default=False)] = None,
     log: Annotated[str | None, typer.Option(help="Log to check: postgresql://…", show_default=False)] = None,

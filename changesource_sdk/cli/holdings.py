@@ -5,7 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Annotated, TypeAlias
 
+import typer
 from rich.table import Table
 
 from changesource_sdk.adapter import Adapter
@@ -19,6 +21,11 @@ from changesource_sdk.verifying.holdings import Holding, holding
 from changesource_sdk.verifying.log_side import log_side, schema_at_head
 from changesource_sdk.verifying.replica_side import replica_side
 from changesource_sdk.verifying.upstream_side import upstream_side
+
+Replicas: TypeAlias = Annotated[
+    list[Path] | None,
+    typer.Option("--replica", help="Replica file of a cache; may be repeated.", show_default=False),
+]
 
 
 @contextmanager

@@ -16,7 +16,7 @@ from changesource_sdk.changelog.sqlite_store import SqliteStore
 from changesource_sdk.changelog.store import LogStore
 from changesource_sdk.changelog.subscribers import Subscriber
 from changesource_sdk.cli import serve
-from changesource_sdk.cli.holdings import print_holdings, stages_hold
+from changesource_sdk.cli.holdings import Replicas, print_holdings, stages_hold
 from changesource_sdk.cli.output import print_json, reported, stdout
 from changesource_sdk.cli.statusz import fetch
 from changesource_sdk.config import ServeConfig, parse_pairs
@@ -51,16 +51,8 @@ def inspect(
     adapter: Annotated[
         str | None, typer.Option(help="Adapter of the store, to read what it holds, too.", show_default=False)
     ] = None,
-    pairs: Annotated[
-        list[str] | None,
-        typer.Option("--set", metavar="KEY=VALUE", help="Setting of the adapter; may be repeated.", show_default=False),
-    ] = None,
-    replica: Annotated[
-        list[Path] | None,
-        typer.Option(
-            "--replica", help="Replica file of a cache, to read it, too; may be repeated.", show_default=False
-        ),
-    ] = None,
+    pairs: serve.Pairs = None,
+    replica: Replicas = None,
     config: Annotated[Path | None, typer.Option(envvar=serve.CONFIG_VARIABLE, help="TOML file, as for serve.")] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print the document instead of tables.")] = False,
 ) -> None:

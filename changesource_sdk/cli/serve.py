@@ -6,7 +6,7 @@ import asyncio
 import os
 from dataclasses import fields
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, TypeAlias
 
 import typer
 from rich.table import Table
@@ -30,6 +30,13 @@ EPILOG = "\n\n".join(
         "changesource serve --role endpoint --log postgresql://user@host/db --spool /mnt/spool",
     )
 )
+
+
+Pairs: TypeAlias = Annotated[
+    list[str] | None,
+    typer.Option("--set", metavar="KEY=VALUE", help="Setting of the adapter; may be repeated.", show_default=False),
+]
+"""`--set`, as every command with an adapter has it."""
 
 
 def flag(name: str, *names: str) -> Any:
@@ -71,10 +78,7 @@ def serve(
     adapter: Annotated[
         str | None, typer.Argument(help="Installed adapter, or module:Class.", show_default=False)
     ] = None,
-    pairs: Annotated[
-        list[str] | None,
-        typer.Option("--set", metavar="KEY=VALUE", help="Setting of the adapter; may be repeated.", show_default=False),
-    ] = None,
+    pairs: Pairs = None,
     listen: Annotated[str | None, flag("listen")] = None,
     state: Annotated[Path | None, flag("state")] = None,
     config: Annotated[

@@ -15,7 +15,7 @@ from changesource_sdk import config as configuration
 from changesource_sdk.changelog.open import open_store
 from changesource_sdk.changelog.store import LogStore
 from changesource_sdk.cli import serve
-from changesource_sdk.cli.holdings import upstream
+from changesource_sdk.cli.holdings import Replicas, upstream
 from changesource_sdk.cli.output import ExitCode, print_json, reported, stdout
 from changesource_sdk.config import ServeConfig
 from changesource_sdk.pipeline.consumer_schema import ConsumerSchema
@@ -56,14 +56,8 @@ def verify(
     adapter: Annotated[
         str | None, typer.Argument(help="Adapter of the store, to compare it with the log.", show_default=False)
     ] = None,
-    pairs: Annotated[
-        list[str] | None,
-        typer.Option("--set", metavar="KEY=VALUE", help="Setting of the adapter; may be repeated.", show_default=False),
-    ] = None,
-    replica: Annotated[
-        list[Path] | None,
-        typer.Option("--replica", help="Replica file of a cache; may be repeated.", show_default=False),
-    ] = None,
+    pairs: serve.Pairs = None,
+    replica: Replicas = None,
     state: Annotated[Path | None, serve.flag("state")] = None,
     log: Annotated[str | None, serve.flag("log")] = None,
     log_schema: Annotated[str | None, serve.flag("log_schema")] = None,

@@ -6,6 +6,7 @@ killed and started again on the same state and port. `stream_url` is what zero-c
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import signal
@@ -92,7 +93,9 @@ class Serving:
         """SIGKILL the adapter's processes alone; the endpoint stays."""
         pids = self.pipeline_pids()
         for pid in pids:
-            os.kill(pid, signal.SIGKILL)
+            # One of them may be gone with the one that was killed before it.
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(pid, signal.SIGKILL)
         return pids
 
     def ready(self) -> bool:
