@@ -135,6 +135,10 @@ class Player:
             await view.complete()
             await view.until(lambda result, expected=expected: result == expected)
 
+    def standing(self) -> str:
+        """Where the client is, for who wonders why it got no further."""
+        return f"{self._name}: {self.client.state}, queued {[each.id for each in self.client.queued]}"
+
     async def come_home(self) -> None:
         self.client.connect()
         await self.client.drained()
@@ -157,6 +161,8 @@ async def play(world: SessionWorld, seed: int) -> None:
             fresh = LocalTables(TRACKER, await asyncio.to_thread(world.rows))
             for player in players:
                 await player.converges(fresh)
+    except TimeoutError as error:
+        raise AssertionError(f"session {seed}: {[player.standing() for player in players]}") from error
     finally:
         for player in players:
             await player.client.close()
