@@ -19,7 +19,6 @@ from functools import partial
 from itertools import islice
 from typing import TypeAlias
 
-import orjson
 from kafka import KafkaConsumer, TopicPartition
 from kafka.consumer.fetcher import ConsumerRecord
 
@@ -41,6 +40,7 @@ from adapters.kafka.tail import Judge
 from changesource_sdk.adapter import Change, Delete, Insert, Row, Snapshot, Truncate, Update
 from changesource_sdk.errors import AdapterError, InvalidChange
 from changesource_sdk.observe.logs import event, logger
+from changesource_sdk.pipeline.kept_json import kept_json
 
 _log = logger("kafka")
 Partition: TypeAlias = tuple[str, int]
@@ -148,7 +148,7 @@ def _put(fold: Fold, change: Change, key: Sequence[str], columns: int) -> None:
 
 
 def _key(row: Row, names: Sequence[str]) -> bytes:
-    return orjson.dumps([row[name] for name in names], default=str)
+    return kept_json([row[name] for name in names])
 
 
 def _torn_truncate(record: ConsumerRecord) -> AdapterError:

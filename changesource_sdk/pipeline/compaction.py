@@ -21,6 +21,7 @@ from typing import Any, TypeAlias
 
 import orjson
 
+from changesource_sdk.pipeline.kept_json import kept_json
 from changesource_sdk.pipeline.table_history import START, History, Order, TableHistory, WireRow
 from protocol.specs import replica_name
 
@@ -131,7 +132,7 @@ class Sorting:
 
     def _updated(self, table: TableHistory, columns: list[str], order: Order, change: dict[str, Any]) -> Iterator[Item]:
         new = change["new"]
-        row = orjson.dumps(new)
+        row = kept_json(new)
         key = self._key(table, columns, new, order)
         former = key if change["key"] is None else self._key(table, columns, change["key"], order)
         is_whole = len(new) == table.width_at(order)
@@ -152,10 +153,10 @@ class Sorting:
     def _key(self, table: TableHistory, columns: list[str], row: WireRow, order: Order) -> bytes:
         """The key as it is at the end: its columns may have other names and types by then, but keep their places."""
         if not table.steps:
-            return orjson.dumps([_canonical(row[name]) for name in columns])
+            return kept_json([_canonical(row[name]) for name in columns])
         values = table.advance({name: row[name] for name in columns}, order)
         assert table.table is not None
-        return orjson.dumps([_canonical(values[name]) for name in table.table.key])
+        return kept_json([_canonical(values[name]) for name in table.table.key])
 
 
 def _inserted_row(payload: bytes) -> bytes:
