@@ -17,7 +17,7 @@ from kafka.consumer.fetcher import ConsumerRecord
 from kafka.errors import LogTruncationError, OffsetOutOfRangeError
 from kafka.structs import TopicPartition
 
-from adapters.kafka.client import NO_TOPIC, make_consumer, naming_the_cause
+from adapters.kafka.client import NO_TOPIC, make_consumer, naming_the_cause, topic_states
 from adapters.kafka.settings import KafkaSettings
 from adapters.kafka.transactions import Partition
 from changesource_sdk.pipeline.validate import NeedsNewGeneration
@@ -71,7 +71,7 @@ class Consumer:
             except OffsetOutOfRangeError as error:
                 raise self._out_of_range(error) from error
             except LogTruncationError as error:
-                raise records_lost(str(error)) from error
+                raise self._truncated(error) from error
         # Before anything is taken: what was fetched may be of a topic that replaced the one that was followed.
         self._same_topics()
         return {self._places[place]: records for place, records in found.items()}
@@ -124,6 +124,16 @@ class Consumer:
 
     def _heard(self, _: object) -> None:
         self._heard_at = time.monotonic()
+
+    def _truncated(self, error: LogTruncationError) -> Exception:
+        """Why records are no longer there: the topic is another one, or the brokers lost them."""
+        states = topic_states(self._settings)
+        for topic, known in self._topic_ids.items():
+            if topic not in states:
+                return topic_gone(topic)
+            if states[topic].id != known:
+                return topic_replaced(topic)
+        return records_lost(str(error))
 
     def _out_of_range(self, error: OffsetOutOfRangeError) -> Exception:
         places = error.args[0] if error.args and isinstance(error.args[0], dict) else {}

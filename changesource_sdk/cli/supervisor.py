@@ -11,6 +11,7 @@ import asyncio
 import logging
 from asyncio.subprocess import PIPE, Process
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from time import monotonic
 
@@ -111,17 +112,17 @@ class Supervisor:
         finally:
             stopping.cancel()
             if not exited.done():
-                child.kill()
+                _send(child.kill)
                 await exited
             self.health.pid = None
 
     async def _end(self, child: Process, exited: asyncio.Future[int]) -> int:
-        child.terminate()
+        _send(child.terminate)
         try:
             return await asyncio.wait_for(asyncio.shield(exited), self._grace)
         except TimeoutError:
             event(log, logging.WARNING, "pipeline did not stop in time, killing it", grace=self._grace)
-            child.kill()
+            _send(child.kill)
             return await exited
 
     async def _wait_for_stop(self, seconds: float) -> None:
@@ -129,3 +130,9 @@ class Supervisor:
             await asyncio.wait_for(self._stopping.wait(), seconds)
         except TimeoutError:
             pass
+
+
+def _send(signal: Callable[[], None]) -> None:
+    """Signal a child, unless it has just ended by itself."""
+    with suppress(ProcessLookupError):
+        signal()
