@@ -2,6 +2,9 @@
 
 The client tries again until its time is over and then says only that. The reason of each failed attempt, a refused
 login or certificate, goes to its log, as an exception; `hearing` collects those, `refusal` makes one error of them.
+
+A broker answers a login it refuses and closes the connection in one go. When both arrive together, kafka-python drops
+the answer and tells of the end alone, so a connection that ends while logging in is taken for a refused login.
 """
 
 from __future__ import annotations
@@ -13,13 +16,15 @@ from contextlib import contextmanager
 from pathlib import Path
 from ssl import SSLError
 
-from kafka.errors import SaslAuthenticationFailedError, UnsupportedSaslMechanismError
+from kafka.errors import KafkaConnectionError, SaslAuthenticationFailedError, UnsupportedSaslMechanismError
 
 from adapters.kafka.settings import KafkaSettings
 from changesource_sdk.errors import AdapterError
 
 FILES = ("ssl_cafile", "ssl_certfile", "ssl_keyfile", "ssl_crlfile")
 LOGIN = "correct the settings sasl_mechanism, sasl_plain_username and sasl_plain_password"
+CLOSED = "socket disconnected"
+"""What kafka-python says when the other side ends a connection, beside one that nobody takes."""
 REMEMBERED = 20
 
 
@@ -59,6 +64,9 @@ def refusal(settings: KafkaSettings, heard: Iterable[Exception]) -> AdapterError
             return AdapterError("bad-setting", f"there is no file {path}", name, f"correct the setting {name}")
         if isinstance(error, SSLError) or "Handshake failed" in str(error):
             return _handshake_failed(settings, str(error))
+    attempts = [error for error in told if isinstance(error, KafkaConnectionError)]
+    if attempts and CLOSED in str(attempts[-1]) and settings.client.get("sasl_mechanism"):
+        return login_refused(settings, attempts[-1])
     return None
 
 

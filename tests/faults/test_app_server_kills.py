@@ -18,7 +18,7 @@ import pytest
 
 from tests.support.app_store import AppStore, sqlite_app_store
 from tests.support.child_process import ChildProcess
-from tests.support.ports import is_listening, kept_port
+from tests.support.ports import free_port, is_listening
 from tests.support.tools import REPOSITORY
 
 pytestmark = [pytest.mark.faults, pytest.mark.timeout(600)]
@@ -76,7 +76,7 @@ async def test_every_mutation_is_done_exactly_once_however_often_the_server_is_k
     chance = random.Random(SEED)
     path = tmp_path / "app.db"
     store = sqlite_app_store(path, *COUNTER)
-    port = kept_port()
+    port = free_port()
     pushers = [Pusher(f"c{number}", port, random.Random(chance.random())) for number in range(CLIENTS)]
     stop = asyncio.Event()
     process = await served(path, port)

@@ -23,7 +23,7 @@ from kafka.structs import TopicPartition
 from changesource_sdk.pipeline.spark.java import find_java
 from tests.support.certificates import Authority
 from tests.support.child_process import ChildProcess
-from tests.support.ports import kept_port
+from tests.support.ports import free_port
 from tests.support.tools import MissingTool, kafka_jars
 from tests.support.waiting import until
 
@@ -176,8 +176,8 @@ class KafkaBroker:
     def _start_first(self) -> None:
         """Start on free ports; another process may take one between the look and the start, so look again then."""
         for attempts_left in reversed(range(START_ATTEMPTS)):
-            self.port, self._secured_port = kept_port(), kept_port()
-            self._write_settings(kept_port())
+            self.port, self._secured_port = free_port(), free_port()
+            self._write_settings(free_port())
             if attempts_left == START_ATTEMPTS - 1:
                 self._format()
             try:

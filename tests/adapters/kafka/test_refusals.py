@@ -5,7 +5,12 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from kafka.errors import KafkaConnectionError, SaslAuthenticationFailedError, UnsupportedSaslMechanismError
+from kafka.errors import (
+    KafkaConnectionError,
+    KafkaTimeoutError,
+    SaslAuthenticationFailedError,
+    UnsupportedSaslMechanismError,
+)
 
 from adapters.kafka import KafkaAdapter
 from adapters.kafka.refusals import refusal
@@ -92,6 +97,16 @@ def test_each_refusal_names_what_to_correct(heard: Exception, code: str, fix: st
     assert found is not None
     assert found.code == code
     assert fix in found.fix
+
+
+def test_a_connection_that_is_closed_while_logging_in_is_a_login_refused() -> None:
+    """The answer to a refused login and the end of the connection are one step of the broker, and may arrive as one."""
+    logging_in = settings_of(security_protocol="SASL_SSL", sasl_mechanism="PLAIN")
+    closed, nobody = KafkaConnectionError("socket disconnected"), KafkaConnectionError("ECONNREFUSED")
+    found = refusal(logging_in, [nobody, closed, KafkaTimeoutError("no bootstrap")])
+    assert found is not None
+    assert found.code == "login-refused"
+    assert refusal(logging_in, [closed, nobody]) is None
 
 
 def test_silence_alone_is_no_refusal() -> None:
