@@ -191,6 +191,10 @@ async def test_clients_outlive_a_cache_and_an_app_server_that_stop(demo: Running
 async def test_the_page_fits_a_phone_and_follows_its_colours(demo: RunningDemo, browser: Browser, dark: bool) -> None:
     page = await opened(browser, demo, Screen(390, 844, dark=dark, mobile=True))
     assert await page.evaluate("document.documentElement.scrollWidth") == 390
+    # What stands in a card stays in it, however long it becomes.
+    await page.until("document.querySelectorAll('.stage dd').length > 7")
+    edges = "[...document.querySelectorAll('.stage dl div, .stage .value, .stage button')]"
+    assert await page.evaluate(f"{edges}.filter(each => each.scrollWidth > each.clientWidth).map(e => e.innerText)") == []
     channels = "getComputedStyle(document.body).backgroundColor.match(/\\d+/g).map(Number)"
     red, green, blue, *_ = await page.evaluate(channels)
     assert (red + green + blue < 3 * 64) == dark
