@@ -123,7 +123,7 @@ def test_an_endpoint_runs_and_can_be_looked_at(reader: Reader) -> None:
                 store.run(f"INSERT INTO issue VALUES ('{next(numbers)}')")
                 return any("issue" in line for line in tailing.lines)
 
-            until(is_told, "a transaction to be told", seconds=60)
+            until(is_told, "a transaction to be told")
 
 
 def test_a_database_of_sqlite_is_served_and_cleaned(reader: Reader) -> None:

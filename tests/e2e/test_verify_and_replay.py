@@ -76,9 +76,7 @@ def world(tmp_path_factory: pytest.TempPathFactory) -> Iterator[World]:
                 f"INSERT INTO item VALUES ({100 + number}, NULL, 1, '[]')",
             )
             seen = number + 1
-            until(
-                lambda seen=seen: endpoint.status()["log"]["transactions"] == seen, "the change in the log", seconds=60
-            )
+            until(lambda seen=seen: endpoint.status()["log"]["transactions"] == seen, "the change in the log")
             watermarks.append(str(endpoint.status()["log"]["head"]))
         yield World(store, endpoint, watermarks)
 

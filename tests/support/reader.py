@@ -150,7 +150,7 @@ def wait_for_page(url: str, *, seconds: float = READY_SECONDS, alive: Callable[[
 
 def _answers(url: str) -> bool:
     try:
-        with urllib.request.urlopen(url, timeout=10) as answer:
+        with urllib.request.urlopen(url, timeout=60) as answer:
             return bool(answer.status == 200)
     except OSError:
         return False

@@ -37,7 +37,7 @@ def echo() -> Iterator[int]:
 
 def exchanged(port: int, messages: int) -> int:
     """How many messages came back before the connection ended."""
-    with socket.create_connection(("127.0.0.1", port), timeout=10) as connection:
+    with socket.create_connection(("127.0.0.1", port), timeout=60) as connection:
         for number in range(messages):
             try:
                 connection.sendall(b"twenty bytes exactly")
