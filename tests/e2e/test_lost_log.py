@@ -12,7 +12,7 @@ from tests.support.fix_zero_cache import MakeZeroCache, MakeZeroClient
 from tests.support.sqlite_store import wait_until_same
 from tests.support.zero_cache import RESET_EXIT
 
-pytestmark = pytest.mark.e2e
+pytestmark = [pytest.mark.e2e, pytest.mark.timeout(600)]
 
 ITEM = {"item": {"id": "number", "name": "string"}}
 

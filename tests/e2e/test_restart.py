@@ -17,7 +17,7 @@ from tests.support.sqlite_store import SqliteStore, wait_until_same
 from tests.support.waiting import until
 from tests.support.zero_cache import FAILED_EXIT, ZeroCache
 
-pytestmark = pytest.mark.e2e
+pytestmark = [pytest.mark.e2e, pytest.mark.timeout(600)]
 
 TABLE = "CREATE TABLE item (id INTEGER PRIMARY KEY, body TEXT, n INTEGER)"
 LARGE = 8_000

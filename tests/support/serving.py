@@ -23,7 +23,7 @@ from tests.support.ports import free_port
 from tests.support.tools import REPOSITORY
 from tests.support.waiting import until
 
-READY_SECONDS = 120
+READY_SECONDS = 240
 UPGRADE = {"Sec-WebSocket-Key": "AAAAAAAAAAAAAAAAAAAAAA==", "Sec-WebSocket-Version": "13", "Upgrade": "websocket"}
 
 
