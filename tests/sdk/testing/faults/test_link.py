@@ -9,6 +9,7 @@ from collections.abc import Iterator
 import pytest
 
 from changesource_sdk.testing.faults import Faults
+from tests.support.ports import free_port
 
 
 @pytest.fixture
@@ -69,7 +70,5 @@ def test_a_delay_loses_nothing(echo: int) -> None:
 
 
 def test_a_server_that_is_not_there_ends_the_connection() -> None:
-    with socket.create_server(("127.0.0.1", 0)) as taken:
-        port = int(taken.getsockname()[1])
-    with Faults(4).link("127.0.0.1", port) as link:
+    with Faults(4).link("127.0.0.1", free_port()) as link:
         assert exchanged(link.port, 1) == 0
