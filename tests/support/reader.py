@@ -28,7 +28,7 @@ from tests.support.waiting import until
 
 PROGRAMS = {"changesource": "-m changesource_sdk.cli", "python": "", "python3": "", "pytest": "-m pytest"}
 OFFLINE = ("--no-build-isolation", "--no-index")
-RUN_SECONDS = 120
+RUN_SECONDS = 240
 READY_SECONDS = 240
 
 
