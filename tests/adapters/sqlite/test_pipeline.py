@@ -84,7 +84,7 @@ def test_killed_at_any_moment_nothing_is_lost_doubled_or_torn(path: str, tmp_pat
     reader = SqliteLogReader(state)
     pipeline = start_pipeline(path, state)
     try:
-        with transfers.Writer(path, seed) as writer:
+        with transfers.Writer(path, seed, pause_s=0.005) as writer:
             for _ in range(KILLS):
                 reached = reader.state().transactions + rng.randrange(20)
                 until(lambda: reader.state().transactions >= reached, f"transaction {reached}")  # noqa: B023
