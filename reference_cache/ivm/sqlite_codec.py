@@ -10,6 +10,7 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Sequence
 from functools import lru_cache
+from types import CodeType
 from typing import Any, cast
 
 import orjson
@@ -66,7 +67,18 @@ def decoder(table: TableSchema) -> Convert | None:
             parts.append(value)
     if parts == [f"r[{place}]" for place in range(len(parts))]:
         return None
-    return cast(Convert, eval(f"lambda r: ({', '.join(parts)},)", environment))
+    return _converter(parts, environment)
+
+
+def _converter(parts: list[str], environment: dict[str, Any]) -> Convert:
+    """The function that makes a row of these expressions over the row `r`."""
+    return cast(Convert, eval(_code(f"lambda r: ({', '.join(parts)},)"), environment))
+
+
+@lru_cache(maxsize=1024)
+def _code(text: str) -> CodeType:
+    # Whoever reads the change log asks for a table's decoder with every step: it is compiled once.
+    return compile(text, "<generated conversion>", "eval")
 
 
 def _json_reader(table: str, column: str) -> Callable[[str], Any]:
@@ -104,7 +116,7 @@ def encoder(table: TableSchema) -> Convert | None:
         f"None if r[{place}] is None else text(r[{place}])" if column.type == "json" else f"r[{place}]"
         for place, column in enumerate(table.columns.values())
     ]
-    return cast(Convert, eval(f"lambda r: ({', '.join(parts)},)", {"text": json_text}))
+    return _converter(parts, {"text": json_text})
 
 
 def json_text(value: Any) -> str:
