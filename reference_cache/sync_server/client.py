@@ -89,6 +89,10 @@ class Client:
         self._worker: asyncio.Task[None] | None = None
 
     @property
+    def is_open(self) -> bool:
+        return self._socket.state is State.OPEN and not self._has_failed
+
+    @property
     def is_synced(self) -> bool:
         """Whether its first poke has been sent."""
         return self._synced is not None
@@ -151,7 +155,7 @@ class Client:
             await self.do(message)
 
     async def _work(self) -> None:
-        while self._inbox and self._socket.state is State.OPEN and not self._has_failed:
+        while self._inbox and self.is_open:
             command = self._inbox.pop(0)
             try:
                 await self._handle(command)
@@ -263,7 +267,7 @@ class Client:
         self.send(Outgoing((values.dumps(message),)))
 
     def _end_with(self, error: SyncError, code: int | None) -> None:
-        if self._socket.state is not State.OPEN or self._has_failed:
+        if not self.is_open:
             return
         self._has_failed = True
         self._services.metrics.errors.labels(str(error.kind)).inc()

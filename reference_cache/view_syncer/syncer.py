@@ -161,6 +161,9 @@ class ViewSyncer:
         """Admit a client; on return it is up to date."""
         await self._ready.wait()
         await self._services.transformer.validate(client.credentials)
+        if not downstream.is_open:
+            # The application took its time, and the client may be back: it must not be displaced by its own past.
+            raise SyncError(ErrorKind.REHOME, "The client has gone while its credentials were checked")
         work = asyncio.ensure_future(self._connect(client, init, downstream))
         try:
             return await asyncio.shield(work)

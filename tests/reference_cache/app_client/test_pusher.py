@@ -23,6 +23,8 @@ from tests.support.app_stub import AppStub
 class Heard:
     """A socket that keeps the errors it is told."""
 
+    is_open = True
+
     def __init__(self) -> None:
         self.errors: asyncio.Queue[SyncError] = asyncio.Queue()
 
