@@ -18,7 +18,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from pyarrow import fs
 
-from adapters.spark_tables.changed_rows import changes_of
+from adapters.spark_tables.changed_rows import RowsShare, changes_of, shares_of
 from adapters.spark_tables.difference import Difference, tuned
 from adapters.spark_tables.difference_files import DIGEST, HASH
 from adapters.spark_tables.settings import TableSettings
@@ -64,6 +64,11 @@ class DeltaMemory:
     def begin(self, frame: Callable[[], DataFrame]) -> int:
         """Remember every row of a frame, if Spark runs."""
         return self._difference().remember(frame(), None).number if is_running() else NO_BASE
+
+    def copy(self, frame: DataFrame, shape: Shape) -> tuple[int, list[RowsShare]]:
+        """Remember every row of a frame, and keep a copy of them: its shares."""
+        version = self._difference().begin(frame, None)
+        return version.number, shares_of(self._folder, version, shape)
 
     def touch(self, number: int, version: int, feed: Iterable[pa.RecordBatch]) -> None:
         """Remember which keys a version touched."""
