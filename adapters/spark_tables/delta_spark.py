@@ -9,14 +9,16 @@ Storage is reached as the session reaches it, with its credentials.
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator, Mapping, Sequence
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
+from pyspark.sql.types import StructField, StructType
 
+from adapters.spark_tables import delta_feed
 from adapters.spark_tables.delta_access import DeltaVersion, Gap
-from adapters.spark_tables.delta_feed import MOST_HELD
 from adapters.spark_tables.delta_log import Commit, commit_path, read_commit
 from adapters.spark_tables.difference import tuned
 from adapters.spark_tables.reader import reading
@@ -30,10 +32,11 @@ from changesource_sdk.pipeline.spark.mapping import gist
 from changesource_sdk.pipeline.spark.running import session as running_session
 
 if TYPE_CHECKING:
-    from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql import Column, DataFrame, SparkSession
 
 EXTENSION = "io.delta.sql.DeltaSparkSessionExtension"
 CATALOG = "org.apache.spark.sql.delta.catalog.DeltaCatalog"
+_LOG_PARTITIONS = "spark.databricks.delta.snapshotPartitions"
 PACKAGE = "io.delta:delta-spark_4.2_2.13:4.4.0"
 
 
@@ -95,20 +98,26 @@ class SparkVersion:
         from pyspark.errors import PySparkException
 
         try:
-            frame = self._access.feed(number)
+            frame = self._feed_frame(number)
             if predicate is not None:
                 yield from streamed(frame.where(predicate))
-            elif columns and self._first_rows(number, frame).num_rows > MOST_HELD:
+            elif columns and self._first_rows(number, frame).num_rows > delta_feed.MOST_HELD:
                 yield from streamed(frame.select(*map(quoted, columns)))
             else:
                 yield from self._first_rows(number, frame).to_batches()
         except PySparkException as error:
             raise Gap(f"version {number} cannot be read: {gist(str(error))}") from error
 
+    def _feed_frame(self, number: int) -> DataFrame:
+        """The feed of a version. Delta may give it the columns of a later one, so those of this one are asked for."""
+        frame = self._access.feed(number)
+        columns = [_as_was(frame, field) for field in StructType.fromJson(json.loads(self.schema)).fields]
+        return travelling(frame.select(*columns, delta_feed.CHANGE_TYPE))
+
     def _first_rows(self, number: int, frame: DataFrame) -> pa.Table:
         """All rows of a small feed; of a large one as many as tell that it is."""
         if self._held is None or self._held[0] != number:
-            self._held = number, frame.limit(MOST_HELD + 1).toArrow()
+            self._held = number, frame.limit(delta_feed.MOST_HELD + 1).toArrow()
         return self._held[1]
 
     def frame(self, session: SparkSession, shape: Shape) -> DataFrame:
@@ -132,7 +141,11 @@ class SparkAccess:
     def _session(self) -> SparkSession:
         found = running_session()
         require_delta(found, self.table)
-        return tuned(found)
+        own = tuned(found)
+        if (found.sparkContext.master or "").startswith("local") and not own.conf.get(_LOG_PARTITIONS, ""):
+            # Delta's own choice suits the log of a huge table on a cluster.
+            own.conf.set(_LOG_PARTITIONS, str(found.sparkContext.defaultParallelism))
+        return own
 
     @property
     def jvm(self) -> Any:
@@ -189,9 +202,9 @@ class SparkAccess:
         return log.getSnapshotAt(number, *(getattr(log, name)() for name in others))
 
     def feed(self, number: int) -> DataFrame:
-        """The feed of a version, in the columns that it had."""
+        """The feed of a version."""
         options = {"readChangeFeed": "true", "startingVersion": str(number), "endingVersion": str(number)}
-        return travelling(self._session.read.format("delta").options(**options).load(self.table.location))
+        return self._session.read.format("delta").options(**options).load(self.table.location)
 
     @property
     def _log(self) -> Any:
@@ -200,6 +213,12 @@ class SparkAccess:
     def _opened(self) -> Any:
         """The table's log and its newest version."""
         return self._log.forTableWithSnapshot(self._session._jsparkSession, self.table.location)
+
+
+def _as_was(frame: DataFrame, field: StructField) -> Column:
+    column = quoted(field.name)
+    is_same = field.name in frame.columns and frame.schema[field.name].dataType == field.dataType
+    return column if is_same else column.cast(field.dataType).alias(field.name)
 
 
 def streamed(frame: DataFrame) -> Iterator[pa.RecordBatch]:
