@@ -27,8 +27,7 @@ from adapters.spark_tables.settings import TableSettings
 from adapters.spark_tables.shape import Shape
 from adapters.spark_tables.source import missing
 from adapters.spark_tables.types import travelling
-from changesource_sdk.errors import ConfigurationError
-from changesource_sdk.pipeline.spark.mapping import gist
+from changesource_sdk.errors import AdapterError, ConfigurationError
 from changesource_sdk.pipeline.spark.running import session as running_session
 
 if TYPE_CHECKING:
@@ -63,15 +62,16 @@ def require_delta(session: SparkSession, table: TableSettings) -> None:
 class SparkVersion:
     """A table at a version. What Delta says of it is asked for when it is first needed."""
 
-    def __init__(self, access: SparkAccess, number: int) -> None:
+    def __init__(self, access: SparkAccess, number: int, snapshot: Any = None) -> None:
         self._access = access
+        self._snapshot = snapshot
         self._held: tuple[int, pa.Table] | None = None
         self.number = number
 
     @cached_property
     def _metadata(self) -> Any:
         with reading(self._access.table):
-            return self._access.snapshot(self.number).metadata()
+            return (self._snapshot or self._access.snapshot(self.number)).metadata()
 
     @property
     def id(self) -> str:
@@ -95,18 +95,20 @@ class SparkVersion:
 
     def feed(self, number: int, predicate: str | None = None, columns: Sequence[str] = ()) -> Iterator[pa.RecordBatch]:
         """The feed of one version. A small one is read once and held."""
-        from pyspark.errors import PySparkException
-
         try:
-            frame = self._feed_frame(number)
-            if predicate is not None:
-                yield from streamed(frame.where(predicate))
-            elif columns and self._first_rows(number, frame).num_rows > delta_feed.MOST_HELD:
-                yield from streamed(frame.select(*map(quoted, columns)))
-            else:
-                yield from self._first_rows(number, frame).to_batches()
-        except PySparkException as error:
-            raise Gap(f"version {number} cannot be read: {gist(str(error))}") from error
+            with reading(self._access.table):
+                yield from self._read_feed(number, predicate, columns)
+        except AdapterError as error:
+            raise Gap(f"version {number} cannot be read: {error.message}") from error
+
+    def _read_feed(self, number: int, predicate: str | None, columns: Sequence[str]) -> Iterator[pa.RecordBatch]:
+        frame = self._feed_frame(number)
+        if predicate is not None:
+            yield from streamed(frame.where(predicate))
+        elif columns and self._first_rows(number, frame).num_rows > delta_feed.MOST_HELD:
+            yield from streamed(frame.select(*map(quoted, columns)))
+        else:
+            yield from self._first_rows(number, frame).to_batches()
 
     def _feed_frame(self, number: int) -> DataFrame:
         """The feed of a version. Delta may give it the columns of a later one, so those of this one are asked for."""
@@ -154,22 +156,24 @@ class SparkAccess:
 
     def mark(self, number: int) -> str | None:
         """The time and size of a commit's file."""
-        path, files = self._commit_file(number)
-        if not files.exists(path):
-            return None
-        status = files.getFileStatus(path)
-        return f"{status.getModificationTime()}-{status.getLen()}"
+        with reading(self.table):
+            path, files = self._commit_file(number)
+            if not files.exists(path):
+                return None
+            status = files.getFileStatus(path)
+            return f"{status.getModificationTime()}-{status.getLen()}"
 
     def commit(self, number: int) -> Commit | None:
         """A commit."""
-        path, files = self._commit_file(number)
-        if not files.exists(path):
-            return None
-        stream = files.open(path)
-        try:
-            return read_commit(number, bytes(self.jvm.org.apache.hadoop.io.IOUtils.readFullyToByteArray(stream)))
-        finally:
-            stream.close()
+        with reading(self.table):
+            path, files = self._commit_file(number)
+            if not files.exists(path):
+                return None
+            stream = files.open(path)
+            try:
+                return read_commit(number, bytes(self.jvm.org.apache.hadoop.io.IOUtils.readFullyToByteArray(stream)))
+            finally:
+                stream.close()
 
     def _commit_file(self, number: int) -> tuple[Any, Any]:
         path = self.jvm.org.apache.hadoop.fs.Path(f"{self.table.location}/{commit_path(number)}")
@@ -186,17 +190,15 @@ class SparkAccess:
     def moved_on(self, opened: DeltaVersion | None = None) -> SparkVersion:
         """The newest version."""
         with reading(self.table):
-            newest = self._opened()._2().version()
-        if newest < 0:
+            newest = self._opened()._2()
+            number = int(newest.version())
+        if number < 0:
             raise missing(self.table.name, self.table.location)
-        return SparkVersion(self, int(newest))
+        return SparkVersion(self, number, newest)
 
     def snapshot(self, number: int) -> Any:
         """What Delta knows of the table at a version."""
-        opened = self._opened()
-        if opened._2().version() == number:
-            return opened._2()
-        log = opened._1()
+        log = self._opened()._1()
         names = {method.getName() for method in log.getClass().getMethods()}
         others = [name for place in range(2, 9) if (name := f"getSnapshotAt$default${place}") in names]
         return log.getSnapshotAt(number, *(getattr(log, name)() for name in others))
