@@ -231,7 +231,7 @@ class DeltaSource:
         """From a place to the newest version at once."""
         found = self._newest()
         old, new = self._shapes.get(place.shape), self._shape(found)
-        moved = evolution(old, new)
+        moved = evolution(old, new) if found.id == place.id else evolution(old.by_name(), new.by_name())
         if moved.emptied:
             raise lost("the key's columns are others", self._settings.where)
         base = self._memory.base(place.base, place.version, lambda: self._former(place))
