@@ -10,7 +10,7 @@ import pyarrow as pa
 
 from adapters.spark_tables.delta_access import DeltaVersion, Gap, Shares
 from adapters.spark_tables.delta_log import Commit, DeltaLog
-from adapters.spark_tables.delta_shares import frame_of, has_all_files, shares
+from adapters.spark_tables.delta_shares import DeltaShare, frame_of, has_all_files, shares
 from adapters.spark_tables.delta_table import configuration, maps_columns, open_table, reading
 from adapters.spark_tables.settings import TableSettings
 from adapters.spark_tables.shape import Shape
@@ -29,6 +29,7 @@ class JarFreeVersion:
     def __init__(self, table: TableSettings, found: DeltaTable) -> None:
         self._table = table
         self._found = found
+        self._parts: tuple[int, list[DeltaShare]] | None = None
 
     @property
     def id(self) -> str:
@@ -76,12 +77,17 @@ class JarFreeVersion:
 
     def frame(self, session: SparkSession, shape: Shape) -> DataFrame:
         """The rows, each share read by a task."""
-        return frame_of(session, shape, shares(self._table, self._found, shape))
+        return frame_of(session, shape, self._divided(shape))
 
     def shares(self, shape: Shape) -> Shares:
         """The rows in shares of files or keys."""
-        parts = shares(self._table, self._found, shape)
-        return Shares(parts, partial(_are_there, self._table, self.id, self.number))
+        return Shares(self._divided(shape), partial(_are_there, self._table, self.id, self.number))
+
+    def _divided(self, shape: Shape) -> list[DeltaShare]:
+        """The shares of the version, made once: every file is looked at for it."""
+        if self._parts is None or self._parts[0] != self.number:
+            self._parts = self.number, shares(self._table, self._found, shape)
+        return self._parts[1]
 
     def moved_on(self) -> JarFreeVersion:
         """The newest version: the commits since are read and not the whole table's files."""

@@ -18,10 +18,10 @@ from changesource_sdk.config import nearest
 from changesource_sdk.errors import ConfigurationError
 
 Kind = Literal["delta", "iceberg", "parquet", "orc", "csv", "json", "jdbc", "query"]
-DeltaReader = Literal["auto", "deltalake", "spark"]
+ReaderChoice = Literal["auto", "deltalake", "spark"]
 T = TypeVar("T")
 KINDS: tuple[Kind, ...] = get_args(Kind)
-DELTA_READERS: tuple[DeltaReader, ...] = get_args(DeltaReader)
+DELTA_READERS: tuple[ReaderChoice, ...] = get_args(ReaderChoice)
 OTHER_KEYS = ("key", "poll", "group", "options", "change_feed", "full_compare", "delta_reader")
 DEFAULT_POLL_S = 1.0
 DELTA_POLL_S = 0.2
@@ -42,7 +42,7 @@ class TableSettings:
     options: Mapping[str, str] = field(default_factory=dict)
     change_feed: bool = True
     full_compare: int = FULL_COMPARE_EVERY
-    delta_reader: DeltaReader = "auto"
+    delta_reader: ReaderChoice = "auto"
 
     @property
     def where(self) -> str:
@@ -156,7 +156,7 @@ def _truth(where: str, given: object) -> bool:
     return str(given).lower() == "true"
 
 
-def _delta_reader(where: str, given: object) -> DeltaReader:
+def _delta_reader(where: str, given: object) -> ReaderChoice:
     for name in DELTA_READERS:
         if given == name:
             return name
