@@ -19,7 +19,7 @@ from tests.support.lakehouse_rows import KEYS, Chain, Row, free_keys, in_order, 
 from tests.support.tools import MissingTool, delta_jars
 
 if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
+    from pyspark.sql import DataFrame, SparkSession
 
 SPARK_VERSION = "4.2.0"
 DELTA_CONF = {
@@ -28,7 +28,14 @@ DELTA_CONF = {
 }
 #: Tables of tests are small, and their logs are short.
 _SMALL = {"spark.sql.shuffle.partitions": "2", "spark.databricks.delta.snapshotPartitions": "1"}
-_WRITER = {"spark.ui.enabled": "false", "spark.databricks.delta.retentionDurationCheck.enabled": "false"}
+#: Compiling each statement would take longer than running it, and a vacuum may take everything.
+_WRITER = {
+    "spark.ui.enabled": "false",
+    "spark.sql.adaptive.enabled": "false",
+    "spark.sql.codegen.factoryMode": "NO_CODEGEN",
+    "spark.sql.codegen.wholeStage": "false",
+    "spark.databricks.delta.retentionDurationCheck.enabled": "false",
+}
 FEED = {"delta.enableChangeDataFeed": "true"}
 EVERYTHING = {
     **FEED,
@@ -101,8 +108,14 @@ class SparkLake:
     def drop(self) -> None:
         shutil.rmtree(self.path)
 
+    def columns(self) -> list[str]:
+        return self._frame().columns
+
     def table(self) -> pa.Table:
-        return self.session.read.format("delta").load(str(self.path)).toArrow()
+        return self._frame().toArrow()
+
+    def _frame(self) -> DataFrame:
+        return self.session.read.format("delta").load(str(self.path))
 
     def rows(self) -> list[dict[str, object]]:
         """What the table holds, ordered by id."""
@@ -127,11 +140,11 @@ class SparkOrders:
         rows: list[Chain] = [(self.insert,), (self.update,), (self.delete,), (self.merge, self.restore)]
         files: list[Chain] = [(self.overwrite, self.optimize), (self.vacuum,), (self.truncate_history,)]
         columns = (self.add_column, self.widen_column, self.rename_column, self.drop_column)
-        return [*rows, *files, columns]
+        return [*rows, *files, columns, (self.recreate,)]
 
     @property
     def columns(self) -> list[str]:
-        return list(self._lake.table().column_names)
+        return self._lake.columns()
 
     def rows(self) -> list[Row]:
         return in_order(self._lake.table())
@@ -169,6 +182,11 @@ class SparkOrders:
         self.merge(rng)
         self.merge(rng)
         self._lake.clean_log()
+
+    def recreate(self, rng: random.Random) -> None:
+        """Dropped, and made again with other rows."""
+        self._lake.drop()
+        self._lake = SparkLake(self._lake.session, self._lake.path, some_rows(rng, some_keys(rng)), EVERYTHING)
 
     def add_column(self, rng: random.Random) -> None:
         self._lake.run("ALTER TABLE now ADD COLUMN extra INT")
