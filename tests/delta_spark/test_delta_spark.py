@@ -124,14 +124,19 @@ def test_a_gap_is_bridged_and_the_feed_goes_on_after_it(
     assert changes == [Update("people", {"id": 1, "name": "Ida"}, {"id": 1, "name": "Ada"})]
 
 
-def test_a_table_is_handed_to_spark_when_deltalake_cannot_read_it_any_more(
+def test_one_reader_goes_on_where_the_other_stopped_and_spark_when_only_it_can(
     tmp_path: Path, writer: SparkSession
 ) -> None:
-    rows = people((1, "Ada"), (2, "Bob")).append_column("n", pa.array([1, 2], pa.int32()))
+    rows = people((1, "Ada"), (2, "Bob"), (3, "Cy")).append_column("n", pa.array([1, 2, 3], pa.int32()))
     lake = SparkLake(writer, tmp_path / "people", rows, FEED)
-    follower = Follower(settings(lake, delta_reader="auto"))
-    lake.run("DELETE FROM now WHERE id = 2")
-    assert kinds(follower.look()) == [["Delete"]]
+    follower = Follower(settings(lake, delta_reader="spark"))
+    for reader, gone in (("spark", 3), ("deltalake", 2)):
+        follower.settings = settings(lake, delta_reader=reader)
+        follower.restart()
+        lake.run(f"DELETE FROM now WHERE id = {gone}")
+        assert kinds(follower.look()) == [["Delete"]]
+    follower.settings = settings(lake, delta_reader="auto")
+    follower.restart()
     lake.run("ALTER TABLE now SET TBLPROPERTIES ('delta.enableTypeWidening' = 'true')")
     lake.run("ALTER TABLE now ALTER COLUMN n TYPE BIGINT")
     lake.run(f"UPDATE now SET n = {1 << 40}")
