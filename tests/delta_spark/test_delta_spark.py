@@ -137,6 +137,7 @@ def test_one_reader_goes_on_where_the_other_stopped_and_spark_when_only_it_can(
         assert kinds(follower.look()) == [["Delete"]]
     follower.settings = settings(lake, delta_reader="auto")
     follower.restart()
+    assert follower.look() == []
     lake.run("ALTER TABLE now SET TBLPROPERTIES ('delta.enableTypeWidening' = 'true')")
     lake.run("ALTER TABLE now ALTER COLUMN n TYPE BIGINT")
     lake.run(f"UPDATE now SET n = {1 << 40}")
