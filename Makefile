@@ -3,16 +3,17 @@ VENV ?= .venv
 PY := $(VENV)/bin/python
 STAMP := $(VENV)/.ready
 DEMO := $(VENV)/.demo
+DELTA_PY := $(or $(TEST_TOOLS),.tools)/delta-spark/venv/bin/python
 WORKERS ?= 3
 EVERYTHING := -e '.[dev,cache,kafka,postgres,spark,iceberg]'
 
 # Tests and the demo start the same programs over and over: let Python keep what it compiled.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: help setup tools demo test cover style types faults oracle bench docs
+.PHONY: help setup tools demo test test-delta-spark cover style types faults oracle bench docs
 
 help: ## list the targets
-	@grep -E '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 12
+	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 18
 
 setup: $(STAMP) tools ## make .venv with every pinned dependency, and .tools with the official peers
 
@@ -47,7 +48,11 @@ types: $(STAMP) ## mypy --strict over every package
 	$(PY) -m mypy
 
 test: setup ## the tests, against the real peers
-	$(PY) -m pytest -m "not faults and not oracle" -n $(WORKERS)
+	$(PY) -m pytest -m "not faults and not oracle and not delta_spark" -n $(WORKERS)
+
+test-delta-spark: setup ## the tests of Delta tables that delta-spark reads, on the Spark it was made for
+	@$(PY) -m tests.support.tools delta-spark
+	$(DELTA_PY) -m pytest -m delta_spark tests/delta_spark
 
 cover: setup ## every branch of the change-source protocol is tested
 	$(PY) -m coverage run --rcfile=tests/protocol/coverage.toml -m pytest tests/protocol --ignore=tests/protocol/sync

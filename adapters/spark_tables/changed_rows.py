@@ -70,6 +70,17 @@ def shares_of(folder: StateFolder, version: StateVersion, shape: Shape) -> list[
     return [RowsShare(folder.root, (path,), text) for path in folder.parquet_files(f"rows-{version.number}")]
 
 
+def holds_copy(root: str, number: int) -> bool:
+    """Whether a version and the copy of its rows are there."""
+    folder = StateFolder(root)
+    return folder.load(number) is not None and folder.holds(f"rows-{number}")
+
+
+def remove_copy(root: str, number: int) -> None:
+    """The copy is not needed any more."""
+    StateFolder(root).remove(f"rows-{number}")
+
+
 def _batches(folder: StateFolder, files: Sequence[str]) -> Iterator[pa.RecordBatch]:
     if files:
         found = ds.dataset(list(files), filesystem=folder.files, format="parquet")

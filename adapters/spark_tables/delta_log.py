@@ -44,7 +44,7 @@ class DeltaLog:
     def mark(self, version: int) -> str | None:
         """What tells a commit's file from another one of the same version; None if there is none."""
         files = self._files()
-        info = None if files is None else files.get_file_info(_path(version))
+        info = None if files is None else files.get_file_info(commit_path(version))
         return None if info is None or info.type == fs.FileType.NotFound else f"{info.mtime_ns}-{info.size}"
 
     def read(self, version: int) -> Commit | None:
@@ -53,7 +53,7 @@ class DeltaLog:
         if files is None:
             return None
         try:
-            with files.open_input_stream(_path(version)) as file:
+            with files.open_input_stream(commit_path(version)) as file:
                 text = file.read()
         except FileNotFoundError:
             return None
@@ -72,7 +72,8 @@ class DeltaLog:
         return self._opened
 
 
-def _path(version: int) -> str:
+def commit_path(version: int) -> str:
+    """The file of a commit, from the table's place."""
     return f"_delta_log/{version:020}.json"
 
 

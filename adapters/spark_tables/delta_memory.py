@@ -18,9 +18,10 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from pyarrow import fs
 
-from adapters.spark_tables.changed_rows import changes_of
+from adapters.spark_tables.changed_rows import RowsShare, changes_of, shares_of
 from adapters.spark_tables.difference import Difference, tuned
 from adapters.spark_tables.difference_files import DIGEST, HASH
+from adapters.spark_tables.reader import reading
 from adapters.spark_tables.settings import TableSettings
 from adapters.spark_tables.shape import Shape
 from adapters.spark_tables.state import StateFolder, StateVersion
@@ -65,6 +66,12 @@ class DeltaMemory:
         """Remember every row of a frame, if Spark runs."""
         return self._difference().remember(frame(), None).number if is_running() else NO_BASE
 
+    def copy(self, frame: DataFrame, shape: Shape) -> tuple[int, list[RowsShare]]:
+        """Remember every row of a frame, and keep a copy of them: its shares."""
+        with reading(self._table):
+            version = self._difference().begin(frame, None)
+        return version.number, shares_of(self._folder, version, shape)
+
     def touch(self, number: int, version: int, feed: Iterable[pa.RecordBatch]) -> None:
         """Remember which keys a version touched."""
         if number != NO_BASE:
@@ -85,7 +92,8 @@ class DeltaMemory:
     def difference(self, base: StateVersion, shape: Shape, frame: DataFrame, *, rewritten: bool) -> Differing:
         """What leads from a base to a frame."""
         due = bool(self._table.full_compare) and base.looks >= self._table.full_compare
-        found = self._difference().find(base, frame, None, digests=rewritten or due)
+        with reading(self._table):
+            found = self._difference().find(base, frame, None, digests=rewritten or due)
         if found is None:
             return Differing(base.number, ())
         return Differing(found.version.number, changes_of(self._folder, found.version, shape))

@@ -26,6 +26,7 @@ from changesource_sdk.pipeline.spark.running import session
 if TYPE_CHECKING:
     from deltalake import DeltaTable
 
+UNSUPPORTED = "unsupported-feature"
 _NAME = re.compile(r"\w+(?:\.\w+){0,2}")
 _FEATURE = re.compile(r"[Ff]eatures?(?: required)?:? [\[{']*(\w+)")
 
@@ -64,10 +65,11 @@ def unreadable(table: TableSettings, error: Exception) -> AdapterError:
     said = str(error).strip().splitlines()[0]
     if ("nsupported" in said or "not supported" in said) and (feature := _FEATURE.search(said)):
         return AdapterError(
-            "unsupported-feature",
+            UNSUPPORTED,
             f"the table asks its readers for {feature[1]!r}, which deltalake cannot read",
             table.where,
-            f"drop the feature (ALTER TABLE … DROP FEATURE {feature[1]}), or sync a copy of the table without it",
+            f"start Spark with Delta, which may know it (tables.{table.name}.delta_reader = 'spark'); or drop the "
+            f"feature (ALTER TABLE … DROP FEATURE {feature[1]}), or sync a copy of the table without it",
         )
     fix = "see that the files are there, whole, and may be read; the table is tried again with a growing delay"
     return AdapterError("table-unreadable", said, table.where, fix)

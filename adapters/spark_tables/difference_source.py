@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterable, Iterator
 from functools import cached_property, partial
 from typing import TYPE_CHECKING
 
-from adapters.spark_tables.changed_rows import changes_of, inserts_of, shares_of
+from adapters.spark_tables.changed_rows import changes_of, holds_copy, inserts_of, remove_copy, shares_of
 from adapters.spark_tables.checks import table_checks
 from adapters.spark_tables.difference import Difference, tuned
 from adapters.spark_tables.reader import TableReader, reading
@@ -65,7 +65,7 @@ class DifferenceSource:
         shares = shares_of(self._folder, version, shape)
         root, number = self._folder.root, version.number
         return TableSnapshot(
-            token, shape.table, shares, partial(_is_held, root, number), close=partial(_let_go, root, number)
+            token, shape.table, shares, partial(holds_copy, root, number), close=partial(remove_copy, root, number)
         )
 
     def poll(self, after: Token) -> Iterator[TableVersion]:
@@ -144,13 +144,3 @@ class DifferenceSource:
 
 def _settled(fingerprint: str | None) -> str | None:
     return None if fingerprint == BEING_WRITTEN else fingerprint
-
-
-def _is_held(root: str, number: int) -> bool:
-    """Whether a version and the copy of its rows are there."""
-    folder = StateFolder(root)
-    return folder.load(number) is not None and folder.holds(f"rows-{number}")
-
-
-def _let_go(root: str, number: int) -> None:
-    StateFolder(root).remove(f"rows-{number}")

@@ -46,7 +46,8 @@ def reading(table: TableSettings) -> Iterator[None]:
 
 def _explained(table: TableSettings, error: Exception) -> AdapterError:
     text = str(error)
-    if table.kind != "query" and _MISSING.search(text):
+    # Delta's log says by itself whether there is a table: a file that is missing is one of a table that is there.
+    if table.kind not in ("query", "delta") and _MISSING.search(text):
         return missing(table.name, table.location)
     if table.kind == "jdbc" and ("No suitable driver" in text or "ClassNotFoundException" in text):
         fix = (

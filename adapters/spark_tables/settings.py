@@ -18,9 +18,11 @@ from changesource_sdk.config import nearest
 from changesource_sdk.errors import ConfigurationError
 
 Kind = Literal["delta", "iceberg", "parquet", "orc", "csv", "json", "jdbc", "query"]
+ReaderChoice = Literal["auto", "deltalake", "spark"]
 T = TypeVar("T")
 KINDS: tuple[Kind, ...] = get_args(Kind)
-OTHER_KEYS = ("key", "poll", "group", "options", "change_feed", "full_compare")
+DELTA_READERS: tuple[ReaderChoice, ...] = get_args(ReaderChoice)
+OTHER_KEYS = ("key", "poll", "group", "options", "change_feed", "full_compare", "delta_reader")
 DEFAULT_POLL_S = 1.0
 DELTA_POLL_S = 0.2
 LONGEST_POLL_S = 86_400.0
@@ -40,6 +42,7 @@ class TableSettings:
     options: Mapping[str, str] = field(default_factory=dict)
     change_feed: bool = True
     full_compare: int = FULL_COMPARE_EVERY
+    delta_reader: ReaderChoice = "auto"
 
     @property
     def where(self) -> str:
@@ -108,6 +111,7 @@ def _read_table(name: str, section: Mapping[str, object]) -> TableSettings:
         options={k: str(v) for k, v in _mapping(f"{where}.options", section.get("options", {})).items()},
         change_feed=_truth(f"{where}.change_feed", section.get("change_feed", True)),
         full_compare=int(_number(f"{where}.full_compare", section.get("full_compare", FULL_COMPARE_EVERY), 0, 1e9)),
+        delta_reader=_delta_reader(f"{where}.delta_reader", section.get("delta_reader", "auto")),
     )
 
 
@@ -150,6 +154,13 @@ def _truth(where: str, given: object) -> bool:
     if str(given).lower() not in ("true", "false"):
         raise _bad(where, given, "give true or false")
     return str(given).lower() == "true"
+
+
+def _delta_reader(where: str, given: object) -> ReaderChoice:
+    for name in DELTA_READERS:
+        if given == name:
+            return name
+    raise _bad(where, given, f"give one of {', '.join(DELTA_READERS)}")
 
 
 def _checked(where: str, given: object, read: Callable[[str], T], fix: str) -> T:

@@ -64,6 +64,11 @@ class Shape:
         """What the columns that travel are known by."""
         return tuple(str((field.metadata or {}).get(IDENTITY, field.name)) for field in self.fields)
 
+    def by_name(self) -> Shape:
+        """The same columns without the identities that the table gave them: to another table they mean nothing."""
+        plain = [StructField(field.name, field.dataType, field.nullable) for field in self.struct.fields]
+        return Shape(self.name, StructType(plain), self.key)
+
     def to_json(self) -> str:
         """The shape as text; equal shapes have equal texts."""
         return json.dumps(

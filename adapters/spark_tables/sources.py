@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from adapters.spark_tables.delta_choice import open_access
 from adapters.spark_tables.delta_reader import DeltaReader
 from adapters.spark_tables.delta_source import DeltaSource
 from adapters.spark_tables.delta_table import located
@@ -19,7 +20,8 @@ from adapters.spark_tables.source import TableSource
 def open_source(table: TableSettings, folder: str, tables: Sequence[TableSettings]) -> TableSource:
     """The source of a table. `folder` is where it remembers things; `tables` are all, for a query that names others."""
     if table.kind == "delta":
-        return DeltaSource(located(table), folder)
+        found = located(table)
+        return DeltaSource(found, folder, open_access(found))
     return DifferenceSource(table, folder, open_reader(table, tables))
 
 
@@ -27,7 +29,8 @@ def open_reader(table: TableSettings, tables: Sequence[TableSettings]) -> TableR
     """What reads a table's rows as they are now. A query may name any other table, but no other query."""
     match table.kind:
         case "delta":
-            return DeltaReader(located(table))
+            found = located(table)
+            return DeltaReader(found, open_access(found))
         case "iceberg":
             return IcebergReader(table)
         case "jdbc":

@@ -10,7 +10,6 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
-from collections import deque
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any
@@ -86,7 +85,7 @@ class Client:
         self._synced: Connection | None = None
         self._greeted = asyncio.get_running_loop().time()
         self._has_failed = False
-        self._inbox: deque[up.Upstream | Retransform] = deque()
+        self._inbox: list[up.Upstream | Retransform] = []
         self._worker: asyncio.Task[None] | None = None
 
     @property
@@ -157,7 +156,7 @@ class Client:
 
     async def _work(self) -> None:
         while self._inbox and self.is_open:
-            command = self._inbox.popleft()
+            command = self._inbox.pop(0)
             try:
                 await self._handle(command)
             except SyncError as error:

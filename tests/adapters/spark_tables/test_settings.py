@@ -48,6 +48,7 @@ def test_a_table_may_live_in_a_schema() -> None:
         ({"orders": {**ORDERS, "poll": "often"}}, {}, "tables.orders.poll", "cannot be 'often'"),
         ({"orders": {**ORDERS, "poll": 0}}, {}, "tables.orders.poll", "cannot be 0"),
         ({"orders": {**ORDERS, "change_feed": "maybe"}}, {}, "tables.orders.change_feed", "cannot be 'maybe'"),
+        ({"orders": {**ORDERS, "delta_reader": "jar"}}, {}, "tables.orders.delta_reader", "cannot be 'jar'"),
         ({"orders": "/x"}, {}, "tables.orders", "cannot be '/x'"),
         ({}, {"path": "/x"}, "--set", "there is no setting 'path'"),
     ],
@@ -66,9 +67,9 @@ def test_the_nearest_key_is_suggested() -> None:
     assert raised.value.fix == "did you mean 'poll'?"
 
 
-def test_identity_is_of_source_and_key_and_not_of_how_often_to_look() -> None:
+def test_identity_is_of_source_and_key_and_not_of_how_it_is_read() -> None:
     (one,) = read_tables({"orders": ORDERS}, {})
-    (other,) = read_tables({"orders": {**ORDERS, "poll": 9}}, {})
+    (other,) = read_tables({"orders": {**ORDERS, "poll": 9, "delta_reader": "spark"}}, {})
     (moved,) = read_tables({"orders": {**ORDERS, "delta": "/elsewhere"}}, {})
     assert one.identity == other.identity != moved.identity
 

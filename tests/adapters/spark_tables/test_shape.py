@@ -16,7 +16,7 @@ from pyspark.sql.types import (
     TimestampNTZType,
 )
 
-from adapters.spark_tables.shape import IDENTITY, Shape, evolution
+from adapters.spark_tables.shape import IDENTITY, Evolution, Shape, evolution
 from changesource_sdk.adapter import AddColumn, AlterColumn, Column, CreateTable, DropColumn, DropTable
 from changesource_sdk.errors import ConfigurationError
 
@@ -83,6 +83,12 @@ def test_columns_come_and_go() -> None:
 def test_with_column_mapping_a_rename_is_a_rename() -> None:
     old, new = shape("id BIGINT, a INT", stored={}), shape("id BIGINT, b INT", stored={"b": "a"})
     assert [*evolution(old, new).changes] == [AlterColumn("t", "a", Column("b", "int4"))]
+
+
+def test_a_table_that_was_made_anew_has_its_columns_by_their_names() -> None:
+    old, new = (shape("id BIGINT, a INT", stored={"id": f"{x}1", "a": f"{x}2"}) for x in "ab")
+    assert evolution(old, new).emptied
+    assert evolution(old.by_name(), new.by_name()) == Evolution()
 
 
 def test_names_may_be_swapped() -> None:
