@@ -21,6 +21,8 @@ MOST_BYTES_BESIDE = 10_000
 class Deaf:
     """A client that keeps nothing."""
 
+    is_open = True
+
     def send(self, outgoing: Outgoing) -> None:
         pass
 
