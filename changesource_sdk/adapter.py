@@ -32,6 +32,7 @@ __all__ = [
     "DropColumn",
     "DropIndex",
     "DropTable",
+    "ExplainingPartition",
     "Index",
     "Insert",
     "JsonPartition",
@@ -193,6 +194,14 @@ class JsonPartition(Partition, Protocol):
 
     def json_rows(self, checked: Callable[[Row], bytes]) -> Iterable[Sequence[bytes]]:
         """JSON objects, some at a time; `checked` makes one of a row that the partition cannot vouch for."""
+
+
+@runtime_checkable
+class ExplainingPartition(Partition, Protocol):
+    """A partition that can tell where in the store a row stands that was refused, as `Transaction.explain` does."""
+
+    def explain(self, error: InvalidChange, is_refused: Callable[[Row], bool]) -> ChangesourceError:
+        """A better error for one of its rows; `is_refused` tells which that is. The rows may be read again for it."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -303,12 +303,16 @@ def _convert(name: str, raw: object, origin: str) -> object:
         wanted = {"float": "a number", "int": "a whole number", "bool": "true or false"}.get(declared, "text")
         shown = "the value" if _FIELDS[name].metadata["secret"] else repr(raw)
         raise ConfigurationError(
-            "bad-value", f"{name} must be {wanted}, not {shown}", origin, help_text(name)
+            "bad-value", f"{name} must be {wanted}, not {shown}", origin, _other_value(name)
         ) from None
     check = _FIELDS[name].metadata["check"]
     if check is not None and (problem := check(value)):
-        raise ConfigurationError("bad-value", f"{name} {problem}; it is {value!r}", origin, help_text(name))
+        raise ConfigurationError("bad-value", f"{name} {problem}; it is {value!r}", origin, _other_value(name))
     return value
+
+
+def _other_value(name: str) -> str:
+    return f"give another value; {name} is: {help_text(name)}"
 
 
 def _text(raw: object) -> str:

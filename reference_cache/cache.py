@@ -113,7 +113,7 @@ class Cache:
         await self._has_replica.wait()
         await self._syncer.start()
         self._ready.set()
-        event(log, logging.INFO, "ready", version=self._syncer.status().version)
+        event(log, logging.INFO, "ready", version=self._syncer.version)
         await asyncio.Event().wait()
 
     async def _report_read(self) -> None:
@@ -121,7 +121,7 @@ class Cache:
         await self._ready.wait()
         told = None
         while True:
-            read = self._syncer.status().version
+            read = self._syncer.version
             if read is not None and read != told:
                 self._replicator.forget_changes(read)
                 told = read

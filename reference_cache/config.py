@@ -83,7 +83,9 @@ def _urls(variable: str, value: str) -> tuple[str, ...]:
     for url in urls:
         if any(name in urlsplit(url).query for name in ("schema=", "appID=")):
             raise BadSetting(
-                variable, "has a query parameter that the cache adds itself", "leave schema and appID out of the URL"
+                variable,
+                "the URL has a query parameter that the cache adds itself",
+                "leave schema and appID out of the URL",
             )
     return urls
 
@@ -333,9 +335,11 @@ def _unused(given: Mapping[str, str], known: set[str]) -> tuple[str, ...]:
 def _check(config: CacheConfig) -> None:
     if not config.upstream_db:
         raise BadSetting(
-            "ZERO_UPSTREAM_DB", "is not set", "set it to the change source, ws://host:port/changes/v0/stream"
+            "ZERO_UPSTREAM_DB",
+            "no change source is given",
+            "set it to the change source, ws://host:port/changes/v0/stream",
         )
     ways = {"SECRET": config.auth_secret, "JWK": config.auth_jwk, "JWKS_URL": config.auth_jwks_url}
     given = [f"ZERO_AUTH_{name}" for name, value in ways.items() if value is not None]
     if len(given) > 1:
-        raise BadSetting(given[1], f"is set together with {given[0]}", "set one of them")
+        raise BadSetting(given[1], f"it and {given[0]} are both set", "set one of them")

@@ -154,7 +154,7 @@ def naming_the_cause(settings: KafkaSettings) -> Iterator[None]:
 def _unreachable(where: str, error: Exception) -> AdapterError:
     return AdapterError(
         "broker-unreachable",
-        f"no broker answers: {type(error).__name__}: {error}",
+        f"no broker answers: {error}",
         where,
         "see that the brokers run and that the setting `bootstrap` and the security settings suit them",
     )

@@ -12,11 +12,10 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass
 from functools import partial
-from itertools import islice
 from typing import TypeAlias
 
 from kafka import KafkaConsumer, TopicPartition
@@ -38,13 +37,12 @@ from adapters.kafka.spool import Where
 from adapters.kafka.surveying import find_catalog
 from adapters.kafka.tail import Judge
 from changesource_sdk.adapter import Change, Delete, Insert, Row, Snapshot, Truncate, Update
-from changesource_sdk.errors import AdapterError, InvalidChange
+from changesource_sdk.errors import AdapterError, ChangesourceError, InvalidChange
 from changesource_sdk.observe.logs import event, logger
 from changesource_sdk.pipeline.kept_json import kept_json
 
 _log = logger("kafka")
 Partition: TypeAlias = tuple[str, int]
-BATCH_ROWS = 256
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,7 +64,7 @@ class FoldedPartition:
         """The table's full name."""
         return self.source.table.full_name
 
-    def rows(self) -> Iterator[Row]:
+    def rows(self) -> Generator[Row]:
         """The rows, in any order, with all columns of the table."""
         if self.records.first >= self.records.end:
             return
@@ -77,20 +75,14 @@ class FoldedPartition:
             for row in fold.rows():
                 yield {**blank, **row}
 
-    def json_rows(self, checked: Callable[[Row], bytes]) -> Iterator[list[bytes]]:
-        """The same rows as JSON. One that no consumer could hold is told with the record that brought it."""
-        rows = self.rows()
-        while batch := list(islice(rows, BATCH_ROWS)):
-            yield [self._json(row, checked) for row in batch]
-
-    def _json(self, row: Row, checked: Callable[[Row], bytes]) -> bytes:
-        try:
-            return checked(row)
-        except InvalidChange as error:
-            raise poison_record(self._record_of(row), f"{error.message} ({error.where})") from error
+    def explain(self, error: InvalidChange, is_refused: Callable[[Row], bool]) -> ChangesourceError:
+        """The error for a row that no consumer could hold, naming the record that brought it."""
+        with closing(self.rows()) as rows:
+            row = next(filter(is_refused, rows), None)
+        return error if row is None else poison_record(self._record_of(row), f"{error.message} ({error.where})")
 
     def _record_of(self, row: Row) -> Where:
-        """The last record of a row, which is looked for only when the row is refused."""
+        """The last record of a row."""
         names = self.source.table.key
         wanted, offset = _key(row, names), self.records.first
         with closing(make_consumer(self.settings)) as consumer, naming_the_cause(self.settings):

@@ -27,6 +27,7 @@ from changesource_sdk.adapter import (
     Update,
 )
 from changesource_sdk.errors import AdapterError, ConfigurationError
+from changesource_sdk.pipeline.validate import NeedsNewGeneration
 from changesource_sdk.schema import Column
 
 
@@ -95,12 +96,21 @@ class MemoryAdapter:
 
     def changes(self, after: Position) -> Iterator[Transaction]:
         """The transactions after a position; returns when there is none for a second."""
-        position = after if isinstance(after, int) else 0
         with self.store.changed:
+            position = self._known(after)
             self.store.changed.wait_for(lambda: self._closed or len(self.store.history) > position, timeout=1.0)
             new = self.store.history[position:]
         for number, (commit_time_ms, batch) in enumerate(new, start=position + 1):
             yield Transaction(number, batch, commit_time_ms)
+
+    def _known(self, position: Position) -> int:
+        if isinstance(position, int) and position <= len(self.store.history):
+            return position
+        raise NeedsNewGeneration(
+            "position-lost",
+            f"the position {position!r} was not made by this store",
+            fix="nothing to do: the store is read anew and consumers are reset",
+        )
 
     def close(self) -> None:
         """Make `changes` return."""

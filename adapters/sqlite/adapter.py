@@ -18,13 +18,14 @@ from contextlib import closing
 from typing import Any
 
 from adapters.sqlite.capture import install, prune, uninstall
+from adapters.sqlite.checks import examine
 from adapters.sqlite.connection import naming_the_cause, open_database, opened
 from adapters.sqlite.introspect import Selection
 from adapters.sqlite.snapshot import take_snapshot
 from adapters.sqlite.tail import Place, Tail
 from adapters.sqlite.types import Dates
 from adapters.sqlite.watch import Watch
-from changesource_sdk.adapter import Position, Snapshot, Table, Transaction
+from changesource_sdk.adapter import Check, Position, Snapshot, Table, Transaction
 from changesource_sdk.errors import ConfigurationError
 
 SHORTEST_PAUSE_S = 0.0005
@@ -123,6 +124,11 @@ class SqliteAdapter:
     def close(self) -> None:
         """Make `changes` return."""
         self._closed.set()
+
+    def examine(self) -> Sequence[Check]:
+        """What there is to say about the database; changes nothing in it."""
+        with opened(self._path) as db:
+            return list(examine(db, self._path, self._selection))
 
     def uninstall(self) -> None:
         """Take triggers and tables out of the database again; positions are void afterwards."""

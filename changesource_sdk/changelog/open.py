@@ -8,7 +8,7 @@ from changesource_sdk.changelog.layout import StateDirectory
 from changesource_sdk.changelog.remote_spool import RemoteSpool
 from changesource_sdk.changelog.sqlite_store import SqliteStore
 from changesource_sdk.changelog.store import LogStore
-from changesource_sdk.errors import ConfigurationError
+from changesource_sdk.errors import ConfigurationError, StateError
 
 SCHEMES = ("postgresql://", "postgres://")
 
@@ -45,6 +45,16 @@ def open_store(
     if spool and "://" in spool:
         return PostgresStore(address, StateDirectory(state_directory), RemoteSpool(spool).under(schema))
     return PostgresStore(address, StateDirectory(state_directory, Path(spool).absolute() / schema if spool else None))
+
+
+def open_existing(
+    state_directory: Path, log: str | None = None, schema: str = "changesource", spool: str | None = None
+) -> LogStore:
+    """The same for who wants to look at a log that is there: a state directory that is not is told, and not made."""
+    if not log and not state_directory.is_dir():
+        fix = "give the directory of serve's --state, or --log"
+        raise StateError("no-state", "there is no such state directory", str(state_directory), fix)
+    return open_store(state_directory, log, schema, spool)
 
 
 def _local_spool(spool: str | None) -> Path | None:

@@ -74,9 +74,8 @@ def import_class(path: str) -> type:
     found = getattr(module, class_name, None)
     if not isinstance(found, type):
         classes = [name for name, value in vars(module).items() if isinstance(value, type)]
-        raise ConfigurationError(
-            "adapter-import", f"{module_name} has no class {class_name!r}", fix=nearest(class_name, classes)
-        )
+        fix = nearest(class_name, classes) if classes else f"define it there, or name another module than {module_name}"
+        raise ConfigurationError("adapter-import", f"{module_name} has no class {class_name!r}", fix=fix)
     return found
 
 

@@ -9,7 +9,7 @@ from typing import Annotated
 import typer
 
 from changesource_sdk import config as configuration
-from changesource_sdk.changelog.open import open_store
+from changesource_sdk.changelog.open import open_existing
 from changesource_sdk.cli import serve
 from changesource_sdk.cli.output import print_json, reported, stdout
 from changesource_sdk.config import ServeConfig
@@ -52,7 +52,7 @@ def _run(config: ServeConfig, as_json: bool) -> None:
     from changesource_sdk.pipeline import compact_once
 
     logs.configure(form="json" if as_json else config.log_format, level=config.log_level)
-    store = open_store(config.state, config.log, config.log_schema, config.spool)
+    store = open_existing(config.state, config.log, config.log_schema, config.spool)
     store.layout.create()
     spark = SparkSettings(
         config.master, {key: str(value) for key, value in config.conf.items()}, "changesource compact"

@@ -189,9 +189,10 @@ def _taken(config: ServeConfig, error: OSError) -> str:
 
 
 def _print(found: list[Finding]) -> None:
+    width = max(len(finding.check) for finding in found)
     for finding in found:
         mark = "[green]ok  [/]" if finding.ok else "[bold red]FAIL[/]"
-        stdout.print(f"{mark} {finding.check:<9} ", end="")
+        stdout.print(f"{mark} {finding.check:<{width}} ", end="")
         stdout.print(finding.message, markup=False)
         if not finding.ok:
-            stdout.print(f"     {'':<9} fix: {finding.fix}", markup=False)
+            stdout.print(f"     {'':<{width}} fix: {finding.fix}", markup=False)

@@ -14,7 +14,7 @@ from typing import Annotated
 import typer
 
 from changesource_sdk.changelog.log import LogReader
-from changesource_sdk.changelog.open import open_store
+from changesource_sdk.changelog.open import open_existing
 from changesource_sdk.changelog.poke import PokeSender
 from changesource_sdk.changelog.store import LogStore
 from changesource_sdk.cli import serve
@@ -62,7 +62,7 @@ def replay(
         flags |= {"spool": spool, "api_key": api_key, "permissions": permissions}
         made = serve.effective_config(config, flags).config
         logs.configure(form="json" if as_json else made.log_format, level=made.log_level)
-        store = open_store(made.state, made.log, made.log_schema, made.spool)
+        store = open_existing(made.state, made.log, made.log_schema, made.spool)
         try:
             reader = store.open_reader()
             window, last = _window(store, reader, start, end)

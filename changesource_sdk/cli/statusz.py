@@ -9,7 +9,7 @@ from urllib.request import ProxyHandler, build_opener
 
 from changesource_sdk.errors import EndpointError
 
-TIMEOUT = 5.0
+TIMEOUT = 15.0
 
 
 def fetch(url: str, path: str = "/statusz") -> dict[str, object]:

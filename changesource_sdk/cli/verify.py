@@ -12,7 +12,7 @@ import typer
 from rich.table import Table
 
 from changesource_sdk import config as configuration
-from changesource_sdk.changelog.open import open_store
+from changesource_sdk.changelog.open import open_existing
 from changesource_sdk.changelog.store import LogStore
 from changesource_sdk.cli import serve
 from changesource_sdk.cli.holdings import Replicas, upstream
@@ -71,7 +71,7 @@ def verify(
         flags: dict[str, object] = {"adapter": adapter, "state": state, "log": log, "log_schema": log_schema}
         flags |= {"spool": spool, "mappings": mappings, "settings": configuration.parse_pairs(pairs or [])}
         made = serve.effective_config(config, flags).config
-        store = open_store(made.state, made.log, made.log_schema, made.spool)
+        store = open_existing(made.state, made.log, made.log_schema, made.spool)
         try:
             schema = schema_at_head(store)
             found = list(_comparisons(made, store, schema, replica or []))

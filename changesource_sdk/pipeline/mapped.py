@@ -6,12 +6,13 @@ plain values, so a mapped source travels to other processes like an unmapped one
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Self
 
 from changesource_sdk.adapter import (
     Adapter,
+    ExplainingPartition,
     Partition,
     Position,
     Row,
@@ -19,6 +20,7 @@ from changesource_sdk.adapter import (
     Table,
     Transaction,
 )
+from changesource_sdk.errors import ChangesourceError, InvalidChange
 from changesource_sdk.pipeline.adapter_factory import adapter_factory
 from changesource_sdk.pipeline.around import AdapterAround
 from changesource_sdk.pipeline.change_mapping import ChangeMapper
@@ -63,6 +65,20 @@ class MappedPartition:
     def rows(self) -> Iterable[Row]:
         """The rows that pass, mapped."""
         return RowMapper(self.mapped).rows(self.source.rows())
+
+    def explain(self, error: InvalidChange, is_refused: Callable[[Row], bool]) -> ChangesourceError:
+        """The source's error for the row that was refused once it was mapped; the same one if it has none."""
+        if not isinstance(self.source, ExplainingPartition):
+            return error
+        mapper = RowMapper(self.mapped)
+
+        def is_at_fault(row: Row) -> bool:
+            try:
+                return any(map(is_refused, mapper.rows([row])))
+            except InvalidChange:
+                return True
+
+        return self.source.explain(error, is_at_fault)
 
 
 class MappedAdapter(AdapterAround):

@@ -13,22 +13,32 @@ import traceback
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 
-from changesource_sdk.adapter import Adapter, CreateTable, JsonPartition, Partition, Snapshot, Table
+from changesource_sdk.adapter import (
+    Adapter,
+    CreateTable,
+    ExplainingPartition,
+    JsonPartition,
+    Partition,
+    Row,
+    Snapshot,
+    Table,
+)
 from changesource_sdk.changelog import snapshots
 from changesource_sdk.changelog.layout import StateDirectory
 from changesource_sdk.changelog.log import EMPTY, LogWriter, SnapshotRecord
 from changesource_sdk.changelog.part_place import LocalPlace, PartPlace
 from changesource_sdk.changelog.snapshots import Manifest, PartInfo
-from changesource_sdk.errors import AdapterError, ChangesourceError
+from changesource_sdk.errors import AdapterError, ChangesourceError, InvalidChange
 from changesource_sdk.observe.logs import event, logger
 from changesource_sdk.pipeline.consumer_schema import ConsumerSchema
 from changesource_sdk.pipeline.contract import checked_snapshot, checked_tables
 from changesource_sdk.pipeline.encode import TableEncoder
 from changesource_sdk.pipeline.schema_frames import snapshot_schema
 from changesource_sdk.pipeline.unfinished import Plan, Unfinished
-from changesource_sdk.pipeline.validate import check_table, known_table, known_watermark
+from changesource_sdk.pipeline.validate import NeedsNewGeneration, check_table, known_table, known_watermark
 
 _log = logger("runner")
 
@@ -186,7 +196,20 @@ def write_partition(directory: Path, task: PartTask, rows_done: Progress = lambd
         if isinstance(partition, JsonPartition):
             objects = partition.json_rows(encoder.row_json)
             return snapshots.write_part(directory, task.number, name, objects, encoder.json_inserts, rows_done)
-        return snapshots.write_part(directory, task.number, name, partition.rows(), encoder.inserts, rows_done)
+        try:
+            return snapshots.write_part(directory, task.number, name, partition.rows(), encoder.inserts, rows_done)
+        except InvalidChange as error:
+            if isinstance(error, NeedsNewGeneration) or not isinstance(partition, ExplainingPartition):
+                raise
+            raise partition.explain(error, partial(_is_refused, encoder)) from error
+
+
+def _is_refused(encoder: TableEncoder, row: Row) -> bool:
+    try:
+        encoder.row_json(row)
+    except InvalidChange:
+        return True
+    return False
 
 
 def let_go(what: str, close: Callable[[], None]) -> None:

@@ -37,7 +37,7 @@ class FakeCache:
     """One replica of one app and shard. Invariant: `tables` holds committed transactions only."""
 
     def __init__(
-        self, url: str, *, app_id: str = "zero", shard_num: int = 0, dialect: Dialect = "shipped", timeout: float = 20.0
+        self, url: str, *, app_id: str = "zero", shard_num: int = 0, dialect: Dialect = "shipped", timeout: float = 60.0
     ) -> None:
         self._folded = FoldedTables()
         self.commits: list[str] = []
@@ -91,7 +91,8 @@ class FakeCache:
         target = f"{self._url}{'&' if '?' in self._url else '?'}{urlencode(_parameters(self._session.reconnect()))}"
         parts = urlsplit(target)
         self.transcript.append(transcript.connect_line(f"{parts.path}?{parts.query}"))
-        async with connect(target, max_size=None, compression=None, proxy=None) as self._connection:
+        asked = connect(target, max_size=None, compression=None, proxy=None, open_timeout=self._timeout)
+        async with asked as self._connection:
             yield
 
     async def until(self, condition: Callable[[], bool]) -> None:

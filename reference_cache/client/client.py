@@ -84,9 +84,9 @@ class Client:
         return self._opened.view(query, ttl)
 
     async def run(self, query: AnyQuery) -> Result:
-        """A query's result, once, when the server has sent all of it."""
+        """A query's result, once, when the server has sent all of it; raises `Disconnected` if it cannot be asked."""
         with self.query(query) as view:
-            return await view.complete()
+            return await self._connected.bring(view.complete())
 
     @property
     def mutate(self) -> MutatorNames:
@@ -102,8 +102,11 @@ class Client:
         return list(self._opened.state.record.queue)
 
     async def drained(self) -> None:
-        """Until the server has confirmed, or refused, every mutation that was queued."""
-        await self._opened.drained()
+        """Until the server has confirmed, or refused, every mutation that was queued.
+
+        Raises `Disconnected` if the connection stops before: what is queued stays so, until `connect` is called.
+        """
+        await self._connected.bring(self._opened.drained())
 
     # --- connection ---
 

@@ -2,18 +2,19 @@
 
 A connection that worked and broke is replaced at once; one that never worked is tried again after a growing wait. What
 the cache says by an error decides the rest (`reactions`): new credentials are asked for, void data are dropped, and an
-error that only people can repair stops the loop until `connect` is called. Nothing queued is lost in any of these.
+error that only people can repair stops the loop until `connect` is called. Nothing queued is lost in any of these, and
+whoever waits for what only a connection can bring is told that it has stopped (`Disconnected`).
 """
 
 from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Coroutine
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import Literal, TypeAlias
+from typing import Any, Literal, TypeAlias, TypeVar
 
 from protocol.errors import CodecError
 from protocol.sync.errors import ErrorKind, SyncError
@@ -30,6 +31,13 @@ log = logger("client")
 
 StateName: TypeAlias = Literal["connecting", "connected", "offline", "needs-auth", "error", "closed"]
 FetchToken: TypeAlias = Callable[[], Awaitable[str | None]]
+T = TypeVar("T")
+
+STOPPED: tuple[StateName, ...] = ("error", "closed")
+"""Where nothing more happens by itself."""
+
+ASKED_AGAIN = 4
+"""How often a request that the cache calls invalid is made once more before the client stops."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,6 +88,7 @@ class Connection:
         self._live: asyncio.Task[None] | None = None
         self._loop: asyncio.Task[None] | None = None
         self._is_paused = False
+        self._asked_again = 0
         self._parameters: dict[str, str] = {}
 
     def start(self, *, offline: bool = False) -> None:
@@ -93,7 +102,11 @@ class Connection:
         if token is not None and token != self._credentials.token:
             self._credentials.token = token
             self._session.update_auth(token)
+        if self._is_paused:
+            # At once, so that who waits from now on is not told of an error that was before.
+            self._become(ConnectionState("connecting"))
         self._is_paused = False
+        self._asked_again = 0
         self._hurry.set()
 
     def disconnect(self) -> None:
@@ -113,10 +126,26 @@ class Connection:
     async def wait_for(self, name: StateName) -> ConnectionState:
         """Until the state is this; raises `Disconnected` if it stops at another."""
         while self.state.name != name:
-            if self.state.name in ("error", "closed"):
+            if self.state.name in STOPPED:
                 raise Disconnected(self.state.error)
             await self._changed.wait()
         return self.state
+
+    async def bring(self, wanted: Coroutine[Any, Any, T]) -> T:
+        """What a connection is to bring about; raises `Disconnected` if it stops before."""
+        brought, stopped = asyncio.create_task(wanted), asyncio.create_task(self._stopped())
+        try:
+            await asyncio.wait({brought, stopped}, return_when=asyncio.FIRST_COMPLETED)
+            if brought.done():
+                return brought.result()
+            raise Disconnected(self.state.error)
+        finally:
+            brought.cancel()
+            stopped.cancel()
+
+    async def _stopped(self) -> None:
+        while self.state.name not in STOPPED:
+            await self._changed.wait()
 
     def _become(self, state: ConnectionState) -> None:
         if state == self.state:
@@ -155,7 +184,10 @@ class Connection:
             self._backoff.reset()
         if error is None or isinstance(error, Lost):
             event(log, logging.DEBUG, "connection-lost", reason=str(error))
-            return 0 if self._session.progressed else self._backoff.seconds()
+            if not self._session.progressed:
+                return self._backoff.seconds()
+            self._asked_again = 0
+            return 0
         if isinstance(error, WrongBase):
             return self._backoff.seconds()
         return await self._react(_as_sync_error(error))
@@ -168,6 +200,10 @@ class Connection:
 
     async def _react(self, error: SyncError) -> float:
         reaction = reaction_to(error)
+        if reaction is Reaction.ASK_AGAIN:
+            self._asked_again += 1
+            event(log, logging.WARNING, "request-called-invalid", time=self._asked_again, message=error.message)
+            reaction = Reaction.RETRY if self._asked_again <= ASKED_AGAIN else Reaction.STOP
         if reaction is Reaction.FORGET:
             self._session.forget()
         elif reaction is Reaction.ASK_FOR_CREDENTIALS:

@@ -1,4 +1,10 @@
-"""What a client does about an error the cache tells it: one table, as the official client 1.9.0 has it. Pure."""
+"""What a client does about an error the cache tells it: one table, as the official client 1.9.0 has it. Pure.
+
+One entry differs. `InvalidConnectionRequest` stops the official client, and the official cache also says it to clients
+whose request is in order: when a client comes back just as its group's queries are to be started on behalf of the
+connection it lost, the cache has no connection to start them for and fails the new one. So a few more requests are made
+before it is believed.
+"""
 
 from __future__ import annotations
 
@@ -15,6 +21,8 @@ class Reaction(Enum):
     """The connection stays."""
     RETRY = auto()
     """Connect again after a while."""
+    ASK_AGAIN = auto()
+    """Connect again after a while; stop if the answer stays the same."""
     FORGET = auto()
     """The server's data are void; begin from nothing."""
     ASK_FOR_CREDENTIALS = auto()
@@ -29,6 +37,7 @@ _REACTIONS = {
     ErrorKind.REBALANCE: Reaction.RETRY,
     ErrorKind.SERVER_OVERLOADED: Reaction.RETRY,
     ErrorKind.MUTATION_FAILED: Reaction.RETRY,
+    ErrorKind.INVALID_CONNECTION_REQUEST: Reaction.ASK_AGAIN,
     ErrorKind.CLIENT_NOT_FOUND: Reaction.FORGET,
     ErrorKind.INVALID_BASE_COOKIE: Reaction.FORGET,
     ErrorKind.INVALID_LAST_MUTATION_ID: Reaction.FORGET,

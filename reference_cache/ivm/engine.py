@@ -13,6 +13,7 @@ All queries share one source per table. The engine does no I/O of its own and is
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
+from dataclasses import replace
 from typing import Any
 
 from protocol.sync.ast import Query
@@ -84,6 +85,9 @@ class Engine:
 
     `use_scalars` evaluates scalar subqueries once instead of joining them; a query whose scalar then changes is put
     into `stale`, and the caller removes and adds it again. Without it the hint is ignored, which is always right.
+
+    `in_order` is for whoever hears of row changes in turn; without it they come in any order, and reading costs less.
+    Views are in order in any case.
     """
 
     def __init__(
@@ -94,6 +98,7 @@ class Engine:
         cost_model: CostModel | None = None,
         allow_not_exists: bool = True,
         use_scalars: bool = False,
+        in_order: bool = True,
         union: type[UnionFanIn] = UnionFanIn,
     ) -> None:
         self.schema = schema
@@ -102,6 +107,7 @@ class Engine:
         self._cost_model = cost_model
         self._use_scalars = use_scalars
         self._host = Host(self.source, allow_not_exists=allow_not_exists, union=union)
+        self._rows_host = replace(self._host, ordered=in_order)
         self._sources: dict[str, Source] = {}
         self._queries: dict[str, LiveQuery] = {}
         self._views: list[View] = []
@@ -130,7 +136,7 @@ class Engine:
         if self._use_scalars:
             query, companions = resolve_scalars(query, self.schema, self._first_row)
         watches = [self._watch(query_id, companion) for companion in companions]
-        live = LiveQuery(query_id, build(self.prepare(query), self._host), watches, self._out)
+        live = LiveQuery(query_id, build(self.prepare(query), self._rows_host), watches, self._out)
         self._queries[query_id] = live
         return live.hydrate()
 
@@ -187,4 +193,4 @@ class Engine:
         query = complete_query(query, self.schema)
         planned = None if self._cost_model is None else planner.explain(query, self._cost_model)
         prepared = query if planned is None else planned.query
-        return explain(prepared, self._host, planned, keep_rows=keep_rows)
+        return explain(prepared, self._rows_host, planned, keep_rows=keep_rows)

@@ -29,7 +29,6 @@ from reference_cache.ivm.operator import Key, Request
 from reference_cache.ivm.source import Source
 from reference_cache.ivm.sqlite_snapshot import SqliteReader, SqliteSnapshot
 from reference_cache.query.ordering import sort_key
-from reference_cache.query.predicate import compile_predicate
 from reference_cache.query.schema import Row, TableSchema
 
 
@@ -80,24 +79,25 @@ class FollowedTable:
 class FollowedReader:
     """A `Reader` over both: snapshot rows that were not touched, merged with the rows laid over them."""
 
+    __slots__ = ("_above", "_below", "_condition", "_order_key", "_ordering", "_store")
+
     def __init__(self, store: FollowedTable, ordering: Ordering | None, condition: Condition | None) -> None:
         self._store = store
         self._ordering = ordering
-        self._primary_key = store.table.primary_key
-        self._below: SqliteReader = store.below.reader(ordering, condition)
-        self._above: MemoryReader = store.above.reader(ordering, condition)
+        self._condition = condition
         self._order_key = None if ordering is None else sort_key(ordering, store.table)
-        self._predicate = None if condition is None else compile_predicate(condition, store.table)
+        self._below: SqliteReader = store.below.reader(ordering, condition)
+        self._above: MemoryReader | None = None  # most queries are read once, with nothing laid over
 
     def rows(self, request: Request) -> Iterator[Row]:
         touched = self._store.touched
         if not touched:
             return self._below.rows(request)
-        if request.columns == self._primary_key:
+        if request.columns == self._store.table.primary_key:
             return self._touched_row(request) if request.key in touched else self._below.rows(request)
         key = self._store.key
         kept = (row for row in self._below.rows(request) if key(row) not in touched)
-        above = list(self._above.rows(request))
+        above = list(self._rows_above(request))
         if not above:
             return kept
         if self._order_key is None:
@@ -106,11 +106,14 @@ class FollowedReader:
 
     def _touched_row(self, request: Request) -> Iterator[Row]:
         if request.start is not None or request.any_of:
-            return self._above.rows(request)
+            return self._rows_above(request)
         row = self._store.touched[request.key]
-        if row is None or (self._predicate is not None and not self._predicate(row)):
-            return iter(())
-        return iter((row,))
+        return iter(()) if row is None or not self._below.passes(row) else iter((row,))
+
+    def _rows_above(self, request: Request) -> Iterator[Row]:
+        if self._above is None:
+            self._above = self._store.above.reader(self._ordering, self._condition)
+        return self._above.rows(request)
 
 
 def hold_snapshot(connection: sqlite3.Connection) -> None:

@@ -17,21 +17,18 @@ are net: a row that came and went within a transaction is not mentioned, nor one
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from typing import TypeAlias
 
 from protocol.sync.ast import Query
 from protocol.sync.normal_form import normalize
 from reference_cache.ivm.change import Pause, SourceChange
 from reference_cache.ivm.engine import Engine, EngineError
 from reference_cache.ivm.row_changes import RowChange
+from reference_cache.ivm.row_set import RowId, RowSet
 from reference_cache.ivm.store import KeyExtractors
 from reference_cache.query.check import check
 from reference_cache.query.ordering import KeyOf, complete_query
 from reference_cache.query.schema import Row
 from reference_cache.query.simplify import simplify
-
-RowId: TypeAlias = tuple[str, object]
-"""Table and primary key."""
 
 
 class RowPatch:
@@ -49,26 +46,6 @@ class RowPatch:
         return f"RowPatch({self.table!r}, {self.key!r}, {self.row!r})"
 
 
-class Held:
-    """A row of a query's set and how often the pipeline references it.
-
-    `version` is the subscribers' own, and stays with a row that leaves and returns within a transaction.
-    """
-
-    __slots__ = ("count", "row", "version")
-
-    def __init__(self, row: Row) -> None:
-        self.row = row
-        self.count = 0
-        self.version = ""
-
-    def copy(self) -> Held:
-        """What it is now, whatever happens to it later."""
-        copied = Held(self.row)
-        copied.count, copied.version = self.count, self.version
-        return copied
-
-
 class SharedQuery:
     """The rows of one query.
 
@@ -83,47 +60,32 @@ class SharedQuery:
         self.id = query_id
         self.subscribers = 0
         self.hydration: Iterator[Pause] = iter(())
-        self.held: dict[RowId, Held] = {}
-        self.before: dict[RowId, Held | None] = {}
-
-    def begin_with(self, row: Row, row_id: RowId) -> None:
-        """Count a reference of the first hydration, before which there was nothing."""
-        held = self.held.get(row_id)
-        if held is None:
-            held = self.held[row_id] = Held(row)
-        held.count += 1
+        self.held = RowSet()
+        self.before: dict[RowId, Row | None] = {}
 
     def note(self, change: RowChange, row_id: RowId) -> None:
         """Count one reference more or less, or take new values."""
-        held = self.held.get(row_id)
+        held = self.held
         if row_id not in self.before:
-            self.before[row_id] = None if held is None else held.copy()
-        if held is None:
-            held = self.held[row_id] = Held(change.row)
-            before = self.before[row_id]
-            if before is not None:
-                held.version = before.version
-        if change.op == "remove":
-            held.count -= 1
-            if not held.count:
-                del self.held[row_id]
-            return
-        held.row = change.row
+            self.before[row_id] = held.get(row_id)
         if change.op == "add":
-            held.count += 1
+            held.add(row_id, change.row)
+        elif change.op == "remove":
+            held.remove(row_id)
+        else:
+            held.replace(row_id, change.row)
 
     def forget(self) -> None:
         """Drop all references, to be counted anew."""
-        for row_id, held in self.held.items():
-            self.before.setdefault(row_id, held)
+        for row_id, row in self.held.items():
+            self.before.setdefault(row_id, row)
         self.held.clear()
 
     def patches(self) -> Iterator[RowPatch]:
         """The net effect since the last call. To be read before anything else is noted."""
         touched, self.before = self.before, {}
-        for row_id, before in touched.items():
-            held = self.held.get(row_id)
-            old, new = (None if each is None else each.row for each in (before, held))
+        for row_id, old in touched.items():
+            new = self.held.get(row_id)
             if old != new:
                 yield RowPatch(*row_id, new, old)
 
@@ -157,7 +119,7 @@ class SharedQueries:
     def _hydrate(self, shared: SharedQuery, changes: Iterator[RowChange | Pause]) -> Iterator[Pause]:
         for change in changes:
             if isinstance(change, RowChange):
-                shared.begin_with(change.row, self._row_id(change))
+                shared.held.add(self._row_id(change), change.row)
             else:
                 yield change
 
@@ -171,7 +133,7 @@ class SharedQueries:
 
     def rows(self, query: Query) -> list[RowPatch]:
         """The whole set of a subscribed query, as patches."""
-        return [RowPatch(*row_id, held.row) for row_id, held in self.find(query).held.items()]
+        return [RowPatch(*row_id, row) for row_id, row in self.find(query).held.items()]
 
     def advance(self, changes: Iterable[tuple[str, SourceChange]]) -> list[tuple[Query, list[RowPatch]]]:
         """Push one transaction (table and change, in order); the queries whose sets it changed, each with how."""

@@ -51,6 +51,20 @@ class Connection:
     in between need look at it; see `take`.
     """
 
+    __slots__ = (
+        "_reader",
+        "condition",
+        "fully_applied",
+        "is_ignored",
+        "ordinal",
+        "output",
+        "place",
+        "predicate",
+        "schema",
+        "source",
+        "split_columns",
+    )
+
     def __init__(
         self, source: Source, ordinal: int, ordering: Ordering | None, where: Condition | None, split: frozenset[str]
     ) -> None:

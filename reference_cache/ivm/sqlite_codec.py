@@ -1,14 +1,16 @@
 """Between the engine's row tuples and what SQLite stores: booleans as 0/1, json as text, numbers checked.
 
-Conversions are generated per table, so a table of strings costs nothing and any other only its own columns.
+Conversions are generated per table, so that a row costs only what its own columns need. Rows are held for long by
+whoever asked for them, and many have the same texts (owners, states, the version of a load); a decoder gives out the
+same object for equal short ones.
 """
 
 from __future__ import annotations
 
 import json
-import sys
 from collections.abc import Callable, Sequence
 from functools import lru_cache
+from types import CodeType
 from typing import Any, cast
 
 import orjson
@@ -17,7 +19,11 @@ from reference_cache.ivm.operator import Columns, Key
 from reference_cache.query.schema import Row, TableSchema
 
 LARGEST_INTEGER = 2**53 - 1
-SHORT_JSON = 64
+SHORT = 64
+"""Characters of a text that is likely to occur again."""
+
+MOST_TEXTS = 1024
+"""Texts that a decoder remembers."""
 
 Convert = Callable[[Row], Row]
 
@@ -28,9 +34,21 @@ class StoredValueError(ValueError):
     code = "bad-stored-value"
 
 
+class _Texts(dict[str, str]):
+    """Texts seen lately, each once. Looking one up enters it."""
+
+    __slots__ = ()
+
+    def __missing__(self, text: str) -> str:
+        if len(self) >= MOST_TEXTS:
+            self.clear()
+        self[text] = text
+        return text
+
+
 def decoder(table: TableSchema) -> Convert | None:
     """From a stored row to the engine's; None if they are the same."""
-    environment: dict[str, Any] = {"once": sys.intern}
+    environment: dict[str, Any] = {"texts": _Texts()}
     parts: list[str] = []
     for place, (name, column) in enumerate(table.columns.items()):
         value = f"r[{place}]"
@@ -43,20 +61,31 @@ def decoder(table: TableSchema) -> Convert | None:
             environment[f"number{place}"] = _number_check(table.name, name)
             in_range = f"-{LARGEST_INTEGER} <= {value} <= {LARGEST_INTEGER}"
             parts.append(f"{value} if {value} is None or {in_range} else number{place}({value})")
-        elif column.repeats:
-            parts.append(f"None if {value} is None else once({value})")
+        elif (name,) not in table.keys:
+            parts.append(f"texts[{value}] if {value} is not None and len({value}) <= {SHORT} else {value}")
         else:
             parts.append(value)
-    if all(column.type == "string" and not column.repeats for column in table.columns.values()):
+    if parts == [f"r[{place}]" for place in range(len(parts))]:
         return None
-    return cast(Convert, eval(f"lambda r: ({', '.join(parts)},)", environment))
+    return _converter(parts, environment)
+
+
+def _converter(parts: list[str], environment: dict[str, Any]) -> Convert:
+    """The function that makes a row of these expressions over the row `r`."""
+    return cast(Convert, eval(_code(f"lambda r: ({', '.join(parts)},)"), environment))
+
+
+@lru_cache(maxsize=1024)
+def _code(text: str) -> CodeType:
+    # Whoever reads the change log asks for a table's decoder with every step: it is compiled once.
+    return compile(text, "<generated conversion>", "eval")
 
 
 def _json_reader(table: str, column: str) -> Callable[[str], Any]:
     def read(text: str) -> Any:
         try:
             # Short texts are often the same ("[]", a few flags): values are never modified, so rows can share them.
-            return _short_json(text) if len(text) <= SHORT_JSON else orjson.loads(text)
+            return _short_json(text) if len(text) <= SHORT else orjson.loads(text)
         except orjson.JSONDecodeError as error:
             raise StoredValueError(f"{table}.{column} holds text that is not JSON: {text!r} ({error})") from error
 
@@ -87,7 +116,7 @@ def encoder(table: TableSchema) -> Convert | None:
         f"None if r[{place}] is None else text(r[{place}])" if column.type == "json" else f"r[{place}]"
         for place, column in enumerate(table.columns.values())
     ]
-    return cast(Convert, eval(f"lambda r: ({', '.join(parts)},)", {"text": json_text}))
+    return _converter(parts, {"text": json_text})
 
 
 def json_text(value: Any) -> str:

@@ -15,7 +15,7 @@ from reference_cache.ivm.operator import AnyOf, Columns, Key, Request
 from reference_cache.ivm.sqlite_codec import Parameters, decoder, json_text, key_parameters
 from reference_cache.ivm.sqlite_text import Sql, order_sql, quoted, split_filter, start_sql
 from reference_cache.ivm.store import KeyExtractors, SourceError
-from reference_cache.query.predicate import compile_predicate
+from reference_cache.query.predicate import Predicate, compile_predicate
 from reference_cache.query.schema import Row, TableSchema
 
 BATCH = 64
@@ -37,6 +37,7 @@ class SqliteSnapshot:
         self.keys = KeyExtractors(table)
         self.key = self.keys[table.primary_key]
         self.decode = decoder(table)
+        self.json_columns = frozenset(name for name, column in table.columns.items() if column.type == "json")
         self.key_parameters = key_parameters(table, table.primary_key)
         self.columns_sql = ", ".join(quoted(column) for column in table.columns)
         self.where_key = " AND ".join(f"{quoted(column)} = ?" for column in table.primary_key)
@@ -66,21 +67,29 @@ Lookup: TypeAlias = tuple[str, Parameters]
 class SqliteReader:
     """A `Reader` over a `SqliteSnapshot`: one SELECT per request, pulled lazily."""
 
+    __slots__ = ("_condition", "_filter", "_lookups", "_ordering", "_predicate", "_rest", "_snapshot")
+
     def __init__(self, snapshot: SqliteSnapshot, ordering: Ordering | None, condition: Condition | None) -> None:
         table = snapshot.table
         self._snapshot = snapshot
         self._ordering = ordering
-        self._predicate = None if condition is None else compile_predicate(condition, table)
+        self._condition = condition
+        self._predicate: Predicate | None = None
         self._filter, rest = split_filter(condition, table)
         self._rest = None if rest is None else compile_predicate(rest, table)
         self._lookups: dict[Columns, Lookup] = {}
-        self._json = frozenset(name for name, column in table.columns.items() if column.type == "json")
+
+    def passes(self, row: Row) -> bool:
+        """Whether a row satisfies the filter."""
+        if self._predicate is None:
+            self._predicate = compile_predicate(self._condition, self._snapshot.table)
+        return self._predicate(row)
 
     def rows(self, request: Request) -> Iterator[Row]:
         columns = request.columns
         if columns and request.key is None:
             return iter(())
-        if self._json and self._asks_for_json(request):
+        if self._snapshot.json_columns and self._asks_for_json(request):
             return self._compared_here(request)
         plain = request.start is None and not request.any_of and not request.reverse
         if plain and columns == self._snapshot.table.primary_key:
@@ -89,11 +98,11 @@ class SqliteReader:
 
     def _asks_for_json(self, request: Request) -> bool:
         asked = [request.columns, *(any_of.columns for any_of in request.any_of)]
-        return any(not self._json.isdisjoint(columns) for columns in asked)
+        return any(not self._snapshot.json_columns.isdisjoint(columns) for columns in asked)
 
     def _compared_here(self, request: Request) -> Iterator[Row]:
         """Stored json is text, which says nothing about equal values: compare the values that were read."""
-        keys, json = self._snapshot.keys, self._json
+        keys, json = self._snapshot.keys, self._snapshot.json_columns
         wanted = [(request.columns, {request.key})] if not json.isdisjoint(request.columns) else []
         wanted += [(each.columns, set(each.keys)) for each in request.any_of if not json.isdisjoint(each.columns)]
         columns, key = ((), None) if not json.isdisjoint(request.columns) else (request.columns, request.key)
@@ -103,7 +112,7 @@ class SqliteReader:
 
     def _by_primary_key(self, key: Key) -> Iterator[Row]:
         row = self._snapshot.get(key)
-        if row is None or (self._predicate is not None and not self._predicate(row)):
+        if row is None or (self._condition is not None and not self.passes(row)):
             return iter(())
         return iter((row,))
 

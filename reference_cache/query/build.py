@@ -49,9 +49,13 @@ class BuildError(ValueError):
 
 @dataclass(frozen=True, slots=True)
 class Host:
-    """What a pipeline is built on: the sources, what the host allows, and a hook around every operator."""
+    """What a pipeline is built on: the sources, what the host allows, and a hook around every operator.
+
+    `ordered` is False where rows are only counted: tables are then read in order only as far as limits depend on it.
+    """
 
     source_of: SourceOf
+    ordered: bool = True
     allow_not_exists: bool = True
     wrap: Wrap = lambda operator, label: operator
     union: type[UnionFanIn] = UnionFanIn
@@ -72,7 +76,8 @@ class _Level:
         self._partition: Columns = under.child_columns if under else ()
         conditions = list(exists_conditions(self._query.where))
         self._unflipped = [condition for condition in conditions if not _is_flipped(condition)]
-        self._capped = below_exists and len(self._unflipped) == len(conditions)
+        self._has_flips = len(self._unflipped) < len(conditions)
+        self._capped = below_exists and not self._has_flips
         self._source = host.source_of(query.table)
         self._check(conditions)
         self._required = _conjuncts(self._query.where)
@@ -94,7 +99,7 @@ class _Level:
 
     def build(self) -> Input:
         query = self._query
-        ordering = None if self._capped else query.order_by
+        ordering = query.order_by if self._needs_order() else None
         connection = self._source.connect(ordering, query.where, self._split_columns(), self._under)
         self._place = connection.place
         end = self._wrap(connection, f"source {query.table}")
@@ -110,6 +115,13 @@ class _Level:
         for related in _last_by_alias(query.related):
             end = self._join(end, related, related.subquery, below_exists=False)
         return end
+
+    def _needs_order(self) -> bool:
+        """Whether somebody looks at the order: whoever asked, a limit, a start, or a union that merges its branches."""
+        if self._capped:
+            return False
+        query = self._query
+        return self._host.ordered or query.limit is not None or query.start is not None or self._has_flips
 
     def _split_columns(self) -> set[str]:
         columns = set(self._partition)

@@ -24,14 +24,10 @@ class SchemaError(ValueError):
 
 @dataclass(frozen=True, slots=True)
 class ColumnType:
-    """A column's value type; `optional` columns may hold null.
-
-    `repeats`: many rows have the same text, so those who hold rows for long should hold it once.
-    """
+    """A column's value type; `optional` columns may hold null."""
 
     type: ValueType
     optional: bool = False
-    repeats: bool = False
 
 
 @dataclass(frozen=True, slots=True)

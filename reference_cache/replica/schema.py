@@ -43,9 +43,8 @@ class ReplicaTable:
     def engine_table(self) -> TableSchema:
         """For the engine: the synced columns in order, then the row's version."""
         columns = {name: ColumnType(column.type, not column.not_null) for name, column in self.columns.items()}
-        return TableSchema(
-            self.name, {**columns, VERSION_COLUMN: ColumnType("string", repeats=True)}, self.primary_key, self.keys[1:]
-        )
+        columns[VERSION_COLUMN] = ColumnType("string")
+        return TableSchema(self.name, columns, self.primary_key, self.keys[1:])
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,7 +10,6 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
-from collections import deque
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any
@@ -86,8 +85,12 @@ class Client:
         self._synced: Connection | None = None
         self._greeted = asyncio.get_running_loop().time()
         self._has_failed = False
-        self._inbox: deque[up.Upstream | Retransform] = deque()
+        self._inbox: list[up.Upstream | Retransform] = []
         self._worker: asyncio.Task[None] | None = None
+
+    @property
+    def is_open(self) -> bool:
+        return self._socket.state is State.OPEN and not self._has_failed
 
     @property
     def is_synced(self) -> bool:
@@ -152,8 +155,8 @@ class Client:
             await self.do(message)
 
     async def _work(self) -> None:
-        while self._inbox and self._socket.state is State.OPEN and not self._has_failed:
-            command = self._inbox.popleft()
+        while self._inbox and self.is_open:
+            command = self._inbox.pop(0)
             try:
                 await self._handle(command)
             except SyncError as error:
@@ -264,7 +267,7 @@ class Client:
         self.send(Outgoing((values.dumps(message),)))
 
     def _end_with(self, error: SyncError, code: int | None) -> None:
-        if self._socket.state is not State.OPEN or self._has_failed:
+        if not self.is_open:
             return
         self._has_failed = True
         self._services.metrics.errors.labels(str(error.kind)).inc()

@@ -29,7 +29,7 @@ class Outbox:
     def __init__(self, socket: SyncSocket, limit: int) -> None:
         self._socket = socket
         self._limit = limit
-        self._waiting: deque[bytes] = deque()
+        self._waiting: deque[bytes] | None = None  # there is one while something waits: even an empty one is large
         self._loop = asyncio.get_running_loop()
         self.waiting_bytes = 0
         self.last_sent = self._loop.time()
@@ -43,7 +43,7 @@ class Outbox:
             return
         wire = self._wire(outgoing)
         self.last_sent = self._loop.time()
-        if self._waiting or self._socket.paused:
+        if self._waiting is not None or self._socket.paused:
             self._wait(wire)
         else:
             self._last_room = self.last_sent
@@ -52,17 +52,18 @@ class Outbox:
     def is_too_slow(self) -> bool:
         """Whether the client is to be dropped, if looked at now."""
         now = self._loop.time()
-        stuck = bool(self._waiting) and now - self._last_room > STUCK_SECONDS
+        stuck = self._waiting is not None and now - self._last_room > STUCK_SECONDS
         behind = self._behind_since is not None and now - self._behind_since > BEHIND_SECONDS
         return stuck or behind or self.waiting_bytes > NEVER_MORE * self._limit
 
     def discard(self) -> None:
         """Forget what waits."""
-        self._waiting.clear()
+        self._waiting = None
         self.waiting_bytes = 0
 
     def _wait(self, wire: bytes) -> None:
-        if not self._waiting:
+        if self._waiting is None:
+            self._waiting = deque()
             self._last_room = self.last_sent
         self._waiting.append(wire)
         self.waiting_bytes += len(wire)
@@ -73,10 +74,13 @@ class Outbox:
 
     def _flush(self) -> None:
         self._last_room = self._loop.time()
-        while self._waiting and not self._socket.paused and self._socket.state is State.OPEN:
-            wire = self._waiting.popleft()
+        waiting = self._waiting
+        while waiting and not self._socket.paused and self._socket.state is State.OPEN:
+            wire = waiting.popleft()
             self.waiting_bytes -= len(wire)
             self._socket.transport.write(wire)
+        if not waiting:
+            self._waiting = None
         if self.waiting_bytes <= self._limit:
             self._behind_since = None
 

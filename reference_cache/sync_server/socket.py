@@ -32,8 +32,9 @@ class SyncSocket(ServerConnection):
         self.on_room: Callable[[], None] | None = None
 
     def forget_request(self) -> None:
-        """Let go of what the client came with: it holds the first message, and its letter once more in each header."""
+        """Let go of what the client came with: the first message is in it, in the subprotocol and in the headers."""
         self.asked = None
+        self.protocol.subprotocol = None
         for each in (self.request, self.response):
             if each is not None:
                 each.headers.clear()  # the library keeps the messages themselves

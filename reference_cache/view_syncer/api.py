@@ -43,6 +43,10 @@ class Outgoing:
 class Downstream(Protocol):
     """One client's socket. Neither call blocks or raises; a slow or dead socket is the other side's affair."""
 
+    @property
+    def is_open(self) -> bool:
+        """Whether anybody may still be there."""
+
     def send(self, outgoing: Outgoing) -> None:
         """Send these frames, in order, after everything given before."""
 

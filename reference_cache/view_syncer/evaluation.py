@@ -59,7 +59,7 @@ class Evaluation:
         self.schema = keyed_schema(schema, choice)
         self.keys = RowKeys(self.schema)
         self.stores: dict[str, FollowedTable] = {}
-        self.engine = Engine(self.schema, self._open, cost_model=cost_model)
+        self.engine = Engine(self.schema, self._open, cost_model=cost_model, in_order=False)
         self.shared = SharedQueries(self.engine)
         self.query_keys: dict[Query, str] = {}
         self._connection = connection

@@ -12,7 +12,8 @@ import orjson
 from protocol.sync.ast import Query
 from protocol.sync.ast_json import to_json
 from protocol.sync.js_json import stringify
-from reference_cache.ivm.shared import Held, RowId, SharedQuery
+from reference_cache.ivm.row_set import RowId, RowSet
+from reference_cache.ivm.shared import SharedQuery
 from reference_cache.query.schema import Row
 from reference_cache.view_syncer.digest import Digest
 from reference_cache.view_syncer.evaluation import Evaluation, KeyChoice
@@ -92,8 +93,8 @@ class LiveQuery:
         return self.recorded.id
 
     @property
-    def held(self) -> dict[RowId, Held]:
-        """Its rows. The version of each is that of its record."""
+    def held(self) -> RowSet:
+        """Its rows."""
         return self.shared.held
 
     @property
@@ -116,15 +117,13 @@ class LiveQuery:
         self.evaluation = evaluation
         self.shared = evaluation.shared.find(self.query)
 
-    def patches(self, version: str) -> Iterator[Patch]:
-        """What a transaction did, and each row's version brought up to date. To be read to the end."""
-        held = self.held
+    def patches(self) -> Iterator[Patch]:
+        """What a transaction did. To be read to the end."""
         for patch in self.shared.patches():
             keys = self.keys[patch.table]
             row_id = patch.table, patch.key
             row = patch.row
             if row is not None:
-                held[row_id].version = version
                 yield Patch(row_id, keys.text(row), row)
             elif patch.before is not None:
                 yield Patch(row_id, keys.text(patch.before), None)

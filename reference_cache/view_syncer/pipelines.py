@@ -241,7 +241,7 @@ class Pipelines:
         for evaluation in self._evaluations.values():
             for shared in evaluation.settle():
                 live = self._by_shared[shared]
-                patches = await self._pace.collected(live.patches(step.version))
+                patches = await self._pace.collected(live.patches())
                 if patches:
                     step.patches[live] = patches
         return True

@@ -29,15 +29,6 @@ class RecordedQuery:
     last_patch: str = ""
 
 
-@dataclass(frozen=True, slots=True)
-class Record:
-    """What is recorded of a row."""
-
-    row_version: str
-    patch_version: str
-    there: bool
-
-
 class RecordStore:
     """The records in the file. Calls that write are made inside a transaction of the file."""
 
@@ -74,11 +65,11 @@ class RecordStore:
         sql = "UPDATE queries SET settled = ?, epoch = ? WHERE id = ?"
         self._connection.execute(sql, (version, query.epoch, query.id))
 
-    def all_of(self, query: RecordedQuery) -> Iterator[tuple[tuple[str, str], Record]]:
-        """Everything recorded of a query, by table and row key."""
-        sql = "SELECT row_table, row_key, row_version, patch_version, there FROM records WHERE query = ?"
-        for table, key, version, patched, there in self._connection.execute(sql, (query.id,)):
-            yield (table, key), Record(version, patched, bool(there))
+    def rows_of(self, query: RecordedQuery) -> Iterator[tuple[tuple[str, str], str]]:
+        """The rows that are there: table and key of each, and the row's version."""
+        sql = "SELECT row_table, row_key, row_version FROM records WHERE query = ? AND there"
+        for table, key, version in self._connection.execute(sql, (query.id,)):
+            yield (table, key), version
 
     def changed_after(self, query_id: int, version: str) -> Iterator[tuple[str, str, bool]]:
         """Table, key and presence of the rows whose view changed after a version."""

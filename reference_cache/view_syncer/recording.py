@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from reference_cache.view_syncer.cvr_file import CvrFile
 from reference_cache.view_syncer.live_query import LiveQuery, Patch
 from reference_cache.view_syncer.pacing import Pace
-from reference_cache.view_syncer.record_store import Record, RecordedQuery, RecordStore
+from reference_cache.view_syncer.record_store import RecordedQuery, RecordStore
 
 BATCH = 1000
 """Records written in one transaction."""
@@ -25,7 +25,7 @@ async def record_hydration(live: LiveQuery, file: CvrFile, store: RecordStore, v
     """
     found = store.find(live.key)
     known = await _known(found, store, pace)
-    patches = await pace.collected(_differences(live, known, version))
+    patches = await pace.collected(_differences(live, known))
     *before, last = _batches(patches)
     for batch in before:
         with file.transaction(version):
@@ -43,10 +43,10 @@ async def record_hydration(live: LiveQuery, file: CvrFile, store: RecordStore, v
     return patches
 
 
-async def _known(found: RecordedQuery | None, store: RecordStore, pace: Pace) -> dict[tuple[str, str], Record]:
+async def _known(found: RecordedQuery | None, store: RecordStore, pace: Pace) -> dict[tuple[str, str], str]:
     if found is None or not found.last_patch:
         return {}
-    return dict(await pace.collected(store.all_of(found)))
+    return dict(await pace.collected(store.rows_of(found)))
 
 
 def _batches(patches: list[Patch]) -> list[list[Patch]]:
@@ -54,18 +54,13 @@ def _batches(patches: list[Patch]) -> list[list[Patch]]:
     return [patches[start : start + BATCH] for start in range(0, len(patches), BATCH)] or [[]]
 
 
-def _differences(live: LiveQuery, known: dict[tuple[str, str], Record], version: str) -> Iterator[Patch]:
+def _differences(live: LiveQuery, known: dict[tuple[str, str], str]) -> Iterator[Patch]:
     """What the records lack; takes the rows it has seen out of `known`."""
     keys = live.keys
-    for row_id, held in live.held.items():
+    for row_id, row in live.held.items():
         table = row_id[0]
-        key = keys[table].text(held.row)
-        record = known.pop((table, key), None) if known else None
-        if record is not None and record.there and record.row_version == held.row[-1]:
-            held.version = record.patch_version
-            continue
-        held.version = version
-        yield Patch(row_id, key, held.row)
-    for (table, key), record in known.items():
-        if record.there:
-            yield Patch(keys.row_id(table, key), key, None)
+        key = keys[table].text(row)
+        if not known or known.pop((table, key), None) != row[-1]:
+            yield Patch(row_id, key, row)
+    for table, key in known:
+        yield Patch(keys.row_id(table, key), key, None)

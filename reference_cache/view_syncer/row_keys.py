@@ -11,7 +11,7 @@ from typing import Any
 
 import orjson
 
-from reference_cache.ivm.shared import RowId
+from reference_cache.ivm.row_set import RowId
 from reference_cache.query.ordering import join_key
 from reference_cache.query.schema import Row, Schema, TableSchema
 

@@ -140,10 +140,15 @@ class ViewSyncer:
         while self._told < version:
             await self._advanced.wait()
 
+    @property
+    def version(self) -> str | None:
+        """The version of the replica that the queries are at."""
+        return self._services.pipelines.version or None
+
     def status(self) -> SyncerStatus:
         """What is going on."""
         status, pipelines = self._services.status, self._services.pipelines
-        status.version = pipelines.version or None
+        status.version = self.version
         status.groups = len(self._groups)
         status.clients = sum(len(group.clients) for group in self._groups.values())
         status.queries = len(pipelines.live)
@@ -156,6 +161,9 @@ class ViewSyncer:
         """Admit a client; on return it is up to date."""
         await self._ready.wait()
         await self._services.transformer.validate(client.credentials)
+        if not downstream.is_open:
+            # The application took its time, and the client may be back: it must not be displaced by its own past.
+            raise SyncError(ErrorKind.REHOME, "The client has gone while its credentials were checked")
         work = asyncio.ensure_future(self._connect(client, init, downstream))
         try:
             return await asyncio.shield(work)

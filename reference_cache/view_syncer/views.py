@@ -6,10 +6,10 @@ so they are worked out and encoded once per distinct set.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from typing import TypeAlias
 
-from reference_cache.ivm.shared import RowId
+from reference_cache.ivm.row_set import RowId
 from reference_cache.view_syncer.group_store import Membership
 from reference_cache.view_syncer.live_query import LiveQuery, Patch
 from reference_cache.view_syncer.record_store import RecordStore
@@ -65,11 +65,31 @@ def whole(view: View) -> Iterator[bytes]:
     seen: set[RowId] = set()
     for live in view:
         keys = live.keys
-        for row_id, held in live.held.items():
+        for row_id, row in live.held.items():
             if row_id not in seen:
                 if len(view) > 1:
                     seen.add(row_id)
-                yield keys[row_id[0]].put(held.row)
+                yield keys[row_id[0]].put(row)
+
+
+class _Known:
+    """A query of the view that the client has had since before its cookie, and what happened to its rows after it."""
+
+    __slots__ = ("changed", "gone", "live")
+
+    def __init__(self, live: LiveQuery, records: RecordStore, cookie: str) -> None:
+        self.live = live
+        self.changed: set[RowId] = set()
+        self.gone: list[tuple[str, str]] = []
+        for table, key, there in records.changed_after(live.id, cookie):
+            if there:
+                self.changed.add(live.keys.row_id(table, key))
+            else:
+                self.gone.append((table, key))
+
+    def gave(self, row_id: RowId) -> bool:
+        """Whether the client has the row from this query, as it is now."""
+        return row_id in self.live.held and row_id not in self.changed
 
 
 def catch_up(view: View, memberships: dict[int, Membership], records: RecordStore, cookie: str) -> Iterator[bytes]:
@@ -79,54 +99,36 @@ def catch_up(view: View, memberships: dict[int, Membership], records: RecordStor
     those that came later all rows are new, except what the client has from another. Queries that ended after the cookie
     leave rows behind that no query of the view has.
     """
-    old = [live for live in view if memberships[live.id].got <= cookie]
+    known = [_Known(live, records, cookie) for live in view if memberships[live.id].got <= cookie]
     new = [live for live in view if memberships[live.id].got > cookie]
-    yield from _puts(old, new, records, cookie)
+    sent: set[RowId] = set()
+    for live, row_id in _may_be_new(known, new):
+        if row_id not in sent and not any(each.gave(row_id) for each in known):
+            sent.add(row_id)
+            yield live.keys[row_id[0]].put(live.held[row_id])
     ids = [live.id for live in view]
-    for table, key in set(_may_be_gone(old, new, memberships, records, cookie)):
+    for table, key in set(_may_be_gone(known, new, memberships, records, cookie)):
         if not records.is_there(ids, table, key):
             yield delete(table, key)
 
 
-def _puts(old: list[LiveQuery], new: list[LiveQuery], records: RecordStore, cookie: str) -> Iterator[bytes]:
-    sent: set[RowId] = set()
-    for live, row_id in _may_be_new(old, new, records, cookie):
-        if row_id in sent or any(_has(each, row_id, cookie) for each in old):
-            continue
-        sent.add(row_id)
-        yield live.keys[row_id[0]].put(live.held[row_id].row)
-
-
-def _may_be_new(
-    old: list[LiveQuery], new: list[LiveQuery], records: RecordStore, cookie: str
-) -> Iterator[tuple[LiveQuery, RowId]]:
+def _may_be_new(known: list[_Known], new: list[LiveQuery]) -> Iterator[tuple[LiveQuery, RowId]]:
     for live in new:
-        for row_id in live.held:
+        for row_id, _ in live.held.items():
             yield live, row_id
-    for live in old:
-        for table, key, there in records.changed_after(live.id, cookie):
-            if there:
-                yield live, live.keys.row_id(table, key)
-
-
-def _has(live: LiveQuery, row_id: RowId, cookie: str) -> bool:
-    """Whether a client at the cookie has the row from this query, as it is now."""
-    held = live.held.get(row_id)
-    return held is not None and held.version <= cookie
+    for each in known:
+        for row_id in each.changed:
+            yield each.live, row_id
 
 
 def _may_be_gone(
-    old: Iterable[LiveQuery],
-    new: Iterable[LiveQuery],
-    memberships: dict[int, Membership],
-    records: RecordStore,
-    cookie: str,
+    known: list[_Known], new: list[LiveQuery], memberships: dict[int, Membership], records: RecordStore, cookie: str
 ) -> Iterator[tuple[str, str]]:
-    for live in old:
-        yield from ((table, key) for table, key, there in records.changed_after(live.id, cookie) if not there)
+    for each in known:
+        yield from each.gone
     for live in new:
         if memberships[live.id].since <= cookie:  # had before, lost and had again: what left it meanwhile
             yield from records.gone_since(live.id, state_of(cookie))
-    for each in memberships.values():
-        if each.removed is not None and each.removed > cookie and each.since <= cookie:
-            yield from records.rows_at(each.query, state_of(cookie))
+    for membership in memberships.values():
+        if membership.removed is not None and membership.removed > cookie and membership.since <= cookie:
+            yield from records.rows_at(membership.query, state_of(cookie))

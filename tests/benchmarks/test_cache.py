@@ -30,7 +30,7 @@ POKE = b"".join(
 @pytest.fixture
 def server() -> socket.socket:
     listener = socket.create_server(("127.0.0.1", 0))
-    listener.settimeout(10)
+    listener.settimeout(60)
     return listener
 
 

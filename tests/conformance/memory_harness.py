@@ -34,6 +34,7 @@ def a_store() -> MemoryStore:
 
 class MemoryHarness(Harness):
     adapter = MemoryAdapter
+    patience = 60.0
     lacks = ("schema changes", "durable", "acknowledge")
 
     def create(self, folder: Path) -> None:

@@ -27,6 +27,7 @@ END_READER = "SELECT pg_terminate_backend(active_pid) FROM pg_replication_slots 
 class PostgresHarness(Harness):
     adapter = PostgresAdapter
     table = "item"
+    patience = 60.0
 
     def __init__(self, server: PostgresServer) -> None:
         self._server = server

@@ -20,6 +20,7 @@ TABLE = """CREATE TABLE item (
 
 class SqliteHarness(Harness):
     adapter = SqliteAdapter
+    patience = 60.0
 
     def create(self, folder: Path) -> None:
         self.path = folder / "app.db"

@@ -21,6 +21,15 @@ from tests.support.browser import Browser, Page, Screen
 pytestmark = [pytest.mark.e2e, pytest.mark.timeout(SECONDS + 300)]
 
 ISSUES = Queries(SCHEMA).table("issue")
+CARDS_THAT_BURST = """(() => {
+  const fill = (selector, text) => document.querySelectorAll(selector).forEach(each => { each.textContent = text; });
+  fill(".stage .figure", "123,456");
+  fill(".stage button", "Stopping…");
+  fill(".stage dl div:last-child dd", "59 min ago");
+  const boxes = [...document.querySelectorAll(".stage dl div, .stage .value, .stage button")];
+  return boxes.filter(box => box.scrollWidth > box.clientWidth).map(box => box.innerText);
+})()"""
+"""What sticks out of its card when every text is as long as it gets; the next picture makes them true again."""
 
 
 async def opened(browser: Browser, demo: RunningDemo, screen: Screen | None = None) -> Page:
@@ -191,6 +200,8 @@ async def test_clients_outlive_a_cache_and_an_app_server_that_stop(demo: Running
 async def test_the_page_fits_a_phone_and_follows_its_colours(demo: RunningDemo, browser: Browser, dark: bool) -> None:
     page = await opened(browser, demo, Screen(390, 844, dark=dark, mobile=True))
     assert await page.evaluate("document.documentElement.scrollWidth") == 390
+    await page.until("document.querySelectorAll('.stage dd').length > 7")
+    assert await page.evaluate(CARDS_THAT_BURST) == []
     channels = "getComputedStyle(document.body).backgroundColor.match(/\\d+/g).map(Number)"
     red, green, blue, *_ = await page.evaluate(channels)
     assert (red + green + blue < 3 * 64) == dark

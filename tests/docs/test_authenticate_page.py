@@ -25,7 +25,7 @@ async def test_the_client_of_the_page_fetches_a_token_before_it_connects() -> No
 
     things = schema([table("thing", {"id": "string"})], {})
     async with names["client_of"]("http://127.0.0.1:9", things, "ann", fetch) as client:
-        assert await asyncio.wait_for(asked.get(), 60) == "ann"
+        assert await asyncio.wait_for(asked.get(), 120) == "ann"
         assert client.state.name == "connecting"
 
 

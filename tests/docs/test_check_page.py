@@ -18,7 +18,7 @@ PAGE = (Path(__file__).parents[2] / "docs" / "how-to" / "check-an-endpoint.md").
 def test_the_output_on_the_page_is_what_is_printed() -> None:
     shown = block("docs/how-to/check-an-endpoint.md", "ok ").removesuffix("…\n")
     with NumbersForTexts().running() as url:
-        printed = CliRunner().invoke(app, ["check", url, "--watch", "0.5"]).output
+        printed = CliRunner().invoke(app, ["check", url, "--watch", "2"]).output
     assert printed.startswith(shown)
 
 

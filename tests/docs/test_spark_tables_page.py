@@ -51,7 +51,7 @@ def test_the_file_is_examined_and_served(tmp_path: Path) -> None:
     write_deltalake(str(lake / "orders"), orders, configuration=feed)
     (lake / "customers").mkdir()
     parquet.write_table(pa.table({"id": ["ann", "bob"]}), lake / "customers" / "0.parquet")
-    places = {"/lake/": f"{lake}/", "127.0.0.1:4848": f"127.0.0.1:{free_port()}"}
+    places = {"/lake/": f"{lake}/", "127.0.0.1:4810": f"127.0.0.1:{free_port()}"}
     reader = Reader(tmp_path / "reading", runner="spark", places=places)
     reader.write("changesource.toml", block(PAGE, "# changesource.toml"))
     doctor, serve = commands(block(PAGE, "changesource doctor"))

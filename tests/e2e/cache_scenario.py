@@ -19,7 +19,7 @@ from tests.support.zero_cache import ZeroCache
 ANN = "ann"
 ISSUES = 8
 QUERIES = ("open", "deep", "discussed", "either", "labelled", "newest", "following", "single", "openByOwner")
-RECONNECT_SECONDS = 60.0
+RECONNECT_SECONDS = 120.0
 
 
 def issue(number: int) -> str:

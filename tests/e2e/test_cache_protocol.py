@@ -25,7 +25,7 @@ from tests.support.tiny_source import TinySource, insert
 from tests.support.waiting import until
 from tests.support.zero_cache import QUIET
 
-pytestmark = pytest.mark.e2e
+pytestmark = [pytest.mark.e2e, pytest.mark.timeout(600)]
 
 SCHEMA = {"tables": {"item": {"columns": {"id": {"type": "number"}, "name": {"type": "string"}}, "primaryKey": ["id"]}}}
 WRONG_COLUMN = {

@@ -10,7 +10,7 @@ from tests.support.serving import Serving
 from tests.support.sqlite_store import difference, wait_until_same
 from tests.support.waiting import until
 
-pytestmark = pytest.mark.e2e
+pytestmark = [pytest.mark.e2e, pytest.mark.timeout(600)]
 
 
 LIVE = (

@@ -19,10 +19,10 @@ from tests.support.scenario_client import ScenarioClients
 from tests.support.serving import Serving
 from tests.support.zero_cache import ZeroCache
 
-pytestmark = pytest.mark.e2e
+pytestmark = [pytest.mark.e2e, pytest.mark.timeout(600)]
 
 LAG_SECONDS = 0.3
-SECONDS = 60.0
+SECONDS = 120.0
 mutators = Mutators()
 
 

@@ -95,7 +95,7 @@ class Pair:
         found = self.db.execute("UPDATE marker SET n = n + 1 RETURNING n").fetchone()
         assert found is not None
         for replica in (self.official, self.ours):
-            replica.wait_until(f"SELECT n = {found[0]} FROM marker", seconds=60)
+            replica.wait_until(f"SELECT n = {found[0]} FROM marker", seconds=120)
 
 
 @pytest.fixture(scope="module")
@@ -170,7 +170,7 @@ def wait_until_same(pair: Pair, when: str) -> None:
         return not last[0]
 
     try:
-        until(is_same, "equal replicas", seconds=30)
+        until(is_same, "equal replicas")
     except AssertionError as error:
         raise AssertionError(f"{when}: {last[0]}") from error
 

@@ -17,7 +17,7 @@ from tests.support.reference_cache import ReferenceCache
 from tests.support.serving import Serving
 from tests.support.tracker import TABLES, TrackerApp
 
-pytestmark = pytest.mark.e2e
+pytestmark = [pytest.mark.e2e, pytest.mark.timeout(600)]
 
 Transcript = dict[str, Any]
 

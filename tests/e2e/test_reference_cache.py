@@ -23,7 +23,7 @@ from tests.support.scenario_client import ScenarioClients
 from tests.support.serving import Serving
 from tests.support.zero_cache import ZeroCache
 
-pytestmark = pytest.mark.e2e
+pytestmark = [pytest.mark.e2e, pytest.mark.timeout(600)]
 
 Transcript = dict[str, Any]
 MakeCache = Callable[[Serving, AppServer, Path], ReferenceCache | ZeroCache]

@@ -17,7 +17,7 @@ from tests.support.serving import Serving
 from tests.support.sqlite_store import SqliteStore, difference, wait_until_same
 from tests.support.zero_cache import ZeroCache
 
-pytestmark = pytest.mark.e2e
+pytestmark = [pytest.mark.e2e, pytest.mark.timeout(600)]
 
 TYPES = """
     CREATE TABLE types (

@@ -26,7 +26,7 @@ def _jobs(ui: str) -> dict[str, str]:
 
 
 def _get(url: str) -> list[dict[str, str]]:
-    with urllib.request.urlopen(url, timeout=30) as answer:
+    with urllib.request.urlopen(url, timeout=60) as answer:
         found: list[dict[str, str]] = json.load(answer)
         return found
 

@@ -16,7 +16,7 @@ from tests.support.lakehouse import Lakehouse
 from tests.support.postgres_server import PostgresServer
 from tests.support.spark_serving import FEW_PARTITIONS, SPARK_SECONDS, SparkServing
 
-pytestmark = pytest.mark.e2e
+pytestmark = [pytest.mark.e2e, pytest.mark.timeout(600)]
 
 SEED = 708
 """Its first writes are of every table, and among them those that break a Delta feed."""

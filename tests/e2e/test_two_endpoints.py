@@ -16,7 +16,7 @@ from tests.support.sqlite_store import SqliteStore, wait_until_same
 from tests.support.tcp_proxy import TcpProxy
 from tests.support.waiting import until
 
-pytestmark = pytest.mark.e2e
+pytestmark = [pytest.mark.e2e, pytest.mark.timeout(600)]
 
 MakeRole = Callable[[str, str, SqliteStore], Serving]
 

@@ -29,7 +29,7 @@ from tests.support.sqlite_store import SqliteStore
 from tests.support.tools import REPOSITORY
 from tests.support.waiting import until
 
-pytestmark = pytest.mark.e2e
+pytestmark = [pytest.mark.e2e, pytest.mark.timeout(600)]
 
 TABLE = "CREATE TABLE item (id INTEGER PRIMARY KEY, name TEXT, open BOOLEAN, note JSON)"
 SECONDS = 90.0
@@ -76,9 +76,7 @@ def world(tmp_path_factory: pytest.TempPathFactory) -> Iterator[World]:
                 f"INSERT INTO item VALUES ({100 + number}, NULL, 1, '[]')",
             )
             seen = number + 1
-            until(
-                lambda seen=seen: endpoint.status()["log"]["transactions"] == seen, "the change in the log", seconds=60
-            )
+            until(lambda seen=seen: endpoint.status()["log"]["transactions"] == seen, "the change in the log")
             watermarks.append(str(endpoint.status()["log"]["head"]))
         yield World(store, endpoint, watermarks)
 
@@ -154,7 +152,7 @@ def test_without_anything_to_compare_the_digests_of_the_log_are_told(world: Worl
     [
         (["verify", "--replica", "nowhere.db"], 4, "no-replica"),
         (["verify", "--replica", "{store}"], 4, "no-replica"),
-        (["verify", "--state", "nowhere"], 4, "no-snapshot"),
+        (["verify", "--state", "nowhere"], 4, "no-state"),
         (["replay", "--from", "00"], 4, "too-old"),
         (["replay", "--to", "zzz"], 4, "unknown-watermark"),
     ],

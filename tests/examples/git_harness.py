@@ -20,6 +20,7 @@ def git(path: Path, *arguments: str) -> None:
 
 class GitHarness(Harness):
     adapter = GitTickets
+    patience = 60.0
     lacks = ("schema changes", "acknowledge")
 
     def create(self, folder: Path) -> None:

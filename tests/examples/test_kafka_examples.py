@@ -68,8 +68,4 @@ def test_the_example_shows_what_its_page_says_and_removes_its_topic(kafka: Kafka
     shown = shown_by(block("examples/kafka/README.md", "python -m"), KAFKA_BOOTSTRAP=kafka.bootstrap)
     assert shown == block("examples/kafka/README.md", "too warm: ").splitlines()
     with kafka.admin() as admin:
-        until(
-            lambda: not any(name.startswith("example-") for name in admin.list_topics()),
-            "the topic to be gone",
-            seconds=60,
-        )
+        until(lambda: not any(name.startswith("example-") for name in admin.list_topics()), "the topic to be gone")

@@ -12,9 +12,9 @@ import asyncio
 import os
 import random
 import threading
-import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -24,6 +24,7 @@ from protocol import rules
 from tests.support.fix_zero_cache import MakeZeroCache
 from tests.support.kafka_bank import ACCOUNTS, BALANCE, Bank, Working
 from tests.support.kafka_broker import KafkaBroker
+from tests.support.kill_loop import while_following, wreak
 from tests.support.serving import Serving
 from tests.support.spark_serving import LOCAL, SPARK_SECONDS, SparkServing, kill
 from tests.support.stubborn import follow
@@ -46,22 +47,18 @@ WHOLE = """
 
 @dataclass(slots=True)
 class Hand:
-    """Kills one thing after the other. Invariant: between two kills the log got further, so each was overcome."""
+    """Kills one thing after the other, and sees before each that no transaction is there in part."""
 
     endpoint: Serving
     broker: KafkaBroker
     cache: ZeroCache
     dice: random.Random
 
-    def wreak(self, rounds: int) -> None:
-        """So many kills, in turn."""
-        faults = [self._kill_broker, self._kill_pipeline, self._kill_endpoint]
-        for number in range(rounds):
-            begun = time.monotonic()
-            faults[number % len(faults)]()
-            self._wait_for_progress(number)
-            assert self.cache.replica.query(WHOLE) == [(ACCOUNTS * BALANCE, 0)], f"half a transaction, seed {SEED}"
-            print(f"kill {number + 1} overcome after {time.monotonic() - begun:.1f} s", flush=True)
+    def strike(self, number: int) -> None:
+        """The next kill, in turn."""
+        assert self.cache.replica.query(WHOLE) == [(ACCOUNTS * BALANCE, 0)], f"half a transaction, seed {SEED}"
+        faults = (self._kill_broker, self._kill_pipeline, self._kill_endpoint)
+        faults[number % len(faults)]()
 
     def _kill_broker(self) -> None:
         self.broker.kill()
@@ -78,12 +75,7 @@ class Hand:
         self.endpoint.kill()
         self.endpoint.start(seconds=SPARK_SECONDS)
 
-    def _wait_for_progress(self, number: int) -> None:
-        wanted = self._transactions() + self.dice.randrange(1, 40)
-        what = f"transactions after kill {number + 1}, seed {SEED}"
-        until(lambda: self._transactions() >= wanted, what, seconds=SPARK_SECONDS)
-
-    def _transactions(self) -> int:
+    def transactions(self) -> int:
         """How many transactions of the bank the log has, by the place it has reached among their boundaries."""
         offsets = self.endpoint.status()["log"]["position"]["offsets"]
         return next(int(at[0]) for topic, at in offsets.items() if topic.endswith(".transaction")) // 2
@@ -121,8 +113,9 @@ async def test_transactions_stay_whole_whatever_is_killed(
             await consumer.initial_sync()
             look(consumer)
             following = asyncio.create_task(follow(consumer, is_complete, look))
-            hand = Hand(endpoint, broker, cache, random.Random(SEED))
-            await _while_following(following, lambda: hand.wreak(rounds))
+            hand = Hand(endpoint, broker, cache, dice := random.Random(SEED))
+            loop = partial(wreak, hand.strike, hand.transactions, dice, rounds=rounds, steps=40)
+            await while_following(following, loop)
         over.set()
         await asyncio.wait_for(following, CATCH_UP_S)
         await asyncio.to_thread(_assert_all_there, bank, endpoint, cache)
@@ -134,15 +127,6 @@ def _endpoint(runner: str, settings: dict[str, str], state: Path) -> Serving:
     if runner == "spark":
         return SparkServing("kafka", settings, state, master=LOCAL)
     return Serving("kafka", settings, state, options=("--runner", runner, "--permissions", "allow-all"))
-
-
-async def _while_following(following: asyncio.Task[None], work: Callable[[], None]) -> None:
-    """Do the work in a thread; what the consumer finds wrong meanwhile is raised at once."""
-    working = asyncio.create_task(asyncio.to_thread(work))
-    await asyncio.wait({working, following}, return_when=asyncio.FIRST_COMPLETED)
-    if following.done():
-        following.result()
-    await working
 
 
 def _assert_all_there(bank: Bank, endpoint: Serving, cache: ZeroCache) -> None:

@@ -20,10 +20,10 @@ from changesource_sdk.testing.fake_cache import FakeCache
 from protocol import rules
 from tests.support.fix_serving import MakeServing, MakeStore
 from tests.support.fix_zero_cache import MakeZeroCache
+from tests.support.kill_loop import while_following, wreak
 from tests.support.serving import Serving
 from tests.support.sqlite_store import SqliteStore, wait_until_same
 from tests.support.stubborn import follow
-from tests.support.waiting import until
 
 pytestmark = [pytest.mark.faults, pytest.mark.timeout(900)]
 
@@ -125,19 +125,6 @@ def _freeze_pipeline(endpoint: Serving) -> None:
 FAULTS = (_kill, _kill, _terminate, _kill_pipeline, _kill_pipeline, _freeze_pipeline)
 
 
-def _wreak(cache: FakeCache, endpoint: Serving, rounds: int) -> None:
-    """Round by round: let the consumer get a little further, then do something nasty."""
-    hand = random.Random(SEED)
-    for number in range(rounds):
-        further = len(cache.commits) + hand.randrange(1, 15)
-        until(partial(_reached, cache, further), f"progress in round {number}, seed {SEED}", seconds=120)
-        hand.choice(FAULTS)(endpoint)
-
-
-def _reached(cache: FakeCache, commits: int) -> bool:
-    return len(cache.commits) >= commits
-
-
 @pytest.mark.parametrize(("runner", "rounds"), [("inline", ROUNDS), ("spark", SLOW_ROUNDS)])
 async def test_a_consumer_gets_every_transaction_once_whatever_is_killed(
     runner: str, rounds: int, store: MakeStore, serving: MakeServing
@@ -150,16 +137,19 @@ async def test_a_consumer_gets_every_transaction_once_whatever_is_killed(
     cache = FakeCache(endpoint.stream_url, timeout=60)
     await cache.initial_sync()
     over = threading.Event()
+    hand = random.Random(SEED)
+
+    def strike(_: int) -> None:
+        hand.choice(FAULTS)(endpoint)
+
     following = asyncio.create_task(
         follow(cache, lambda: over.is_set() and _has_everything(cache, bank), _assert_whole)
     )
     with bank:
-        wreaking = asyncio.create_task(asyncio.to_thread(_wreak, cache, endpoint, rounds))
-        await asyncio.wait({wreaking, following}, return_when=asyncio.FIRST_COMPLETED)
-        assert not following.done(), following.result()
-        await wreaking
+        loop = partial(wreak, strike, lambda: len(cache.commits), hand, rounds=rounds, steps=15)
+        await while_following(following, loop)
     over.set()
-    await asyncio.wait_for(following, 120)
+    await asyncio.wait_for(following, 240)
     assert len(cache.rows("ledger")) == bank.moves
     assert cache.commits == sorted(set(cache.commits))
     assert [str(violation) for violation in rules.check(cache.transcript)] == []

@@ -12,7 +12,8 @@ import asyncio
 import os
 import random
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
 
 import psycopg
@@ -24,6 +25,7 @@ from adapters.postgres.slot import slot_state
 from changesource_sdk.testing.fake_cache import FakeCache
 from protocol import rules
 from tests.support.fix_zero_cache import MakeZeroCache
+from tests.support.kill_loop import while_following, wreak
 from tests.support.postgres_server import PostgresServer
 from tests.support.replica import Replica
 from tests.support.serving import Serving
@@ -130,17 +132,6 @@ class Auditor:
             self.totals[str(watermark)] = int(str(total))
 
 
-def _wreak(cache: FakeCache, faults: list[Callable[[], object]], rounds: int) -> None:
-    """In turn, each after the consumer got a little further."""
-    hand = random.Random(SEED)
-    for number in range(rounds):
-        further = len(cache.commits) + hand.randrange(1, 15)
-        until(
-            lambda wanted=further: len(cache.commits) >= wanted, f"progress in round {number}, seed {SEED}", seconds=180
-        )
-        faults[number % len(faults)]()
-
-
 def _confirmed(url: str) -> int:
     with connect(url) as db:
         state = slot_state(db, PostgresSettings.parse(url).slot)
@@ -178,6 +169,10 @@ async def test_money_is_neither_made_nor_lost_whatever_is_killed(
         endpoint.kill()
         endpoint.start()
 
+    def strike(number: int) -> None:
+        faults = (kill_server, endpoint.kill_pipeline, kill_all)
+        faults[number % len(faults)]()
+
     with endpoint:
         await asyncio.to_thread(endpoint.start)
         cache = FakeCache(endpoint.stream_url, timeout=60)
@@ -190,11 +185,8 @@ async def test_money_is_neither_made_nor_lost_whatever_is_killed(
         )
         with Auditor(official.replica) as auditor:
             with bank:
-                faults: list[Callable[[], object]] = [kill_server, endpoint.kill_pipeline, kill_all]
-                wreaking = asyncio.create_task(asyncio.to_thread(_wreak, cache, faults, ROUNDS))
-                await asyncio.wait({wreaking, following}, return_when=asyncio.FIRST_COMPLETED)
-                assert not following.done(), following.result()
-                await wreaking
+                loop = partial(wreak, strike, lambda: len(cache.commits), random.Random(SEED), rounds=ROUNDS, steps=15)
+                await while_following(following, loop)
             ledger.extend(bank.rows("ledger"))
             await asyncio.wait_for(following, CATCH_UP_S)
             await asyncio.to_thread(_wait_for_lines, official, len(ledger))

@@ -1,5 +1,6 @@
 """Two hundred random sessions of Python clients on our cache, and as many on the official one, killed in some of them:
-all end up with the store's rows.
+all end up with the store's rows. And clients that are cut off as soon as they are known, when the cache has just begun
+to work for them.
 """
 
 from __future__ import annotations
@@ -11,15 +12,19 @@ from collections.abc import Iterator
 
 import pytest
 
-from tests.support.client_sessions import SessionWorld, play, session_world
+from tests.support.client_sessions import SECONDS, Player, SessionWorld, play, session_world
 from tests.support.fix_zero_cache import zero_caches
 from tests.support.postgres_server import PostgresServer
+from tests.support.tcp_proxy import TcpProxy
 
 pytestmark = pytest.mark.faults
 
 FIRST = int(os.environ.get("CLIENT_SESSIONS_FIRST", "1000"))
 SESSIONS = int(os.environ.get("CLIENT_SESSIONS", "200"))
 SESSIONS_PER_KILL = 20
+CUT_OFF = 100
+AT_ONCE = 4
+CUTS = 3
 
 
 @pytest.fixture(scope="module")
@@ -53,3 +58,38 @@ def test_a_session_ends_with_what_the_store_has(request: pytest.FixtureRequest, 
     world: SessionWorld = request.getfixturevalue(cache)
     asyncio.run(killed_meanwhile(world, seed) if seed % SESSIONS_PER_KILL == 0 else play(world, seed))
     assert world.cache.process.running
+
+
+async def cut_off_when_known(world: SessionWorld, name: str, chance: random.Random) -> None:
+    """A new client on a wire of its own, cut a moment after each of its first connections stands."""
+    with TcpProxy(world.cache.port) as wire:
+        player = Player(SessionWorld(world.store, world.app, world.cache, wire, world.folder), name, chance)
+        await player.start()
+        try:
+            player.client.mutate.comment.add({"id": name, "issueId": "i1", "body": "soon"})
+            for _ in range(CUTS):
+                await player.client.wait_for("connected")
+                await asyncio.sleep(chance.choice([0, 0.002, 0.005, 0.01, 0.02, 0.03, 0.06]))
+                wire.cut()
+                await player.client.wait_for("connecting")
+            await player.come_home()
+        finally:
+            await player.client.close()
+
+
+async def many_cut_off(world: SessionWorld) -> None:
+    async def some(line: int) -> None:
+        for number in range(CUT_OFF // AT_ONCE):
+            async with asyncio.timeout(SECONDS):
+                await cut_off_when_known(world, f"cut{line}-{number}", random.Random(f"{line} {number}"))
+
+    await asyncio.gather(*(some(line) for line in range(AT_ONCE)))
+
+
+@pytest.mark.parametrize("cache", ["ours", "official"])
+def test_clients_cut_off_as_soon_as_they_are_known_push_what_they_have(
+    request: pytest.FixtureRequest, cache: str
+) -> None:
+    world: SessionWorld = request.getfixturevalue(cache)
+    asyncio.run(many_cut_off(world))
+    assert world.store.query("SELECT count(*) FROM comments WHERE body = 'soon'") == [(CUT_OFF,)]

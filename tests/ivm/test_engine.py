@@ -10,6 +10,7 @@ from reference_cache.ivm.change import Pause, add, edit, remove
 from reference_cache.ivm.engine import Engine, EngineError
 from reference_cache.ivm.row_changes import RowChange
 from reference_cache.ivm.store import SourceError
+from reference_cache.query.format import Format
 from tests.ivm.pipelines import SCHEMA
 from tests.support.tables import SOURCE_KINDS, SourceKind, Tables
 
@@ -176,6 +177,38 @@ def test_an_explanation_tells_which_rows_were_read_and_how_they_were_asked_for(e
     (shape,) = explained.reads.counts["comment"]
     assert " WHERE issue = ? " in shape
     assert engine.explain(parse(COMMENTS)).reads.rows is None
+
+
+# Reading in any order
+
+
+@pytest.mark.parametrize("kind", SOURCE_KINDS)
+@pytest.mark.parametrize(
+    ("query", "is_ordered"),
+    [
+        (COMMENTS, False),
+        ({**COMMENTS, "limit": 1}, True),
+        ({**COMMENTS, "start": {"row": {"id": "i1"}, "exclusive": False}}, True),
+        ({"table": "issue", "where": exists(hop("comment", "id", "issue"), flip=True)}, True),
+        ({"table": "issue", "where": exists(hop("comment", "id", "issue"))}, False),
+    ],
+    ids=["all", "limit", "start", "flipped", "exists"],
+)
+def test_whoever_does_not_ask_for_order_pays_only_where_it_decides(
+    kind: SourceKind, query: dict[str, Any], is_ordered: bool
+) -> None:
+    engine = new_engine(kind, in_order=False)
+    shapes = engine.explain(parse(query)).reads.counts["issue"]
+    assert [("ORDER BY" in shape) for shape in shapes] == [is_ordered]
+    assert Counter(hydrated(engine, "q", query)) == Counter(hydrated(new_engine(kind), "q", query))
+
+
+@pytest.mark.parametrize("kind", SOURCE_KINDS)
+def test_a_view_is_in_order_whatever_the_engine_was_told(kind: SourceKind) -> None:
+    by_id = {"table": "issue", "orderBy": [["id", "desc"]]}
+    view = new_engine(kind, in_order=False).materialize(parse(by_id), Format())
+    assert isinstance(view.result, list)
+    assert [issue["id"] for issue in view.result] == ["i2", "i1"]
 
 
 def test_with_a_cost_model_the_plan_is_explained_too() -> None:

@@ -11,11 +11,11 @@ from reference_cache.ivm.change import add, edit, remove
 from reference_cache.ivm.followed_table import FollowedTable, followed_source
 from reference_cache.ivm.operator import Request, Start, first, nodes
 from reference_cache.ivm.source import Source
-from reference_cache.ivm.sqlite_codec import StoredValueError, decoder
+from reference_cache.ivm.sqlite_codec import MOST_TEXTS, SHORT, StoredValueError, decoder
 from reference_cache.ivm.sqlite_snapshot import SqliteSnapshot, tune
 from reference_cache.ivm.sqlite_text import split_filter, start_sql
 from reference_cache.ivm.written_table import KEPT_BACK, WrittenTable, sqlite_source
-from reference_cache.query.schema import ColumnType, Row, TableSchema, table
+from reference_cache.query.schema import Row, table
 from tests.support.tables import create_table
 
 THING = table("thing", {"id": "number", "name": "string?", "on": "boolean?", "data": "json?"}, unique=[["name"]])
@@ -30,16 +30,34 @@ def database(rows: list[Row] = ROWS) -> sqlite3.Connection:
     return connection
 
 
-def test_a_text_that_many_rows_have_is_in_memory_once() -> None:
-    columns = {"id": ColumnType("string"), "version": ColumnType("string", optional=True, repeats=True)}
-    decode = decoder(TableSchema("thing", columns, ("id",)))
+def decoded(*texts: str | None) -> list[Row]:
+    """Rows whose texts came from different places."""
+    decode = decoder(table("thing", {"id": "string", "text": "string?"}))
     assert decode is not None
-    texts = ["".join(["version ", "of rows"]) for _ in range(2)]
-    assert texts[0] is not texts[1]
-    rows = [decode((str(place), text)) for place, text in enumerate(texts)]
-    assert rows == [("0", "version of rows"), ("1", "version of rows")]
-    assert rows[0][1] is rows[1][1]
-    assert decode(("2", None)) == ("2", None)
+    return [decode((str(place), text and "".join(list(text)))) for place, text in enumerate(texts)]
+
+
+def test_a_text_that_many_rows_have_is_in_memory_once() -> None:
+    rows = decoded("a state", "another", "a state", None)
+    assert rows == [("0", "a state"), ("1", "another"), ("2", "a state"), ("3", None)]
+    assert rows[0][1] is rows[2][1]
+
+
+def test_only_so_many_texts_are_remembered() -> None:
+    rows = decoded("often", *(f"once {number}" for number in range(MOST_TEXTS)), "often", "often")
+    assert rows[0][1] == rows[-2][1]
+    assert rows[0][1] is not rows[-2][1]
+    assert rows[-1][1] is rows[-2][1]
+
+
+def test_a_long_text_is_not_looked_for() -> None:
+    one, other = decoded("x" * (SHORT + 1), "x" * (SHORT + 1))
+    assert one[1] == other[1]
+    assert one[1] is not other[1]
+
+
+def test_a_table_of_keys_is_read_as_it_is() -> None:
+    assert decoder(table("thing", {"id": "string"})) is None
 
 
 def rows_in(source: Source, request: Request | None = None) -> list[Row]:

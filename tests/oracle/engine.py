@@ -32,12 +32,13 @@ class Variant(NamedTuple):
     """One way of running a case.
 
     `planned` lets the planner decide the flips that a query leaves open; `routed` makes sources look readers up even
-    if there are few, and put pauses into their streams.
+    if there are few, and put pauses into their streams; `in_order` is the engine's.
     """
 
     source: str
     planned: bool
     routed: bool
+    in_order: bool
 
     def start(self, case: Json, rows: Rows, done: int) -> EngineRun:
         """The engine with the queries that are there after so many transactions, hydrated."""
@@ -45,7 +46,7 @@ class Variant(NamedTuple):
 
 
 VARIANTS = [
-    Variant(source, planned, routed)
+    Variant(source, planned, routed, in_order=planned is not routed)
     for source in ("memory", "sqlite", "followed")
     for planned in (False, True)
     for routed in (True, False)
@@ -67,7 +68,7 @@ class EngineRun:
         database.create(self._database, {**case, "rows": rows})
         self._followed: list[FollowedTable] = []
         model = SqliteCostModel(self._database) if variant.planned else None
-        self._engine = Engine(self._schema, self._open_source, cost_model=model)
+        self._engine = Engine(self._schema, self._open_source, cost_model=model, in_order=variant.in_order)
         self._counts: list[Counts] = [Counter() for _ in case["queries"]]
         self._views: dict[int, View] = {}
         for table in self._schema.tables:

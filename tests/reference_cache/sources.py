@@ -103,7 +103,7 @@ class ScriptedSource:
     async def until(self, condition: Callable[[ScriptedSource], bool]) -> None:
         """Wait for something about requests or acks."""
         async with self._changed:
-            await asyncio.wait_for(self._changed.wait_for(lambda: condition(self)), 20)
+            await asyncio.wait_for(self._changed.wait_for(lambda: condition(self)), 60)
 
     async def _serve(self, socket: ServerConnection) -> None:
         assert socket.request is not None

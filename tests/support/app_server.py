@@ -6,8 +6,6 @@ called `broken` and `nonsense` get what they say. Answers to pushes can get lost
 
 from __future__ import annotations
 
-import asyncio
-import threading
 from collections.abc import Awaitable, Callable
 from typing import Any
 
@@ -24,6 +22,7 @@ from reference_cache.query.builder import Queries, QueryBuilder
 from reference_cache.query.expression import exists, not_
 from tests.support.app_schema import TRACKER
 from tests.support.app_store import AppStore
+from tests.support.app_thread import AppThread
 
 queries, mutators = NamedQueries(TRACKER), Mutators()
 q = Queries(TRACKER)
@@ -59,44 +58,23 @@ async def set_title(tx: SqlTransaction, args: SetTitle) -> None:
         raise RuntimeError("the mutator broke down")
 
 
-class AppServer:
+class AppServer(AppThread):
     """Runs in a thread of its own; `accepted` and `requests` may be looked at and changed from the test's."""
 
     def __init__(self, store: AppStore | LedgerStore[Any], *accepted: str, mutators: Mutators = mutators) -> None:
+        super().__init__()
         self.accepted = {f"Bearer {token}" for token in accepted}
         self.requests: list[tuple[str, Any]] = []
         self.answers_to_lose = 0
         self._store = toolkit_store(store) if isinstance(store, AppStore) else store
         self._mutators = mutators
-        self._loop = asyncio.new_event_loop()
-        self._thread = threading.Thread(target=self._loop.run_forever, daemon=True)
 
-    def __enter__(self) -> AppServer:
-        self._thread.start()
-        self.url = asyncio.run_coroutine_threadsafe(self._start(), self._loop).result(10)
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        asyncio.run_coroutine_threadsafe(self._stop(), self._loop).result(10)
-        self._loop.call_soon_threadsafe(self._loop.stop)
-        self._thread.join(10)
-        self._loop.close()
-
-    @property
-    def settings(self) -> dict[str, str]:
-        """What a cache must know of it."""
-        return {"ZERO_QUERY_URL": f"{self.url}/query", "ZERO_MUTATE_URL": f"{self.url}/mutate"}
-
-    async def _start(self) -> str:
+    def _application(self) -> web.Application:
         app = web.Application(middlewares=[self._notice])
         app.add_routes(zero_routes(queries, self._mutators, self._store, authenticate=self._authenticate))
-        self._runner = web.AppRunner(app, shutdown_timeout=0.1)
-        await self._runner.setup()
-        await web.TCPSite(self._runner, "127.0.0.1", 0).start()
-        return f"http://127.0.0.1:{self._runner.addresses[0][1]}"
+        return app
 
-    async def _stop(self) -> None:
-        await self._runner.cleanup()
+    async def _close(self) -> None:
         if isinstance(self._store, PostgresStore):
             await self._store.close()
         else:

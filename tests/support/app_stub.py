@@ -48,7 +48,7 @@ class AppStub:
         return made if isinstance(made, web.StreamResponse) else web.json_response(made)
 
     async def wait_for_requests(self, count: int) -> None:
-        async with asyncio.timeout(10), self.arrived:
+        async with asyncio.timeout(60), self.arrived:
             await self.arrived.wait_for(lambda: len(self.requests) >= count)
 
 

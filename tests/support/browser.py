@@ -232,7 +232,7 @@ def started_chromium() -> Iterator[str]:
 @asynccontextmanager
 async def connected_browser(address: str) -> AsyncIterator[Browser]:
     """A Chromium that runs already; the pages opened here are closed at the end."""
-    async with connect(address, max_size=None, proxy=None) as socket:
+    async with connect(address, max_size=None, proxy=None, open_timeout=SECONDS) as socket:
         devtools = _DevTools(socket)
         reading = asyncio.create_task(devtools.read())
         browser = Browser(devtools)

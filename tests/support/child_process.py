@@ -10,6 +10,7 @@ from __future__ import annotations
 import os
 import resource
 import secrets
+import select
 import signal
 import subprocess
 import threading
@@ -17,7 +18,9 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
-STOP_SECONDS = 30
+from tests.support.waiting import LONGEST_WAIT_S
+
+STOP_SECONDS = 90
 MARK = "TEST_PROCESS_TREE"
 
 
@@ -71,7 +74,7 @@ class ChildProcess:
     def running(self) -> bool:
         return self.code is None
 
-    def wait_for_line(self, text: str, *, seconds: float = 60, after: int = 0) -> int:
+    def wait_for_line(self, text: str, *, seconds: float = LONGEST_WAIT_S, after: int = 0) -> int:
         """Wait for a line that holds `text`, from line number `after` on; return the number of the line after it."""
         seen = after
         with self._changed:
@@ -161,8 +164,15 @@ class ChildProcess:
                 self._times.append(time.monotonic())
                 self._changed.notify_all()
 
+    def _is_unread(self) -> bool:
+        """Whether something waits in the pipe."""
+        assert self._process.stdout is not None
+        return bool(select.select([self._process.stdout], [], [], 0)[0])
+
     def _reap(self) -> None:
         code = self._process.wait()
+        while self._reader.is_alive() and self._is_unread():
+            self._reader.join(0.05)
         self._reader.join(1)  # descendants may hold the pipe open; what the leader said is in by then
         with self._changed:
             self.code = code

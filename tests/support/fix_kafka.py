@@ -11,5 +11,6 @@ from tests.support.kafka_broker import KafkaBroker
 
 @pytest.fixture(scope="session")
 def kafka() -> Iterator[KafkaBroker]:
-    with KafkaBroker() as broker:
+    # It is never restarted, so it need not be quick to notice that it is gone; and it is, when it gets no time to run.
+    with KafkaBroker(broker_session_timeout_ms="60000") as broker:
         yield broker

@@ -29,7 +29,6 @@ from tests.support.waiting import until
 
 READY_LINE = "Kafka Server started"
 READY_SECONDS = 120
-START_ATTEMPTS = 3
 JVM_OPTIONS = (
     "-Xmx384m",
     "-XX:TieredStopAtLevel=1",
@@ -77,8 +76,11 @@ class KafkaBroker:
         self.ca = authority.ca
         self._keys = self._folder / "server.pem"
         self._keys.write_text(authority.server_pem())
+        self.port, self._secured_port = free_port(), free_port()
         try:
-            self._start_first()
+            self._write_settings(free_port())
+            self._format()
+            self._run()
         except BaseException:
             self.close()
             raise
@@ -172,20 +174,6 @@ class KafkaBroker:
             client.close()
 
     # --- the process ---
-
-    def _start_first(self) -> None:
-        """Start on free ports; another process may take one between the look and the start, so look again then."""
-        for attempts_left in reversed(range(START_ATTEMPTS)):
-            self.port, self._secured_port = free_port(), free_port()
-            self._write_settings(free_port())
-            if attempts_left == START_ATTEMPTS - 1:
-                self._format()
-            try:
-                self._run()
-                return
-            except MissingTool:
-                if not attempts_left:
-                    raise
 
     def _write_settings(self, controller: int) -> None:
         places = {

@@ -27,7 +27,7 @@ from tests.support.waiting import until
 
 ACCOUNTS = ("postgres", "nobody")
 READY_LINES = ("ready to accept connections", "ready to accept read-only connections")
-READY_SECONDS = 60
+READY_SECONDS = 120
 SETTINGS = {
     "listen_addresses": "127.0.0.1",
     "unix_socket_directories": "",
@@ -79,7 +79,7 @@ class PostgresServer:
         if self._process is not None and self._process.poll() is None:
             self._process.send_signal(signal.SIGQUIT)
             try:
-                self._process.wait(20)
+                self._process.wait(READY_SECONDS)
             except subprocess.TimeoutExpired:
                 self._process.kill()
                 self._process.wait()
@@ -88,6 +88,7 @@ class PostgresServer:
     def kill(self) -> None:
         """SIGKILL of every process of the server; what was flushed stays."""
         assert self._process is not None
+        os.kill(self._process.pid, signal.SIGSTOP)  # so that it starts no more while we look
         children = _children(self._process.pid)
         for pid in (self._process.pid, *children):
             with contextlib.suppress(ProcessLookupError):

@@ -28,8 +28,8 @@ from tests.support.waiting import until
 
 PROGRAMS = {"changesource": "-m changesource_sdk.cli", "python": "", "python3": "", "pytest": "-m pytest"}
 OFFLINE = ("--no-build-isolation", "--no-index")
-RUN_SECONDS = 120
-READY_SECONDS = 120
+RUN_SECONDS = 240
+READY_SECONDS = 240
 
 
 class Reader:
@@ -150,7 +150,7 @@ def wait_for_page(url: str, *, seconds: float = READY_SECONDS, alive: Callable[[
 
 def _answers(url: str) -> bool:
     try:
-        with urllib.request.urlopen(url, timeout=10) as answer:
+        with urllib.request.urlopen(url, timeout=60) as answer:
             return bool(answer.status == 200)
     except OSError:
         return False

@@ -15,7 +15,7 @@ from typing import Any
 from tests.support.child_process import ChildProcess
 from tests.support.ports import free_port
 
-SYNC_SECONDS = 60.0
+SYNC_SECONDS = 120.0
 
 
 class ReferenceCache:
@@ -72,6 +72,6 @@ class ReferenceCache:
 
     def status(self) -> dict[str, Any]:
         """The document of `/statusz`."""
-        with urllib.request.urlopen(f"{self.url}/statusz", timeout=10) as answer:
+        with urllib.request.urlopen(f"{self.url}/statusz", timeout=60) as answer:
             document: dict[str, Any] = json.load(answer)
             return document

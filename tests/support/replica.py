@@ -19,7 +19,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from tests.support.tools import node, node_modules
-from tests.support.waiting import until
+from tests.support.waiting import LONGEST_WAIT_S, until
 
 Row = tuple[object, ...]
 READER = Path(__file__).parent / "node" / "replica_reader.mjs"
@@ -132,11 +132,11 @@ class Replica:
         except ReplicaError:
             return None
 
-    def wait_until(self, sql: str, *, seconds: float = 30) -> None:
+    def wait_until(self, sql: str, *, seconds: float = LONGEST_WAIT_S) -> None:
         """Wait until a query gives one true value."""
         until(lambda: (self.try_query(sql) or [(0,)])[0][0], sql, seconds=seconds)
 
-    def wait_for_watermark(self, watermark: str, *, seconds: float = 30) -> None:
+    def wait_for_watermark(self, watermark: str, *, seconds: float = LONGEST_WAIT_S) -> None:
         """Wait until everything up to and including this watermark is applied."""
 
         def reached() -> bool:

@@ -14,7 +14,7 @@ from typing import Any
 
 from tests.support.child_process import ChildProcess
 from tests.support.tools import node, node_modules
-from tests.support.waiting import until
+from tests.support.waiting import LONGEST_WAIT_S, until
 
 SCRIPT = Path(__file__).parent / "node" / "scenario_client.mjs"
 KEYS = {"issue_labels": ("issue_id", "label_id")}
@@ -107,7 +107,7 @@ class ScenarioClients:
             (each for each in reversed(self.events()) if (each["event"], each.get("client")) == (event, client)), None
         )
 
-    def wait(self, ask: Callable[[], Any], what: str, *, seconds: float = 60) -> Any:
+    def wait(self, ask: Callable[[], Any], what: str, *, seconds: float = LONGEST_WAIT_S) -> Any:
         try:
             return until(ask, what, seconds=seconds, alive=self._check)
         except AssertionError as error:

@@ -23,7 +23,7 @@ from tests.support.ports import free_port
 from tests.support.tools import REPOSITORY
 from tests.support.waiting import until
 
-READY_SECONDS = 120
+READY_SECONDS = 240
 UPGRADE = {"Sec-WebSocket-Key": "AAAAAAAAAAAAAAAAAAAAAA==", "Sec-WebSocket-Version": "13", "Upgrade": "websocket"}
 
 
@@ -105,7 +105,7 @@ class Serving:
         """Status and body of the answer to a WebSocket handshake at this path."""
         request = urllib.request.Request(self.url + path, headers=UPGRADE)
         try:
-            with urllib.request.urlopen(request, timeout=10) as answer:
+            with urllib.request.urlopen(request, timeout=60) as answer:
                 return answer.status, ""
         except urllib.error.HTTPError as error:
             return error.code, error.read().decode()
@@ -113,7 +113,7 @@ class Serving:
     def get(self, path: str) -> tuple[int, str]:
         """Status and body; status 0 while nothing listens."""
         try:
-            with urllib.request.urlopen(self.url + path + self._query, timeout=10) as answer:
+            with urllib.request.urlopen(self.url + path + self._query, timeout=60) as answer:
                 return answer.status, answer.read().decode()
         except urllib.error.HTTPError as error:
             return error.code, error.read().decode()
@@ -122,7 +122,7 @@ class Serving:
 
     def status(self) -> dict[str, Any]:
         """The document of `/statusz`."""
-        document: dict[str, Any] = json.loads(self.get("/statusz")[1])
+        document: dict[str, Any] = json.loads(until(lambda: self.get("/statusz")[1], "/statusz", alive=self._check))
         return document
 
     def _check(self) -> None:

@@ -6,6 +6,7 @@ not there at this moment (starting, just killed) is None or an empty list.
 
 from __future__ import annotations
 
+import json
 import os
 import signal
 from collections.abc import Mapping, Sequence
@@ -46,7 +47,7 @@ class SparkServing(Serving):
     def stage(self) -> dict[str, Any]:
         """What the pipeline reports; empty while the endpoint is down or nothing was reported yet."""
         status, body = self.get("/statusz")
-        return dict(self.status()["stages"].get("pipeline", {})) if status == 200 and body else {}
+        return dict(json.loads(body)["stages"].get("pipeline", {})) if status == 200 and body else {}
 
     def driver(self) -> int | None:
         """The driver's process, from its start on."""

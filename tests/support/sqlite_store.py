@@ -90,7 +90,7 @@ def difference(store: SqliteStore, replica: Replica) -> str:
     return ""
 
 
-def wait_until_same(store: SqliteStore, replica: Replica, *, seconds: float = 60) -> None:
+def wait_until_same(store: SqliteStore, replica: Replica, *, seconds: float = 180) -> None:
     """Wait until the replica equals the database, and say how they differ if it never does."""
     last = [""]
     moved = Moved(replica)

@@ -14,7 +14,7 @@ from websockets.exceptions import ConnectionClosed
 
 from protocol.sync.handshake import encode_subprotocol
 
-SECONDS = 10.0
+SECONDS = 60.0
 Message = list[Any]
 
 
@@ -81,6 +81,7 @@ async def sync_client(
         additional_headers=dict(headers or {}),
         compression=compression,
         max_size=None,
+        open_timeout=SECONDS,
     )
     try:
         yield SyncClient(socket)

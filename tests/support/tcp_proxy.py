@@ -44,7 +44,7 @@ class TcpProxy:
 
     def _join(self, client: socket.socket, target: int) -> None:
         try:
-            server = socket.create_connection(("127.0.0.1", target), timeout=5)
+            server = socket.create_connection(("127.0.0.1", target), timeout=60)
         except OSError:
             client.close()
             return

@@ -16,6 +16,8 @@ from urllib.parse import parse_qs, urlsplit
 from websockets.exceptions import ConnectionClosed
 from websockets.sync.server import ServerConnection, serve
 
+from tests.support.waiting import LONGEST_WAIT_S
+
 Message = list[Any]
 SNAPSHOT = "110"
 ITEM = {"schema": "public", "name": "item", "rowKey": {"columns": ["id"]}}
@@ -84,7 +86,7 @@ class TinySource:
             self._grown.notify_all()
             return self._log[-1][0]
 
-    def wait_for_ack(self, watermark: str, *, seconds: float = 30) -> None:
+    def wait_for_ack(self, watermark: str, *, seconds: float = LONGEST_WAIT_S) -> None:
         with self._grown:
             assert self._grown.wait_for(lambda: watermark in self.acks, seconds), f"no ack of {watermark}: {self.acks}"
 

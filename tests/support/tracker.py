@@ -6,8 +6,6 @@ The mutators run on both sides. The server alone knows who asks (`ctx`), and so 
 
 from __future__ import annotations
 
-import asyncio
-import threading
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +16,7 @@ from reference_cache.app_server import ApplicationError, Mutators, NamedQueries,
 from reference_cache.app_server.stores.sqlite import SqliteStore
 from reference_cache.query.builder import Queries, QueryBuilder
 from reference_cache.query.schema import Schema
+from tests.support.app_thread import AppThread
 
 TRACKER = Schema.from_json(
     {
@@ -118,42 +117,24 @@ async def add_comment(tx: Any, args: Comment) -> None:
     await tx.upsert("comment", args.model_dump())
 
 
-class TrackerApp:
+class TrackerApp(AppThread):
     """The application's server over a SQLite file, in a thread of its own. Tokens outside `accepted` get a 401."""
 
     def __init__(self, path: Path, *accepted: str) -> None:
+        super().__init__()
         self.accepted = set(accepted)
         self.is_down = False
         self.pushes = 0
         self._path = path
-        self._loop = asyncio.new_event_loop()
-        self._thread = threading.Thread(target=self._loop.run_forever, daemon=True)
 
-    def __enter__(self) -> TrackerApp:
-        self._thread.start()
-        self.url = asyncio.run_coroutine_threadsafe(self._start(), self._loop).result(30)
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        asyncio.run_coroutine_threadsafe(self._runner.cleanup(), self._loop).result(30)
-        self._store.close()
-        self._loop.call_soon_threadsafe(self._loop.stop)
-        self._thread.join(30)
-        self._loop.close()
-
-    @property
-    def settings(self) -> dict[str, str]:
-        """What a cache must know of it."""
-        return {"ZERO_QUERY_URL": f"{self.url}/query", "ZERO_MUTATE_URL": f"{self.url}/mutate"}
-
-    async def _start(self) -> str:
+    def _application(self) -> web.Application:
         self._store = SqliteStore(self._path, TRACKER)
         app = web.Application(middlewares=[self._watch])
         app.add_routes(zero_routes(queries, mutators, self._store, authenticate=self._user))
-        self._runner = web.AppRunner(app, shutdown_timeout=0.1)
-        await self._runner.setup()
-        await web.TCPSite(self._runner, "127.0.0.1", 0).start()
-        return f"http://127.0.0.1:{self._runner.addresses[0][1]}"
+        return app
+
+    async def _close(self) -> None:
+        self._store.close()
 
     @web.middleware
     async def _watch(self, request: web.Request, handler: Any) -> web.StreamResponse:

@@ -13,7 +13,7 @@ from typing import Any
 
 from tests.support.child_process import ChildProcess
 from tests.support.tools import node, node_modules
-from tests.support.waiting import until
+from tests.support.waiting import LONGEST_WAIT_S, until
 
 CLIENT = Path(__file__).parent / "node" / "client.mjs"
 Row = Mapping[str, object]
@@ -48,7 +48,7 @@ class ZeroClient:
                 return rows
         return None
 
-    def wait_for_rows(self, table: str, expected: Sequence[Row], *, seconds: float = 30) -> None:
+    def wait_for_rows(self, table: str, expected: Sequence[Row], *, seconds: float = LONGEST_WAIT_S) -> None:
         try:
             until(lambda: self.rows(table) == expected, f"client rows of {table}", seconds=seconds, alive=self._check)
         except AssertionError as error:

@@ -60,7 +60,7 @@ class Harness(ABC):
     table: ClassVar[str] = ""
     """The full name of the table to write to; the first that has a key, if none is named."""
 
-    patience: ClassVar[float] = 10.0
+    patience: ClassVar[float] = 20.0
     """Seconds to wait for something that should come."""
 
     @abstractmethod

@@ -64,8 +64,11 @@ class PostgresStore:
             try:
                 yield PostgresTransaction(connection, self._statements, client)
                 await _commit(connection)
-            except BaseException:
+            except BaseException as error:
                 await self._undo(connection)
+                if connection.closed and isinstance(error, psycopg.OperationalError):
+                    # The mutation is not to blame; had it been committed after all, it counts as processed.
+                    raise StoreUnavailable(f"Lost the database in a transaction: {error}") from error
                 raise
             self._idle.append(connection)
 

@@ -71,11 +71,18 @@ class SqliteStore:
                 raise StoreUnavailable(f"Failed to open database transaction: {error}") from error
             try:
                 yield SqliteTransaction(self._run, self._statements, client)
-                await self._run(lambda db: db.execute("COMMIT"))
+                await self._commit()
             except BaseException:
                 # In the connection's thread, so behind a statement that is still running.
                 await asyncio.shield(self._run(_roll_back))
                 raise
+
+    async def _commit(self) -> None:
+        """With a rollback journal a reader can keep it from happening; the mutation is not to blame for that."""
+        try:
+            await self._run(lambda db: db.execute("COMMIT"))
+        except sqlite3.OperationalError as error:
+            raise StoreUnavailable(f"Failed to commit database transaction: {error}") from error
 
     def is_transient(self, error: Exception) -> bool:
         """Nothing passes here: the lock is held before a mutator runs."""

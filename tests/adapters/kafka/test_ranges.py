@@ -30,7 +30,7 @@ def test_what_was_aborted_is_not_read_and_the_end_is_reached(kafka: KafkaBroker)
     with closing(make_consumer(KafkaSettings.parse(kafka.bootstrap, topic, "upsert"))) as consumer:
         place = TopicPartition(topic, 0)
         # Four records and four markers, of which the last are written after the producer was answered.
-        until(lambda: consumer.end_offsets([place])[place] == 8, "the last marker", seconds=60)
+        until(lambda: consumer.end_offsets([place])[place] == 8, "the last marker")
         whole = [record.value for batch in read_range(consumer, OffsetRange(topic, 0, 0, 8)) for record in batch]
         part = [record.value for batch in read_range(consumer, OffsetRange(topic, 0, 1, 5)) for record in batch]
     assert (whole, part) == ([b"one", b"two"], [b"two"])

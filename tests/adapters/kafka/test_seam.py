@@ -50,7 +50,7 @@ def test_every_transaction_is_whole_from_the_snapshot_on(kafka: KafkaBroker, see
         bank.assert_whole(tables["account"], tables["ledger"], f"after the snapshot, seed {seed}")  # type: ignore[arg-type]
 
     with Working(bank, kafka, seed, pause_s=0.01):
-        until(lambda: bank.moves > 10, "some moves", seconds=60)
+        until(lambda: bank.moves > 10, "some moves")
         taken = adapter.snapshot()
         tables = state_of(taken)
         bank.assert_whole(tables["account"], tables["ledger"], f"in the snapshot, seed {seed}")  # type: ignore[arg-type]

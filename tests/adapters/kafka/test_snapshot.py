@@ -10,11 +10,14 @@ from pathlib import Path
 
 import pytest
 
+from adapters.kafka import KafkaAdapter
 from adapters.kafka.position import Vector
 from adapters.kafka.settings import KafkaSettings
 from adapters.kafka.snapshot import take_snapshot
 from changesource_sdk.adapter import Row, Snapshot
 from changesource_sdk.errors import AdapterError
+from changesource_sdk.pipeline.mapped import MappedAdapter
+from changesource_sdk.pipeline.mapping import Function, MappedColumn, TableMapping
 from changesource_sdk.pipeline.snapshotting import PartTask, write_partition
 from tests.support.debezium import Collection, begin, end, field, member
 from tests.support.kafka_broker import KafkaBroker
@@ -195,6 +198,30 @@ def test_a_value_that_does_not_suit_its_column_is_told_with_record_table_and_col
     assert caught.value.code == "poison-record"
     assert f"the record at {name}[0] offset 2 cannot be read: " in caught.value.message
     assert "table item, column done (bool), row id=2" in caught.value.message
+
+
+def half(row: Row) -> object:
+    return 8 // int(str(row["size"]))
+
+
+def larger(row: Row) -> object:
+    return int(str(row["size"])) * 16
+
+
+@pytest.mark.parametrize("size", [0, 1 << 60])
+def test_a_row_that_a_mapping_makes_unfit_or_cannot_map_is_told_with_its_record(
+    kafka: KafkaBroker, topic: Callable[..., str], tmp_path: Path, size: int
+) -> None:
+    name = topic()
+    write(kafka, name, *(({"id": n}, {"id": n, "size": of}) for n, of in ((1, 2), (2, 2), (2, size), (3, 4))))
+    columns = {"half": MappedColumn(Function(half), "int8"), "size": MappedColumn(Function(larger), "int8")}
+    adapter = KafkaAdapter(kafka.bootstrap, name, format="upsert")
+    taken = MappedAdapter.around(adapter, {table_name(name): TableMapping("mapped", columns=columns)}).snapshot()
+    assert taken.tables is not None
+    with pytest.raises(AdapterError) as caught:
+        write_partition(tmp_path, PartTask(1, taken.tables[0], taken.partitions[0]))
+    assert caught.value.code == "poison-record"
+    assert caught.value.where == f"{name}[0] offset 2"
 
 
 def test_values_tell_columns_that_only_an_old_row_has(

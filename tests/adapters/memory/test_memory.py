@@ -6,8 +6,9 @@ from pathlib import Path
 import pytest
 
 from adapters.memory import MemoryAdapter, MemoryStore
-from changesource_sdk.adapter import Delete, DropTable, Insert, Update
+from changesource_sdk.adapter import Delete, DropTable, Insert, Position, Update
 from changesource_sdk.errors import AdapterError, ConfigurationError
+from changesource_sdk.pipeline.validate import NeedsNewGeneration
 from changesource_sdk.schema import Column, Table
 
 
@@ -22,6 +23,12 @@ def test_the_snapshot_is_what_the_transactions_made() -> None:
     snapshot = MemoryAdapter(store=store).snapshot()
     assert snapshot.position == 2
     assert [list(partition.rows()) for partition in snapshot.partitions] == [[{"id": 3, "title": "c"}]]
+
+
+@pytest.mark.parametrize("position", [7, "of another store", {"seq": 1}])
+def test_a_position_of_another_store_asks_for_a_new_snapshot(position: Position) -> None:
+    with pytest.raises(NeedsNewGeneration, match="not made by this store"):
+        next(MemoryAdapter(store=MemoryStore([])).changes(position))
 
 
 def test_changes_continue_after_a_position() -> None:

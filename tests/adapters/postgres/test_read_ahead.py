@@ -55,7 +55,7 @@ def test_a_schema_change_that_waits_for_the_table_does_not_keep_us_from_reading_
     found = read_ahead(settings, table, LONG_AGO)
     with waiting_for_the_lock(db, dsn, "ALTER TABLE public.t ADD n int") as user:
         assert ids(found) == list(range(1, 11))
-        user.join(10)
+        user.join(60)
         assert not user.is_alive()
 
 
@@ -70,8 +70,8 @@ def test_a_migration_over_several_tables_is_never_the_victim_of_a_deadlock(db: C
         reader = threading.Thread(target=lambda: read.append(read_ahead(settings, table, LONG_AGO)))
         reader.start()
         held.close()
-        user.join(10)
-        reader.join(10)
+        user.join(60)
+        reader.join(60)
     assert not user.is_alive()
     assert read == [None]
     assert db.execute("SELECT n FROM t").fetchone() == (None,)

@@ -78,7 +78,7 @@ def test_no_trigger_was_made(follower: Follower) -> None:
 @pytest.mark.parametrize("name", SCENARIOS)
 def test_a_consumer_has_the_same_soon_after(name: str, follower: Follower) -> None:
     follower.run(*SCENARIOS[name])
-    until(lambda: _is_same(follower), f"the mirror to follow {name}", seconds=20)
+    until(lambda: _is_same(follower), f"the mirror to follow {name}")
     follower.run("INSERT INTO fence VALUES (-1) ON CONFLICT DO NOTHING")
     follower.catch_up()
     follower.assert_same()

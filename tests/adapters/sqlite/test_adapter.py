@@ -38,9 +38,9 @@ def test_a_commit_wakes_a_waiting_reader(db: sqlite3.Connection, path: str) -> N
     thread = threading.Thread(target=follow)
     thread.start()
     db.execute("INSERT INTO t VALUES (1)")
-    assert arrived.wait(5)
+    assert arrived.wait(60)
     adapter.close()
-    thread.join(5)
+    thread.join(60)
     assert not thread.is_alive()
     assert list(received[0].changes) == [Insert("t", {"id": 1})]
 
@@ -60,6 +60,7 @@ def test_acknowledged_keys_are_forgotten(db: sqlite3.Connection, path: str) -> N
 def test_a_busy_database_only_puts_forgetting_off(
     db: sqlite3.Connection, path: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.setattr("adapters.sqlite.adapter.ACKNOWLEDGE_AFTER_S", 3600)
     db.execute("CREATE TABLE t (id INTEGER PRIMARY KEY)")
     adapter = SqliteAdapter(path)
     stream = adapter.changes(adapter.snapshot().position)

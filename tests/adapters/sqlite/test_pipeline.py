@@ -5,8 +5,6 @@ import os
 import random
 import sqlite3
 import subprocess
-import time
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -17,16 +15,10 @@ from changesource_sdk.changelog.sqlite_log import SqliteLogReader
 from changesource_sdk.pipeline.settings import PipelineSettings, command_line
 from protocol.framing import unframe
 from tests.adapters.sqlite import transfers
+from tests.support.waiting import until
 
 ROOT = Path(__file__).resolve().parents[3]
 KILLS = int(os.environ.get("CHANGESOURCE_SQLITE_KILLS", "3"))
-
-
-def wait_until(condition: Callable[[], bool], seconds: float = 60) -> None:
-    deadline = time.monotonic() + seconds
-    while not condition():
-        assert time.monotonic() < deadline, "waited too long"
-        time.sleep(0.005)
 
 
 class Replica:
@@ -92,18 +84,18 @@ def test_killed_at_any_moment_nothing_is_lost_doubled_or_torn(path: str, tmp_pat
     reader = SqliteLogReader(state)
     pipeline = start_pipeline(path, state)
     try:
-        with transfers.Writer(path, seed) as writer:
+        with transfers.Writer(path, seed, pause_s=0.005) as writer:
             for _ in range(KILLS):
                 reached = reader.state().transactions + rng.randrange(20)
-                wait_until(lambda: reader.state().transactions >= reached)  # noqa: B023
+                until(lambda: reader.state().transactions >= reached, f"transaction {reached}")  # noqa: B023
                 pipeline.kill()
                 pipeline.wait()
                 pipeline = start_pipeline(path, state)
             writer.finish()
         replica = Replica(state)
-        wait_until(lambda: reader.state().generation == 1)
+        until(lambda: reader.state().generation == 1, "a snapshot")
         replica.start()
-        wait_until(replica.has_all)
+        until(replica.has_all, "the last row of the writer")
     finally:
         pipeline.kill()
         pipeline.wait()

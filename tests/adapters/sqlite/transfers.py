@@ -1,7 +1,8 @@
 """A writer in a process of its own: money moves between accounts, and the total never changes.
 
 A state in which the total differs is a store transaction torn apart. On the way the schema changes a few times. The
-last transaction leaves a row in `finished`.
+last transaction leaves a row in `finished`. Without a pause it writes as fast as the machine lets it, so that whoever
+reads has the more to do the longer it is kept from it.
 """
 
 import random
@@ -24,7 +25,7 @@ def create(path: str, journal: str = "wal") -> None:
     db.close()
 
 
-def transfer(path: str, seed: int, told_to_stop: threading.Event) -> None:
+def transfer(path: str, seed: int, pause_s: float, told_to_stop: threading.Event) -> None:
     db, rng = sqlite3.connect(path, isolation_level=None, timeout=60), random.Random(seed)
     db.execute("PRAGMA synchronous = OFF")
     number = 0
@@ -41,6 +42,8 @@ def transfer(path: str, seed: int, told_to_stop: threading.Event) -> None:
             db.execute("UPDATE accounts SET balance = balance - ? WHERE id = ?", (amount, payer))
             db.execute("UPDATE accounts SET balance = balance + ? WHERE id = ?", (amount, payee))
         db.execute("COMMIT")
+        if pause_s:
+            told_to_stop.wait(pause_s)
     db.execute("INSERT INTO finished VALUES (1)")
     db.close()
 
@@ -48,8 +51,9 @@ def transfer(path: str, seed: int, told_to_stop: threading.Event) -> None:
 class Writer:
     """The process; `finish` makes it write its last row and end."""
 
-    def __init__(self, path: str, seed: int) -> None:
-        self.process = subprocess.Popen([sys.executable, __file__, path, str(seed)], stdin=subprocess.PIPE)
+    def __init__(self, path: str, seed: int, pause_s: float = 0.0) -> None:
+        command = [sys.executable, __file__, path, str(seed), str(pause_s)]
+        self.process = subprocess.Popen(command, stdin=subprocess.PIPE)
 
     def finish(self) -> None:
         assert self.process.poll() is None
@@ -76,12 +80,12 @@ def close_account(db: sqlite3.Connection, rng: random.Random) -> None:
     db.execute("INSERT INTO accounts (id, balance) SELECT max(id) + 1, ? FROM accounts", (balance,))
 
 
-def main(path: str, seed: int) -> None:
+def main(path: str, seed: int, pause_s: float) -> None:
     told_to_stop = threading.Event()
-    threading.Thread(target=transfer, args=(path, seed, told_to_stop)).start()
+    threading.Thread(target=transfer, args=(path, seed, pause_s, told_to_stop)).start()
     sys.stdin.read()
     told_to_stop.set()
 
 
 if __name__ == "__main__":
-    main(sys.argv[1], int(sys.argv[2]))
+    main(sys.argv[1], int(sys.argv[2]), float(sys.argv[3]))

@@ -6,6 +6,7 @@ import asyncio
 import json
 import sqlite3
 from collections.abc import AsyncIterator, Callable
+from contextlib import AbstractAsyncContextManager
 from pathlib import Path
 from typing import Any
 
@@ -17,9 +18,11 @@ from adapters.postgres.system_tables import ensure_system_tables
 from reference_cache.app_server import ApplicationError, Mutators
 from reference_cache.app_server.processing import PushProcessor
 from reference_cache.app_server.requests import CLEAN_UP, parse_push
+from reference_cache.app_server.stores import sqlite_thread
 from reference_cache.app_server.stores.postgres import PostgresStore, PostgresTransaction
 from reference_cache.app_server.stores.sql_transaction import SqlTransaction
-from reference_cache.app_server.stores.sqlite import SqliteStore
+from reference_cache.app_server.stores.sqlite import SqliteStore, SqliteTransaction
+from reference_cache.app_server.stores.store import ClientKey
 from reference_cache.query.schema import schema, table
 from tests.support.app_store import AppStore, postgres_app_store, sqlite_app_store
 from tests.support.postgres_server import PostgresServer
@@ -240,6 +243,30 @@ async def test_a_connection_that_died_in_the_meantime_is_replaced(postgres: Post
     await store.close()
 
 
+async def test_a_connection_that_dies_under_a_mutation_does_not_have_it_refused(postgres: PostgresServer) -> None:
+    fatal = Mutators()
+    runs: list[int] = []
+
+    @fatal.define("set first", args=int)
+    async def set_first(tx: PostgresTransaction, args: int) -> None:
+        runs.append(args)
+        await tx.upsert("counter", {"id": 1, "n": args})
+        if len(runs) == 1:
+            await tx.execute("SELECT pg_terminate_backend(pg_backend_pid())")
+
+    database = postgres_database(postgres)
+    store = PostgresStore(database.settings["dsn"], SCHEMA)
+    app = App(database, store)
+    app.processor = PushProcessor(fatal, store)
+    reason, ids, message = await app.push((1, "set first", 5))
+    assert (reason, ids) == ("database", [1])
+    assert message.startswith("Lost the database in a transaction")
+    assert await app.push((1, "set first", 5)) == [{}]
+    assert app.counters() == [(1, 5)]
+    assert app.results() == []
+    await store.close()
+
+
 async def test_a_deadlock_is_tried_again(postgres: PostgresServer) -> None:
     """Two mutations take the same two rows in opposite order; the database gives one of them up."""
     both = Mutators()
@@ -282,6 +309,39 @@ async def test_a_store_that_cannot_be_reached_keeps_the_mutations(
     reason, ids, message = await app.push((1, "add", None), (2, "add", None))
     assert (reason, ids) == ("database", [1, 2])
     assert message.startswith("Failed to open database transaction")
+
+
+async def test_a_reader_that_delays_a_commit_does_not_have_the_mutation_refused(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """With a rollback journal, one who reads keeps others from committing; here until the first attempt gave up."""
+    file = sqlite_app_store(tmp_path / "app.db", COUNTER, "INSERT INTO counter (id, n) VALUES (1, 0)")
+    reader = sqlite3.connect(tmp_path / "app.db", isolation_level=None)
+    reader.execute("PRAGMA journal_mode = DELETE")
+    reader.execute("BEGIN")
+    reader.execute("SELECT * FROM counter").fetchall()
+
+    class Watched(SqliteStore):
+        begun = 0
+
+        def transaction(self, client: ClientKey) -> AbstractAsyncContextManager[SqliteTransaction]:
+            self.begun += 1
+            if self.begun == 2:
+                reader.close()
+            return super().transaction(client)
+
+    monkeypatch.setattr(sqlite_thread, "BUSY_SECONDS", 0.1)
+    store = Watched(tmp_path / "app.db", SCHEMA)
+    app = App(file, store)
+    assert await app.push((1, "add", None)) == [
+        "database",
+        [1],
+        "Failed to commit database transaction: database is locked",
+    ]
+    assert await app.push((1, "add", None)) == [{}]
+    assert app.counters() == [(1, 1)]
+    assert app.results() == []
+    store.close()
 
 
 def test_the_system_tables_may_be_made_twice(tmp_path: Path) -> None:

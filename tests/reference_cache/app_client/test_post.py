@@ -63,7 +63,7 @@ async def test_nobody_there_is_internal(session: aiohttp.ClientSession) -> None:
 async def test_an_answer_that_does_not_come_is_a_timeout(app: AppStub, session: aiohttp.ClientSession) -> None:
     app.gate.clear()
     with pytest.raises(AppFailure) as failed:
-        await post(session, app.url, timeout=0.1)(Address(app.url), None, [])
+        await post(session, app.url, timeout=1.0)(Address(app.url), None, [])
     assert failed.value.reason == "timeout"
     assert len(app.requests) == 1
 

@@ -23,6 +23,8 @@ from tests.support.app_stub import AppStub
 class Heard:
     """A socket that keeps the errors it is told."""
 
+    is_open = True
+
     def __init__(self) -> None:
         self.errors: asyncio.Queue[SyncError] = asyncio.Queue()
 
@@ -33,7 +35,7 @@ class Heard:
         self.errors.put_nowait(error)
 
     async def error(self) -> dict[str, Any]:
-        async with asyncio.timeout(10):
+        async with asyncio.timeout(60):
             return (await self.errors.get()).body
 
 
@@ -222,7 +224,7 @@ async def test_stopping_lets_go_of_whoever_waits_for_a_slow_application(
     await asyncio.wait(waiting, timeout=0.05)
     assert [task.done() for task in waiting] == [True, True, False, False, False]
     await pusher.stop()
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(60):
         await asyncio.gather(*waiting)
         await pusher.push("g", "s1", user(app), push("c1", 9))
     assert sent(app) == [[("c1", 1)]]

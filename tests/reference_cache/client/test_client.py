@@ -22,6 +22,7 @@ from reference_cache.client import (
     named_query,
 )
 from reference_cache.client import socket as client_socket
+from reference_cache.client.connection import ASKED_AGAIN
 from reference_cache.query.builder import Queries
 from reference_cache.query.schema import schema, table
 from tests.reference_cache.client.scripted_cache import SECONDS, ScriptedCache, Visit, scripted_cache
@@ -210,6 +211,73 @@ async def test_an_error_for_people_stops_the_client_until_they_say_go(stage: Sta
     client.connect()
     await (await stage.cache.visit()).greet()
     await client.wait_for("connected")
+
+
+async def test_a_request_that_was_called_invalid_is_made_again_and_what_is_queued_arrives(stage: Stage) -> None:
+    client, visit = await stage.connected()
+    client.mutate.item.put({"id": "a", "count": 1})
+    await visit.socket.close()
+    for _ in range(ASKED_AGAIN):
+        await (await (await stage.cache.visit()).greet()).fail("InvalidConnectionRequest")
+    again = await (await stage.cache.visit()).greet()
+    assert again.request.base_cookie == "01"
+    await again.hear("push")
+    await again.poke("01", "02", lastMutationIDChanges={client.client_id: 1})
+    await client.drained()
+
+
+async def test_only_a_connection_that_worked_makes_up_for_invalid_requests(stage: Stage) -> None:
+    client, visit = await stage.connected()
+    await visit.fail("InvalidConnectionRequest")
+    for cookie in ("02", "03"):
+        await (await stage.cache.visit()).fail("InvalidConnectionRequest")
+        again = await (await stage.cache.visit()).greet()
+        await again.poke(f"{int(cookie) - 1:02}", cookie, lastMutationIDChanges={})
+        await again.socket.close()
+    for _ in range(ASKED_AGAIN):
+        await (await stage.cache.visit()).fail("InvalidConnectionRequest")
+    await (await stage.cache.visit()).fail("InvalidConnectionRequest")
+    assert (await client.wait_for("error")).error is not None
+
+
+async def test_who_waits_for_the_queue_or_a_result_is_told_that_the_client_has_stopped(stage: Stage) -> None:
+    client, visit = await stage.connected()
+    client.mutate.item.put({"id": "a", "count": 1})
+    drained, result = asyncio.create_task(client.drained()), asyncio.create_task(client.run(ALL))
+    await visit.hear("changeDesiredQueries")
+    await visit.fail("Internal")
+    for waiting in (drained, result):
+        with pytest.raises(Disconnected, match="Internal"):
+            await waiting
+    with pytest.raises(Disconnected, match="Internal"):
+        await client.drained()
+    client.connect()
+    drained = asyncio.create_task(client.drained())
+    again = await (await stage.cache.visit()).greet()
+    await again.hear("push")
+    await again.poke("01", "02", lastMutationIDChanges={client.client_id: 1})
+    await drained
+
+
+async def test_closing_the_client_ends_the_wait_for_its_queue(stage: Stage) -> None:
+    client, _ = await stage.connected()
+    client.mutate.item.put({"id": "a", "count": 1})
+    drained = asyncio.create_task(client.drained())
+    await asyncio.sleep(0)
+    await client.close()
+    with pytest.raises(Disconnected, match="closed"):
+        await drained
+
+
+async def test_who_waits_after_the_call_to_connect_is_not_told_of_the_error_before(stage: Stage) -> None:
+    client, visit = await stage.connected()
+    await visit.fail("Internal")
+    await client.wait_for("error")
+    client.connect()
+    connected = asyncio.create_task(client.wait_for("connected"))
+    await asyncio.sleep(0)
+    await (await stage.cache.visit()).greet()
+    assert (await connected).error is None
 
 
 async def test_a_cache_that_breaks_the_protocol_stops_the_client(stage: Stage) -> None:

@@ -31,7 +31,7 @@ async def test_versions_arrive_and_a_killed_child_is_started_again(tmp_path: Pat
         states: asyncio.Queue[ReplicaState] = asyncio.Queue()
         replicator.on_version(states.put_nowait)
         running = asyncio.create_task(replicator.run())
-        async with asyncio.timeout(30):
+        async with asyncio.timeout(90):
             while (await states.get()).version != "02":
                 pass
             replicator.forget_changes("02")
@@ -56,5 +56,5 @@ async def test_a_file_that_is_no_replica_is_left_alone_and_reported(tmp_path: Pa
     path.write_bytes(b"precious" * 1000)
     replicator = ReplicatorProcess(ReplicatorSettings("ws://127.0.0.1:9/none", path, Origin("zero")))
     with pytest.raises(ReplicatorFailed, match="no replica of this cache"):
-        await asyncio.wait_for(replicator.run(), 30)
+        await asyncio.wait_for(replicator.run(), 90)
     assert path.read_bytes() == b"precious" * 1000

@@ -47,7 +47,7 @@ class Following:
 
     async def version(self, version: str) -> None:
         """Wait until this version is announced."""
-        async with asyncio.timeout(20):
+        async with asyncio.timeout(60):
             while not any(state.version == version for state in self.states):
                 self._changed.clear()
                 await self._changed.wait()
@@ -136,8 +136,10 @@ async def test_a_transaction_that_comes_again_is_dropped_but_acknowledged(tmp_pa
     async with ScriptedSource(*scenes) as source:
         async with following(source, tmp_path) as cache:
             await cache.version("03")
+            await source.until(lambda source: source.acks[-1:] == ["03"])
+        first = len(source.acks)
         async with following(source, tmp_path) as cache:
-            await source.until(lambda source: source.acks == ["03", "03"])
+            await source.until(lambda source: source.acks[first:][-1:] == ["03"])
             assert cache.rows() == [(2, "other"), (3, None)]
 
 

@@ -74,7 +74,7 @@ class ScriptedSyncer:
             self.changed.notify_all()
 
     async def wait_for(self, *call: Any) -> None:
-        async with asyncio.timeout(10), self.changed:
+        async with asyncio.timeout(60), self.changed:
             await self.changed.wait_for(lambda: call in self.calls)
 
     def send(self, client_id: str, *frames: bytes) -> None:

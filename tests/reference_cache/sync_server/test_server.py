@@ -151,8 +151,11 @@ async def test_a_second_socket_of_a_client_replaces_the_first_without_an_error(s
     served = await serve()
     async with sync_client(sync_url(served.port, "c1", "g1"), init=INIT) as first:
         await first.hear("pokeEnd")
+        _, downstream = served.syncer.clients["c1"]
+        assert downstream.is_open
         async with sync_client(sync_url(served.port, "c1", "g1"), init=INIT) as second:
             await second.hear("pokeEnd")
+            assert not downstream.is_open
             assert (await first.closing())[0] == 1005
             assert "error" not in [frame[0] for frame in first.frames]
             await second.say("ping", {})

@@ -72,6 +72,7 @@ class Client:
         self.messages: list[list[Any]] = []
         self.pokes: list[dict[str, Any]] = []
         self.connection: Connection | None = None
+        self.is_open = True
         self._told = asyncio.Event()
         self._poke: dict[str, Any] | None = None
 

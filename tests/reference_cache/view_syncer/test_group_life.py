@@ -60,6 +60,29 @@ async def test_a_newer_connection_of_a_client_replaces_the_older(setup: Setup) -
     assert len(old.messages) == told
 
 
+async def test_a_connection_that_ended_while_it_was_checked_does_not_displace_the_next(setup: Setup) -> None:
+    """The application answers for the first connection of a client when the client has long come back."""
+    asked, answered = asyncio.Event(), asyncio.Event()
+
+    async def slow(credentials: Any) -> None:
+        setup.app.validate = quick  # type: ignore[method-assign]
+        asked.set()
+        await answered.wait()
+
+    quick, setup.app.validate = setup.app.validate, slow  # type: ignore[method-assign]
+    old, new = Client("c1", "g1"), Client("c1", "g1")
+    late = asyncio.create_task(old.connect(setup.syncer, [named("anns")]))
+    await asked.wait()
+    old.is_open = False
+    await new.connect(setup.syncer, [named("all")])
+    answered.set()
+    with pytest.raises(SyncError, match="has gone"):
+        await late
+    await setup.commit(("put", "issue", issue("1")))
+    assert new.rows == setup.world.everything()
+    assert new.desired == {"c1": {"all"}}
+
+
 async def test_new_credentials_may_change_what_a_query_means(setup: Setup) -> None:
     first, second = await two_clients(setup)
     assert first.connection is not None

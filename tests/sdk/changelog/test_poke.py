@@ -12,7 +12,7 @@ def test_a_poke_from_another_process_arrives(tmp_path: Path) -> None:
     script = "import sys; from pathlib import Path; from changesource_sdk.changelog.poke import PokeSender\n"
     script += "PokeSender(Path(sys.argv[1])).poke()"
     subprocess.run([sys.executable, "-c", script, str(tmp_path)], check=True)
-    assert receiver.wait(5.0)
+    assert receiver.wait(60.0)
     assert not receiver.wait(0.0)
     receiver.close()
 
@@ -21,7 +21,7 @@ def test_many_pokes_are_one(tmp_path: Path) -> None:
     receiver, sender = PokeReceiver(tmp_path), PokeSender(tmp_path)
     for _ in range(5):
         sender.poke()
-    assert receiver.wait(5.0)
+    assert receiver.wait(60.0)
     assert not receiver.wait(0.0)
 
 

@@ -21,7 +21,7 @@ from tests.sdk.changelog.logs_under_test import LogUnderTest, postgres_store
 from tests.support.ports import free_port
 from tests.support.postgres_server import PostgresServer
 
-PATIENCE_S = 10.0
+PATIENCE_S = 60.0
 
 
 @pytest.fixture

@@ -24,6 +24,7 @@ from tests.support.tiny_source import Message, system_tables, table
 
 ITEM = {"schema": "public", "name": "item", "rowKey": {"columns": ["id"]}}
 COLUMNS = {"id": "int8", "name": "text", "doc": "json"}
+TRANSACTIONS = 4
 Row = dict[str, Any]
 
 
@@ -63,7 +64,7 @@ class PlainEndpoint:
     # -- the store
 
     def write(self) -> None:
-        """Four transactions: a row added, changed, given another key, and removed."""
+        """As many as `TRANSACTIONS` says: a row added, changed, given another key, and removed."""
         self.rows[4] = {"id": 4, "name": "four", "doc": [1, "two", None]}
         self.log.append([insert(self.rows[4])])
         self.rows[1] = {"id": 1, "name": "one, changed", "doc": None}
@@ -186,12 +187,12 @@ class PlainEndpoint:
 
         thread = threading.Thread(target=loop.run_until_complete, args=(run(),))
         thread.start()
-        assert ready.wait(10)
+        assert ready.wait(60)
         try:
             yield self.url
         finally:
             loop.call_soon_threadsafe(done.set)
-            thread.join(20)
+            thread.join(60)
             loop.close()
 
 

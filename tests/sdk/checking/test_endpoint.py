@@ -7,18 +7,29 @@ from collections.abc import Iterable
 
 import pytest
 
+from changesource_sdk.checking import endpoint_cases, endpoint_run
 from changesource_sdk.checking.endpoint import check_endpoint
 from changesource_sdk.checking.endpoint_cases import CASES
 from changesource_sdk.checking.endpoint_run import CheckSettings
 from changesource_sdk.checking.verdict import Verdict
 from protocol import rules
 from tests.sdk.checking import plain_endpoint as wrong
-from tests.sdk.checking.plain_endpoint import PlainEndpoint
+from tests.sdk.checking.plain_endpoint import TRANSACTIONS, PlainEndpoint
+
+IMPATIENT = {"TearsTransactions": 1.5, "BlocksItsLoop": 1.5, "NeverResets": 1.5}
+"""How long to wait for an answer that never comes; every other check may take its time on a busy machine."""
+
+
+@pytest.fixture(autouse=True)
+def _watches_until_all_has_come(monkeypatch: pytest.MonkeyPatch) -> None:
+    """So that a check need not watch for all its time, and that time can be long enough for a busy machine."""
+    monkeypatch.setattr(endpoint_cases, "MOST_TRANSACTIONS", TRANSACTIONS)
 
 
 def verdicts(endpoint: PlainEndpoint, names: Iterable[str] = (), **settings: float) -> list[Verdict]:
     """What a quick check says; `names` limits it to these cases."""
-    given = {"watch": 0.3, "patience": 1.0, "resets": True, **settings}
+    patience = IMPATIENT.get(type(endpoint).__name__, 30.0)
+    given = {"watch": 1.0, "patience": patience, "resets": True, **settings}
     cases = [case for case in CASES if not names or case.name in names]
 
     async def run(url: str) -> list[Verdict]:
@@ -71,7 +82,11 @@ MISTAKES = [
 
 
 @pytest.mark.parametrize(("endpoint", "case", "rule", "said"), MISTAKES, ids=[entry[0].__name__ for entry in MISTAKES])
-def test_a_wrong_endpoint_is_told_what_is_wrong(endpoint: type[PlainEndpoint], case: str, rule: str, said: str) -> None:
+def test_a_wrong_endpoint_is_told_what_is_wrong(
+    endpoint: type[PlainEndpoint], case: str, rule: str, said: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    if rule == "after-initial":
+        monkeypatch.setattr(endpoint_run, "AFTERTHOUGHT_SECONDS", 1.0)
     found = {verdict.case: verdict for verdict in verdicts(endpoint(), {"initial sync", "live stream", case})}
     verdict = found[case]
     assert verdict.outcome == "broken"
@@ -99,7 +114,7 @@ def test_a_finding_names_the_line_of_the_transcript() -> None:
 
 
 def test_a_check_ends_in_time_and_blames_nobody_for_that() -> None:
-    found = verdicts(PlainEndpoint(), seconds=0.2)
+    found = verdicts(PlainEndpoint(), seconds=2.0, watch=60.0)
     assert {verdict.outcome for verdict in found} <= {"ok", "not seen"}
     assert found[-1].outcome == "not seen"
     assert "--seconds" in found[-1].message

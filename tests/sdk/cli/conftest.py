@@ -26,7 +26,7 @@ class Served:
 
     def stop(self, number: signal.Signals = signal.SIGTERM) -> int:
         self.process.send_signal(number)
-        return self.process.wait(timeout=20)
+        return self.process.wait(timeout=90)
 
 
 def environment() -> dict[str, str]:
@@ -36,7 +36,7 @@ def environment() -> dict[str, str]:
 def run(*arguments: str, cwd: Path) -> subprocess.CompletedProcess[str]:
     """A command to its end."""
     command = [sys.executable, "-m", "changesource_sdk.cli", *arguments]
-    return subprocess.run(command, capture_output=True, text=True, env=environment(), cwd=cwd, timeout=60)
+    return subprocess.run(command, capture_output=True, text=True, env=environment(), cwd=cwd, timeout=120)
 
 
 StartServe = Callable[..., Served]

@@ -51,6 +51,7 @@ def test_unknown_names_get_the_nearest(name: str, code: str, hint: str) -> None:
     [
         ("no_such_module:X", "adapter-import", "install it"),
         ("adapters.memory:MemoryAdaptor", "adapter-import", "did you mean 'MemoryAdapter'?"),
+        ("tests.regressions:X", "adapter-import", "define it there"),
         ("adapters.memory:MemoryStore", "not-an-adapter", "docs/reference/adapter.md"),
     ],
 )

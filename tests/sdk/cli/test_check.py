@@ -11,11 +11,12 @@ from pathlib import Path
 import pytest
 from typer.testing import CliRunner
 
+from changesource_sdk.checking import endpoint_cases
 from changesource_sdk.cli.app import app
 from changesource_sdk.cli.check import is_endpoint
 from changesource_sdk.testing.conformance import CASES
 from protocol import rules
-from tests.sdk.checking.plain_endpoint import NoPermissions, NumbersForTexts, PlainEndpoint
+from tests.sdk.checking.plain_endpoint import TRANSACTIONS, NoPermissions, NumbersForTexts, PlainEndpoint
 from tests.support.fix_serving import MakeServing, MakeStore
 
 runner = CliRunner()
@@ -33,11 +34,13 @@ class Store:
     def changes(self, after):
         yield Insert("t", {"id": 2})
 """
-QUICK = ("--watch", "0.3")
+QUICK = ("--watch", "1")
 
 
 @pytest.fixture
-def right() -> Iterator[str]:
+def right(monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
+    """An endpoint of which a check need not watch more than it has to show."""
+    monkeypatch.setattr(endpoint_cases, "MOST_TRANSACTIONS", TRANSACTIONS)
     with PlainEndpoint().running() as url:
         yield url
 
@@ -180,7 +183,7 @@ def test_our_own_endpoint_passes_while_its_store_is_written_to(serving: MakeServ
     writer = threading.Thread(target=write)
     writer.start()
     try:
-        result = runner.invoke(app, ["check", endpoint.stream_url, "--watch", "1.5", "--resets"])
+        result = runner.invoke(app, ["check", endpoint.stream_url, "--watch", "3", "--resets"])
     finally:
         done.set()
         writer.join()

@@ -11,7 +11,7 @@ from tests.sdk.cli.conftest import run
 
 
 def test_the_demo_shows_a_snapshot_and_live_changes_and_ends(tmp_path: Path) -> None:
-    ended = run("demo", "--runner", "inline", "--seconds", "2", "--keep", "kept", "--json", cwd=tmp_path)
+    ended = run("demo", "--runner", "inline", "--seconds", "4", "--keep", "kept", "--json", cwd=tmp_path)
     assert (ended.returncode, ended.stderr) == (0, "")
     events = [json.loads(line) for line in ended.stdout.splitlines()]
     assert [event["event"] for event in events][:4] == ["store", "pipeline", "endpoint", "snapshot"]

@@ -65,7 +65,7 @@ async def test_an_endpoint_without_a_pipeline_serves_what_a_pipeline_elsewhere_w
     assert set(cache.rows("issue")) == {"1", "2"}
     assert "pipeline" not in fetch(endpoint.url)
     writer.terminate()
-    assert writer.wait(20) == 0
+    assert writer.wait(90) == 0
     assert fetch(endpoint.url)["stages"]["pipeline"]["state"] == "stopped", "seen from a host without the pipeline"
     _look_from_elsewhere(log, tmp_path / "elsewhere")
     other = FakeCache(endpoint.url, app_id="second")
@@ -109,7 +109,7 @@ def test_a_log_that_cannot_be_is_refused(
     tmp_path: Path, data_file: Path, options: tuple[str, ...], code: int, word: str
 ) -> None:
     done = subprocess.run(
-        command(tmp_path, data_file, *options), capture_output=True, text=True, env=environment(), timeout=60
+        command(tmp_path, data_file, *options), capture_output=True, text=True, env=environment(), timeout=120
     )
     assert done.returncode == code
     assert word in done.stdout + done.stderr
@@ -120,7 +120,7 @@ def test_a_database_that_is_not_there_is_a_problem_of_the_log_and_its_password_s
 ) -> None:
     log = f"postgresql://me:sesame@127.0.0.1:{free_port()}/db"
     done = subprocess.run(
-        command(tmp_path, data_file, "--log", log), capture_output=True, text=True, env=environment(), timeout=60
+        command(tmp_path, data_file, "--log", log), capture_output=True, text=True, env=environment(), timeout=120
     )
     assert done.returncode == 4
     assert "log-unreachable" in done.stdout + done.stderr
@@ -129,7 +129,7 @@ def test_a_database_that_is_not_there_is_a_problem_of_the_log_and_its_password_s
         capture_output=True,
         text=True,
         env=environment(),
-        timeout=60,
+        timeout=120,
         check=True,
     )
     assert "sesame" not in done.stdout + done.stderr + shown.stdout

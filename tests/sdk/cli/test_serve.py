@@ -99,6 +99,9 @@ runner = CliRunner()
         (["inspect", "nothing-here"], 4, "no such directory"),
         (["inspect", "127.0.0.1:1"], 5, "cannot ask"),
         (["tail", "127.0.0.1:1", "--from", "start"], 5, "cannot connect"),
+        (["compact", "--state", "nothing-here", "--runner", "inline"], 4, "no such state directory"),
+        (["verify", "--state", "nothing-here"], 4, "no such state directory"),
+        (["replay", "--state", "nothing-here"], 4, "no such state directory"),
     ],
 )
 def test_mistakes_have_a_message_and_an_exit_code(arguments: list[str], code: int, says: str) -> None:
@@ -106,6 +109,7 @@ def test_mistakes_have_a_message_and_an_exit_code(arguments: list[str], code: in
     assert result.exit_code == code
     assert says in result.output
     assert "Traceback" not in result.output
+    assert not Path("nothing-here").exists()
 
 
 def test_bad_toml_and_unknown_keys_name_the_file(tmp_path: Path) -> None:

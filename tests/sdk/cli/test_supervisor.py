@@ -35,7 +35,7 @@ class Starts:
         self._path = path
 
     async def next(self) -> str:
-        return await asyncio.wait_for(asyncio.to_thread(self._path.read_text), 30)
+        return await asyncio.wait_for(asyncio.to_thread(self._path.read_text), 60)
 
 
 async def test_a_child_that_ends_is_started_again(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
@@ -53,7 +53,7 @@ async def test_a_child_that_ends_is_started_again(monkeypatch: pytest.MonkeyPatc
 
 async def test_refused_settings_end_the_first_run_for_good() -> None:
     watched = supervisor("raise SystemExit(2)")
-    await asyncio.wait_for(watched.run(), 30)
+    await asyncio.wait_for(watched.run(), 60)
     assert (watched.health.starts, watched.health.last_exit) == (1, 2)
 
 
@@ -80,7 +80,7 @@ async def test_a_stop_is_a_signal_first_and_a_kill_after_the_grace(tmp_path: Pat
         running = asyncio.create_task(watched.run())
         await starts.next()
         watched.stop()
-        await asyncio.wait_for(running, 10)
+        await asyncio.wait_for(running, 60)
         assert watched.health.last_exit == ended
 
 

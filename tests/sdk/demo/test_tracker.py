@@ -35,7 +35,7 @@ def test_the_writer_leaves_pinned_issues_alone_and_rests_when_told(tmp_path: Pat
     until(lambda: writer.writes >= 20, "twenty writes")
     writer.per_second = 0
     writer.stop.set()
-    thread.join(30)
+    thread.join(60)
     assert not thread.is_alive()
     assert rows(tracker.path, pinned) == before
     (changed,) = rows(tracker.path, f"SELECT count(DISTINCT modified) FROM issue WHERE id > {PINNED}")[0]

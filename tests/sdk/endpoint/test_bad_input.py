@@ -15,7 +15,8 @@ from changesource_sdk.adapter import Insert
 from tests.sdk.endpoint.conftest import Events, Running, Serve
 from tests.sdk.endpoint.written_state import WrittenState
 
-DEAD = "no sign of life for 1 s"
+DEAD_AFTER = 3.0
+DEAD = "no sign of life for 3 s"
 
 
 @asynccontextmanager
@@ -91,7 +92,7 @@ async def test_a_consumer_that_never_reads_is_dropped_and_holds_nobody_back(
     state: WrittenState, serve: Serve, events: Events
 ) -> None:
     watermark = state.snapshot()
-    running = await serve(dead_after=1.0, ping_interval=0.2)
+    running = await serve(dead_after=DEAD_AFTER, ping_interval=0.2)
     reader = running.cache()
     await reader.initial_sync()
     deaf = socket.create_connection(("127.0.0.1", running.port))
@@ -100,21 +101,21 @@ async def test_a_consumer_that_never_reads_is_dropped_and_holds_nobody_back(
         for number in range(20):
             state.commit(*(Insert("issue", {"id": f"{number}-{n}", "title": "x" * 10_000}) for n in range(100)))
             await reader.transactions(1)
-        async with asyncio.timeout(20):
+        async with asyncio.timeout(60):
             await events.seen("consumer left", why=DEAD)
     deaf.close()
 
 
 async def test_an_idle_consumer_that_answers_pings_is_kept(state: WrittenState, serve: Serve, events: Events) -> None:
     state.snapshot()
-    running = await serve(dead_after=1.0, ping_interval=0.2, status_interval=60.0)
+    running = await serve(dead_after=DEAD_AFTER, ping_interval=0.2, status_interval=60.0)
     cache = running.cache()
     await cache.initial_sync()
     async with cache.stream():
         await cache.receive()
         # Nothing is sent and nothing read for longer than a dead consumer would be kept.
         with pytest.raises(TimeoutError):
-            async with asyncio.timeout(2.5):
+            async with asyncio.timeout(DEAD_AFTER + 0.5):
                 await events.seen("consumer left", why=DEAD)
         state.insert("1")
         await cache.transactions(1)

@@ -37,7 +37,7 @@ async def test_ready_once_a_snapshot_can_be_served(state: WrittenState, serve: S
     assert await get(running, "/healthz") == (200, "ok\n")
     assert (await get(running, "/readyz"))[0] == 503
     state.snapshot()
-    async with asyncio.timeout(5):
+    async with asyncio.timeout(60):
         while (await get(running, "/readyz"))[0] != 200:
             pass
 
@@ -67,7 +67,7 @@ async def test_status_tells_every_stage_and_stream(state: WrittenState, serve: S
 
 async def metrics_with(running: Running, line: str) -> str:
     """The metrics, once a line is among them: what arrived may not be counted yet."""
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(60):
         while True:
             _, body = await get(running, "/metrics")
             if line in body.splitlines():

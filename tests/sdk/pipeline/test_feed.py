@@ -37,7 +37,7 @@ def test_a_full_feed_holds_the_reader_until_the_writer_takes() -> None:
     reader.start()
     assert not put.wait(0.05)
     assert [t.position for t in feed.take(1.0)] == [1]
-    assert put.wait(5.0)
+    assert put.wait(60.0)
     reader.join()
     assert [t.position for t in feed.take(1.0)] == [2]
 
@@ -55,7 +55,7 @@ def test_a_closed_feed_lets_go_of_a_waiting_reader() -> None:
     reader = threading.Thread(target=read)
     reader.start()
     feed.close()
-    assert ended.wait(5.0)
+    assert ended.wait(60.0)
     reader.join()
 
 

@@ -7,6 +7,7 @@ import pytest
 
 from changesource_sdk.errors import ConfigurationError
 from changesource_sdk.pipeline.spark.session import check_master, resolve_master
+from tests.support.ports import free_port
 
 
 def test_a_local_master_keeps_two_slots_and_tries_tasks_again() -> None:
@@ -31,11 +32,8 @@ def test_an_unknown_master_is_refused_with_the_known_ones() -> None:
 
 
 def test_a_master_that_does_not_answer_is_refused_at_once() -> None:
-    with socket.socket() as unused:
-        unused.bind(("127.0.0.1", 0))
-        port = unused.getsockname()[1]
     with pytest.raises(ConfigurationError) as refused:
-        check_master(f"spark://127.0.0.1:{port}")
+        check_master(f"spark://127.0.0.1:{free_port()}")
     assert refused.value.code == "master-unreachable"
 
 

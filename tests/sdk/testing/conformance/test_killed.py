@@ -25,7 +25,7 @@ class StartsWithWhatIsNew(SqliteAdapter):
 
 class StartsWithWhatIsNewHarness(SqliteHarness):
     adapter = StartsWithWhatIsNew
-    patience = 3.0
+    patience = 5.0
 
 
 def test_an_adapter_that_starts_with_what_is_new_loses_what_was_written_while_it_was_dead(tmp_path: Path) -> None:

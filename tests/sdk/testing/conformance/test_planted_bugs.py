@@ -67,7 +67,7 @@ CAUGHT_BY_WHAT_DID_NOT_COME = [
     (planted.Deaf, "prompt", "never came"),
 ]
 MATRIX = [*CAUGHT_BY_WHAT_CAME, *CAUGHT_BY_WHAT_DID_NOT_COME]
-SHORT_PATIENCE = 1.5
+SHORT_PATIENCE = 2.5
 
 
 @pytest.mark.parametrize(("bug", "case", "message"), MATRIX, ids=[f"{bug.__name__}-{case}" for bug, case, _ in MATRIX])

@@ -149,7 +149,7 @@ class WorkshopHarness(Harness):
         STORES.pop(self._name, None)
 
 
-def harness_of(adapter: type[RightAdapter], patience: float = WorkshopHarness.patience) -> WorkshopHarness:
+def harness_of(adapter: type[RightAdapter], patience: float = 60.0) -> WorkshopHarness:
     """A harness for one of the adapters."""
     made = WorkshopHarness()
     made.adapter, made.patience = adapter, patience  # type: ignore[misc]

@@ -9,6 +9,7 @@ from collections.abc import Iterator
 import pytest
 
 from changesource_sdk.testing.faults import Faults
+from tests.support.ports import free_port
 
 
 @pytest.fixture
@@ -37,7 +38,7 @@ def echo() -> Iterator[int]:
 
 def exchanged(port: int, messages: int) -> int:
     """How many messages came back before the connection ended."""
-    with socket.create_connection(("127.0.0.1", port), timeout=10) as connection:
+    with socket.create_connection(("127.0.0.1", port), timeout=60) as connection:
         for number in range(messages):
             try:
                 connection.sendall(b"twenty bytes exactly")
@@ -69,7 +70,5 @@ def test_a_delay_loses_nothing(echo: int) -> None:
 
 
 def test_a_server_that_is_not_there_ends_the_connection() -> None:
-    with socket.create_server(("127.0.0.1", 0)) as taken:
-        port = int(taken.getsockname()[1])
-    with Faults(4).link("127.0.0.1", port) as link:
+    with Faults(4).link("127.0.0.1", free_port()) as link:
         assert exchanged(link.port, 1) == 0
