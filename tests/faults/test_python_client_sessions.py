@@ -1,6 +1,6 @@
 """Two hundred random sessions of Python clients on our cache, and as many on the official one, killed in some of them:
-all end up with the store's rows. And clients that are cut off as soon as they are known, when the cache has just begun
-to work for them.
+all end up with the store's rows. So do sessions with an application that is late, fails and falls silent; and clients
+that are cut off as soon as they are known, when the cache has just begun to work for them, push what they have.
 """
 
 from __future__ import annotations
@@ -22,6 +22,7 @@ pytestmark = pytest.mark.faults
 FIRST = int(os.environ.get("CLIENT_SESSIONS_FIRST", "1000"))
 SESSIONS = int(os.environ.get("CLIENT_SESSIONS", "200"))
 SESSIONS_PER_KILL = 20
+UNWELL_SESSIONS = 20
 CUT_OFF = 100
 AT_ONCE = 4
 CUTS = 3
@@ -58,6 +59,15 @@ def test_a_session_ends_with_what_the_store_has(request: pytest.FixtureRequest, 
     world: SessionWorld = request.getfixturevalue(cache)
     asyncio.run(killed_meanwhile(world, seed) if seed % SESSIONS_PER_KILL == 0 else play(world, seed))
     assert world.cache.process.running
+
+
+@pytest.mark.parametrize("cache", ["ours", "official"])
+@pytest.mark.parametrize("seed", range(UNWELL_SESSIONS))
+def test_a_session_ends_well_with_an_application_that_is_not(
+    request: pytest.FixtureRequest, cache: str, seed: int
+) -> None:
+    world: SessionWorld = request.getfixturevalue(cache)
+    asyncio.run(play(world, seed, unwell=True))
 
 
 async def cut_off_when_known(world: SessionWorld, name: str, chance: random.Random) -> None:

@@ -13,7 +13,8 @@ from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Any
 
-from reference_cache.client import Client, LiveView, MutationRefused
+from protocol.sync.errors import ErrorKind
+from reference_cache.client import Client, Disconnected, LiveView, MutationRefused
 from reference_cache.client.tables import LocalTables
 from reference_cache.query.builder import QueryBuilder
 from reference_cache.query.schema import Row
@@ -29,6 +30,9 @@ MakeCache = Callable[[str, dict[str, str]], Cache]
 """Of the stream's address and the application's settings: a cache that is not started yet."""
 
 SECONDS = 120.0
+PASSING = (ErrorKind.PUSH_FAILED, ErrorKind.TRANSFORM_FAILED)
+"""What a cache says of an application that is unwell; a program connects again then."""
+
 CLIENTS = 3
 ACTIONS = 25
 ALL = q.table("issue").related("comments", lambda comments: comments.order_by("id"))
@@ -140,13 +144,22 @@ class Player:
         return f"{self._name}: {self.client.state}, queued {[each.id for each in self.client.queued]}"
 
     async def come_home(self) -> None:
-        self.client.connect()
-        await self.client.drained()
+        while True:
+            self.client.connect()
+            try:
+                await self.client.drained()
+                return
+            except Disconnected as stopped:
+                if self._world.app.unwell is None or stopped.kind not in PASSING:
+                    raise
 
 
-async def play(world: SessionWorld, seed: int) -> None:
-    """One session; fails if anyone's view is not the store's in the end."""
+async def play(world: SessionWorld, seed: int, *, unwell: bool = False) -> None:
+    """One session, with an application that is `unwell` until all is confirmed; fails if anyone's view is not the
+    store's in the end.
+    """
     chance = random.Random(seed)
+    world.app.unwell = random.Random(seed) if unwell else None
     players = [Player(world, f"s{seed}p{number}", chance) for number in range(CLIENTS)]
     try:
         async with asyncio.timeout(SECONDS):
@@ -158,6 +171,9 @@ async def play(world: SessionWorld, seed: int) -> None:
                 await asyncio.sleep(chance.choice([0, 0, 0, 0.01, 0.05]))
             for player in players:
                 await player.come_home()
+            world.app.unwell = None
+            for player in players:
+                player.client.connect()
             fresh = LocalTables(TRACKER, await asyncio.to_thread(world.rows))
             for player in players:
                 await player.converges(fresh)

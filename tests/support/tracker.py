@@ -1,11 +1,13 @@
 """A small issue tracker: one schema, its named queries and mutators, used by the application's server and by clients.
 
 The mutators run on both sides. The server alone knows who asks (`ctx`), and so it alone refuses: titles called
-`forbidden`, and with `broken` it fails as a whole.
+`forbidden`, and with `broken` it fails as a whole. And it can be unwell: late, failing, or gone in mid-sentence.
 """
 
 from __future__ import annotations
 
+import asyncio
+import random
 from pathlib import Path
 from typing import Any
 
@@ -57,6 +59,10 @@ TABLES = (
     *(f"INSERT INTO issues VALUES ('i{n}', 'issue {n}', {n % 2}, 'u{n % 3}')" for n in range(1, 7)),
     *(f"INSERT INTO comments VALUES ('c{n}', 'i{n}', 'comment {n}')" for n in range(1, 4)),
 )
+MOODS = (*["well"] * 10, "late", "later", "failing", "failing after all", "silent", "silent after all")
+LATE = {"late": 0.5, "later": 3.0}
+"""Seconds; a client that was cut has long come back by then."""
+
 q = Queries(TRACKER)
 queries = NamedQueries(TRACKER)
 mutators = Mutators()
@@ -124,6 +130,7 @@ class TrackerApp(AppThread):
         super().__init__()
         self.accepted = set(accepted)
         self.is_down = False
+        self.unwell: random.Random | None = None
         self.pushes = 0
         self._path = path
 
@@ -141,8 +148,14 @@ class TrackerApp(AppThread):
         self.pushes += request.path == "/mutate"
         if self.is_down and request.path == "/mutate":
             return web.Response(status=500, text="out of order")
-        answer: web.StreamResponse = await handler(request)
-        return answer
+        mood = "well" if self.unwell is None else self.unwell.choice(MOODS)
+        await asyncio.sleep(LATE.get(mood, 0))
+        answer: web.StreamResponse | None = None
+        if mood not in ("failing", "silent"):
+            answer = await handler(request)
+        if mood.startswith("silent") and request.transport is not None:
+            request.transport.abort()
+        return answer if answer is not None and mood in ("well", *LATE) else web.Response(status=503)
 
     def _user(self, request: web.Request) -> str:
         token = request.headers.get("Authorization", "").removeprefix("Bearer ")
