@@ -29,7 +29,7 @@ from tests.support.spark_serving import SPARK_SECONDS, SparkServing
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-pytestmark = [pytest.mark.delta_spark, pytest.mark.e2e, pytest.mark.timeout(600)]
+pytestmark = [pytest.mark.delta_spark, pytest.mark.e2e, pytest.mark.timeout(1200)]
 
 SEED = 708
 

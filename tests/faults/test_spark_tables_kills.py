@@ -111,16 +111,21 @@ def test_a_driver_that_dies_in_the_first_sync_of_a_table_is_replaced_by_one_that
         until(endpoint.ready, "the snapshot", seconds=SPARK_SECONDS)
         assert written & _inodes(tmp_path / "state" / "spool"), "a share that was written is not read again"
         with RawConsumer(endpoint.stream_url, keep=True, timeout=SPARK_SECONDS) as consumer:
-            counted = _people(consumer, commits=2)
-        assert counted == Counter({"insert": SHARES * SHARE_ROWS, "delete": 1})
+            assert _people(consumer) == Counter({"insert": SHARES * SHARE_ROWS})
+            snapshot = consumer.counted.watermark
+        # The shipped dialect has the snapshot on a connection of its own, and what follows on the next.
+        with RawConsumer(endpoint.stream_url, last_watermark=snapshot, keep=True, timeout=SPARK_SECONDS) as consumer:
+            assert _people(consumer) == Counter({"delete": 1})
         assert endpoint.status()["log"]["generation"] == 1
         assert endpoint.stop() == 0
 
 
-def _people(consumer: RawConsumer, commits: int) -> Counter[str]:
-    """The changes of people in so many transactions."""
+def _people(consumer: RawConsumer) -> Counter[str]:
+    """The changes of people in the first transaction."""
     counted: Counter[str] = Counter()
-    while consumer.counted.commits < commits:
+    while True:
+        # Asked at least once: what came with the handshake is counted already, and waits to be read.
         changes = [message[1] for message in consumer.messages() if message[0] == "data"]
         counted.update(change["tag"] for change in changes if change.get("relation", {}).get("name") == "people")
-    return counted
+        if consumer.counted.commits:
+            return counted
