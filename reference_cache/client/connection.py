@@ -226,6 +226,7 @@ class _OneConnection:
         self._on_open = on_open
         self.take = session.take
         self.closed = session.closed
+        self.check_patience = session.check_patience
 
     def opening(self) -> Opening:
         opening = self._session.opening()

@@ -1,12 +1,15 @@
 """What a client says and hears on its connections: queries it wants, mutations it pushes, pokes it applies.
 
 One session lives as long as its client and sees connections come and go. On each it says what the server does not know
-yet: queries that are not among those the server has confirmed, and every mutation that is still queued, in order.
+yet: queries that are not among those the server has confirmed, and every mutation that is still queued, in order. A
+connection on which mutations stay unconfirmed is given up for another, since a cache that lives may still have lost
+them; what it has not lost is pushed twice and done once.
 """
 
 from __future__ import annotations
 
 import asyncio
+import logging
 import time
 from collections.abc import Callable
 from typing import Any
@@ -20,9 +23,17 @@ from reference_cache.client.pokes import PokeAssembly
 from reference_cache.client.queries import AnyQuery, WantedQueries, local_query
 from reference_cache.client.reactions import Reaction, reaction_to, told_error
 from reference_cache.client.schema_document import schema_document
-from reference_cache.client.socket import Opening, Outbox
+from reference_cache.client.socket import Lost, Opening, Outbox
 from reference_cache.client.store import QueuedMutation
 from reference_cache.client.views import LiveView
+from reference_cache.observe import event, logger
+
+log = logger("client")
+
+PATIENCE_SECONDS = 15.0
+"""How long nothing that was pushed may be confirmed; twice as long each time that another connection did not help."""
+
+MOST_DOUBLINGS = 5
 
 
 class ClientSession:
@@ -41,6 +52,8 @@ class ClientSession:
         self._told: set[str] = set()
         self._unacknowledged: set[int] = set()
         self._is_told_soon = False
+        self._pushed_at: float | None = None
+        self._in_vain = 0
         self._drained = asyncio.Event()
 
     # --- what the program does ---
@@ -115,6 +128,14 @@ class ClientSession:
 
     def closed(self) -> None:
         self._outbox = None
+        self._pushed_at = None
+
+    def check_patience(self) -> None:
+        patience = PATIENCE_SECONDS * 2 ** min(self._in_vain, MOST_DOUBLINGS)
+        if self._pushed_at is not None and time.monotonic() - self._pushed_at > patience:
+            self._in_vain += 1
+            event(log, logging.WARNING, "pushed-in-vain", time=self._in_vain, seconds=patience)
+            raise Lost(f"nothing that was pushed was confirmed for {patience:g} seconds")
 
     def take(self, message: Downstream) -> None:
         match message:
@@ -192,8 +213,13 @@ class ClientSession:
             "requestID": f"{identity.client_id}-{queued.id}-{time.monotonic_ns():x}",
         }
         outbox.put("push", body)
+        if self._pushed_at is None:
+            self._pushed_at = time.monotonic()
 
     def _settle(self, applied: Applied) -> None:
+        if applied.confirmed:
+            self._in_vain = 0
+            self._pushed_at = time.monotonic() if self.state.record.queue else None
         for mutation in applied.confirmed:
             result = applied.results.get(mutation.id, {})
             refused = result.get("error") not in (None, "alreadyProcessed")

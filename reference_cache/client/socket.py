@@ -57,6 +57,10 @@ class Session(Protocol):
         """A message came; what it raises ends the connection."""
         ...
 
+    def check_patience(self) -> None:
+        """Asked after every message and every silence; raises `Lost` if another connection is wanted."""
+        ...
+
     def closed(self) -> None:
         """The connection that was opened is over."""
         ...
@@ -161,11 +165,12 @@ async def _read(socket: ClientConnection, session: Session, outbox: Outbox) -> N
                 raise Lost("the cache did not answer a ping") from None
             pinged = True
             outbox.put("ping", {})
-            continue
-        message = decode(text)
-        if isinstance(message, Pong):
-            pinged = False
-        session.take(message)
+        else:
+            message = decode(text)
+            if isinstance(message, Pong):
+                pinged = False
+            session.take(message)
+        session.check_patience()
 
 
 def _end(closed: ConnectionClosed) -> Exception:

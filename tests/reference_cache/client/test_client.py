@@ -21,6 +21,7 @@ from reference_cache.client import (
     Transaction,
     named_query,
 )
+from reference_cache.client import session as client_session
 from reference_cache.client import socket as client_socket
 from reference_cache.client.connection import ASKED_AGAIN
 from reference_cache.query.builder import Queries
@@ -134,6 +135,38 @@ async def test_a_quiet_cache_is_asked_whether_it_lives_and_left_if_it_does_not(
     await visit.hear("ping")
     again = await stage.cache.visit()
     assert again.request.ws_id != visit.request.ws_id
+
+
+async def test_a_connection_on_which_nothing_is_confirmed_is_replaced_and_what_is_queued_pushed_again(
+    stage: Stage, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    client, visit = await stage.connected()
+    monkeypatch.setattr(client_session, "PATIENCE_SECONDS", 0.0)
+    client.mutate.item.put({"id": "a", "count": 1})
+    await visit.hear("push")
+    await visit.say("pong", {})
+    again = await stage.cache.visit()
+    monkeypatch.undo()
+    await again.greet()
+    pushed = await again.hear("push")
+    assert [mutation["id"] for mutation in pushed["mutations"]] == [1]
+    await again.poke("01", "02", lastMutationIDChanges={client.client_id: 1})
+    await client.drained()
+
+
+async def test_a_connection_without_mutations_is_kept_however_long_it_is_quiet(
+    stage: Stage, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    client, visit = await stage.connected()
+    client.mutate.item.put({"id": "a", "count": 1})
+    await visit.hear("push")
+    await visit.poke("01", "02", lastMutationIDChanges={client.client_id: 1})
+    await client.drained()
+    monkeypatch.setattr(client_session, "PATIENCE_SECONDS", 0.0)
+    await visit.poke("02", "03", lastMutationIDChanges={})
+    client.query(ALL)
+    await visit.hear("changeDesiredQueries")
+    assert not visit.ended.is_set()
 
 
 async def test_offline_means_offline_until_told_otherwise(stage: Stage) -> None:
