@@ -33,6 +33,9 @@ SECONDS = 120.0
 PASSING = (ErrorKind.PUSH_FAILED, ErrorKind.TRANSFORM_FAILED)
 """What a cache says of an application that is unwell; a program connects again then."""
 
+LINES = 40
+"""What is shown of the cache's log about a client that got no further."""
+
 CLIENTS = 3
 ACTIONS = 25
 ALL = q.table("issue").related("comments", lambda comments: comments.order_by("id"))
@@ -140,8 +143,12 @@ class Player:
             await view.until(lambda result, expected=expected: result == expected)
 
     def standing(self) -> str:
-        """Where the client is, for who wonders why it got no further."""
-        return f"{self._name}: {self.client.state}, queued {[each.id for each in self.client.queued]}"
+        """Where the client is, and what store and cache know of it, for who wonders why it got no further."""
+        who = self.client.client_id
+        stored = self._world.store.query(f'SELECT "lastMutationID" FROM {{clients}} WHERE "clientID" = \'{who}\'')
+        said = [line for line in self._world.cache.process.lines if who in line][-LINES:]
+        queued = [each.id for each in self.client.queued]
+        return "\n".join([f"{self._name}: {self.client.state}, queued {queued}, in the store {stored}", *said])
 
     async def come_home(self) -> None:
         while True:
@@ -178,7 +185,8 @@ async def play(world: SessionWorld, seed: int, *, unwell: bool = False) -> None:
             for player in players:
                 await player.converges(fresh)
     except TimeoutError as error:
-        raise AssertionError(f"session {seed}: {[player.standing() for player in players]}") from error
+        standing = await asyncio.to_thread(lambda: "\n".join(player.standing() for player in players))
+        raise AssertionError(f"session {seed}:\n{standing}") from error
     finally:
         for player in players:
             await player.client.close()
