@@ -26,16 +26,16 @@ DELTA_CONF = {
     "spark.sql.extensions": "io.delta.sql.DeltaSparkSessionExtension",
     "spark.sql.catalog.spark_catalog": "org.apache.spark.sql.delta.catalog.DeltaCatalog",
 }
-#: Tables of tests are small, and their logs are short.
-_SMALL = {"spark.sql.shuffle.partitions": "2", "spark.databricks.delta.snapshotPartitions": "1"}
-#: Compiling each statement would take longer than running it, and a vacuum may take everything.
-_WRITER = {
-    "spark.ui.enabled": "false",
+#: Tables of tests are small, and their logs are short: compiling a statement would take longer than running it.
+_SMALL = {
+    "spark.sql.shuffle.partitions": "2",
+    "spark.databricks.delta.snapshotPartitions": "1",
     "spark.sql.adaptive.enabled": "false",
     "spark.sql.codegen.factoryMode": "NO_CODEGEN",
     "spark.sql.codegen.wholeStage": "false",
-    "spark.databricks.delta.retentionDurationCheck.enabled": "false",
 }
+#: A vacuum may take everything.
+_WRITER = {"spark.ui.enabled": "false", "spark.databricks.delta.retentionDurationCheck.enabled": "false"}
 FEED = {"delta.enableChangeDataFeed": "true"}
 EVERYTHING = {
     **FEED,
