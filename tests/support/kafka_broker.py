@@ -70,7 +70,8 @@ class KafkaBroker:
         """Start an empty broker; settings are written with `_` for `.`."""
         self._folder = Path(tempfile.mkdtemp(prefix="changesource-kafka-"))
         self._extra = {name.replace("_", "."): value for name, value in settings.items()}
-        self._cluster = urlsafe_b64encode(secrets.token_bytes(16)).decode().rstrip("=")
+        # Begins with a letter: where it began with a dash, Kafka's tools would take it for an option.
+        self._cluster = urlsafe_b64encode(b"\0" + secrets.token_bytes(15)).decode().rstrip("=")
         self._process: ChildProcess | None = None
         authority = Authority(self._folder)
         self.ca = authority.ca
