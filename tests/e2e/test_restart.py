@@ -36,6 +36,8 @@ def kill(side: Side) -> int:
 
 
 ENDS = pytest.mark.parametrize("end", [terminate, kill])
+LONG_ENDS = pytest.mark.parametrize("end", [pytest.param(terminate, marks=pytest.mark.faults), kill])
+"""For what takes long: the kill says more, so the end in good order waits for `make faults`."""
 
 
 class Pair:
@@ -94,7 +96,7 @@ def test_cache_ended_while_idle(pair: Pair, end: End) -> None:
     pair.check()
 
 
-@ENDS
+@LONG_ENDS
 def test_endpoint_ended_in_mid_transaction(pair: Pair, end: End) -> None:
     pair.check()
     pair.write_and_wait_for_the_middle()
@@ -103,7 +105,7 @@ def test_endpoint_ended_in_mid_transaction(pair: Pair, end: End) -> None:
     pair.check()
 
 
-@ENDS
+@LONG_ENDS
 def test_cache_ended_in_mid_transaction(pair: Pair, end: End) -> None:
     pair.check()
     pair.write_and_wait_for_the_middle()
@@ -144,7 +146,7 @@ def _wait_for_snapshot_stream(endpoint: Serving) -> None:
     until(streaming, "a snapshot on its way")
 
 
-@ENDS
+@LONG_ENDS
 def test_cache_ended_during_the_snapshot_starts_over_cleanly(
     end: End, store: MakeStore, serving: MakeServing, zero_cache: MakeZeroCache
 ) -> None:
@@ -161,7 +163,7 @@ def test_cache_ended_during_the_snapshot_starts_over_cleanly(
     wait_until_same(data, cache.replica)
 
 
-@ENDS
+@LONG_ENDS
 def test_endpoint_ended_during_the_snapshot_serves_it_again(
     end: End, store: MakeStore, serving: MakeServing, zero_cache: MakeZeroCache
 ) -> None:
