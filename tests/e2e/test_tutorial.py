@@ -25,7 +25,7 @@ from tests.support.postgres_server import PostgresServer
 from tests.support.reader import Reader, wait_for_page
 from tests.support.spark_serving import QUICK_START, SPARK_SECONDS
 from tests.support.tools import node, npm_program
-from tests.support.zero_cache import QUIET, READY_LINE, SYNC_SECONDS
+from tests.support.zero_cache import QUIET, READY_LINE, SYNC_SECONDS, own_task_id
 
 PAGE = "docs/tutorial.md"
 TOLD = "[...document.querySelectorAll('#tickets li')].map(item => item.textContent)"
@@ -57,7 +57,9 @@ def reader(tmp_path: Path, postgres: PostgresServer) -> Reader:
     made.add_program("npm", f'PATH="{asked.get("PATH", "$PATH")}" exec "{npm}" "$@"')
     made.add_program("npx", 'program="node_modules/.bin/$1"; shift; exec "$program" "$@"')
     made.add_program("node", f'exec "{node()}" "$@"')
-    made.environment |= QUIET | {"ZERO_PORT": ports["4848"], "ZERO_CHANGE_STREAMER_PORT": str(free_port())}
+    made.environment |= (
+        QUIET | own_task_id() | {"ZERO_PORT": ports["4848"], "ZERO_CHANGE_STREAMER_PORT": str(free_port())}
+    )
     bring_packages(made.folder)
     return made
 

@@ -9,6 +9,7 @@ replica and records. With `supervised=True` a run that ends for a reset (exit co
 
 from __future__ import annotations
 
+import secrets
 import threading
 from collections.abc import Mapping
 from pathlib import Path
@@ -34,6 +35,11 @@ QUIET = {
     "ZERO_CHANGE_MAX_CONNS": "3",
     "ZERO_UPSTREAM_MAX_CONNS": "1",
 }
+
+
+def own_task_id() -> dict[str, str]:
+    """A name for one run. Without one zero-cache makes it up, and does not start if it happens to begin with a dash."""
+    return {"ZERO_TASK_ID": secrets.token_hex(8)}
 
 
 class ZeroCache:
@@ -129,7 +135,8 @@ class ZeroCache:
     def _spawn(self) -> ChildProcess:
         command = [node(), zero_package() / "out" / "zero" / "src" / "cli.js"]
         with self._started:
-            child = ChildProcess(command, env=self._env, cwd=self.replica.path.parent, on_exit=self._ended)
+            env = self._env | own_task_id()
+            child = ChildProcess(command, env=env, cwd=self.replica.path.parent, on_exit=self._ended)
             self.runs.append(child)
             self._started.notify_all()
             return child
