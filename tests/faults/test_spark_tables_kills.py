@@ -34,7 +34,8 @@ BETWEEN, AT_ONCE, DELTA, VERSION = MOMENTS = ("between", "at once", "delta", "ve
 
 def _names(state: Path, kind: str) -> set[str]:
     """What the adapter has written so far: folders of deltas, or versions of what is remembered."""
-    return {str(path) for path in state.rglob(f"{kind}-*")}
+    found = ((root, name) for root, folders, files in os.walk(state) for name in (*folders, *files))
+    return {os.path.join(root, name) for root, name in found if name.startswith(f"{kind}-")}
 
 
 def _has_come(moment: str, state: Path) -> Callable[[], bool]:
