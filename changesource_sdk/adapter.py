@@ -158,11 +158,11 @@ class Transaction:
     """An atomic group of changes, in order.
 
     `position` is unique to this transaction: `changes(position)` continues right after it. Positions that are plain
-    integers must increase. `changes` may be a
-    generator, read once and never held whole, so a transaction can be larger than memory. `commit_time_ms` (epoch)
-    feeds the lag metrics. `watermark` is for stores whose positions are themselves ordered versions: a LexiVersion
-    above all earlier. `explain` is asked when a change is refused, the one that `changes` gave last: it makes a better
-    error of it, one that tells where in the store that change stands.
+    integers must increase. `changes` may be a generator, read once and never held whole, so a transaction can be larger
+    than memory. `commit_time_ms` (epoch) feeds the lag metrics. `watermark` is for stores whose positions are ordered
+    versions themselves: a LexiVersion whose major number is above all earlier ones. `explain` is asked when a change is
+    refused, the one that `changes` gave last: it makes a better error of it, one that tells where in the store that
+    change stands.
     """
 
     position: Position

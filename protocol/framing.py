@@ -25,6 +25,18 @@ def frame(payload: bytes) -> bytes:
     return bytes((_FINAL_TEXT, _LENGTH_64)) + size.to_bytes(8, "big") + payload
 
 
+def header_size(payload_size: int) -> int:
+    """How many bytes `frame` puts before a payload of this size."""
+    if payload_size < _LENGTH_16:
+        return 2
+    return 4 if payload_size <= _MAX_16 else 10
+
+
+def first_frame_end(data: bytes) -> int:
+    """Where the first of some whole frames ends."""
+    return _payload_range(memoryview(data), 0)[1]
+
+
 def unframe(data: bytes | bytearray | memoryview) -> Iterator[bytes]:
     """The payloads of a sequence of whole frames written by `frame`; anything else is a `FramingError`."""
     view = memoryview(data)

@@ -17,11 +17,15 @@ TransactionRow = tuple[str, str, float | None, int, int, bytes | None, str | Non
 
 
 class Batch:
-    """The rows of one append: watermarks strictly increase, and a position appears once."""
+    """The rows of one append: the major number of watermarks strictly increases, and a position appears once.
 
-    def __init__(self, head: str, major: int) -> None:
+    `major` is that of `head`; watermarks that the adapter does not give itself are numbered from above `floor`.
+    """
+
+    def __init__(self, head: str, major: int, floor: int = 0) -> None:
         self.head = head
         self.major = major
+        self._floor = floor
         self.rows: list[TransactionRow] = []
         self.watermarks: list[str] = []
         self.last: EncodedTransaction | None = None
@@ -53,16 +57,16 @@ class Batch:
     def _next(self, transaction: EncodedTransaction) -> str:
         own = transaction.watermark
         if own is None:
-            self.major += 1
+            self.major = max(self.major, self._floor) + 1
             self.head = watermarks.from_int(self.major)
-        elif own > self.head:
-            self.head, self.major = own, watermarks.to_int(own)[0]
+        elif (major := watermarks.to_int(own)[0]) > self.major:
+            self.head, self.major = own, major
         else:
             raise InvalidChange(
                 "watermark-not-increasing",
                 f"the adapter gave watermark {own!r} after {self.head!r}",
                 where=f"position {positions.to_text(transaction.position)}",
-                fix="give strictly increasing watermarks, or none",
+                fix="give watermarks whose major number strictly increases, or none",
             )
         return self.head
 

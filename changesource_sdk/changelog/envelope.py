@@ -1,4 +1,4 @@
-"""The frames around a transaction's data: `begin` and `commit`, as bytes.
+"""The frames around a transaction's data: `begin` and `commit`, as bytes, and how to take them off again.
 
 JSON columns always travel as text (mode `s`), so every `begin` says so. The watermark is spliced in unescaped: it is a
 LexiVersion and holds nothing to escape.
@@ -8,7 +8,9 @@ from __future__ import annotations
 
 import orjson
 
-from protocol.framing import frame
+from protocol.framing import first_frame_end, frame, header_size
+
+_COMMIT = b'["commit",{"tag":"commit"'
 
 
 def begin_frame(watermark: str) -> bytes:
@@ -22,3 +24,10 @@ def commit_frame(watermark: str, commit_time_ms: float | None = None) -> bytes:
         return frame(b'["commit",{"tag":"commit"},{"watermark":"%s"}]' % watermark.encode())
     time = orjson.dumps(commit_time_ms)
     return frame(b'["commit",{"tag":"commit","commitTimeMs":%s},{"watermark":"%s"}]' % (time, watermark.encode()))
+
+
+def data_frames(frames: bytes) -> bytes:
+    """The `data` frames of a whole transaction: everything between its `begin` and its `commit`."""
+    # The last match is the commit: inside a data frame the same text would have its quotes escaped.
+    commit = frames.rindex(_COMMIT)
+    return frames[first_frame_end(frames) : commit - header_size(len(frames) - commit)]

@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import Protocol
 
 from changesource_sdk.changelog.blocks import BlockFile
+from changesource_sdk.changelog.envelope import data_frames
 from changesource_sdk.positions import Position
 
 EMPTY = "00"
@@ -64,6 +65,13 @@ class Stored:
         if self.segment is not None:
             yield from self.segment.blocks()
         yield self.commit
+
+    def data(self) -> Iterator[bytes]:
+        """The `data` frames alone, to be sent inside another transaction; in pieces like `chunks`."""
+        if self.frames is not None:
+            yield data_frames(self.frames)
+        elif self.segment is not None:
+            yield from self.segment.blocks()
 
 
 @dataclass(frozen=True, slots=True)
@@ -134,6 +142,12 @@ class LogReader(Protocol):
         """The transactions above `after` up to `through`, cut into shares of about so many bytes, without reading
         them.
         """
+
+    def has(self, watermark: str) -> bool:
+        """Whether a transaction with exactly this watermark is in the log."""
+
+    def count_after(self, watermark: str) -> int:
+        """How many transactions there are above `watermark`."""
 
     def knows(self, position: Position) -> bool:
         """Whether a transaction with this position is in the log."""

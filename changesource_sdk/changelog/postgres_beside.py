@@ -5,17 +5,17 @@ from __future__ import annotations
 import json
 import shutil
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from changesource_sdk.changelog.layout import StateDirectory
 from changesource_sdk.changelog.log import EMPTY, LogWriter
 from changesource_sdk.changelog.offers import record
-from changesource_sdk.changelog.postgres_connection import LogAddress, Session
+from changesource_sdk.changelog.postgres_connection import Connection, LogAddress, Session
 from changesource_sdk.changelog.remote_spool import RemoteSpool
 from changesource_sdk.changelog.reports import FileReports, Report, newest
 from changesource_sdk.changelog.store import SnapshotRequest
-from changesource_sdk.changelog.subscribers import Subscriber, SubscriberKey
+from changesource_sdk.changelog.subscribers import Subscriber, SubscriberKey, next_version
 from changesource_sdk.errors import ChangesourceError, SnapshotGone
 from protocol.watermark import is_valid
 
@@ -26,6 +26,7 @@ _ACKNOWLEDGE = """INSERT INTO subscribers AS known VALUES (%s, %s, %s, %s, %s)
 ON CONFLICT (app_id, shard, replica_version) DO UPDATE
 SET acknowledged = greatest(known.acknowledged, excluded.acknowledged),
   seen_ms = greatest(known.seen_ms, excluded.seen_ms)"""
+_SUBSCRIBERS = "SELECT app_id, shard, replica_version, acknowledged, seen_ms FROM subscribers"
 _ASK = """INSERT INTO requests AS pending VALUES ('snapshot', %s, %s) ON CONFLICT (kind) DO UPDATE
 SET watermark = excluded.watermark, reason = excluded.reason WHERE pending.watermark < excluded.watermark"""
 _REPORT = "INSERT INTO reports VALUES (%s, %s) ON CONFLICT (stage) DO UPDATE SET report = excluded.report"
@@ -41,15 +42,31 @@ class PostgresSubscribers:
     def __init__(self, address: LogAddress) -> None:
         self._session = Session(address)
 
+    def issue(self, app_id: str, shard: int, head: str, held: str, now_ms: float) -> str:
+        """A new replica version, committed; other endpoints wait meanwhile."""
+
+        def take(connection: Connection) -> str:
+            with connection.transaction():
+                connection.execute("LOCK TABLE subscribers IN SHARE ROW EXCLUSIVE MODE")
+                row = connection.execute("SELECT max(replica_version) FROM subscribers").fetchone()
+                version = next_version(head, (row and row[0]) or "", int(now_ms * 1000))
+                connection.execute(_ACKNOWLEDGE, (app_id, shard, version, held, now_ms))
+            return version
+
+        return self._session.run(take)
+
     def acknowledge(self, key: SubscriberKey, watermark: str, now_ms: float) -> None:
         """The subscriber has everything up to and including `watermark`."""
         self._session.rows(_ACKNOWLEDGE, (key.app_id, key.shard, key.replica_version, watermark, now_ms))
 
     def all(self) -> list[Subscriber]:
         """Every subscriber known, in key order."""
-        query = "SELECT app_id, shard, replica_version, acknowledged, seen_ms FROM subscribers ORDER BY 1, 2, 3"
-        rows = self._session.rows(query)
-        return [Subscriber(SubscriberKey(app, shard, version), ack, seen) for app, shard, version, ack, seen in rows]
+        return _subscribers(self._session.rows(f"{_SUBSCRIBERS} ORDER BY 1, 2, 3"))
+
+    def of(self, app_id: str, shard: int) -> list[Subscriber]:
+        """The subscribers of one app and shard, in key order."""
+        query = f"{_SUBSCRIBERS} WHERE app_id = %s AND shard = %s ORDER BY 3"
+        return _subscribers(self._session.rows(query, (app_id, shard)))
 
     def forget(self, key: SubscriberKey) -> None:
         """The subscriber will not come back; nothing is kept for it."""
@@ -59,6 +76,10 @@ class PostgresSubscribers:
     def close(self) -> None:
         """Release the connection."""
         self._session.close()
+
+
+def _subscribers(rows: Sequence[tuple[str, int, str, str, float]]) -> list[Subscriber]:
+    return [Subscriber(SubscriberKey(app, shard, version), ack, seen) for app, shard, version, ack, seen in rows]
 
 
 class PostgresRequests:
@@ -75,6 +96,10 @@ class PostgresRequests:
         """What is asked for and not yet answered."""
         rows = self._session.rows("SELECT watermark, reason FROM requests WHERE kind = 'snapshot'")
         return SnapshotRequest(*rows[0]) if rows else None
+
+    def withdraw_snapshot(self) -> None:
+        """Forget what is asked for."""
+        self._session.rows("DELETE FROM requests WHERE kind = 'snapshot'")
 
     def answer_snapshot(self, newest: str) -> None:
         """Withdraw the request if the newest snapshot satisfies it."""

@@ -10,10 +10,10 @@ from __future__ import annotations
 
 import re
 import threading
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, TypeVar
 
 import psycopg
 from psycopg.conninfo import conninfo_to_dict, make_conninfo
@@ -23,6 +23,7 @@ from changesource_sdk.errors import ConfigurationError, CorruptLog, DiskFull, Re
 FORMAT = 1
 DEFAULT_SCHEMA = "changesource"
 Connection = psycopg.Connection[tuple[Any, ...]]
+T = TypeVar("T")
 
 _SCHEMA_NAME = re.compile(r"[a-z_][a-z0-9_]{0,39}")
 _CLIENT = {
@@ -226,15 +227,19 @@ class Session:
 
     def rows(self, query: str, parameters: Sequence[object] = ()) -> list[tuple[Any, ...]]:
         """Run one statement; the rows it gives, none if it is not a query."""
+        return self.run(lambda connection: _rows(connection, query, parameters))
+
+    def run(self, work: Callable[[Connection], T]) -> T:
+        """Run several statements; once more on a new connection if the one at hand was lost."""
         with self._lock, translated(self.address.where):
             if self._connection is not None:
                 try:
-                    return _rows(self._connection, query, parameters)
+                    return work(self._connection)
                 except (psycopg.OperationalError, psycopg.InterfaceError):
                     if not self._connection.closed:
                         raise
             self._connection = connect(self.address)
-            return _rows(self._connection, query, parameters)
+            return work(self._connection)
 
     def close(self) -> None:
         """Let go of the connection; using the session again opens another."""

@@ -67,6 +67,14 @@ class PostgresLogReader:
         begin, commit = begin_frame(watermark), commit_frame(watermark, time)
         return Stored(watermark, time, changes, size, None, begin, segment, commit)
 
+    def has(self, watermark: str) -> bool:
+        """Whether a transaction with exactly this watermark is in the log."""
+        return bool(self._session.rows("SELECT 1 FROM transactions WHERE watermark = %s", (watermark,)))
+
+    def count_after(self, watermark: str) -> int:
+        """How many transactions there are above `watermark`."""
+        return int(self._session.rows("SELECT count(*) FROM transactions WHERE watermark > %s", (watermark,))[0][0])
+
     def knows(self, position: Position) -> bool:
         """Whether a transaction with this position is in the log."""
         text = positions.to_text(position)

@@ -69,6 +69,9 @@ class PostgresLogWriter:
             self._state = self._take_over()
             self.epoch = self._state.epoch
             self._head_major = watermarks.to_int(self._state.head)[0]
+            # A log restored from an older copy must not use its numbers again for other transactions: what is appended
+            # from here on is numbered from the clock, which is above all that was ever numbered before.
+            self._floor = now_us()
             self._sweep()
         except BaseException:
             self.close()
@@ -119,7 +122,7 @@ class PostgresLogWriter:
         """Make all durable, or none; wake the readers; the watermark of each."""
         with self._transaction() as connection:
             known = self._known([transaction.position for transaction in transactions])
-            batch = Batch(self._state.head, self._head_major)
+            batch = Batch(self._state.head, self._head_major, self._floor)
             for transaction in transactions:
                 text = positions.to_text(transaction.position)
                 batch.add(transaction, text, known.get(text))

@@ -36,6 +36,10 @@ class FileRequests:
         above = str(found.get("above", EMPTY))
         return SnapshotRequest(above if is_valid(above) else EMPTY, str(found.get("reason", "")))
 
+    def withdraw_snapshot(self) -> None:
+        """Forget what is asked for."""
+        (self._folder / _SNAPSHOT).unlink(missing_ok=True)
+
     def answer_snapshot(self, newest: str) -> None:
         """Withdraw the request if the newest snapshot satisfies it."""
         pending = self.pending_snapshot()

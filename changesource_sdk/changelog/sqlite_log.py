@@ -25,6 +25,9 @@ FROM transactions WHERE watermark > ? ORDER BY watermark"""
 _STATE = """SELECT generation, epoch, head, oldest, position, schema,
   coalesce((SELECT max(id) FROM transactions) - (SELECT min(id) FROM transactions) + 1, 0)
 FROM state, consumer_schema"""
+# Ids have no gaps within a generation, so two look-ups count them.
+_COUNT_AFTER = """SELECT coalesce((SELECT max(id) FROM transactions) + 1 -
+  (SELECT id FROM transactions WHERE watermark > ? ORDER BY watermark LIMIT 1), 0)"""
 _SNAPSHOTS = "SELECT watermark, generation, position, schema, directory, created_ms FROM snapshots ORDER BY watermark"
 
 
@@ -68,6 +71,19 @@ class SqliteLogReader:
                 found.append(self._stored(row))
             cursor.close()
         return found
+
+    def has(self, watermark: str) -> bool:
+        """Whether a transaction with exactly this watermark is in the log."""
+        with self._lock, translated(self._layout.log):
+            connection = self._current()
+            query = "SELECT 1 FROM transactions WHERE watermark = ?"
+            return connection is not None and connection.execute(query, (watermark,)).fetchone() is not None
+
+    def count_after(self, watermark: str) -> int:
+        """How many transactions there are above `watermark`."""
+        with self._lock, translated(self._layout.log):
+            connection = self._current()
+            return int(connection.execute(_COUNT_AFTER, (watermark,)).fetchone()[0]) if connection else 0
 
     def knows(self, position: Position) -> bool:
         """Whether a transaction with this position is in the log."""

@@ -1,7 +1,7 @@
-"""Acknowledgements in SQLite.
+"""The record of subscribers in SQLite.
 
-Losing the newest ones in a power cut is harmless, since they only delay pruning; so writes here are not synced one by
-one.
+Losing the newest acknowledgements in a power cut is harmless, since they only delay pruning; so those writes are not
+synced one by one. An issued replica version is synced before it is used.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from pathlib import Path
 
 from changesource_sdk.changelog.layout import StateDirectory
 from changesource_sdk.changelog.sqlite_file import translated
-from changesource_sdk.changelog.subscribers import Subscriber, SubscriberKey
+from changesource_sdk.changelog.subscribers import Subscriber, SubscriberKey, next_version
 
 _TABLE = """CREATE TABLE IF NOT EXISTS subscribers (
   app_id TEXT NOT NULL,
@@ -38,6 +38,24 @@ class SqliteSubscribers:
             self._connection.execute("PRAGMA synchronous=NORMAL")
             self._connection.execute(_TABLE)
 
+    def issue(self, app_id: str, shard: int, head: str, held: str, now_ms: float) -> str:
+        """A new replica version, synced to disk; other processes of this host wait meanwhile."""
+        with self._lock, translated(self._path):
+            self._connection.execute("PRAGMA synchronous=FULL")
+            try:
+                self._connection.execute("BEGIN IMMEDIATE")
+                (newest,) = self._connection.execute("SELECT max(replica_version) FROM subscribers").fetchone()
+                version = next_version(head, newest or "", int(now_ms * 1000))
+                self._connection.execute(_UPSERT, (app_id, shard, version, held, now_ms))
+                self._connection.execute("COMMIT")
+            except BaseException:
+                if self._connection.in_transaction:
+                    self._connection.execute("ROLLBACK")
+                raise
+            finally:
+                self._connection.execute("PRAGMA synchronous=NORMAL")
+        return version
+
     def acknowledge(self, key: SubscriberKey, watermark: str, now_ms: float) -> None:
         """The subscriber has everything up to and including `watermark`."""
         with self._lock, translated(self._path):
@@ -46,8 +64,15 @@ class SqliteSubscribers:
 
     def all(self) -> list[Subscriber]:
         """Every subscriber known, in key order."""
+        return self._read("SELECT * FROM subscribers ORDER BY 1, 2, 3", ())
+
+    def of(self, app_id: str, shard: int) -> list[Subscriber]:
+        """The subscribers of one app and shard, in key order."""
+        return self._read("SELECT * FROM subscribers WHERE app_id = ? AND shard = ? ORDER BY 3", (app_id, shard))
+
+    def _read(self, query: str, parameters: tuple[object, ...]) -> list[Subscriber]:
         with self._lock, translated(self._path):
-            rows = self._connection.execute("SELECT * FROM subscribers").fetchall()
+            rows = self._connection.execute(query, parameters).fetchall()
         return [Subscriber(SubscriberKey(app, shard, version), ack, seen) for app, shard, version, ack, seen in rows]
 
     def forget(self, key: SubscriberKey) -> None:

@@ -68,6 +68,9 @@ class SqliteLogWriter:
             self.epoch = self._take_epoch()
             self._state = replace(read_state(self._connection), epoch=self.epoch)
             self._head_major = watermarks.to_int(self._state.head)[0]
+            # A log restored from an older copy must not use its numbers again for other transactions: what is appended
+            # from here on is numbered from the clock, which is above all that was ever numbered before.
+            self._floor = now_us()
             self._sweep()
         except BaseException:
             self.close()
@@ -125,7 +128,7 @@ class SqliteLogWriter:
         if segments:
             sync_directory(self._layout.segments)
         with self._transaction() as connection:
-            batch = Batch(self._state.head, self._head_major)
+            batch = Batch(self._state.head, self._head_major, self._floor)
             for transaction in transactions:
                 text = positions.to_text(transaction.position)
                 known = self._known_watermark(transaction.position, text)

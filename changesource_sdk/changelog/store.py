@@ -44,6 +44,9 @@ class Requests(Protocol):
     def pending_snapshot(self) -> SnapshotRequest | None:
         """What is asked for and not yet answered."""
 
+    def withdraw_snapshot(self) -> None:
+        """Forget what is asked for."""
+
     def answer_snapshot(self, newest: str) -> None:
         """Withdraw the request if the newest snapshot satisfies it."""
 
@@ -104,7 +107,7 @@ class LogStore(Protocol):
         """Take over the log: older writers are fenced off, a damaged log is set aside, leftovers are swept."""
 
     def open_subscribers(self) -> Subscribers:
-        """What consumers acknowledged."""
+        """The record of consumers: initial syncs issued, acknowledgements received."""
 
     def open_ear(self) -> Ear:
         """Be woken when the log moves."""

@@ -1,17 +1,27 @@
-"""What each consumer acknowledged; kept by endpoints, read by pruning and `inspect`.
+"""Consumers, as the log remembers them: which initial syncs were issued to whom, and what was acknowledged since.
 
-A subscriber is one replica of one app and shard. Acknowledgements are cumulative: only a higher watermark counts.
+A subscriber is one replica of one app and shard, named by the commit watermark of the initial sync that it stems from:
+its *replica version*. The endpoint issues a new one for every initial sync, above everything that was ever sent.
+zero-cache depends on that: given a version that its change DB already has, it keeps that database and never notices
+what the new replica lacks. Acknowledgements are cumulative: only a higher watermark counts.
+
+Endpoints write this record; pruning, `inspect` and the pipeline read it. It is kept apart from the transactions, so
+it outlives a log that is lost or set aside, and proves how far consumers had come.
 """
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Protocol
+
+from changesource_sdk.changelog.log import EMPTY
+from protocol import watermark as watermarks
 
 
 @dataclass(frozen=True, slots=True, order=True)
 class SubscriberKey:
-    """Who: an app, its shard, and the snapshot its replica stems from."""
+    """Who: an app, its shard, and the initial sync its replica stems from."""
 
     app_id: str
     shard: int
@@ -26,9 +36,20 @@ class Subscriber:
     acknowledged: str
     seen_ms: float
 
+    @property
+    def has_resumed(self) -> bool:
+        """Whether it came back after its initial sync, which is the only receipt for one."""
+        return self.acknowledged >= self.key.replica_version
+
 
 class Subscribers(Protocol):
     """The table of subscribers; its watermarks never go back. Threads may share it."""
+
+    def issue(self, app_id: str, shard: int, head: str, held: str, now_ms: float) -> str:
+        """A new replica version (see `next_version`) for an initial sync that shows the log at `head`. The log is kept
+        from `held` on until the subscriber acknowledges more. Durable when it returns; concurrent calls, also of other
+        hosts, never get the same version.
+        """
 
     def acknowledge(self, key: SubscriberKey, watermark: str, now_ms: float) -> None:
         """The subscriber has everything up to and including `watermark`."""
@@ -36,8 +57,40 @@ class Subscribers(Protocol):
     def all(self) -> list[Subscriber]:
         """Every subscriber known, in key order."""
 
+    def of(self, app_id: str, shard: int) -> list[Subscriber]:
+        """The subscribers of one app and shard, in key order."""
+
     def forget(self, key: SubscriberKey) -> None:
         """The subscriber will not come back; nothing is kept for it."""
 
     def close(self) -> None:
         """Release the store."""
+
+
+def next_version(head: str, newest_issued: str, now_us: int) -> str:
+    """A watermark between the log's head and whatever transaction comes next, above every one issued before.
+
+    Every transaction has a higher major number than the one before it (`changelog.batch`), so all of `major.*` of the
+    head is free. The minor number comes from the clock: it stays unique even where the record of issued versions is
+    lost or restored from an older copy.
+    """
+    major, minor = watermarks.to_int(head)
+    # Records of earlier releases may hold a consumer's own text.
+    issued_major, issued_minor = watermarks.to_int(newest_issued if watermarks.is_valid(newest_issued) else EMPTY)
+    used = max(minor or 0, (issued_minor or 0) if issued_major == major else 0)
+    return watermarks.from_int(major, max(used + 1, now_us))
+
+
+def highest_held(subscribers: Iterable[Subscriber]) -> str:
+    """The highest watermark that this record proves was sent to one of these subscribers; `EMPTY` if none."""
+    return max((max(each.acknowledged, each.key.replica_version) for each in subscribers), default=EMPTY)
+
+
+def is_beyond(watermark: str, head: str) -> bool:
+    """Whether a log with this head can never have sent `watermark`: it lost transactions since."""
+    return transaction_of(watermark) > transaction_of(head)
+
+
+def transaction_of(watermark: str) -> str:
+    """The part of a watermark that orders transactions: without the minor number of an issued version."""
+    return watermark.partition(".")[0]

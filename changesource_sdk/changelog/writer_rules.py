@@ -26,11 +26,15 @@ def fenced(mine: int, newest: int, where: str) -> StaleWriter:
 
 
 def next_generation(highest: str, above: str, proposed: str | None, now_us: int) -> str:
-    """A watermark above both; `proposed` if that is, else from the clock, so that a lost log comes back higher."""
-    floor = max(highest, above)
-    if proposed is not None:
-        return watermarks.validate(proposed) if proposed > floor else watermarks.succ(floor)
-    return watermarks.from_int(max(watermarks.to_int(floor)[0] + 1, now_us))
+    """A watermark above both; `proposed` if that is, else from the clock, so that a lost log comes back higher.
+
+    Its major number is a new one: those of the former generation may have been issued to consumers (`next_version`).
+    """
+    next_major = watermarks.to_int(max(highest, above))[0] + 1
+    if proposed is None:
+        return watermarks.from_int(max(next_major, now_us))
+    is_above = watermarks.to_int(watermarks.validate(proposed))[0] >= next_major
+    return proposed if is_above else watermarks.from_int(next_major)
 
 
 def require_ahead(watermark: str, head: str) -> None:

@@ -22,6 +22,7 @@ from changesource_sdk.cli.output import ExitCode, print_json, reported, stdout
 from changesource_sdk.cli.signals import first_signal
 from changesource_sdk.config import ServeConfig
 from changesource_sdk.endpoint.server import Endpoint
+from changesource_sdk.endpoint.subscription import Phase
 from changesource_sdk.observe import logs
 from changesource_sdk.replaying.opener import Opener, checked_watermark
 from changesource_sdk.replaying.store import ReplayStore
@@ -37,6 +38,8 @@ EPILOG = "\n\n".join(
         "changesource replay --state ./changesource-state --from 9ho7o8emv2m --rate 5 --stay",
     )
 )
+
+FOLLOWING = (Phase.CATCHING_UP, Phase.LIVE)
 
 
 def replay(
@@ -121,7 +124,7 @@ async def _run(
 
 
 async def _work(opener: Opener, endpoint: Endpoint, store: ReplayStore, *, stay: bool) -> None:
-    await opener.run(lambda: bool(endpoint.streams))
+    await opener.run(lambda: any(stream.phase in FOLLOWING for stream in endpoint.streams))
     subscribers = store.open_subscribers()
     try:
         await opener.until_acknowledged(subscribers)

@@ -66,7 +66,7 @@ class Endpoint:
         self._acks = AckStore(self._subscribers)
         # The tail reads through a connection of its own, so that nobody's catching up is in its way.
         self._tail = LiveTail(self._store.open_reader(), config.tail_bytes, self.metrics)
-        self._source = Source(self._store, self._reader, self._tail, permissions)
+        self._source = Source(self._store, self._reader, self._subscribers, self._tail, permissions)
         self._pages = Pages(self.metrics, config.api_key, self.is_ready, self.status)
         self._pace = Pace(config.status_interval, config.ping_interval, config.dead_after)
         self._throttle = Throttle(LOG_INTERVAL)

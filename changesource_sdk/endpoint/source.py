@@ -7,31 +7,45 @@ being alive: the retained log and snapshots are served without it, and what must
 from __future__ import annotations
 
 import asyncio
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 
 from changesource_sdk.changelog import snapshots
-from changesource_sdk.changelog.envelope import begin_frame, commit_frame
 from changesource_sdk.changelog.log import LogReader, SnapshotRecord, Stored
 from changesource_sdk.changelog.store import LogStore
+from changesource_sdk.changelog.subscribers import Subscribers, highest_held
+from changesource_sdk.endpoint.initial_sync import InitialSync
 from changesource_sdk.endpoint.live_tail import LiveTail
-from changesource_sdk.endpoint.plan import Plan, Retained, decide
+from changesource_sdk.endpoint.plan import Plan, Retained, Standing, decide
 from changesource_sdk.errors import SnapshotGone
 from changesource_sdk.pipeline.consumer_schema import ConsumerSchema
 from changesource_sdk.system_tables import Permissions, system_frames
 from protocol.handshake import Handshake
 
 REPLACED = "snapshot-replaced"
+#: Seconds between two requests for a snapshot: whatever goes wrong, the upstream is not read over and over.
+REQUEST_INTERVAL = 30.0
 
 
 class Source:
-    """Read access to one log. Invariant: it never writes to the log or the spool."""
+    """Read access to one log. Invariant: it never writes to the log or the spool, only to the record of subscribers."""
 
-    def __init__(self, store: LogStore, reader: LogReader, tail: LiveTail, permissions: Permissions) -> None:
+    def __init__(
+        self,
+        store: LogStore,
+        reader: LogReader,
+        subscribers: Subscribers,
+        tail: LiveTail,
+        permissions: Permissions,
+    ) -> None:
         self.tail = tail
         self.reader = reader
         self._store = store
+        self._subscribers = subscribers
         self._permissions = permissions
+        # When a snapshot may be asked for again, on the monotonic clock; written by `ask_for_snapshot` on the loop.
+        self._next_request = 0.0
 
     async def plan(self, handshake: Handshake) -> Plan:
         """What to do with a consumer, from what is retained at this moment."""
@@ -39,7 +53,14 @@ class Source:
 
     def _plan(self, handshake: Handshake) -> Plan:
         request = self._store.requests.pending_snapshot()
-        return decide(handshake, self.retained(), request.above if request else None)
+        standing = self._standing(handshake)
+        return decide(handshake, self.retained(), request.above if request else None, standing)
+
+    def _standing(self, handshake: Handshake) -> Standing:
+        known = self._subscribers.of(handshake.app_id, handshake.shard_num)
+        versions = frozenset(each.key.replica_version for each in known)
+        last = handshake.last_watermark
+        return Standing(versions, highest_held(known), last is not None and self.reader.has(last))
 
     def retained(self) -> Retained | None:
         """What the log holds; None before its first snapshot. Blocking."""
@@ -56,21 +77,33 @@ class Source:
         # Looked at last, for the same reason as in the shared tail.
         return None if self.reader.oldest() > watermark else found
 
-    def open_snapshot(self, handshake: Handshake, watermark: str) -> tuple[int, Iterator[bytes]]:
-        """One initial sync: its rows, and its frames in pieces that end at frame boundaries. Blocking, both."""
-        record = self._record(watermark)
+    def open_initial_sync(self, handshake: Handshake, snapshot: str) -> tuple[InitialSync, Iterator[bytes]]:
+        """An initial sync from the snapshot at this watermark, and its frames in pieces that end at frame boundaries.
+        Its version is issued, and the log kept from the snapshot on, when this returns. Blocking, and so is each piece.
+        """
+        record = self._record(snapshot)
         self._store.fetch(record)
         with self._reading(record):
             manifest = snapshots.read_manifest(record.directory)
-        return manifest.rows, self._chunks(handshake, record, manifest)
+        state, now_ms = self.reader.state(), time.time() * 1000
+        version = self._subscribers.issue(
+            handshake.app_id, handshake.shard_num, state.head, held=record.watermark, now_ms=now_ms
+        )
+        sync = InitialSync(version, record.watermark, state.head, manifest.rows)
+        schema = ConsumerSchema.from_json(state.schema)
+        own_tables = system_frames(handshake.app_id, handshake.shard_num, schema, self._permissions)
+        return sync, sync.chunks(self._blocks(record, manifest), self._read_on, own_tables, now_ms)
 
-    def _chunks(self, handshake: Handshake, record: SnapshotRecord, manifest: snapshots.Manifest) -> Iterator[bytes]:
-        schema = ConsumerSchema.from_json(record.schema)
-        yield begin_frame(record.watermark)
-        yield from system_frames(handshake.app_id, handshake.shard_num, schema, self._permissions)
+    def _blocks(self, record: SnapshotRecord, manifest: snapshots.Manifest) -> Iterator[bytes]:
         with self._reading(record):
             yield from snapshots.blocks(record.directory, manifest)
-        yield commit_frame(record.watermark, record.created_ms)
+
+    def _read_on(self, watermark: str, max_bytes: int) -> list[Stored]:
+        """The transactions that follow, of which there is at least one unless the log has started over."""
+        found = self._read_after(watermark, max_bytes)
+        if not found:
+            raise _replaced(watermark)
+        return found
 
     @contextmanager
     def _reading(self, record: SnapshotRecord) -> Iterator[None]:
@@ -90,8 +123,12 @@ class Source:
         raise _replaced(watermark)
 
     async def ask_for_snapshot(self, above: str, reason: str) -> None:
-        """Ask the pipeline for a snapshot above a watermark that a consumer has seen."""
+        """Ask the pipeline for a snapshot above a watermark of ours, unless one was asked for a moment ago."""
+        now = time.monotonic()
+        if now < self._next_request:
+            return
         await asyncio.to_thread(self._store.requests.ask_snapshot, above, reason)
+        self._next_request = now + REQUEST_INTERVAL
 
     async def mend(self, watermark: str, damage: SnapshotGone) -> None:
         """Frames after `watermark` cannot be read back: if they should be there, have the pipeline start over.

@@ -16,7 +16,7 @@ from changesource_sdk.changelog.subscribers import Subscriber
 from changesource_sdk.endpoint.acks import subscriber_key
 from changesource_sdk.endpoint.subscription import Phase, Subscription
 from changesource_sdk.observe.metrics import EndpointMetrics
-from protocol.watermark import is_valid, to_int
+from protocol.watermark import to_int
 
 Document = dict[str, object]
 #: A stage reports at least every five seconds; twice missed and more is no longer a busy machine.
@@ -39,8 +39,8 @@ def describe(
         "stages": {name: _stage(report, now) for name, report in store.reports.all().items()},
         "log": log,
         "snapshotRequest": {"above": request.above, "reason": request.reason} if request else None,
-        "subscribers": [_subscriber(item, head, now) for item in known],
-        "streams": [_stream(item, head, now) for item in open_streams],
+        "subscribers": [_subscriber(item, reader, now) for item in known],
+        "streams": [_stream(item, reader, head, now) for item in open_streams],
     }
 
 
@@ -59,13 +59,6 @@ def set_gauges(document: Mapping[str, object], metrics: EndpointMetrics) -> None
     assert isinstance(subscribers, list)
     for item in subscribers:
         metrics.behind.labels(item["app"], item["shard"]).set(item["behind"])
-
-
-def distance(head: str, watermark: str | None) -> int:
-    """From a watermark to the head in the log's own steps: transactions, or the store's units where it counts."""
-    if watermark is None or not is_valid(watermark) or not is_valid(head):
-        return 0
-    return max(0, to_int(head)[0] - to_int(watermark)[0])
 
 
 def _log(reader: LogReader, now: float) -> Document:
@@ -115,19 +108,20 @@ def _stage_verdict(report: Mapping[str, object], age: float, since_progress: flo
     return "ok"
 
 
-def _subscriber(item: Subscriber, head: str, now: float) -> Document:
+def _subscriber(item: Subscriber, reader: LogReader, now: float) -> Document:
     return {
         "app": item.key.app_id,
         "shard": item.key.shard,
         "replicaVersion": item.key.replica_version,
         "acknowledged": item.acknowledged,
-        "behind": distance(head, item.acknowledged),
+        "behind": reader.count_after(item.acknowledged),
         "age": now - item.seen_ms / 1000,
     }
 
 
-def _stream(item: Subscription, head: str, now: float) -> Document:
+def _stream(item: Subscription, reader: LogReader, head: str, now: float) -> Document:
     key = subscriber_key(item.handshake)
+    behind = reader.count_after(item.sent) if item.sent else 0
     return {
         "app": key.app_id,
         "shard": key.shard,
@@ -136,8 +130,8 @@ def _stream(item: Subscription, head: str, now: float) -> Document:
         "phase": item.phase.value,
         "sent": item.sent,
         "acknowledged": item.acked,
-        "behind": distance(head, item.sent),
-        "unacknowledged": distance(item.sent or head, item.acked) if item.acked else None,
+        "behind": behind,
+        "unacknowledged": reader.count_after(item.acked) - behind if item.acked else None,
         "open": now - item.opened,
         "silent": item.silent_for(),
         "verdict": _stream_verdict(item, head),

@@ -86,6 +86,8 @@ class Subscription:
         self._pace = pace
         self._stopping = stopping
         self._flow = Flow(connection)
+        # The watermark after which stored frames are being read, set by `_serve`: damage is mended from there.
+        self._reading_after = ""
 
     @property
     def sent(self) -> str | None:
@@ -128,7 +130,7 @@ class Subscription:
             try:
                 return await self._serve()
             except SnapshotGone as error:
-                await self._source.mend(self.handshake.last_watermark or "", error)
+                await self._source.mend(self._reading_after, error)
                 raise
         except ConnectionClosed:
             return PEER_LEFT
@@ -141,35 +143,41 @@ class Subscription:
             plan = await self._source.plan(self.handshake)
             match plan:
                 case Await():
+                    if plan.above is not None:
+                        await self._source.ask_for_snapshot(plan.above, plan.reason)
                     await self._source.tail.news(within=1.0)
                 case Reset():
                     return await self._reset(plan)
                 case Initial():
-                    await self._send_snapshot(plan.snapshot)
+                    self._reading_after = plan.snapshot
+                    await self._send_initial_sync(plan.snapshot)
                     if self.handshake.dialect == "shipped":
                         self._enter(Phase.SNAPSHOT_SENT)
                         await self._stopping.wait()
                 case Resume():
+                    self._reading_after = plan.after
                     self._hold()
                     await self._follow()
                     self.handshake = replace(self.handshake, last_watermark=self.sent)
         return STOPPING
 
-    async def _send_snapshot(self, watermark: str) -> None:
+    async def _send_initial_sync(self, snapshot: str) -> None:
         self._enter(Phase.SNAPSHOT)
-        self.handshake = replace(self.handshake, last_watermark=watermark, replica_version=watermark)
-        rows, chunks = await asyncio.to_thread(self._source.open_snapshot, self.handshake, watermark)
-        self._hold()
-        self._session.begin(watermark)
+        sync, chunks = await asyncio.to_thread(self._source.open_initial_sync, self.handshake, snapshot)
+        self.handshake = replace(self.handshake, last_watermark=sync.version, replica_version=sync.version)
+        self._session.begin(sync.version)
         # One chunk is read ahead: a consumer that leaves with the last one does so after it was counted.
         chunk = await asyncio.to_thread(next, chunks, None)
-        while chunk:
+        while chunk is not None:
             following = await asyncio.to_thread(next, chunks, None)
-            await self._write(chunk)
+            if chunk:
+                await self._write(chunk)
+            # Repeated so that a long sync is not taken for one that was given up.
+            self._acks.note(self.handshake, sync.held)
             chunk = following
         self._session.commit()
         self._metrics.sent_transactions.inc()
-        self._metrics.sent_frames.inc(rows)
+        self._metrics.sent_frames.inc(sync.frames)
 
     async def _follow(self) -> None:
         """Send transactions as they come, until the log starts over or a stop is asked for."""
@@ -194,9 +202,11 @@ class Subscription:
         if self.phase is not Phase.LIVE:
             self._enter(Phase.LIVE)
             await self._write_status()
+        assert self.sent is not None
         before = self.sent
         await self._source.tail.news(self._pace.status_interval)
-        if self.sent == before == self._source.tail.head and not self._stopping.is_set():
+        is_caught_up = self.sent == before and self._source.tail.after(self.sent) == []
+        if is_caught_up and not self._stopping.is_set():
             await self._write_status()
 
     async def _send_transactions(self, found: Iterable[Stored]) -> None:

@@ -12,7 +12,7 @@ from collections.abc import Awaitable, Callable
 from time import time
 
 from changesource_sdk.changelog.log import LogReader
-from changesource_sdk.changelog.retention import prune_point
+from changesource_sdk.changelog.retention import forgettable, prune_point
 from changesource_sdk.changelog.store import SAFETY_POLL_S, Ear, Requests
 from changesource_sdk.changelog.subscribers import Subscribers
 from changesource_sdk.errors import ChangesourceError
@@ -83,7 +83,10 @@ class Pruner:
         known = self._reader.snapshots()
         if not known:
             return None
-        below = prune_point(known[-1].watermark, self._subscribers.all(), time() * 1000, self._expiry_ms)
+        now_ms, subscribers = time() * 1000, self._subscribers.all()
+        for key in forgettable(subscribers, self._reader.oldest(), now_ms, self._expiry_ms):
+            self._subscribers.forget(key)
+        below = prune_point(known[-1].watermark, subscribers, now_ms, self._expiry_ms)
         if below <= self._reader.oldest():
             return None
         self._requests.ask_prune(below)

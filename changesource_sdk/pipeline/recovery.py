@@ -14,6 +14,7 @@ from dataclasses import dataclass
 
 from changesource_sdk.changelog.log import EMPTY, LogWriter
 from changesource_sdk.changelog.store import LogStore
+from changesource_sdk.changelog.subscribers import highest_held, is_beyond
 from changesource_sdk.errors import ChangesourceError, CorruptLog, StaleWriter
 from changesource_sdk.observe.logs import event, logger
 from changesource_sdk.observe.stages import Stage
@@ -95,10 +96,39 @@ def snapshot_due(store: LogStore, writer: LogWriter) -> str | None:
     """Above which watermark a snapshot must be taken now; None if none must."""
     known = writer.snapshots()
     store.requests.answer_snapshot(max((snapshot.watermark for snapshot in known), default=EMPTY))
+    held = _held_by_consumers(store)
+    if writer.state().generation == 0:
+        return held
+    if is_beyond(held, writer.state().head):
+        reason = f"consumers hold {held}, which this log has lost: it was damaged, or restored from an older copy"
+        event(_log, logging.WARNING, "a new snapshot is taken", reason=reason)
+        return held
     if not all(map(store.holds, known[-1:])):
         event(_log, logging.WARNING, "a new snapshot is taken", reason="files of the former are missing or cut")
         return EMPTY
+    return _requested(store, writer.state().head)
+
+
+def _held_by_consumers(store: LogStore) -> str:
+    """The highest watermark that a consumer is known to have been sent."""
+    subscribers = store.open_subscribers()
+    try:
+        return highest_held(subscribers.all())
+    finally:
+        subscribers.close()
+
+
+def _requested(store: LogStore, head: str) -> str | None:
+    """Above which watermark an endpoint has asked for a snapshot.
+
+    Requests are made above watermarks of ours. One that is beyond them was written by a release that took a consumer's
+    word for it; it is answered as if it had asked for any new snapshot.
+    """
     request = store.requests.pending_snapshot()
-    if request is not None:
-        return request.above
-    return EMPTY if writer.state().generation == 0 else None
+    if request is None:
+        return None
+    if is_beyond(request.above, head):
+        store.requests.withdraw_snapshot()
+        store.requests.ask_snapshot(head, request.reason)
+        return head
+    return request.above

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 from changesource_sdk.changelog.log import LogReader
 from changesource_sdk.changelog.poke import PokeSender
-from changesource_sdk.changelog.subscribers import Subscribers
+from changesource_sdk.changelog.subscribers import Subscribers, transaction_of
 from changesource_sdk.errors import StateError
 from changesource_sdk.replaying.window import Window
 
@@ -27,9 +27,11 @@ class Opener:
     sender: PokeSender
     opened: int = 0
 
-    async def run(self, is_anyone_there: Callable[[], bool]) -> None:
-        """Wait for a consumer, then move on to the end; with a rate, so many transactions a second."""
-        while not is_anyone_there():  # noqa: ASYNC110 - streams come and go without a word
+    async def run(self, is_anyone_following: Callable[[], bool]) -> None:
+        """Wait for a consumer that has its initial sync, then move on to the end; with a rate, so many transactions a
+        second. Earlier, what is opened would only become part of the initial sync.
+        """
+        while not is_anyone_following():  # noqa: ASYNC110 - streams come and go without a word
             await asyncio.sleep(LOOK_SECONDS)
         while self.window.head < self.end:
             found = await asyncio.to_thread(self.reader.read_after, self.window.head, READ_BYTES)
@@ -52,13 +54,16 @@ class Opener:
 
 
 def checked_watermark(reader: LogReader, after: str, watermark: str) -> str:
-    """The watermark, if a transaction after `after`, or `after` itself, has it; else `StateError`."""
-    while after < watermark:
+    """The watermark of the transaction after `after`, or of `after` itself, that `watermark` names or was issued at;
+    `StateError` if there is none.
+    """
+    wanted = transaction_of(watermark)
+    while after < wanted:
         found = reader.read_after(after, READ_BYTES)
         if not found:
             break
-        after = next((stored.watermark for stored in found if stored.watermark >= watermark), found[-1].watermark)
-    if after != watermark:
+        after = next((stored.watermark for stored in found if stored.watermark >= wanted), found[-1].watermark)
+    if transaction_of(after) != wanted:
         fix = "`changesource tail --from start` and `inspect` show watermarks"
         raise StateError("unknown-watermark", "the log has no transaction with this watermark", watermark, fix)
-    return watermark
+    return after

@@ -49,6 +49,12 @@ class WindowedReader:
     def shares(self, after: str, through: str, share_bytes: int) -> list[Share]:
         return self._reader.shares(after, min(through, self._window.head), share_bytes)
 
+    def has(self, watermark: str) -> bool:
+        return watermark <= self._window.head and self._reader.has(watermark)
+
+    def count_after(self, watermark: str) -> int:
+        return sum(share.transactions for share in self.shares(watermark, self._window.head, 1 << 62))
+
     def knows(self, position: Position) -> bool:
         return self._reader.knows(position)
 

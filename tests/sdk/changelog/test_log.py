@@ -106,6 +106,34 @@ def test_an_adapter_s_own_watermarks_are_kept_and_must_increase(log: LogUnderTes
     assert writer.append([transaction(2)]) == [watermarks.from_int(START_US + 1001)]
 
 
+def test_own_watermarks_must_differ_in_their_major_number(log: LogUnderTest) -> None:
+    """What lies between two of them is issued to initial syncs."""
+    writer = log.writer_with_generation()
+    own = watermarks.from_int(START_US + 1000, 3)
+    writer.append([transaction(1, watermark=own)])
+    with pytest.raises(InvalidChange, match="watermark-not-increasing"):
+        writer.append([transaction(2, watermark=watermarks.from_int(START_US + 1000, 4))])
+
+
+def test_a_log_that_is_opened_again_numbers_from_the_clock(log: LogUnderTest) -> None:
+    """If it was restored from an older copy, its numbers were used already, for other transactions."""
+    log.writer_with_generation().append([transaction(1)])
+    later = log.writer(now_us=START_US + 10**6)
+    assert later.append([transaction(2)]) == [watermarks.from_int(START_US + 10**6 + 1)]
+
+
+def test_the_log_knows_its_watermarks_and_counts_what_follows_them(log: LogUnderTest) -> None:
+    writer = log.writer_with_generation()
+    reader = log.reader()
+    assert reader.count_after("00") == 0
+    marks = writer.append([transaction(n) for n in (1, 2, 3, 4)])
+    assert [reader.has(mark) for mark in (marks[0], marks[3], "00", f"{marks[0]}.05")] == [True, True, False, False]
+    counts = [reader.count_after(mark) for mark in ("00", marks[0], f"{marks[1]}.05", marks[3])]
+    assert counts == [4, 3, 2, 0]
+    writer.prune(marks[1])
+    assert reader.count_after("00") == 2
+
+
 def test_an_older_writer_is_fenced_off_and_changes_nothing(log: LogUnderTest) -> None:
     old = log.writer_with_generation()
     old.append([transaction(1)])

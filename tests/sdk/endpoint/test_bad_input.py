@@ -59,11 +59,13 @@ async def test_what_is_no_ack_ends_the_connection_with_a_reason(
 
 
 async def test_acks_of_both_forms_are_kept_per_consumer(state: WrittenState, serve: Serve) -> None:
-    watermark = state.snapshot()
+    state.snapshot()
     running = await serve()
     shipped, sketch = running.cache(), running.cache(app_id="other", dialect="sketch")
     await shipped.initial_sync()
     async with shipped.stream(), sketch.stream():
+        await sketch.transactions(1)
+        versions = {"zero": shipped.replica_version, "other": sketch.watermark}
         newest = state.insert("1")
         await shipped.until(lambda: shipped.watermark == newest)
         await sketch.until(lambda: sketch.watermark == newest)
@@ -73,7 +75,7 @@ async def test_acks_of_both_forms_are_kept_per_consumer(state: WrittenState, ser
         await running.endpoint.flush_acks()
         document = await running.endpoint.status()
     kept = {(s["app"], s["replicaVersion"], s["acknowledged"], s["behind"]) for s in document["subscribers"]}  # type: ignore[attr-defined]
-    assert kept == {("zero", watermark, newest, 0), ("other", watermark, newest, 0)}
+    assert kept == {(app, version, newest, 0) for app, version in versions.items()}
 
 
 async def test_a_wrong_key_is_refused_and_a_right_one_admitted(state: WrittenState, serve: Serve) -> None:

@@ -59,10 +59,10 @@ async def test_status_tells_every_stage_and_stream(state: WrittenState, serve: S
     assert document["log"]["head"] == newest
     assert document["log"]["snapshot"] == watermark
     (stream,) = document["streams"]
-    assert (stream["phase"], stream["sent"], stream["acknowledged"]) == ("live", newest, watermark)
+    assert (stream["phase"], stream["sent"], stream["acknowledged"]) == ("live", newest, cache.replica_version)
     assert (stream["behind"], stream["unacknowledged"], stream["verdict"]) == (0, 1, "ok")
     (subscriber,) = document["subscribers"]
-    assert (subscriber["acknowledged"], subscriber["behind"]) == (watermark, 1)
+    assert (subscriber["acknowledged"], subscriber["behind"]) == (cache.replica_version, 1)
 
 
 async def metrics_with(running: Running, line: str) -> str:
@@ -121,7 +121,7 @@ async def test_guarded_pages_ask_for_the_key(state: WrittenState, serve: Serve) 
 
 
 async def test_idle_streams_are_told_where_the_log_stands(state: WrittenState, serve: Serve) -> None:
-    watermark = state.snapshot()
+    state.snapshot()
     running = await serve(status_interval=0.05)
     shipped, sketch = running.cache(), running.cache(dialect="sketch")
     await shipped.initial_sync()
@@ -129,11 +129,11 @@ async def test_idle_streams_are_told_where_the_log_stands(state: WrittenState, s
         for _ in range(3):
             message = await shipped.receive()
             assert isinstance(message, Status)
-            assert message.watermark == watermark
+            assert message.watermark == shipped.replica_version
         await sketch.transactions(1)
         asked = await sketch.receive()
         assert isinstance(asked, AckRequested)
-        assert asked.latest_upstream_watermark == watermark
+        assert asked.latest_upstream_watermark == sketch.watermark
 
 
 async def test_stopping_ends_streams_at_a_boundary_with_going_away(state: WrittenState) -> None:

@@ -8,7 +8,8 @@ import pytest
 
 from changesource_sdk.changelog.atomic_json import write_json
 from changesource_sdk.changelog.sqlite_store import SqliteStore
-from changesource_sdk.endpoint.status import describe, distance, set_gauges
+from changesource_sdk.changelog.subscribers import Subscriber, SubscriberKey
+from changesource_sdk.endpoint.status import describe, set_gauges
 from changesource_sdk.observe.metrics import EndpointMetrics
 from tests.sdk.endpoint.written_state import WrittenState
 
@@ -46,8 +47,11 @@ def test_a_stage_is_judged_by_its_signs_of_life_and_of_progress(
     assert stage_verdict(state.store, **report, error=error) == verdict
 
 
-def test_distance_counts_the_steps_of_the_log() -> None:
-    assert distance("0z", "0a") == 25
-    assert distance("0a", "0z") == 0
-    assert distance("00", "0a") == 0
-    assert distance("0z", None) == 0
+def test_a_consumer_is_behind_by_the_transactions_it_lacks(state: WrittenState) -> None:
+    state.snapshot()
+    marks = [state.insert(str(number)) for number in range(5)]
+    reader = state.store.open_reader()
+    known = [Subscriber(SubscriberKey("zero", 0, ""), mark, 0.0) for mark in ("00", marks[0], marks[3], marks[4], "zz")]
+    described = describe(state.store, reader, known)["subscribers"]
+    reader.close()
+    assert [each["behind"] for each in described] == [5, 4, 1, 0, 0]  # type: ignore[attr-defined]
