@@ -86,6 +86,11 @@ _TABLE = (
     ("ack-shape", "a consumer sends acks and nothing else", "11"),
     ("ack-order", "acks do not go back", "11"),
     ("ack-unsent", "an ack names a watermark that was sent", "11"),
+    (
+        "initial-watermark",
+        "an initial sync has a higher watermark than all that was sent to its app and shard",
+        "12",
+    ),
     ("initial-reset", "an initial sync is not answered with reset-required", "13"),
     ("reset-watermark", "the initial sync after a reset has a higher watermark than any before", "13"),
     ("ack-requested", "ack-requested is for the sketch dialect only", "16"),
@@ -117,7 +122,7 @@ class Checker:
         self._json_mode: JsonMode = "p"
         self._sent: set[str] = set()
         self._acked = ""
-        self._reset_above: str | None = None
+        self._was_reset = False  # the source has asked for a reset, and no initial sync was completed since
 
     def take(self, entry: transcript.Entry) -> list[Violation]:
         """The rules that the next entry breaks."""
@@ -177,7 +182,7 @@ class Checker:
             case Rollback():
                 self._replica.rollback()
             case ResetRequired():
-                self._reset_above = max(self._sent, default="")
+                self._was_reset = True
             case _:
                 pass
 
@@ -185,16 +190,19 @@ class Checker:
         self._replica.commit()
         if was_initial:
             self._note(*required_tables.missing(self._replica, handshake.app_id, handshake.shard_num))
-            self._end_reset(message.watermark)
+            self._judge_initial(message.watermark)
 
     def _mark_sent(self, reached: str | None) -> None:
         if reached is not None:
             self._sent.add(reached)
 
-    def _end_reset(self, committed: str) -> None:
-        if self._reset_above is not None and committed <= self._reset_above:
-            self._note(Problem("reset-watermark", f"{committed} is not above {self._reset_above}"))
-        self._reset_above = None
+    def _judge_initial(self, committed: str) -> None:
+        """zero-cache keeps its change DB, and with it a gap, if it has seen the watermark of an initial sync before."""
+        highest = max(self._sent, default="")
+        if committed <= highest:
+            rule = "reset-watermark" if self._was_reset else "initial-watermark"
+            self._note(Problem(rule, f"{committed} is not above {highest}, which was sent before"))
+        self._was_reset = False
 
     def _take_up(self, text: bytes) -> None:
         try:

@@ -14,7 +14,6 @@ from changesource_sdk.checking.folded_rows import FoldedRows
 from changesource_sdk.checking.probe_stream import Ended, ProbeStream, ResetAsked, SeenTransaction, Silent
 from protocol import watermark
 from protocol.handshake import Handshake
-from protocol.rules import Checker
 
 MOST_TRANSACTIONS = 50
 MOST_STARTS = 8
@@ -65,6 +64,21 @@ async def _repeat_acks(run: EndpointRun, stream: ProbeStream, first: str) -> Non
 async def _ping(run: EndpointRun, stream: ProbeStream) -> None:
     if not await stream.answers_ping(run.patience):
         raise run.broken("answers-pings", f"no pong for {run.patience:.0f} s")
+
+
+async def another_initial_sync(run: EndpointRun) -> str:
+    """The checker of the first sync judges this one too: it knows every watermark that was sent so far."""
+    snapshot = _snapshot(run)
+    again = await run.initial_sync(run.handshake(), snapshot.checker)
+    async with run.connect(run.handshake(_usable(again.watermark))) as stream:
+        try:
+            await run.watch(stream, 1)
+        except ResetAsked as error:
+            reason = f"asked for what follows the initial sync {again.watermark}, got reset-required: {error}"
+            raise run.broken("snapshot-resumable", reason) from None
+        except Ended as error:
+            raise run.broken("stays-open", f"closed by the endpoint: {error}") from None
+    return f"{snapshot.watermark}, then {again.watermark}"
 
 
 async def two_consumers(run: EndpointRun) -> str:
@@ -172,14 +186,22 @@ async def unknown_replica(run: EndpointRun) -> str:
 async def ahead(run: EndpointRun) -> str:
     major, _ = watermark.to_int(_head(run))
     unknown = watermark.from_int(major + FAR_AHEAD)
-    checker = Checker()
-    await _expect_reset(run, run.handshake(unknown), "a watermark ahead of its log", checker)
-    fresh = await run.initial_sync(run.handshake(), checker)
-    return f"reset-required for {unknown}, then a snapshot at {fresh.watermark}"
+    await _expect_reset(run, run.handshake(unknown), "a watermark ahead of its log")
+    honest = run.handshake(_head(run), _snapshot(run).watermark)
+    async with run.connect(honest) as stream:
+        try:
+            await run.watch(stream, 1)
+        except ResetAsked as error:
+            reason = f"after a claim of {unknown}, a consumer that is at {_head(run)} got reset-required: {error}"
+            raise run.broken("claim-harmless", reason) from None
+        except Ended as error:
+            raise run.broken("stays-open", f"closed by the endpoint: {error}") from None
+    fresh = await run.initial_sync(run.handshake())
+    return f"reset-required for {unknown} alone, then an initial sync at {fresh.watermark}"
 
 
-async def _expect_reset(run: EndpointRun, request: Handshake, what: str, checker: Checker | None = None) -> None:
-    async with run.connect(request, checker) as stream:
+async def _expect_reset(run: EndpointRun, request: Handshake, what: str) -> None:
+    async with run.connect(request) as stream:
         try:
             seen = await run.transaction(stream, run.patience)
         except ResetAsked:
@@ -225,6 +247,9 @@ CASES = (
         "initial sync", "a consumer that has nothing gets tables, indexes, rows and its own tables", initial_sync
     ),
     EndpointCase("live stream", "the stream goes on after the snapshot, takes acks and answers pings", live_stream),
+    EndpointCase(
+        "another initial sync", "every initial sync is above everything that was sent before", another_initial_sync
+    ),
     EndpointCase("two consumers", "consumers of one shard do not disturb each other", two_consumers),
     EndpointCase("resume", "every watermark given out can be gone on from, with the same transactions", resume),
     EndpointCase("other app and shard", "each app and shard gets tables of its own", own_tables),
@@ -232,7 +257,7 @@ CASES = (
     EndpointCase("unknown replica", "what the endpoint does not know is reset", unknown_replica),
     EndpointCase("sketch dialect", "one connection for snapshot and changes", sketch_dialect),
     EndpointCase(
-        "ahead of the log", "a consumer that knows more than the log is reset to higher watermarks", ahead, True
+        "ahead of the log", "a consumer that claims more than the log has is reset, and nobody else is", ahead, True
     ),
 )
 """All cases, in the order in which they are run."""

@@ -22,6 +22,7 @@ _TABLE = (
     ("resume-complete", "a resumed stream brings every transaction after the watermark", "12"),
     ("stays-open", "a stream without news stays open", "12"),
     ("unknown-reset", "a watermark that the endpoint does not know is answered with reset-required", "13"),
+    ("claim-harmless", "what one consumer claims resets no other", "13"),
     ("sketch-goes-on", "in the sketch dialect changes follow the snapshot on the same connection", "16"),
 )
 

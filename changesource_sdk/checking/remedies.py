@@ -164,6 +164,16 @@ REMEDIES: dict[str, Remedy] = {
         "The cache goes on with data of another history.",
         "compare lastWatermark and replicaVersion with what is stored, and send reset-required if they are not there",
     ),
+    "initial-watermark": Remedy(
+        "A zero-cache that lost its replica keeps its change DB, from which the changes since are already purged: it "
+        "comes up healthy and stays stale for good.",
+        "give every initial sync a watermark above all that was ever sent to that app and shard, also when a kept "
+        "snapshot serves it: `major.minor` of the newest transaction, with a minor that only grows, is always free",
+    ),
+    "claim-harmless": Remedy(
+        "One request with a made-up lastWatermark resets every cache.",
+        "answer a watermark that was never sent with reset-required on that connection, and change nothing else",
+    ),
     "initial-reset": Remedy(
         "zero-cache tries once more and exits.", "answer a request without lastWatermark with a snapshot, always"
     ),

@@ -59,6 +59,7 @@ class PlainEndpoint:
     def __init__(self) -> None:
         self.rows: dict[int, Row] = {n: {"id": n, "name": f"item {n}", "doc": {"n": n}} for n in (1, 2, 3)}
         self.log: list[list[Message]] = []
+        self.versions: dict[str, int] = {}  # of initial syncs, and the transaction that each one shows
         self.url = ""
 
     # -- the store
@@ -100,7 +101,7 @@ class PlainEndpoint:
                 await self.follow(connection, asked["lastWatermark"], asked.get("replicaVersion"))
                 return
             reached = self.head
-            await self.send(connection, self.watermark(reached), self.snapshot(app, shard))
+            await self.send(connection, self.version(reached), self.snapshot(app, shard))
             if is_sketch:
                 await self.send_after(connection, reached)
             await self.after_initial(connection)
@@ -123,10 +124,16 @@ class PlainEndpoint:
     def watermark(self, number: int) -> str:
         return lexi(number)
 
+    def version(self, reached: int) -> str:
+        """A new watermark for an initial sync: above all that was sent, below the next transaction."""
+        version = f"{self.watermark(reached)}.{lexi(len(self.versions))}"
+        self.versions[version] = reached
+        return version
+
     def number(self, watermark: str) -> int | None:
         """Which transaction a watermark stands for; None if it is none of ours."""
         known = {self.watermark(n): n for n in range(self.first, self.head + 1)}
-        return known.get(watermark)
+        return (known | self.versions).get(watermark)
 
     def own_tables(self, app: str, shard: str) -> list[Message]:
         return system_tables(app, shard)
@@ -140,7 +147,7 @@ class PlainEndpoint:
     async def follow(self, connection: ServerConnection, last: str, version: str | None) -> None:
         start = self.number(last)
         if start is None or (version is not None and self.number(version) is None):
-            self.start_over(int(last.partition(".")[0][1:], 36))
+            self.take_claim(int(last.partition(".")[0][1:], 36))
             await connection.send(json.dumps(["control", {"tag": "reset-required", "message": "unknown"}]))
             await connection.wait_closed()
             return
@@ -148,10 +155,8 @@ class PlainEndpoint:
             self.write()
         await self.send_after(connection, start)
 
-    def start_over(self, claimed: int) -> None:
-        """A consumer knows more than we do: go on above all that it saw, with a new log."""
-        if claimed > self.head:
-            self.first, self.log = claimed + 1, []
+    def take_claim(self, claimed: int) -> None:
+        """A consumer says that it knows more than we do: that is its own affair."""
 
     async def send_after(self, connection: ServerConnection, start: int) -> None:
         for number in range(start - self.first, len(self.log)):
@@ -159,7 +164,8 @@ class PlainEndpoint:
         await self.idle(connection)
 
     async def idle(self, connection: ServerConnection) -> None:
-        await connection.send(json.dumps(["status", {"ack": True}, {"watermark": self.watermark(self.head)}]))
+        newest = max([self.watermark(self.head), *self.versions])
+        await connection.send(json.dumps(["status", {"ack": True}, {"watermark": newest}]))
         await connection.wait_closed()
 
     async def send(self, connection: ServerConnection, watermark: str, messages: list[Message]) -> None:
@@ -310,8 +316,8 @@ class ForgetsItsLog(PlainEndpoint):
     """Keeps only the newest position, as after a restart that lost the log."""
 
     def number(self, watermark: str) -> int | None:
-        known = (self.watermark(self.head), self.watermark(self.first))
-        return super().number(watermark) if watermark in known else None
+        number = super().number(watermark)
+        return number if number in (self.first, self.head) else None
 
 
 class RowsBeforeColumns(PlainEndpoint):
@@ -343,7 +349,9 @@ class SnapshotOfTwoMoments(PlainEndpoint):
 
     async def send(self, connection: ServerConnection, watermark: str, messages: list[Message]) -> None:
         is_snapshot = any(message[1]["tag"] == "create-table" for message in messages)
-        await super().send(connection, self.watermark(self.first) if is_snapshot else watermark, messages)
+        old = self.watermark(self.first) + watermark[len(self.watermark(self.head)) :]
+        self.versions[old] = self.first
+        await super().send(connection, old if is_snapshot else watermark, messages)
 
 
 class OtherContentEachTime(PlainEndpoint):
@@ -394,11 +402,19 @@ class BatchesMessages(PlainEndpoint):
             await connection.send(json.dumps(frame))
 
 
-class ResetsToTheSameWatermark(PlainEndpoint):
-    """Asks for a reset, then gives the snapshot the watermark it had before."""
+class ServesOldWatermarks(PlainEndpoint):
+    """Gives an initial sync the watermark of the newest transaction, which was sent before."""
 
-    def start_over(self, claimed: int) -> None:
-        pass
+    def version(self, reached: int) -> str:
+        return self.watermark(reached)
+
+
+class BelievesClaims(PlainEndpoint):
+    """Starts over for everybody above whatever watermark a consumer claims to have seen."""
+
+    def take_claim(self, claimed: int) -> None:
+        if claimed > self.head:
+            self.first, self.log, self.versions = claimed + 1, [], {}
 
 
 class NoKeyIndex(PlainEndpoint):

@@ -52,7 +52,7 @@ def test_the_dialect_nobody_speaks_may_be_refused() -> None:
 
 
 MISTAKES = [
-    (wrong.LosesTheFirstChange, "seam", "seam", "item 4 is in the snapshot 12w and not in the snapshot 12s with"),
+    (wrong.LosesTheFirstChange, "seam", "seam", "item 4 is in the snapshot 12w.01 and not in the snapshot 12s.00 with"),
     (wrong.RepeatsTheLastChange, "resume", "watermark-order", "is not above"),
     (wrong.TearsTransactions, "live stream", "whole-transaction", "1 changes after begin, then nothing"),
     (wrong.ReusesWatermarks, "live stream", "watermark-order", "is not above"),
@@ -76,7 +76,8 @@ MISTAKES = [
     (wrong.ClosesWhenIdle, "live stream", "stays-open", "closed by the endpoint"),
     (wrong.OneConsumerOnly, "two consumers", "several-consumers", "the first of two was closed"),
     (wrong.BatchesMessages, "live stream", "one-message", "an array of"),
-    (wrong.ResetsToTheSameWatermark, "ahead of the log", "reset-watermark", "is not above"),
+    (wrong.ServesOldWatermarks, "another initial sync", "initial-watermark", "is not above"),
+    (wrong.BelievesClaims, "ahead of the log", "claim-harmless", "got reset-required"),
     (wrong.NoKeyIndex, "initial sync", "key-index", "item"),
 ]
 
