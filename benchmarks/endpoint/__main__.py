@@ -10,7 +10,7 @@ import sys
 from collections.abc import Callable
 from typing import Any
 
-from benchmarks.endpoint import fan_out, latency, memory, throughput
+from benchmarks.endpoint import fan_out, first_state, latency, memory, throughput
 from benchmarks.endpoint.session import OPTIONS
 from benchmarks.run import run
 
@@ -24,6 +24,7 @@ def _parts(scale: float) -> dict[str, Callable[[], dict[str, Any]]]:
         "throughput": lambda: throughput.measure(rows=scaled(500_000), plan=plan),
         "memory": lambda: memory.measure(rows=scaled(5_000_000)),
         "latency": lambda: latency.measure(transactions=scaled(1000)),
+        "first-state": lambda: first_state.measure(rows=scaled(100_000), transactions=scaled(200_000)),
         "fan-out": lambda: fan_out.measure(consumers=50, transactions=scaled(200), size=100),
     }
 
