@@ -10,7 +10,7 @@ EVERYTHING := -e '.[dev,cache,kafka,postgres,spark,iceberg]'
 # Tests and the demo start the same programs over and over: let Python keep what it compiled.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: help setup tools demo test test-delta-spark cover style types faults oracle bench docs
+.PHONY: help setup tools demo test test-delta-spark cover style types faults fuzz oracle bench docs
 
 help: ## list the targets
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 18
@@ -60,6 +60,9 @@ cover: setup ## every branch of the change-source protocol is tested
 
 faults: setup ## kill loops and broken disks, seeded and bounded
 	$(PY) -m pytest -m faults
+
+fuzz: setup ## random input at every door, in process and on sockets (FUZZ_SECONDS, FUZZ_SEED)
+	$(PY) -m tests.fuzz
 
 oracle: setup ## 10,000 random queries and 1,000 change scenarios against two oracles (ORACLE_* knobs)
 	$(PY) -m tests.oracle
