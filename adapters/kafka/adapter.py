@@ -11,12 +11,14 @@ import threading
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import closing
+from functools import partial
 from typing import Any
 
 from adapters.kafka.checks import examine
 from adapters.kafka.client import require_topics, topic_states
 from adapters.kafka.consumer import REFRESH_MS, SILENT_AFTER_S, Consumer
 from adapters.kafka.group_offsets import GroupOffsets
+from adapters.kafka.keys_before import index_before, require_one_partition_per_key
 from adapters.kafka.position import Vector
 from adapters.kafka.resuming import check_resumable
 from adapters.kafka.settings import KafkaSettings
@@ -65,14 +67,17 @@ class KafkaAdapter:
         states = topic_states(self._settings)
         require_topics(self._settings, states)
         vector = check_resumable(self._settings, vector, states)
+        if vector.moved is None:
+            require_one_partition_per_key(self._settings, vector)
         starts = data_starts(vector, self._settings.transaction_topic)
         memory = {}
         if topic := self._settings.transaction_topic:
             starts[topic, 0] = vector.offsets[topic][0] if vector.ended_from is None else vector.ended_from
             memory = {(topic, 0): REMEMBERED}
+        make_index = partial(index_before, self._settings)
         with (
             closing(Consumer(self._settings, vector.topic_ids, starts, memory)) as consumer,
-            closing(Tail(self._settings, vector, time.monotonic())) as tail,
+            closing(Tail(self._settings, vector, time.monotonic(), make_index)) as tail,
         ):
             yield from self._follow(consumer, tail)
 

@@ -26,15 +26,21 @@ class DeadLetters:
     """What is done with records that cannot be read. Invariant: none is passed over unless its line is on disk."""
 
     def __init__(self, settings: KafkaSettings) -> None:
-        self._path = Path(settings.dead_letters) if settings.poison == "set-aside" else None
+        self._path = Path(settings.dead_letters)
+        self._sets_aside = settings.poison == "set-aside"
+        self._sets_mismatches_aside = settings.key_mismatch == "set-aside"
 
-    def put(self, record: ConsumerRecord, reason: str, *, must_stop: str = "") -> None:
-        """Set a record aside, or raise if it is to stop the stream; `must_stop` says why it has to."""
+    def put(self, record: ConsumerRecord, reason: str, *, is_mismatch: bool = False, must_stop: str = "") -> None:
+        """Set a record aside, or raise if it is to stop the stream; `must_stop` says why it has to.
+
+        `is_mismatch`: its key is not that of its row; what then happens has a setting of its own.
+        """
         where = (record.topic, record.partition, record.offset)
-        if self._path is None or must_stop:
-            raise poison_record(where, f"{reason}{must_stop and f'; {must_stop}'}")
+        if must_stop or not (self._sets_mismatches_aside if is_mismatch else self._sets_aside):
+            refused = key_mismatch if is_mismatch else poison_record
+            raise refused(where, f"{reason}{must_stop and f'; {must_stop}'}")
         self._append(self._path, record, reason)
-        event(_log, logging.WARNING, "a record was set aside", record=_place(where), reason=reason, kept_in=self._path)
+        event(_log, logging.WARNING, "a record was set aside", record=place(where), reason=reason, kept_in=self._path)
 
     def _append(self, path: Path, record: ConsumerRecord, reason: str) -> None:
         line = orjson.dumps(
@@ -62,14 +68,27 @@ def poison_record(where: Where, reason: str) -> AdapterError:
     """The error for a record that stops the stream."""
     return AdapterError(
         "poison-record",
-        f"the record at {_place(where)} cannot be read: {reason}",
-        where=_place(where),
+        f"the record at {place(where)} cannot be read: {reason}",
+        where=place(where),
         fix="correct the decoder or the table's columns; or go on without such records: "
         "--set poison=set-aside --set dead_letters=PATH",
     )
 
 
-def _place(where: Where) -> str:
+def key_mismatch(where: Where, reason: str) -> AdapterError:
+    """The error for a record whose key is not that of its row."""
+    return AdapterError(
+        "key-mismatch",
+        f"the record at {place(where)} has another key than its row: {reason}",
+        where=place(where),
+        fix='if keys are plain texts, say so: key_format = "text" in [set.tables.NAME]; name key columns with `key`; '
+        "or --set key_mismatch=value if no tombstones are written, "
+        "or --set key_mismatch=set-aside --set dead_letters=PATH to go on without such records",
+    )
+
+
+def place(where: Where) -> str:
+    """A record, for messages."""
     topic, partition, offset = where
     return f"{topic}[{partition}] offset {offset}"
 

@@ -42,27 +42,34 @@ class DebeziumFormat:
         try:
             changes = self._changes(rows, key, value, payload)
         except Unreadable as error:
-            raise Unreadable(error.reason, transaction, order) from error
-        source = payload.get("source")
-        time_ms = source.get("ts_ms") if isinstance(source, dict) else payload.get("ts_ms")
-        return Decoded(changes, transaction, order, time_ms if isinstance(time_ms, int | float) else None)
+            raise Unreadable(error.reason, transaction, order, is_mismatch=error.is_mismatch) from error
+        found = payload.get("source")
+        source = found if isinstance(found, dict) else None
+        time_ms = payload.get("ts_ms") if source is None else source.get("ts_ms")
+        return Decoded(changes, transaction, order, time_ms if isinstance(time_ms, int | float) else None, source)
 
     def _changes(self, rows: Rows, key: bytes | None, value: bytes, payload: Payload) -> tuple[Change, ...]:
         name = rows.table.table.full_name
         match payload["op"]:
             case "c" | "r":
-                return (Insert(name, rows.row(_image(payload, "after"))),)
+                row = rows.row(_image(payload, "after"))
+                rows.check_key(key, row)
+                return (Insert(name, row),)
             case "u":
-                return (self._update(rows, value, payload),)
+                update = self._update(rows, value, payload)
+                rows.check_key(key, update.row)
+                return (update,)
             case "d":
-                return (Delete(name, self._deleted_key(rows, key, payload)),)
+                gone = self._deleted_key(rows, key, payload)
+                rows.check_key(key, gone)
+                return (Delete(name, gone),)
             case "t":
                 return (Truncate([name]),)
             case "m":
                 return ()
         raise Unreadable(f"its op is {payload['op']!r}, which Debezium does not have")
 
-    def _update(self, rows: Rows, value: bytes, payload: Payload) -> Change:
+    def _update(self, rows: Rows, value: bytes, payload: Payload) -> Update:
         after, before = _image(payload, "after"), payload.get("before")
         names = rows.table.table.key
         old = None

@@ -7,6 +7,10 @@ and was passed on already: `read`, how far the partitions had been read; `ended_
 topic names transactions with records there; `passed`, up to where records of no transaction were passed on.
 
 Without transaction metadata nothing is left open: the vector is the next offset of each partition, and that is all.
+
+`moved` are the topics with keys that lie, or since partitions were added may lie, in several partitions, with the
+settings by which these are ordered (`KafkaSettings.ordering`). A position that was written before they were looked for
+has None: nobody knows.
 """
 
 from __future__ import annotations
@@ -32,6 +36,7 @@ class Vector:
     read: Offsets = field(default_factory=dict)
     passed: Offsets = field(default_factory=dict)
     ended_from: int | None = None
+    moved: Mapping[str, str] | None = field(default_factory=dict)
 
     def position(self) -> Position:
         """The vector as it is stored in the log."""
@@ -46,6 +51,8 @@ class Vector:
             found["passed"] = _listed(self.passed)
         if self.ended_from is not None:
             found["ended_from"] = self.ended_from
+        if self.moved is not None:
+            found["moved"] = dict(self.moved)
         return found
 
     @classmethod
@@ -57,7 +64,9 @@ class Vector:
                 read, passed = (_numbers(rest.get(name, {})) for name in ("read", "passed"))
                 ended = rest.get("ended_from")
                 ended_from = ended if isinstance(ended, int) else None
-                return cls(_numbers(offsets), names, Catalog.from_json(tables), read, passed, ended_from)
+                listed = rest.get("moved")
+                moved = {topic: str(by) for topic, by in listed.items()} if isinstance(listed, dict) else None
+                return cls(_numbers(offsets), names, Catalog.from_json(tables), read, passed, ended_from, moved)
         raise AdapterError(
             "position-unknown",
             "the position in the log is not one of the Kafka adapter's",

@@ -26,7 +26,12 @@ from adapters.kafka.records import (
 from adapters.kafka.settings import KafkaSettings
 from adapters.kafka.upsert import UpsertFormat
 from adapters.kafka.values import Encoded
+from changesource_sdk.adapter import Row
 from changesource_sdk.errors import ConfigurationError
+from changesource_sdk.pipeline.kept_json import kept_json
+
+SHOWN_KEY = 200
+"""Characters of a key in a message."""
 
 
 class TopicReading:
@@ -37,6 +42,7 @@ class TopicReading:
         self._days = settings.format == "debezium"
         self._unwrapping = Unwrapping(table.topic, decoder)
         self._grows = grows
+        self.has_own_key = settings.key_mismatch == "value"
         self._schema: Mapping[str, object] | None = None
         self._fields: Mapping[str, Encoded] | None = None
         self._plan = RowPlan(table, None, days=self._days)
@@ -66,6 +72,25 @@ class TopicReading:
         if isinstance(decoded, dict):
             return decoded
         return {table.table.key[0]: decoded} if len(table.table.key) == 1 and decoded is not None else None
+
+    def check_key(self, data: bytes | None, row: Row) -> None:
+        """Raise `Unreadable` unless a record's key is that of its row, or need not be.
+
+        A record without a key passes: nothing but its value names its row.
+        """
+        if data is None or self.has_own_key:
+            return
+        names = self.table.table.key
+        try:
+            found = self.key(data)
+            if found is not None:
+                columns = self._plan.row({name: found[name] for name in names})
+                if all(columns[name] == row.get(name) for name in names):
+                    return
+        except (Unreadable, KeyError):
+            pass
+        told = ", ".join(f"{name} = {_shown(kept_json(row.get(name)))}" for name in names)
+        raise Unreadable(f"its key is {_shown(data)}, and its row has {told}", is_mismatch=True)
 
     def row(self, fields: Payload) -> Payload:
         """The fields as a row of the table; one that has more columns makes the table grow first."""
@@ -130,6 +155,11 @@ def make_decoder(path: str) -> Decoder:
             "decoder-unusable", f"{path} has no methods key and value", "decoder", "define both: see `Decoder`"
         )
     return made
+
+
+def _shown(key: bytes) -> str:
+    text = key.decode(errors="backslashreplace")
+    return text if len(text) <= SHOWN_KEY else f"{text[:SHOWN_KEY]}…"
 
 
 def _text(data: bytes) -> str:

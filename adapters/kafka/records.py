@@ -24,22 +24,32 @@ _SCHEMA, _PAYLOAD = b'{"schema":', b',"payload":'
 
 
 class Unreadable(Exception):
-    """Why a record cannot be read, and the transaction it belongs to, if that much is known."""
+    """Why a record cannot be read, and the transaction it belongs to, if that much is known.
 
-    def __init__(self, reason: str, transaction: str | None = None, order: int = 0) -> None:
+    `is_mismatch`: it can, but its key is not that of its row.
+    """
+
+    def __init__(
+        self, reason: str, transaction: str | None = None, order: int = 0, *, is_mismatch: bool = False
+    ) -> None:
         super().__init__(reason)
         self.reason = reason
         self.transaction = transaction
         self.order = order
+        self.is_mismatch = is_mismatch
 
 
 class Decoded(NamedTuple):
-    """What one record says: its changes, none if it says nothing, and its place in a transaction of the source."""
+    """What one record says: its changes, none if it says nothing, and its place in a transaction of the source.
+
+    `source` is where Debezium says it comes from.
+    """
 
     changes: tuple[Change, ...] = ()
     transaction: str | None = None
     order: int = 0
     time_ms: float | None = None
+    source: Mapping[str, object] | None = None
 
 
 NOTHING = Decoded()

@@ -27,7 +27,13 @@ def check_resumable(settings: KafkaSettings, vector: Vector, states: Mapping[str
         raise _changed("the setting `transaction_topic` is another one")
     _same_tables(settings, vector)
     offsets = {topic: _padded(numbers, states[topic].partitions) for topic, numbers in vector.offsets.items()}
-    return replace(vector, offsets=offsets)
+    if vector.moved is None:
+        return replace(vector, offsets=offsets)
+    for topic, ordering in vector.moved.items():
+        if ordering != settings.ordering(topic):
+            raise _changed(f"keys of topic {topic} are ordered otherwise in the settings")
+    grown = {topic: settings.ordering(topic) for topic, known in vector.offsets.items() if offsets[topic] != known}
+    return replace(vector, offsets=offsets, moved={**vector.moved, **grown})
 
 
 def _same_tables(settings: KafkaSettings, vector: Vector) -> None:

@@ -12,8 +12,11 @@
 | `dead_letters` | that file; one JSON object per line |
 | `stall_after` | seconds after which a transaction that is not whole is told in the log |
 | `open_limit` | so many transactions may be there in part at a time; one more is an error |
+| `order_by` | what tells the newest record of a key that lies in several partitions (`key_order`) |
+| `unordered_keys` | a key whose newest record nothing tells: `refuse`, or `set-aside`, which leaves its row out |
+| `key_mismatch` | a record key other than the key columns of its row: `refuse`, `set-aside`, or `value`, which ignores it |
 | `group` | the consumer group whose offsets are committed for lag tools; `""` for none |
-| `tables` | per table `topic`, `key`, `columns`, `key_format`, `collection`: TOML `[set.tables.NAME]`, or a TOML file |
+| `tables` | per table `topic`, `key`, `columns`, `key_format`, `collection`, `order_by`: TOML `[set.tables.NAME]`, or a TOML file |
 | `security_*`, `sasl_*`, `ssl_*` | passed to kafka-python as they are |
 """
 
@@ -29,6 +32,7 @@ from typing import Literal, TypeAlias, cast, get_args
 
 from kafka import KafkaConsumer
 
+from adapters.kafka.key_order import COLUMN, WORDS
 from adapters.kafka.values import Encoded, reader
 from changesource_sdk.config import nearest
 from changesource_sdk.errors import ConfigurationError
@@ -37,9 +41,11 @@ Format: TypeAlias = Literal["debezium", "upsert"]
 Grouping: TypeAlias = Literal["batch", "record"]
 Poison: TypeAlias = Literal["stop", "set-aside"]
 KeyFormat: TypeAlias = Literal["json", "text"]
+Unordered: TypeAlias = Literal["refuse", "set-aside"]
+KeyMismatch: TypeAlias = Literal["refuse", "set-aside", "value"]
 
 PASSED_ON = ("security_", "sasl_", "ssl_")
-TABLE_OPTIONS = ("topic", "key", "columns", "key_format", "collection")
+TABLE_OPTIONS = ("topic", "key", "columns", "key_format", "collection", "order_by")
 _GLOB = re.compile(r"[*?\[]")
 _NOT_IN_TOPICS = re.compile(r"[^a-zA-Z0-9._-]")
 
@@ -54,6 +60,7 @@ class TableOptions:
     columns: Mapping[str, Encoded] = field(default_factory=dict)
     key_format: KeyFormat = "json"
     collection: str = ""
+    order_by: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,6 +77,9 @@ class KafkaSettings:
     dead_letters: str = ""
     stall_after: float = 60.0
     open_limit: int = 50_000
+    order_by: str = ""
+    unordered_keys: Unordered = "refuse"
+    key_mismatch: KeyMismatch = "refuse"
     group: str = "changesource"
     tables: Mapping[str, TableOptions] = field(default_factory=dict)
     client: Mapping[str, object] = field(default_factory=dict)
@@ -87,15 +97,21 @@ class KafkaSettings:
         dead_letters: str = "",
         stall_after: float | str = 60.0,
         open_limit: int | str = 50_000,
+        order_by: str = "",
+        unordered_keys: str = "refuse",
+        key_mismatch: str = "refuse",
         group: str = "changesource",
         tables: str | Mapping[str, object] = "",
         **client: object,
     ) -> KafkaSettings:
         """The settings as a user gives them; `client` are options of kafka-python."""
         _one_of("poison", poison, get_args(Poison))
-        if poison == "set-aside" and not dead_letters:
-            fix = "add --set dead_letters=PATH, a file that keeps them, or use poison=stop"
-            raise _bad("poison", poison, fix, "needs a file to set records aside in")
+        _one_of("unordered_keys", unordered_keys, get_args(Unordered))
+        _one_of("key_mismatch", key_mismatch, get_args(KeyMismatch))
+        for setting, given, other in (("poison", poison, "stop"), ("key_mismatch", key_mismatch, "refuse")):
+            if given == "set-aside" and not dead_letters:
+                fix = f"add --set dead_letters=PATH, a file that keeps them, or use {setting}={other}"
+                raise _bad(setting, given, fix, "needs a file to set records aside in")
         _one_of("format", format, get_args(Format))
         if transaction_topic and format != "debezium":
             raise _bad("transaction_topic", transaction_topic, "use it with format=debezium", "belongs to Debezium")
@@ -111,8 +127,11 @@ class KafkaSettings:
             dead_letters,
             _seconds("stall_after", stall_after),
             _count("open_limit", open_limit),
+            _order("order_by", order_by, format),
+            cast(Unordered, unordered_keys),
+            cast(KeyMismatch, key_mismatch),
             group,
-            _tables(tables),
+            _tables(tables, format),
             _client(client),
         )
 
@@ -139,6 +158,14 @@ class KafkaSettings:
         if found is None and name in self.tables and not self.tables[name].topic:
             found = self.tables[name]
         return found or TableOptions(name, topic)
+
+    def order_of(self, topic: str) -> str:
+        """What orders the records of a key over the partitions of a topic."""
+        return self.options(topic).order_by or self.order_by
+
+    def ordering(self, topic: str) -> str:
+        """All that decides which row a key in several partitions has, as it stands in positions."""
+        return f"{self.order_of(topic)}/{self.unordered_keys}"
 
     def collections(self, topics: Iterable[str]) -> dict[str, str]:
         """The followed topics by the collections that Debezium counts changes by.
@@ -167,10 +194,10 @@ def collection_topic(collection: str) -> str:
     return _NOT_IN_TOPICS.sub("_", collection)
 
 
-def _tables(given: str | Mapping[str, object]) -> dict[str, TableOptions]:
+def _tables(given: str | Mapping[str, object], format: str) -> dict[str, TableOptions]:
     if isinstance(given, str):
         given = _read_tables(given) if given else {}
-    return {name: _table(name, options) for name, options in given.items()}
+    return {name: _table(name, options, format) for name, options in given.items()}
 
 
 def _read_tables(path: str) -> Mapping[str, object]:
@@ -182,7 +209,7 @@ def _read_tables(path: str) -> Mapping[str, object]:
     return tables if isinstance(tables, Mapping) else {}
 
 
-def _table(name: str, given: object) -> TableOptions:
+def _table(name: str, given: object, format: str) -> TableOptions:
     where = f"tables.{name}"
     if not isinstance(given, Mapping):
         raise _bad(where, given, f'write [set.{where}], then lines such as key = ["id"]')
@@ -207,7 +234,18 @@ def _table(name: str, given: object) -> TableOptions:
         {str(column): _encoded(f"{where}.columns.{column}", kind) for column, kind in columns.items()},
         cast(KeyFormat, key_format),
         str(given.get("collection", "")),
+        _order(f"{where}.order_by", str(given.get("order_by", "")), format),
     )
+
+
+def _order(setting: str, given: str, format: str) -> str:
+    if given == "source" and format != "debezium":
+        raise _bad(
+            setting, given, "use it with format=debezium, or `timestamp` or `column:NAME`", "belongs to Debezium"
+        )
+    if given and given not in WORDS and not given.startswith(COLUMN):
+        raise _bad(setting, given, f"use {', '.join(f'`{word}`' for word in WORDS)} or `{COLUMN}NAME`")
+    return given
 
 
 def _encoded(where: str, given: object) -> Encoded:

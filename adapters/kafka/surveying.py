@@ -7,10 +7,9 @@ the pipeline runs on Spark and in this process where it does not; a user who dec
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import closing
-from typing import TYPE_CHECKING, TypeAlias
+from typing import TypeAlias
 
 from kafka import KafkaConsumer
 from kafka.consumer.fetcher import ConsumerRecord
@@ -23,11 +22,9 @@ from adapters.kafka.reading import make_decoder
 from adapters.kafka.records import Payload, Unreadable, Unwrapping, schema_fields
 from adapters.kafka.schemas import DEFAULT_KEY, Inferred, Survey, is_declared, table_of
 from adapters.kafka.settings import KafkaSettings, TableOptions
+from adapters.kafka.spreading import spread
 from adapters.kafka.upsert import UpsertFormat
 from changesource_sdk.pipeline.validate import NeedsNewGeneration
-
-if TYPE_CHECKING:
-    from pyspark import SparkContext
 
 NEWEST = 500
 """Records at the end of each partition that are looked at first."""
@@ -71,22 +68,7 @@ def _survey_all(settings: KafkaSettings, ranges: Sequence[OffsetRange]) -> list[
         with closing(make_consumer(settings)) as consumer:
             return wanted.topic, survey_range(settings, consumer, wanted)
 
-    filled = [wanted for wanted in ranges if wanted.first < wanted.end]
-    context = _spark_context() if filled else None
-    if context is None:
-        return [survey(wanted) for wanted in filled]
-    found: list[tuple[str, Survey]] = context.parallelize(filled, len(filled)).map(survey).collect()
-    return found
-
-
-def _spark_context() -> SparkContext | None:
-    """The driver's own, if this process is a Spark driver."""
-    if "pyspark" not in sys.modules:
-        return None
-    from pyspark import SparkContext
-
-    # There is no public way to ask without starting one.
-    return SparkContext._active_spark_context
+    return spread(survey, [wanted for wanted in ranges if wanted.first < wanted.end])
 
 
 def survey_range(settings: KafkaSettings, consumer: KafkaConsumer, wanted: OffsetRange) -> Survey:

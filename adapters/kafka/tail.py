@@ -9,54 +9,35 @@ where they stop the stream, that row stops it a step later, when the pipeline lo
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from itertools import chain
+from typing import TypeAlias
 
 from kafka.consumer.fetcher import ConsumerRecord
 
+from adapters.kafka.catalog import Catalog
 from adapters.kafka.consumer import Batch
 from adapters.kafka.dead_letters import DeadLetters, poison_record
 from adapters.kafka.debezium import boundary
+from adapters.kafka.key_index import KeyIndex
+from adapters.kafka.key_order import OFFSET
+from adapters.kafka.key_tracking import KeyTracker, RecentKeys, keys_moved
 from adapters.kafka.position import Offsets, Vector
 from adapters.kafka.reading import Reading, make_decoder
 from adapters.kafka.records import Decoded, Unreadable, Unwrapping
+from adapters.kafka.row_check import RowCheck
 from adapters.kafka.settings import KafkaSettings, collection_topic
 from adapters.kafka.spool import Entry, Where
 from adapters.kafka.transactions import Assembler, Partition, Place, Released
-from changesource_sdk.adapter import Change, Delete, Insert, Transaction, Truncate, Update
+from changesource_sdk.adapter import Change, Transaction
 from changesource_sdk.errors import ChangesourceError, InvalidChange
 from changesource_sdk.observe.logs import event, logger
-from changesource_sdk.pipeline.encode import TableEncoder
 from changesource_sdk.pipeline.validate import NeedsNewGeneration
-from changesource_sdk.schema import Table
 
 _log = logger("kafka")
 
 STILL_THERE_S = 60.0
 """How long what is read may bring no change before a position is told all the same, so that it does not grow old."""
-
-
-class Judge:
-    """Finds the rows that no consumer could hold, as the pipeline would, but while the record is still known."""
-
-    def __init__(self) -> None:
-        self._encoders: dict[str, TableEncoder] = {}
-
-    def check(self, table: Table, changes: Iterable[Change]) -> None:
-        """Raise `InvalidChange` for a change that does not suit its table."""
-        encoder = self._encoders.get(table.full_name)
-        if encoder is None or encoder.table is not table:
-            encoder = self._encoders[table.full_name] = TableEncoder(table)
-        for change in changes:
-            match change:
-                case Insert(_, row):
-                    encoder.insert(row)
-                case Update(_, row, old_key):
-                    encoder.update(row, old_key)
-                case Delete(_, key):
-                    encoder.delete(key)
-                case Truncate():
-                    pass
 
 
 class Traced:
@@ -80,16 +61,32 @@ class Traced:
         return poison_record(self.where, f"{error.message} ({error.where})")
 
 
+def _no_index(topic: str, catalog: Catalog, offsets: Sequence[int]) -> KeyIndex:
+    return KeyIndex()
+
+
+MakeIndex: TypeAlias = Callable[[str, Catalog, Sequence[int]], KeyIndex]
+"""Reads a topic up to these offsets of its partitions, for the last records of its keys."""
+
+
 class Tail:
     """The stream after a position. Invariant: `told` is what consumers have after everything given so far."""
 
-    def __init__(self, settings: KafkaSettings, vector: Vector, now: float = 0.0) -> None:
+    def __init__(
+        self, settings: KafkaSettings, vector: Vector, now: float = 0.0, make_index: MakeIndex = _no_index
+    ) -> None:
         self._settings = settings
+        self._make_index = make_index
+        # As in the position; grows when partitions are added.
+        self._moved = dict(vector.moved or {})
+        # With the source's transactions, their ENDs order the records of a key over partitions: nothing is tracked.
+        self._trackers: dict[str, KeyTracker] = {}
+        self._recent = RecentKeys()
         self._topic_ids = vector.topic_ids
         self._reading = Reading(settings, vector.catalog)
         self._told = vector.catalog
         self._letters = DeadLetters(settings)
-        self._judge = Judge() if settings.poison == "set-aside" else None
+        self._row_check = RowCheck() if settings.poison == "set-aside" else None
         self._next = {topic: list(offsets) for topic, offsets in vector.offsets.items()}
         self._boundaries = Unwrapping(settings.transaction_topic, make_decoder(settings.decoder))
         self._collections = settings.collections(vector.catalog.by_topic) if settings.transaction_topic else {}
@@ -97,6 +94,15 @@ class Tail:
         self._given_at = now
         self._is_moved = False
         self._alarmed: dict[str, float] = {}
+        self._is_watched = {
+            topic: len(offsets) > 1 and settings.order_of(topic) != OFFSET for topic, offsets in self._next.items()
+        }
+        try:
+            for topic in list(self._moved):
+                self._track(topic)
+        except BaseException:
+            self.close()
+            raise
 
     def take(self, batch: Batch, now: float) -> Iterator[Transaction]:
         """The transactions that these records complete, `now` in seconds of any clock."""
@@ -121,6 +127,7 @@ class Tail:
             offsets += [0] * (number + 1 - len(offsets))
             self._assembler.follow((topic, number))
             event(_log, logging.INFO, "a new partition is followed", topic=topic, partition=number)
+            self._track(topic)
 
     def alarm(self, now: float) -> None:
         """Tell of transactions that have waited too long, each now and then."""
@@ -133,8 +140,10 @@ class Tail:
                 event(_log, logging.WARNING, f"{stalled}; {what}", waited_s=waited)
 
     def close(self) -> None:
-        """Let go of what waits."""
+        """Remove the files of what waits and of tracked keys."""
         self._assembler.close()
+        for tracker in self._trackers.values():
+            tracker.close()
 
     # --- grouping ---
 
@@ -143,9 +152,9 @@ class Tail:
         time_ms: float | None = None
         for partition, records in batch.items():
             for record in records:
-                found = self._read(record)
-                if found.changes:
-                    entries.append((0, (*partition, record.offset), found.changes))
+                changes = self._admitted(record, found := self._read(record))
+                if changes:
+                    entries.append((0, (*partition, record.offset), changes))
             self._read_up_to(partition, records[-1])
             time_ms = max(time_ms or 0, found.time_ms or records[-1].timestamp)
         if entries:
@@ -154,10 +163,10 @@ class Tail:
     def _single(self, batch: Batch) -> Iterator[Transaction]:
         for partition, records in batch.items():
             for record in records:
-                found = self._read(record)
+                changes = self._admitted(record, found := self._read(record))
                 self._read_up_to(partition, record)
-                if found.changes:
-                    entry = (0, (*partition, record.offset), found.changes)
+                if changes:
+                    entry = (0, (*partition, record.offset), changes)
                     yield self._transaction([entry], found.time_ms or record.timestamp)
 
     def _assembled(self, batch: Batch, now: float) -> Iterator[Transaction]:
@@ -213,14 +222,14 @@ class Tail:
     def _read(self, record: ConsumerRecord) -> Decoded:
         """What a record says, nothing if it was set aside; it then still counts in its transaction."""
         reading = self._reading.topics[record.topic]
-        decoded = None
+        decoded, is_mismatch = None, False
         try:
             decoded = reading.read(record.key, record.value)
-            if self._judge is not None:
-                self._judge.check(reading.table.table, decoded.changes)
+            if self._row_check is not None:
+                self._row_check.check(reading.table.table, decoded.changes)
             return decoded
         except Unreadable as error:
-            reason, transaction, order = error.reason, error.transaction, error.order
+            reason, transaction, order, is_mismatch = error.reason, error.transaction, error.order, error.is_mismatch
         except NeedsNewGeneration:
             raise
         except InvalidChange as error:
@@ -228,8 +237,27 @@ class Tail:
             transaction, order = (decoded.transaction, decoded.order) if decoded else (None, 0)
         is_unknown = transaction is None and decoded is None and bool(self._settings.transaction_topic)
         must_stop = "the transaction it belongs to is unknown, and without it one would be torn" if is_unknown else ""
-        self._letters.put(record, reason, must_stop=must_stop)
+        self._letters.put(record, reason, is_mismatch=is_mismatch, must_stop=must_stop)
         return Decoded((), transaction, order)
+
+    def _admitted(self, record: ConsumerRecord, found: Decoded) -> tuple[Change, ...]:
+        """The changes of a record that is read in its turn, without those that another partition has outdated."""
+        tracker = self._trackers.get(record.topic)
+        if tracker is not None:
+            return tracker.admit(self._reading.topics[record.topic], record, found)
+        if self._is_watched[record.topic] and self._recent.has_moved(record, self._reading.topics[record.topic], found):
+            raise keys_moved(record)
+        return found.changes
+
+    def _track(self, topic: str) -> None:
+        """From here on, look at the order of the records of each key."""
+        self._moved[topic] = self._settings.ordering(topic)
+        self._is_watched[topic] = False
+        if topic in self._trackers or self._settings.transaction_topic or self._settings.order_of(topic) == OFFSET:
+            return
+        event(_log, logging.INFO, "keys may lie in several partitions: reading the topic for them", topic=topic)
+        index = self._make_index(topic, self._reading.catalog, self._next[topic])
+        self._trackers[topic] = KeyTracker(self._settings, topic, index)
 
     def _read_up_to(self, partition: Partition, record: ConsumerRecord) -> None:
         self._next[partition[0]][partition[1]] = record.offset + 1
@@ -251,14 +279,14 @@ class Tail:
     def _vector(self) -> Vector:
         if not self._settings.transaction_topic:
             offsets = {topic: tuple(numbers) for topic, numbers in self._next.items()}
-            return Vector(offsets, self._topic_ids, self._told)
+            return Vector(offsets, self._topic_ids, self._told, moved=dict(self._moved))
         place = self._assembler.place()
         starts = _offsets(place.starts) | {self._settings.transaction_topic: (place.transactions,)}
         read, passed = _offsets(place.read), _offsets(place.passed)
         if _offsets(place.starts) == read:
-            return Vector(starts, self._topic_ids, self._told, ended_from=place.ended_from)
+            return Vector(starts, self._topic_ids, self._told, ended_from=place.ended_from, moved=dict(self._moved))
         passed = {} if passed == read else passed
-        return Vector(starts, self._topic_ids, self._told, read, passed, place.ended_from)
+        return Vector(starts, self._topic_ids, self._told, read, passed, place.ended_from, dict(self._moved))
 
 
 def data_starts(vector: Vector, transaction_topic: str) -> dict[Partition, int]:

@@ -11,7 +11,7 @@ from typing import Protocol
 
 from adapters.kafka.catalog import TopicTable
 from adapters.kafka.records import Decoded, Payload, Unreadable
-from changesource_sdk.adapter import Delete, Insert
+from changesource_sdk.adapter import Delete, Insert, Row
 
 
 class Rows(Protocol):
@@ -27,6 +27,13 @@ class Rows(Protocol):
     def key(self, data: bytes | None) -> Payload | None:
         """The columns of a record's key."""
 
+    def check_key(self, data: bytes | None, row: Row) -> None:
+        """Raise `Unreadable` unless a record's key is that of its row, or need not be."""
+
+    @property
+    def has_own_key(self) -> bool:
+        """Whether the key columns of a value count whatever the record's key is."""
+
 
 class UpsertFormat:
     """Records that are rows."""
@@ -37,6 +44,8 @@ class UpsertFormat:
 
     def tombstone(self, rows: Rows, key: bytes | None) -> Decoded:
         """The row of the key is gone."""
+        if rows.has_own_key:
+            raise Unreadable("it is a tombstone, and with key_mismatch=value its key does not say which row to delete")
         found = rows.key(key)
         if found is None:
             raise Unreadable("it has neither key nor value")
@@ -55,6 +64,7 @@ class UpsertFormat:
                 raise Unreadable(f"neither key nor value has {', '.join(names)}")
             payload = {**whole_key(rows, found, read=False), **payload}
         row = rows.row(payload)
+        rows.check_key(key, row)
         return Decoded((Insert(rows.table.table.full_name, row),))
 
 

@@ -1,0 +1,87 @@
+"""Many keys in little memory: sets of digests, 16 bytes or 8 bytes each, as they travel between processes. Pure.
+
+`KeySet` is used where a wrong answer would lose a row: 16 bytes. `KeyDigests` finds the keys that partitions may share,
+which are then compared as they are: 8 bytes.
+"""
+
+from __future__ import annotations
+
+from array import array
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field
+from hashlib import blake2b
+from heapq import merge
+from itertools import groupby
+
+DIGEST_BYTES = 16
+CHUNK = 250_000
+"""Digests that are collected before they are sorted; as numbers in a set they take ten times their bytes."""
+
+
+@dataclass(frozen=True, slots=True)
+class KeySet:
+    """Keys that can be looked up."""
+
+    digests: frozenset[bytes] = frozenset()
+
+    @classmethod
+    def of(cls, keys: Iterable[bytes]) -> KeySet:
+        """The set of these keys."""
+        return cls(frozenset(map(_digest, keys)))
+
+    def __contains__(self, key: bytes) -> bool:
+        return _digest(key) in self.digests
+
+    def __len__(self) -> int:
+        return len(self.digests)
+
+
+@dataclass(slots=True)
+class KeyDigests:
+    """Digests of the keys of one partition, each once, sorted."""
+
+    _sorted: list[array[int]] = field(default_factory=list)
+    _new: set[int] = field(default_factory=set)
+
+    def add(self, key: bytes) -> None:
+        """One more key, known or not."""
+        self._new.add(_number(key))
+        if len(self._new) >= CHUNK:
+            self._sorted.append(array("Q", sorted(self._new)))
+            self._new = set()
+
+    def packed(self) -> array[int]:
+        """All of them."""
+        return array("Q", (number for number, _ in groupby(merge(*self._sorted, sorted(self._new)))))
+
+
+def shared(partitions: Iterable[array[int]]) -> array[int]:
+    """The digests that more than one of the partitions has."""
+    found = groupby(merge(*partitions))
+    return array("Q", (number for number, group in found if _has_two(group)))
+
+
+def among(digests: Iterable[int]) -> _Among:
+    """A test for keys whose digest is one of these."""
+    return _Among(frozenset(digests))
+
+
+@dataclass(frozen=True, slots=True)
+class _Among:
+    numbers: frozenset[int]
+
+    def __call__(self, key: bytes) -> bool:
+        return _number(key) in self.numbers
+
+
+def _has_two(group: Iterator[int]) -> bool:
+    next(group)
+    return next(group, None) is not None
+
+
+def _digest(key: bytes) -> bytes:
+    return blake2b(key, digest_size=DIGEST_BYTES).digest()
+
+
+def _number(key: bytes) -> int:
+    return int.from_bytes(blake2b(key, digest_size=8).digest(), "big")

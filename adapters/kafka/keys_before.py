@@ -1,0 +1,56 @@
+"""The keys of what lies before a position: read again from the topics, since nothing else has kept them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from contextlib import closing
+
+from kafka import TopicPartition
+
+from adapters.kafka.catalog import Catalog
+from adapters.kafka.client import make_consumer, naming_the_cause
+from adapters.kafka.folded_partition import FoldedPartition
+from adapters.kafka.key_index import KeyIndex
+from adapters.kafka.moved_keys import index_of, shared_keys
+from adapters.kafka.position import Vector
+from adapters.kafka.ranges import OffsetRange
+from adapters.kafka.settings import KafkaSettings
+from changesource_sdk.pipeline.validate import NeedsNewGeneration
+
+
+def index_before(settings: KafkaSettings, topic: str, catalog: Catalog, offsets: Sequence[int]) -> KeyIndex:
+    """The last record of each key in each partition of a topic, before these offsets."""
+    return index_of(_partitions_before(settings, catalog, {topic: offsets}))
+
+
+def require_one_partition_per_key(settings: KafkaSettings, vector: Vector) -> None:
+    """Raise `NeedsNewGeneration` if a key lies in several partitions before a position.
+
+    For positions of versions that did not look: the snapshot before them may have such keys twice.
+    """
+    offsets = {topic: vector.offsets[topic] for topic in vector.catalog.by_topic}
+    found = shared_keys(_partitions_before(settings, vector.catalog, offsets))
+    if found:
+        raise NeedsNewGeneration(
+            "keys-moved",
+            f"keys lie in several partitions of {', '.join(sorted(found))}, which an earlier version did not look for",
+            fix="nothing to do: the topics are read anew and consumers are reset",
+        )
+
+
+def _partitions_before(
+    settings: KafkaSettings, catalog: Catalog, offsets: Mapping[str, Sequence[int]]
+) -> list[FoldedPartition]:
+    ends = {TopicPartition(topic, number): at for topic, ats in offsets.items() for number, at in enumerate(ats)}
+    with closing(make_consumer(settings)) as consumer, naming_the_cause(settings):
+        first = consumer.beginning_offsets(list(ends))
+    return [
+        FoldedPartition(
+            settings,
+            catalog.by_topic[found.topic],
+            OffsetRange(found.topic, found.partition, first[found], end),
+            tail_start=end,
+            is_alone=len(offsets[found.topic]) == 1,
+        )
+        for found, end in ends.items()
+    ]

@@ -1,0 +1,32 @@
+"""Rows that no consumer could hold, found while the record that brought them is still known."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from changesource_sdk.adapter import Change, Delete, Insert, Truncate, Update
+from changesource_sdk.pipeline.encode import TableEncoder
+from changesource_sdk.schema import Table
+
+
+class RowCheck:
+    """Finds the rows that no consumer could hold, as the pipeline would, but while the record is still known."""
+
+    def __init__(self) -> None:
+        self._encoders: dict[str, TableEncoder] = {}
+
+    def check(self, table: Table, changes: Iterable[Change]) -> None:
+        """Raise `InvalidChange` for a change that does not suit its table."""
+        encoder = self._encoders.get(table.full_name)
+        if encoder is None or encoder.table is not table:
+            encoder = self._encoders[table.full_name] = TableEncoder(table)
+        for change in changes:
+            match change:
+                case Insert(_, row):
+                    encoder.insert(row)
+                case Update(_, row, old_key):
+                    encoder.update(row, old_key)
+                case Delete(_, key):
+                    encoder.delete(key)
+                case Truncate():
+                    pass
