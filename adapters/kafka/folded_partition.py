@@ -61,12 +61,9 @@ class FoldedPartition:
         with Fold() as fold:
             with closing(make_consumer(self.settings)) as consumer, naming_the_cause(self.settings):
                 self._fill(fold, consumer)
-            if self.outdated:
-                rows = (row for row in fold.rows() if key_bytes(row, table.key) not in self.outdated)
-            else:
-                rows = fold.rows()
-            for row in rows:
-                yield {**blank, **row}
+            for row in fold.rows():
+                if not self.outdated or key_bytes(row, table.key) not in self.outdated:
+                    yield {**blank, **row}
 
     def explain(self, error: InvalidChange, is_refused: Callable[[Row], bool]) -> ChangesourceError:
         """The error for a row that no consumer could hold, naming the record that brought it."""

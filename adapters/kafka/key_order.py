@@ -19,6 +19,7 @@ partition: its order is a lower bound (`is_bound`).
 
 from __future__ import annotations
 
+import json
 import math
 import re
 from collections.abc import Iterable, Mapping, Sequence
@@ -113,7 +114,11 @@ def is_whole(change: Change, columns: int) -> bool:
 
 def key_bytes(row: Row, names: Sequence[str]) -> bytes:
     """The key of a row, as it is compared."""
-    return kept_json([row[name] for name in names])
+    values = [row[name] for name in names]
+    try:
+        return kept_json(values)
+    except TypeError:  # an integer beyond 64 bits, which is refused when the row is looked at
+        return json.dumps(values, default=str).encode()
 
 
 def keys_of(change: Change) -> list[Row]:

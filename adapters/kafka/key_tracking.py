@@ -25,7 +25,7 @@ from adapters.kafka.reading import TopicReading
 from adapters.kafka.records import Decoded
 from adapters.kafka.settings import KafkaSettings
 from adapters.kafka.unordered_keys import key_unordered, tell_left_out
-from changesource_sdk.adapter import Change, Delete, Row, Truncate, Update
+from changesource_sdk.adapter import Change, Delete, Truncate, Update
 from changesource_sdk.errors import AdapterError
 from changesource_sdk.observe.logs import Throttle
 from changesource_sdk.pipeline.validate import NeedsNewGeneration
@@ -111,22 +111,21 @@ class KeyTracker:
 
 def _shown(reading: TopicReading, change: Change, verdicts: Sequence[Verdict], *, is_said: bool) -> list[Change]:
     """A change as far as its keys' verdicts let it. `is_said`: it stands in the record, and is not only implied."""
-    *left, own = verdicts
-    if isinstance(change, Update) and change.old_key is not None and not _counts(left[0]):
-        change = Update(change.table, change.row, None)
-    elif isinstance(change, Update) and change.old_key is not None and not _counts(own):
-        gone: list[Change] = [Delete(change.table, change.old_key)]
-        return gone + _row_left_out(reading, change.row, own)
-    if own is Verdict.NEWEST or (own is Verdict.ONLY and is_said):
-        return [change]
-    return _row_left_out(reading, change.key if isinstance(change, Delete) else change.row, own)
+    own = verdicts[-1]
+    if isinstance(change, Update) and change.old_key is not None:
+        if not _counts(own):
+            return [Delete(change.table, change.old_key), *_left_out(reading, change, own)]
+        if not _counts(verdicts[0]):
+            return [Update(change.table, change.row)]
+    is_shown = own is Verdict.NEWEST or (own is Verdict.ONLY and is_said)
+    return [change] if is_shown else _left_out(reading, change, own)
 
 
-def _row_left_out(reading: TopicReading, row: Row, found: Verdict) -> list[Change]:
+def _left_out(reading: TopicReading, change: Change, found: Verdict) -> list[Change]:
     """What removes the row of a key that is unordered now."""
     if found is not Verdict.UNORDERED:
         return []
-    table = reading.table.table
+    table, row = reading.table.table, keys_of(change)[-1]
     return [Delete(table.full_name, {name: row[name] for name in table.key})]
 
 
@@ -141,22 +140,23 @@ class RecentKeys:
         self._new: dict[int, int] = {}
         self._old: dict[int, int] = {}
 
-    def has_moved(self, record: ConsumerRecord, reading: TopicReading, found: Decoded) -> bool:
-        """Whether the key of a record was read from another partition lately."""
-        name: object = record.key
-        if name is None or reading.has_own_key:
-            names = reading.table.table.key
-            name = next((key_bytes(row, names) for change in found.changes for row in keys_of(change)), None)
-            if name is None:
-                return False
-        key = hash((record.topic, name))
-        known = self._new.get(key)
+    def has_moved(self, topic: str, partition: int, key: bytes) -> bool:
+        """Whether a key was read from another partition lately."""
+        digest = hash((topic, key))
+        known = self._new.get(digest)
         if known is None:
             if len(self._new) >= REMEMBERED_KEYS:
                 self._old, self._new = self._new, {}
-            self._new[key] = record.partition
-            known = self._old.get(key, record.partition)
-        return known != record.partition
+            known = self._new[digest] = self._old.get(digest, partition)
+        return known != partition
+
+
+def watched_key(reading: TopicReading, record: ConsumerRecord, decoded: Decoded) -> bytes | None:
+    """What stands for the key of a record's row: the record's key as it is, where it is the row's."""
+    if record.key is not None and not reading.has_own_key:
+        return bytes(record.key)
+    names = reading.table.table.key
+    return next((key_bytes(row, names) for change in decoded.changes for row in keys_of(change)), None)
 
 
 def keys_moved(record: ConsumerRecord) -> NeedsNewGeneration:

@@ -127,8 +127,9 @@ def _losers(part: FoldedPartition, index: KeyIndex) -> dict[int, list[bytes]] | 
     """By partition, the keys whose newest record is elsewhere; None if no key lies in several."""
     lost: dict[int, list[bytes]] = {}
     example: tuple[bytes, list[Candidate]] | None = None
-    contested = unordered = 0
-    for contested, (key, candidates) in enumerate(index.contested(), start=1):
+    is_contested, unordered = False, 0
+    for key, candidates in index.contested():
+        is_contested = True
         best = newest(candidates)
         if best is None or not best.is_whole:
             best, unordered, example = None, unordered + 1, example or (key, candidates)
@@ -141,7 +142,7 @@ def _losers(part: FoldedPartition, index: KeyIndex) -> dict[int, list[bytes]] | 
         if part.settings.unordered_keys == "refuse":
             raise error
         tell_left_out(error)
-    return lost if contested else None
+    return lost if is_contested else None
 
 
 def index_of(partitions: Sequence[FoldedPartition]) -> KeyIndex:

@@ -9,6 +9,7 @@ was and what the user wants done.
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping
 from typing import NamedTuple, Protocol, TypeAlias
 
@@ -18,6 +19,7 @@ from adapters.kafka.catalog import TopicTable
 from adapters.kafka.values import Encoded, Read, encoded_as, inferred_type, reader
 from changesource_sdk.adapter import Change
 from changesource_sdk.pipeline.validate import NeedsNewGeneration
+from protocol.data_types import INT64_MAX, INT64_MIN
 
 Payload: TypeAlias = dict[str, object]
 _SCHEMA, _PAYLOAD = b'{"schema":', b',"payload":'
@@ -74,11 +76,35 @@ class JsonDecoder:
 
     def key(self, topic: str, data: bytes) -> object:
         """The document."""
-        return orjson.loads(data)
+        return exact_json(data)
 
     def value(self, topic: str, data: bytes) -> object:
         """The document."""
-        return orjson.loads(data)
+        return exact_json(data)
+
+
+_TO_ZEROS = bytes.maketrans(b"123456789", b"000000000")
+_LONG = b"0" * 19
+"""Digits of the shortest number that orjson may take for a float because it has no 64 bits."""
+
+
+def exact_json(data: bytes) -> object:
+    """A JSON document whose integers are exact, however long."""
+    document = orjson.loads(data)
+    if _LONG in data.translate(_TO_ZEROS) and _has_large_float(document):
+        return json.loads(data)
+    return document
+
+
+def _has_large_float(value: object) -> bool:
+    match value:
+        case float():
+            return not INT64_MIN < value < INT64_MAX
+        case dict():
+            return any(map(_has_large_float, value.values()))
+        case list():
+            return any(map(_has_large_float, value))
+    return False
 
 
 class Unwrapped(NamedTuple):

@@ -16,10 +16,11 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from adapters.kafka.catalog import TopicTable
+from adapters.kafka.key_order import COLUMN
 from adapters.kafka.settings import TableOptions
 from adapters.kafka.values import Encoded
 from changesource_sdk.adapter import Row
-from changesource_sdk.errors import InvalidSchema
+from changesource_sdk.errors import ConfigurationError, InvalidSchema
 from protocol.data_types import INT64_MAX, INT64_MIN
 
 DEFAULT_KEY = ("id",)
@@ -37,6 +38,14 @@ class Survey:
     key: tuple[str, ...] | None = None
     described: Mapping[str, Encoded] | None = None
     described_at: int = -1
+    # Records with a value that gave no row, and one of them with the reason.
+    unread: int = 0
+    example: str = ""
+
+    def add_unread(self, example: str) -> None:
+        """A record with a value that gives no row."""
+        self.unread += 1
+        self.example = self.example or example
 
     def add_row(self, row: Row) -> None:
         """A row as it stands in a record."""
@@ -58,6 +67,8 @@ class Survey:
         for name, kinds in other.kinds.items():
             self.kinds.setdefault(name, Counter()).update(kinds)
         self.key = self.key or other.key
+        self.unread += other.unread
+        self.example = self.example or other.example
         if other.described is not None:
             self.describe(other.described, other.described_at)
 
@@ -91,9 +102,12 @@ def table_of(topic: str, options: TableOptions, survey: Survey) -> tuple[TopicTa
     if not survey.rows:
         raise InvalidSchema(
             "columns-unknown",
-            f"topic {topic} has no records that tell the columns of its table",
+            f"topic {topic} has no records that tell the columns of its table"
+            f"{f'; {survey.unread} could not be read, such as {survey.example}' if survey.unread else ''}",
             where=f"topic {topic}",
-            fix=f"declare them: [set.tables.{options.name}] with key and columns; "
+            fix=_unread_fix(options)
+            if survey.unread
+            else f"declare them: [set.tables.{options.name}] with key and columns; "
             "or wait, it is looked at again until there is a record",
         )
     kinds = {name: survey.kinds.get(name, Counter({NULL: survey.rows})) for name in (*key, *survey.kinds)}
@@ -102,6 +116,25 @@ def table_of(topic: str, options: TableOptions, survey: Survey) -> tuple[TopicTa
         _finding(name, columns[name].data_type, found, survey.rows, name in key) for name, found in kinds.items()
     )
     return _made(topic, options, columns, key), Inferred(topic, options.name, survey.rows, findings)
+
+
+def check_order_column(table: TopicTable, order_by: str) -> None:
+    """Raise unless the column that orders keys over partitions is there."""
+    name = order_by.removeprefix(COLUMN)
+    if order_by.startswith(COLUMN) and table.table.column(name) is None:
+        raise ConfigurationError(
+            "order-column-unknown",
+            f"table {table.table.full_name} has no column {name}, which is to order its records",
+            where=f"topic {table.topic}",
+            fix=f"name one that is there: {', '.join(table.table.column_names)}",
+        )
+
+
+def _unread_fix(options: TableOptions) -> str:
+    return (
+        "see whether `format` suits the records (upsert: the value is the row; debezium: an envelope with `op`), and "
+        f'`key_format` their keys (key_format = "text" in [set.tables.{options.name}] if keys are plain texts)'
+    )
 
 
 def _made(

@@ -14,9 +14,9 @@
 | `open_limit` | so many transactions may be there in part at a time; one more is an error |
 | `order_by` | what tells the newest record of a key that lies in several partitions (`key_order`) |
 | `unordered_keys` | a key whose newest record nothing tells: `refuse`, or `set-aside`, which leaves its row out |
-| `key_mismatch` | a record key other than the key columns of its row: `refuse`, `set-aside`, or `value`, which ignores it |
+| `key_mismatch` | a record key that is not its row's: `refuse`, `set-aside`, or `value`, which ignores it |
 | `group` | the consumer group whose offsets are committed for lag tools; `""` for none |
-| `tables` | per table `topic`, `key`, `columns`, `key_format`, `collection`, `order_by`: TOML `[set.tables.NAME]`, or a TOML file |
+| `tables` | per table `TABLE_OPTIONS`: TOML `[set.tables.NAME]`, or a TOML file |
 | `security_*`, `sasl_*`, `ssl_*` | passed to kafka-python as they are |
 """
 

@@ -2,7 +2,8 @@
 
 Partitions are folded apart, by as many Spark tasks as there are; a key that lies in several is left to the one with its
 newest record (`moved_keys`). What lies behind the ends is the tail's, which starts exactly there; with transaction
-metadata the ends are such that no transaction is torn (`cut`). The snapshot outlives the process that took it, as long as the brokers keep the records.
+metadata the ends are such that no transaction is torn (`cut`). The snapshot outlives the process that took it, as long
+as the brokers keep the records.
 
 A truncate empties the table; where that stands among the records of other partitions nobody can tell, so that a topic
 of several partitions is refused if its records tell of one.

@@ -20,7 +20,7 @@ from adapters.kafka.debezium import UNAVAILABLE, UNAVAILABLE_BYTES, DebeziumForm
 from adapters.kafka.ranges import OffsetRange, read_range
 from adapters.kafka.reading import make_decoder
 from adapters.kafka.records import Payload, Unreadable, Unwrapping, schema_fields
-from adapters.kafka.schemas import DEFAULT_KEY, Inferred, Survey, is_declared, table_of
+from adapters.kafka.schemas import DEFAULT_KEY, Inferred, Survey, check_order_column, is_declared, table_of
 from adapters.kafka.settings import KafkaSettings, TableOptions
 from adapters.kafka.spreading import spread
 from adapters.kafka.upsert import UpsertFormat
@@ -45,6 +45,8 @@ def find_catalog(
         whole = [found for found in ranges if found.topic in untold]
         surveys |= _added(_survey_all(settings, whole))
     made = [table_of(topic, settings.options(topic), surveys.get(topic, Survey())) for topic in topics]
+    for table, _ in made:
+        check_order_column(table, settings.order_of(table.topic))
     return Catalog(table for table, _ in made), [inferred for _, inferred in made if inferred is not None]
 
 
@@ -103,13 +105,25 @@ class Surveyor:
                 if described is not None:
                     self.survey.describe(schema_fields(described), record.timestamp)
                 self._schema = schema
-        except (Unreadable, NeedsNewGeneration):
+        except Unreadable as error:
+            self._unread(record, error.reason)
+            return
+        except NeedsNewGeneration:
             return
         if key is not None and self.survey.key is None:
             self.survey.key = tuple(key)
         row = self._row(payload, key or {})
         if row is not None:
             self.survey.add_row(row)
+        elif not self._says_nothing(payload):
+            self._unread(record, f"its value is no {'Debezium envelope' if self._is_debezium else 'object of columns'}")
+
+    def _unread(self, record: ConsumerRecord, reason: str) -> None:
+        self.survey.add_unread(f"{record.topic}[{record.partition}] offset {record.offset}: {reason}")
+
+    def _says_nothing(self, payload: object) -> bool:
+        """Whether a value rightly has no row: a delete, a truncate, or a null in an envelope of Kafka Connect."""
+        return payload is None or (self._is_debezium and isinstance(payload, dict) and "op" in payload)
 
     def _key(self, data: bytes | None) -> Payload | None:
         """The key's columns; a single value is that of the only key column."""

@@ -21,7 +21,7 @@ from adapters.kafka.dead_letters import DeadLetters, poison_record
 from adapters.kafka.debezium import boundary
 from adapters.kafka.key_index import KeyIndex
 from adapters.kafka.key_order import OFFSET
-from adapters.kafka.key_tracking import KeyTracker, RecentKeys, keys_moved
+from adapters.kafka.key_tracking import KeyTracker, RecentKeys, keys_moved, watched_key
 from adapters.kafka.position import Offsets, Vector
 from adapters.kafka.reading import Reading, make_decoder
 from adapters.kafka.records import Decoded, Unreadable, Unwrapping
@@ -130,7 +130,7 @@ class Tail:
             self._track(topic)
 
     def alarm(self, now: float) -> None:
-        """Tell of transactions that have waited too long, each now and then."""
+        """Warn about transactions that have waited too long, each at most once per `stall_after`."""
         patience = self._settings.stall_after
         for stalled in self._assembler.stalled(now - patience):
             if now - self._alarmed.get(stalled.id, float("-inf")) > patience:
@@ -242,11 +242,14 @@ class Tail:
 
     def _admitted(self, record: ConsumerRecord, found: Decoded) -> tuple[Change, ...]:
         """The changes of a record that is read in its turn, without those that another partition has outdated."""
-        tracker = self._trackers.get(record.topic)
+        topic = record.topic
+        tracker = self._trackers.get(topic)
         if tracker is not None:
-            return tracker.admit(self._reading.topics[record.topic], record, found)
-        if self._is_watched[record.topic] and self._recent.has_moved(record, self._reading.topics[record.topic], found):
-            raise keys_moved(record)
+            return tracker.admit(self._reading.topics[topic], record, found)
+        if self._is_watched[topic]:
+            key = watched_key(self._reading.topics[topic], record, found)
+            if key is not None and self._recent.has_moved(topic, record.partition, key):
+                raise keys_moved(record)
         return found.changes
 
     def _track(self, topic: str) -> None:

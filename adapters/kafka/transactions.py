@@ -83,19 +83,25 @@ class _Open:
 
 @dataclass(frozen=True, slots=True)
 class Stalled:
-    """A transaction that waits: since when, how many changes of it are there, and what is missing by topic."""
+    """A transaction that waits: since when, how many records of it are there, and what is missing by topic.
+
+    `behind`: whole transactions that ended after it and wait for it.
+    """
 
     id: str
     since: float
-    changes: int
+    records: int
     has_ended: bool
     lacks: Mapping[str, int]
+    behind: int = 0
 
     def __str__(self) -> str:
+        there = f"{self.records} {'record' if self.records == 1 else 'records'} of transaction {self.id}"
         if not self.has_ended:
-            return f"transaction {self.id} has {self.changes} changes and its END has not come"
+            return f"{there} came, and its END has not"
         missing = ", ".join(f"{count} of {topic}" for topic, count in self.lacks.items() if count > 0)
-        return f"transaction {self.id} has ended with {self.changes} changes there and others missing: {missing}"
+        waiting = f"; whole transactions that wait for it: {self.behind}" if self.behind else ""
+        return f"{there} and its END came, and its other records have not: {missing}{waiting}"
 
 
 class Assembler:
@@ -184,14 +190,21 @@ class Assembler:
         return Place(starts, read, passed, self._transactions, ended_from)
 
     def stalled(self, before: float) -> Iterator[Stalled]:
-        """Transactions that have waited since before a moment."""
+        """Transactions that have waited since before a moment, for records or an END of their own.
+
+        One that is whole waits for another that ended before it, which is told of.
+        """
         for name, found in self._open.items():
-            if found.since < before:
-                yield _stalled(name, found)
+            if found.since < before and not found.is_whole:
+                is_first = bool(self._ends) and self._ends[0][1] == name
+                yield _stalled(name, found, self._whole_ones() if is_first else 0)
 
     def close(self) -> None:
         """Let go of what waits."""
         self._spool.close()
+
+    def _whole_ones(self) -> int:
+        return sum(self._open[name].is_whole for _, name, _ in self._ends)
 
     def _opened(self, transaction: str, now: float) -> _Open:
         found = self._open.get(transaction)
@@ -277,8 +290,8 @@ class Assembler:
                 yield released
 
 
-def _stalled(name: str, found: _Open) -> Stalled:
-    return Stalled(name, found.since, found.orders.count, found.wanted is not None, found.lacks())
+def _stalled(name: str, found: _Open, behind: int = 0) -> Stalled:
+    return Stalled(name, found.since, found.orders.count, found.wanted is not None, found.lacks(), behind)
 
 
 def _together(ends: list[tuple[int, dict[Partition, int]]]) -> tuple[int, dict[Partition, int]]:

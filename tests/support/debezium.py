@@ -36,8 +36,16 @@ class Collection:
     def table(self) -> str:
         return self.topic.rpartition(".")[2]
 
-    def event(self, op: str, before: Row | None, after: Row | None, transaction: Row | None = None) -> Event:
-        return Event(self, op, before, after, transaction)
+    def event(
+        self,
+        op: str,
+        before: Row | None,
+        after: Row | None,
+        transaction: Row | None = None,
+        source: Row | None = None,
+    ) -> Event:
+        """`source` is added to the block of that name."""
+        return Event(self, op, before, after, transaction, source)
 
     def key_of(self, row: Row) -> bytes:
         payload = {name: row[name] for name in self.key}
@@ -55,6 +63,7 @@ class Event:
     before: Row | None
     after: Row | None
     transaction: Row | None = None
+    source: Row | None = None
 
     def key(self) -> bytes:
         row = self.after if self.after is not None else self.before
@@ -65,7 +74,13 @@ class Event:
         payload = {
             "before": self.before,
             "after": self.after,
-            "source": {"connector": "postgresql", "name": "test", "schema": "public", "table": self.collection.table},
+            "source": {
+                "connector": "postgresql",
+                "name": "test",
+                "schema": "public",
+                "table": self.collection.table,
+                **(self.source or {}),
+            },
             "op": self.op,
             "ts_ms": WRITTEN_MS,
             "transaction": self.transaction,

@@ -1,4 +1,4 @@
-"""Topics whose keys lie in several partitions: records written where a test wants them, and what snapshots make of them."""
+"""Topics whose keys lie in several partitions: records where a test wants them, and what snapshots make of them."""
 
 from __future__ import annotations
 
@@ -7,8 +7,8 @@ from collections.abc import Iterable
 from typing import NamedTuple
 
 from adapters.kafka import KafkaAdapter
-from changesource_sdk.adapter import Position
-from tests.adapters.kafka.following import an_adapter
+from changesource_sdk.adapter import Delete, Insert, Position
+from tests.adapters.kafka.following import Following, an_adapter
 from tests.support.kafka_broker import KafkaBroker
 
 COLUMNS = {"id": "int8", "name": "text", "version": "int8"}
@@ -54,3 +54,18 @@ def state(adapter: KafkaAdapter) -> tuple[dict[object, object], Position]:
             assert row["id"] not in found, f"{row} came twice"
             found[row["id"]] = row["name"]
     return found, taken.position
+
+
+def followed(rows: dict[object, object], following: Following) -> dict[object, object]:
+    """Names by id after what was followed came to those of a snapshot."""
+    left = dict(rows)
+    for transaction in list(following.transactions):
+        for change in transaction.changes:
+            match change:
+                case Insert(_, row):
+                    left[row["id"]] = row["name"]
+                case Delete(_, key):
+                    left.pop(key["id"], None)
+                case _:
+                    raise AssertionError(f"not in this format: {change}")
+    return left

@@ -211,7 +211,7 @@ def test_transactions_of_the_source_come_whole_and_in_the_order_they_ended(kafka
 def test_a_transaction_whose_end_never_comes_is_named(kafka: KafkaBroker, caplog: pytest.LogCaptureFixture) -> None:
     bank = Bank(kafka)
     position = begin_at(bank.adapter())
-    expected = "transaction 7:42 has 1 changes and its END has not come; every start reads from its records on"
+    expected = "1 record of transaction 7:42 came, and its END has not; every start reads from its records on"
     with (
         caplog.at_level(logging.WARNING, "changesource"),
         Following(bank.adapter(stall_after=0.5), position) as following,

@@ -2,10 +2,17 @@
 
 from __future__ import annotations
 
+import logging
+
 import pytest
 
-from changesource_sdk.errors import AdapterError
-from tests.adapters.kafka.grown_topics import Written, grown_adapter, names, write
+from adapters.kafka.position import Vector
+from changesource_sdk.adapter import Position
+from changesource_sdk.errors import AdapterError, ConfigurationError
+from changesource_sdk.pipeline.validate import NeedsNewGeneration
+from tests.adapters.kafka.following import Following
+from tests.adapters.kafka.grown_topics import Written, followed, grown_adapter, names, state, write
+from tests.support.debezium import Collection, field
 from tests.support.kafka_broker import KafkaBroker
 
 OLD, NEW = 1_700_000_000_000, 1_700_000_009_000
@@ -22,11 +29,145 @@ def grown(kafka: KafkaBroker) -> str:
 
 
 def test_the_newest_record_of_a_key_counts_wherever_it_is(kafka: KafkaBroker, grown: str) -> None:
-    assert names(grown_adapter(kafka, grown, order_by="timestamp")) == {1: "new", 3: "old"}
+    adapter = grown_adapter(kafka, grown, order_by="timestamp")
+    assert names(adapter) == {1: "new", 3: "old"}
+    write(kafka, grown, [Written(0, 1, "back again", NEW + 1), Written(0, 2, "alive again", NEW + 1)])
+    assert names(adapter) == {1: "back again", 2: "alive again", 3: "old"}
+    write(kafka, grown, [Written(1, 3, None, OLD - 1)])
+    assert names(adapter) == {1: "back again", 2: "alive again", 3: "old"}
 
 
 def test_a_key_in_two_partitions_whose_order_nothing_tells_is_refused(kafka: KafkaBroker, grown: str) -> None:
     with pytest.raises(AdapterError) as caught:
         names(grown_adapter(kafka, grown))
     assert caught.value.code == "key-unordered"
+    assert "key [1] of table item has records in several partitions" in caught.value.message
+    assert f"{grown}[0] offset 0, {grown}[1] offset 0; no order is configured; 1 more" in caught.value.message
     assert "order_by" in caught.value.fix
+
+
+def test_a_tombstone_without_the_ordering_column_is_refused_and_may_be_left_out(
+    kafka: KafkaBroker, grown: str, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with pytest.raises(AdapterError, match=r"key \[2\] .* the one in partition 1 has no order by column:version"):
+        names(grown_adapter(kafka, grown, order_by="column:version"))
+    monkeypatch.setattr(logging.getLogger("changesource"), "propagate", True)
+    with caplog.at_level(logging.WARNING, "changesource"):
+        assert names(grown_adapter(kafka, grown, order_by="column:version", unordered_keys="set-aside")) == {
+            1: "new",
+            3: "old",
+        }
+    assert caplog.messages == ["a row is left out: key-unordered"]
+
+
+def test_a_column_that_is_not_there_cannot_order(kafka: KafkaBroker, grown: str) -> None:
+    with pytest.raises(ConfigurationError, match="table item has no column changed"):
+        grown_adapter(kafka, grown, order_by="column:changed").snapshot()
+
+
+def test_the_same_time_in_two_partitions_is_refused(kafka: KafkaBroker, grown: str) -> None:
+    write(kafka, grown, [Written(1, 3, "tie", OLD)])
+    with pytest.raises(AdapterError, match=r"key \[3\] .* they have the same order by timestamp"):
+        names(grown_adapter(kafka, grown, order_by="timestamp"))
+
+
+def test_the_tail_after_the_snapshot_agrees_with_a_new_snapshot(kafka: KafkaBroker, grown: str) -> None:
+    adapter = grown_adapter(kafka, grown, order_by="timestamp")
+    rows, position = state(adapter)
+    assert Vector.at(position).moved == {grown: "timestamp/refuse"}
+    # Of an old producer, which writes where the keys were before.
+    write(kafka, grown, [Written(0, 1, "late", OLD + 1), Written(0, 2, "late", OLD + 1), Written(0, 9, "end", NEW + 5)])
+    with Following(grown_adapter(kafka, grown, order_by="timestamp"), position) as following:
+        following.wait_for_ids([9])
+        assert followed(rows, following) == {1: "new", 3: "old", 9: "end"}
+    assert names(adapter) == {1: "new", 3: "old", 9: "end"}
+
+
+def test_keys_that_move_while_they_are_followed_keep_their_order(kafka: KafkaBroker) -> None:
+    topic = kafka.create_topic(kafka.topic_name("growing"))
+    write(kafka, topic, [Written(0, number, "old", OLD) for number in (1, 2, 3)])
+    rows, position = state(grown_adapter(kafka, topic, order_by="timestamp"))
+    with Following(grown_adapter(kafka, topic, order_by="timestamp"), position) as following:
+        kafka.add_partitions(topic, 2)
+        write(kafka, topic, [Written(1, 1, "new", NEW), Written(1, 2, None, NEW), Written(1, 8, "seen", NEW)])
+        following.wait_for_ids([1, 8])
+        write(kafka, topic, [Written(0, 1, "late", OLD + 1), Written(0, 2, "late", OLD + 1), Written(0, 9, "end", NEW)])
+        following.wait_for_ids([1, 8, 9])
+        rows = followed(rows, following)
+        position = following.position
+    assert rows == {1: "new", 3: "old", 8: "seen", 9: "end"}
+    # The same after a restart: what was read before is read again for its keys.
+    write(kafka, topic, [Written(0, 1, "later", OLD + 2), Written(0, 10, "end", NEW)])
+    with Following(grown_adapter(kafka, topic, order_by="timestamp"), position) as following:
+        following.wait_for_ids([10])
+    assert names(grown_adapter(kafka, topic, order_by="timestamp")) == {**rows, 10: "end"}
+
+
+def test_a_topic_that_grew_while_nobody_followed_is_refused_when_a_key_has_moved(kafka: KafkaBroker) -> None:
+    topic = kafka.create_topic(kafka.topic_name("grew"))
+    write(kafka, topic, [Written(0, 1, "old", OLD)])
+    position = grown_adapter(kafka, topic).snapshot().position
+    kafka.add_partitions(topic, 2)
+    write(kafka, topic, [Written(1, 2, "elsewhere", NEW)])
+    with Following(grown_adapter(kafka, topic), position) as following:
+        following.wait_for_ids([2])
+        write(kafka, topic, [Written(1, 1, "new", NEW)])
+        error = following.wait_for_error()
+    assert isinstance(error, AdapterError)
+    assert error.code == "key-unordered"
+
+
+def of_the_version_before(position: Position) -> Position:
+    assert isinstance(position, dict)
+    return {name: value for name, value in position.items() if name != "moved"}
+
+
+def test_a_position_of_the_version_before_is_gone_on_with_unless_keys_have_moved(
+    kafka: KafkaBroker, grown: str
+) -> None:
+    adapter = grown_adapter(kafka, grown, order_by="timestamp")
+    with pytest.raises(NeedsNewGeneration, match="keys lie in several partitions"):
+        next(iter(adapter.changes(of_the_version_before(adapter.snapshot().position))))
+    topic = kafka.create_topic(kafka.topic_name("settled"), 2)
+    write(kafka, topic, [Written(0, 1, "one", OLD), Written(1, 2, "two", OLD)])
+    position = of_the_version_before(grown_adapter(kafka, topic).snapshot().position)
+    write(kafka, topic, [Written(1, 3, "three", NEW)])
+    with Following(grown_adapter(kafka, topic), position) as following:
+        following.wait_for_ids([3])
+
+
+def test_another_order_has_the_topics_read_anew(kafka: KafkaBroker, grown: str) -> None:
+    position = grown_adapter(kafka, grown, order_by="timestamp").snapshot().position
+    with pytest.raises(NeedsNewGeneration, match=f"keys of topic {grown} are ordered otherwise"):
+        next(iter(grown_adapter(kafka, grown, order_by="timestamp", unordered_keys="set-aside").changes(position)))
+
+
+def test_debeziums_source_orders_rows_deletes_and_what_compaction_leaves_of_them(kafka: KafkaBroker) -> None:
+    topic = kafka.create_topic(kafka.topic_name("bank"), 2)
+    items = Collection(topic, [field("id", int, optional=False), field("name", str)])
+    with kafka.producer() as producer:
+
+        def send(partition: int, op: str, number: int, name: str, lsn: int, *, bare: bool = False) -> None:
+            row = {"id": number, "name": name}
+            made = items.event(op, row if op == "d" else None, None if op == "d" else row, source={"lsn": lsn})
+            producer.send(topic, key=made.key(), value=None if bare else made.value(), partition=partition)
+
+        for number in (1, 2, 3):
+            send(0, "c", number, "old", 10 + number)
+        send(1, "u", 1, "new", 21)
+        send(1, "d", 2, "old", 22)
+        send(1, "d", 2, "old", 22, bare=True)
+    adapter = grown_adapter(kafka, topic, format="debezium", order_by="source", tables={})
+    assert names(adapter) == {1: "new", 3: "old"}
+    with kafka.producer() as producer:
+        send(1, "d", 3, "old", 0, bare=True)
+    with pytest.raises(AdapterError, match=r"key \[3\] .* the one in partition 1 has no order by source"):
+        names(adapter)
+
+
+def test_a_topic_that_is_said_to_be_ordered_by_offsets_is_not_looked_at(kafka: KafkaBroker, grown: str) -> None:
+    adapter = grown_adapter(kafka, grown, order_by="offset")
+    taken = adapter.snapshot()
+    assert sum(1 for partition in taken.partitions for _ in partition.rows()) == 4
+    with pytest.raises(NeedsNewGeneration, match="ordered otherwise"):
+        next(iter(grown_adapter(kafka, grown, order_by="timestamp").changes(taken.position)))

@@ -172,7 +172,7 @@ def test_a_transaction_that_waits_too_long_is_named(caplog: pytest.LogCaptureFix
         tail.alarm(131.0)
         tail.alarm(132.0)
     assert caplog.messages == [
-        "transaction 9:77 has 1 changes and its END has not come; every start reads from its records on"
+        "1 record of transaction 9:77 came, and its END has not; every start reads from its records on"
     ]
 
 
@@ -184,8 +184,23 @@ def test_a_transaction_that_has_ended_short_holds_up_all_after_it_and_is_named(
     assert take(tail, in_transaction(ITEMS, 1, 2, "9:78", 1), an_end(1, "9:78", items=1), now=101.0) == []
     with caplog.at_level(logging.WARNING, "changesource"):
         tail.alarm(130.5)
-    missing = "transaction 9:77 has ended with 1 changes there and others missing: 2 of notes"
-    assert caplog.messages == [f"{missing}; nothing after it is passed on"]
+    missing = "1 record of transaction 9:77 and its END came, and its other records have not: 2 of notes"
+    waiting = "whole transactions that wait for it: 1"
+    assert caplog.messages == [f"{missing}; {waiting}; nothing after it is passed on"]
+
+
+def test_a_whole_transaction_behind_another_is_not_called_short(caplog: pytest.LogCaptureFixture) -> None:
+    tail = Tail(by_transactions(stall_after=30), WITH_ENDS)
+    take(tail, an_end(0, "first", items=1), in_transaction(ITEMS, 0, 2, "second", 1), now=100.0)
+    take(tail, an_end(1, "second", items=1), now=100.0)
+    with caplog.at_level(logging.WARNING, "changesource"):
+        tail.alarm(200.0)
+    assert caplog.messages == [
+        "0 records of transaction first and its END came, and its other records have not: 1 of items; "
+        "whole transactions that wait for it: 1; nothing after it is passed on"
+    ]
+    [first, second] = take(tail, in_transaction(ITEMS, 1, 1, "first", 1), now=201.0)
+    assert (rows(first), rows(second)) == ([1], [2])
 
 
 # --- records that cannot be read ---
@@ -243,7 +258,7 @@ def test_poison_is_set_aside_and_the_stream_goes_on(tmp_path: Path, caplog: pyte
             tail,
             a_record("items", 0, 1, b"{oops"),
             a_record("items", 1, 2, {"id": 2}),
-            a_record("items", 2, 3, {"id": "three"}),
+            a_record("items", 2, "three", {"id": "three"}),
         )
     assert rows(found) == [2]
     assert offsets(found) == {"items": (3, 0), "notes": (0,)}

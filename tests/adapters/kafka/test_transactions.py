@@ -92,10 +92,10 @@ def test_what_waits_is_told_with_what_it_lacks() -> None:
     told(assembler.change(A0, 1, a_change(1), "short", 1, now=20.0))
     told(assembler.end(0, "short", {"a": 1, "b": 2}, now=21.0))
     assert [str(found) for found in assembler.stalled(20.0)] == [
-        "transaction no END has 1 changes and its END has not come"
+        "1 record of transaction no END came, and its END has not"
     ]
     assert str(list(assembler.stalled(30.0))[1]) == (
-        "transaction short has ended with 1 changes there and others missing: 2 of b"
+        "1 record of transaction short and its END came, and its other records have not: 2 of b"
     )
 
 
@@ -109,7 +109,7 @@ def test_as_many_transactions_may_be_open_as_the_user_allows() -> None:
     assert caught.value.code == "too-many-open"
     assert caught.value.message == (
         "2 transactions are open, and no more are held; the first is waited for: "
-        "transaction two has ended with 1 changes there and others missing: 3 of b"
+        "1 record of transaction two and its END came, and its other records have not: 3 of b"
     )
     assert "open_limit=NUMBER" in caught.value.fix
 
@@ -119,7 +119,7 @@ def test_as_many_records_of_no_transaction_may_wait() -> None:
     told(assembler.change(A0, 0, a_change(1), "T", 1))
     for offset in (1, 2):
         assert told(assembler.change(A0, offset, a_change(offset), None)) == []
-    with pytest.raises(AdapterError, match=r"2 records of no transaction wait .* transaction T has 1 changes and its"):
+    with pytest.raises(AdapterError, match=r"2 records of no transaction wait .* 1 record of transaction T came, and"):
         told(assembler.change(A0, 3, a_change(3), None))
 
 
