@@ -31,7 +31,7 @@ def changes_of(reading: TopicReading, record: ConsumerRecord, decoded: Decoded) 
     """What a record says about keys. Debezium's tombstone says nothing to its own partition, where the delete came
     before it, but compaction may leave it as all that tells other partitions of the delete.
     """
-    if record.value is not None or decoded.changes:
+    if record.value is not None or decoded.changes or reading.has_own_key:
         return decoded.changes
     try:
         found = reading.key(record.key)

@@ -41,6 +41,8 @@ READING = {
     "auto_offset_reset": "none",
     "isolation_level": "read_committed",
     "allow_auto_create_topics": False,
+    # The client sleeps for so long until a new consumer's first fetch is under way: by default 0.2 s per partition.
+    "retry_backoff_ms": 20,
     # Without a compiled checksum every byte is summed up in Python, which takes longer than all the rest.
     "check_crcs": importlib.util.find_spec("crc32c") is not None,
 }

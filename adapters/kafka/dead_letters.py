@@ -79,7 +79,7 @@ def key_mismatch(where: Where, reason: str) -> AdapterError:
     """The error for a record whose key is not that of its row."""
     return AdapterError(
         "key-mismatch",
-        f"the record at {place(where)} has another key than its row: {reason}",
+        f"the key of the record at {place(where)} is not that of a row: {reason}",
         where=place(where),
         fix='if keys are plain texts, say so: key_format = "text" in [set.tables.NAME]; name key columns with `key`; '
         "or --set key_mismatch=value if no tombstones are written, "

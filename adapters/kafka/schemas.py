@@ -27,6 +27,7 @@ DEFAULT_KEY = ("id",)
 """The key column of records whose key is a single value and has no name."""
 
 NULL = "null"
+LARGE = "integers beyond 64 bits"
 
 
 @dataclass(slots=True)
@@ -155,7 +156,7 @@ def _kind(value: object) -> str:
         case bool():
             return "bool"
         case int():
-            return "int8" if INT64_MIN <= value <= INT64_MAX else "text"
+            return "int8" if INT64_MIN <= value <= INT64_MAX else LARGE
         case float():
             return "float8"
         case str():
@@ -167,7 +168,7 @@ def _joined(found: Counter[str]) -> str:
     """The narrowest type that holds all kinds; anything where there was no value yet."""
     kinds = found.keys() - {NULL}
     if len(kinds) == 1:
-        return next(iter(kinds))
+        return next(iter(kinds)) if LARGE not in kinds else "text"
     if kinds == {"int8", "float8"}:
         return "float8"
     return "json" if not kinds or "json" in kinds else "text"
@@ -176,6 +177,8 @@ def _joined(found: Counter[str]) -> str:
 def _finding(name: str, data_type: str, found: Counter[str], rows: int, is_key: bool) -> str:
     notes = ["key"] if is_key else []
     kinds = sorted(found.keys() - {NULL})
+    if kinds == [LARGE]:
+        notes.append(LARGE)
     if len(kinds) > 1:
         notes.append(f"mixed: {', '.join(kinds)}")
     if not kinds:

@@ -90,6 +90,7 @@ class Surveyor:
         self._format = DebeziumFormat() if settings.format == "debezium" else UpsertFormat()
         self._is_debezium = settings.format == "debezium"
         self._options = settings.options(topic)
+        self._ignores_keys = settings.key_mismatch == "value"
         self._unwrapping = Unwrapping(topic, make_decoder(settings.decoder))
         self._schema: Mapping[str, object] | None = None
 
@@ -99,7 +100,7 @@ class Surveyor:
             return
         try:
             payload, schema = self._unwrapping.value(record.value)
-            key = self._key(record.key)
+            key = None if self._ignores_keys else self._key(record.key)
             if schema is not None and schema is not self._schema:
                 described = self._format.row_schema(schema)
                 if described is not None:

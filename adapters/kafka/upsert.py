@@ -46,10 +46,13 @@ class UpsertFormat:
         """The row of the key is gone."""
         if rows.has_own_key:
             raise Unreadable("it is a tombstone, and with key_mismatch=value its key does not say which row to delete")
-        found = rows.key(key)
-        if found is None:
-            raise Unreadable("it has neither key nor value")
-        return Decoded((Delete(rows.table.table.full_name, whole_key(rows, found)),))
+        try:
+            found = rows.key(key)
+            if found is None:
+                raise Unreadable("it has neither key nor value")
+            return Decoded((Delete(rows.table.table.full_name, whole_key(rows, found)),))
+        except Unreadable as error:
+            raise Unreadable(f"a tombstone that names no row: {error.reason}", is_mismatch=key is not None) from error
 
     def record(self, rows: Rows, key: bytes | None, value: bytes, payload: object) -> Decoded:
         """The row of the key as it is now."""

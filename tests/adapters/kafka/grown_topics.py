@@ -24,6 +24,11 @@ class Written(NamedTuple):
     version: int | None = None
 
 
+def grown_topic(broker: KafkaBroker, partitions: int = 1, **settings: str) -> str:
+    """A new topic whose records stay, however old their timestamps are."""
+    return broker.create_topic(broker.topic_name("grown"), partitions, retention_ms="-1", **settings)
+
+
 def write(broker: KafkaBroker, topic: str, records: Iterable[Written]) -> None:
     """Records with their partitions and timestamps, acknowledged."""
     with broker.producer() as producer:

@@ -11,7 +11,7 @@ from changesource_sdk.adapter import Position
 from changesource_sdk.errors import AdapterError, ConfigurationError
 from changesource_sdk.pipeline.validate import NeedsNewGeneration
 from tests.adapters.kafka.following import Following
-from tests.adapters.kafka.grown_topics import Written, followed, grown_adapter, names, state, write
+from tests.adapters.kafka.grown_topics import Written, followed, grown_adapter, grown_topic, names, state, write
 from tests.support.debezium import Collection, field
 from tests.support.kafka_broker import KafkaBroker
 
@@ -21,7 +21,7 @@ OLD, NEW = 1_700_000_000_000, 1_700_000_009_000
 @pytest.fixture
 def grown(kafka: KafkaBroker) -> str:
     """Ids 1 to 3 in one partition; then, in a second one, 1 written again and 2 deleted."""
-    topic = kafka.create_topic(kafka.topic_name("grown"))
+    topic = grown_topic(kafka)
     write(kafka, topic, [Written(0, number, "old", OLD, 1) for number in (1, 2, 3)])
     kafka.add_partitions(topic, 2)
     write(kafka, topic, [Written(1, 1, "new", NEW, 2), Written(1, 2, None, NEW)])
@@ -84,7 +84,7 @@ def test_the_tail_after_the_snapshot_agrees_with_a_new_snapshot(kafka: KafkaBrok
 
 
 def test_keys_that_move_while_they_are_followed_keep_their_order(kafka: KafkaBroker) -> None:
-    topic = kafka.create_topic(kafka.topic_name("growing"))
+    topic = grown_topic(kafka)
     write(kafka, topic, [Written(0, number, "old", OLD) for number in (1, 2, 3)])
     rows, position = state(grown_adapter(kafka, topic, order_by="timestamp"))
     with Following(grown_adapter(kafka, topic, order_by="timestamp"), position) as following:
@@ -104,7 +104,7 @@ def test_keys_that_move_while_they_are_followed_keep_their_order(kafka: KafkaBro
 
 
 def test_a_topic_that_grew_while_nobody_followed_is_refused_when_a_key_has_moved(kafka: KafkaBroker) -> None:
-    topic = kafka.create_topic(kafka.topic_name("grew"))
+    topic = grown_topic(kafka)
     write(kafka, topic, [Written(0, 1, "old", OLD)])
     position = grown_adapter(kafka, topic).snapshot().position
     kafka.add_partitions(topic, 2)
@@ -128,7 +128,7 @@ def test_a_position_of_the_version_before_is_gone_on_with_unless_keys_have_moved
     adapter = grown_adapter(kafka, grown, order_by="timestamp")
     with pytest.raises(NeedsNewGeneration, match="keys lie in several partitions"):
         next(iter(adapter.changes(of_the_version_before(adapter.snapshot().position))))
-    topic = kafka.create_topic(kafka.topic_name("settled"), 2)
+    topic = grown_topic(kafka, 2)
     write(kafka, topic, [Written(0, 1, "one", OLD), Written(1, 2, "two", OLD)])
     position = of_the_version_before(grown_adapter(kafka, topic).snapshot().position)
     write(kafka, topic, [Written(1, 3, "three", NEW)])
@@ -143,7 +143,7 @@ def test_another_order_has_the_topics_read_anew(kafka: KafkaBroker, grown: str) 
 
 
 def test_debeziums_source_orders_rows_deletes_and_what_compaction_leaves_of_them(kafka: KafkaBroker) -> None:
-    topic = kafka.create_topic(kafka.topic_name("bank"), 2)
+    topic = grown_topic(kafka, 2)
     items = Collection(topic, [field("id", int, optional=False), field("name", str)])
     with kafka.producer() as producer:
 

@@ -8,9 +8,10 @@ import pytest
 from adapters.kafka.catalog import Catalog, TopicTable
 from adapters.kafka.reading import Reading, make_decoder
 from adapters.kafka.records import NOTHING, Decoded, JsonDecoder, Unreadable, Unwrapping
+from adapters.kafka.row_check import RowCheck
 from adapters.kafka.values import Encoded
 from changesource_sdk.adapter import AddColumn, Column, Delete, Insert, Truncate, Update
-from changesource_sdk.errors import ConfigurationError
+from changesource_sdk.errors import ConfigurationError, InvalidChange
 from changesource_sdk.pipeline.validate import NeedsNewGeneration
 from tests.adapters.kafka.made_records import ITEM, TABLES, settings_of
 from tests.support.debezium import Collection, field
@@ -75,6 +76,57 @@ def test_key_values_are_decoded_as_their_columns_are() -> None:
 def test_what_is_no_row_is_told(key: bytes | None, value: bytes | None, reason: str) -> None:
     with pytest.raises(Unreadable, match=reason):
         read_upsert(key, value)
+
+
+# --- keys that are not those of the rows ---
+
+
+@pytest.mark.parametrize("key", [b"user:1", b"2", b'"1"', b'{"user":1}', b"[1]"])
+def test_a_key_that_is_not_that_of_the_row_is_told_with_both(key: bytes) -> None:
+    with pytest.raises(Unreadable) as caught:
+        read_upsert(key, b'{"id":1,"title":"a"}')
+    assert caught.value.is_mismatch
+    assert caught.value.reason == f"its key is {key.decode()}, and its row has id = 1"
+
+
+def test_debeziums_keys_are_compared_with_the_rows_and_may_have_more_columns() -> None:
+    row = {"id": 1, "title": "a"}
+    for op, before, after in (("c", None, row), ("u", row, row), ("d", row, None)):
+        value = ITEMS.event(op, before, after).value()
+        assert read_debezium(b'{"id":1,"__dbz__physicalTableIdentifier":"x"}', value).changes
+        with pytest.raises(Unreadable, match=r'its key is \{"id":2\}, and its row has id = 1') as caught:
+            read_debezium(b'{"id":2}', value)
+        assert caught.value.is_mismatch
+
+
+def test_keys_may_be_ignored_and_then_tombstones_name_no_row() -> None:
+    reading = Reading(settings_of(key_mismatch="value"), Catalog([ITEM]))
+    assert reading.read("items", b"user:1", b'{"id":1}').changes == (Insert("item", {"id": 1}),)
+    with pytest.raises(Unreadable, match="its key does not say which row to delete") as caught:
+        reading.read("items", b"1", None)
+    assert not caught.value.is_mismatch
+
+
+def test_a_tombstone_whose_key_names_no_row_is_a_mismatch() -> None:
+    with pytest.raises(Unreadable, match="a tombstone that names no row: its key cannot be decoded") as caught:
+        read_upsert(b"user:1", None)
+    assert caught.value.is_mismatch
+
+
+@pytest.mark.parametrize("number", [1 << 70, -(1 << 63) - 1, 1 << 63])
+def test_integers_beyond_64_bits_stay_exact_and_are_called_so(number: int) -> None:
+    value = b'{"id":1,"title":%d}' % number
+    assert read_upsert(b"1", value).changes == (Insert("item", {"id": 1, "title": str(number)}),)
+    numbers = TopicTable.of("items", "item", {"id": Encoded("int8"), "n": Encoded("int8")}, ["id"])
+    [insert] = read_upsert(b"1", b'{"id":1,"n":%d}' % number, numbers).changes
+    with pytest.raises(InvalidChange, match="an integer beyond 64 bits where a 64-bit integer is needed"):
+        RowCheck().check(numbers.table, [insert])
+
+
+def test_large_floats_stay_floats() -> None:
+    found = JsonDecoder().value("items", b'{"n":1e300,"id":"1234567890123456789012"}')
+    assert found == {"n": 1e300, "id": "1234567890123456789012"}
+    assert isinstance(JsonDecoder().value("items", b'{"n":1e300,"m":12345678901234567890}')["m"], int)  # type: ignore[index]
 
 
 # --- Debezium ---

@@ -8,9 +8,11 @@ from hypothesis import strategies as st
 
 from adapters.kafka.schemas import Survey, table_of
 from adapters.kafka.settings import TableOptions
+from adapters.kafka.surveying import Surveyor
 from adapters.kafka.values import Encoded, reader
 from changesource_sdk.errors import InvalidSchema
 from changesource_sdk.pipeline.normalize import converter
+from tests.adapters.kafka.made_records import a_record, settings_of
 
 OPTIONS = TableOptions("item", "topic")
 
@@ -71,6 +73,27 @@ def test_a_topic_without_records_asks_for_a_declaration() -> None:
     with pytest.raises(InvalidSchema, match="topic has no records that tell the columns") as caught:
         table_of("topic", OPTIONS, Survey())
     assert "[set.tables.item]" in caught.value.fix
+
+
+def test_records_that_cannot_be_read_point_to_format_and_key_format() -> None:
+    surveyor = Surveyor(settings_of(format="debezium"), "items")
+    surveyor.take(a_record("items", 3, 1, {"id": 1}))
+    surveyor.take(a_record("items", 4, b"user:1", {"id": 1}))
+    surveyor.take(a_record("items", 5, 1, None))
+    with pytest.raises(InvalidSchema) as caught:
+        table_of("items", OPTIONS, surveyor.survey)
+    told = "2 could not be read, such as items[0] offset 3: its value is no Debezium envelope"
+    assert caught.value.message == f"topic items has no records that tell the columns of its table; {told}"
+    assert "`format`" in caught.value.fix
+    assert "`key_format`" in caught.value.fix
+
+
+def test_an_integer_beyond_64_bits_makes_a_column_text_and_is_called_so() -> None:
+    surveyor = Surveyor(settings_of(), "items")
+    surveyor.take(a_record("items", 0, 1, b'{"id":1,"n":%d}' % (1 << 70)))
+    _, inferred = table_of("items", OPTIONS, surveyor.survey)
+    assert inferred is not None
+    assert inferred.findings == ("id int8 (key)", "n text (integers beyond 64 bits)")
 
 
 VALUES = st.sampled_from([None, True, 0, 2**62, 2**63, -1.5, "text", [1], {"a": None}])

@@ -92,6 +92,12 @@ def test_an_option_nobody_knows_is_refused_with_the_nearest() -> None:
         ({"transactions": "all"}, "`transactions` cannot be 'all'"),
         ({"poison": "ignore"}, "`poison` cannot be 'ignore'"),
         ({"poison": "set-aside"}, "needs a file"),
+        ({"key_mismatch": "ignore"}, "`key_mismatch` cannot be 'ignore'"),
+        ({"key_mismatch": "set-aside"}, "needs a file"),
+        ({"unordered_keys": "guess"}, "`unordered_keys` cannot be 'guess'"),
+        ({"order_by": "version"}, "`order_by` cannot be 'version'"),
+        ({"order_by": "source"}, "belongs to Debezium"),
+        ({"tables": {"a": {"order_by": "time"}}}, "`tables.a.order_by` cannot be 'time'"),
         ({"transaction_topic": "t"}, "belongs to Debezium"),
         ({"stall_after": "soon"}, "`stall_after` cannot be 'soon'"),
         ({"open_limit": "many"}, "`open_limit` cannot be 'many'"),
@@ -108,6 +114,11 @@ def test_an_option_nobody_knows_is_refused_with_the_nearest() -> None:
 def test_what_cannot_be_is_refused(changes: dict[str, object], message: str) -> None:
     with pytest.raises(ConfigurationError, match=message):
         settings_of(**changes)
+
+
+def test_a_table_may_have_an_order_of_its_own() -> None:
+    given = settings_of(order_by="timestamp", tables={"item": {"topic": "items", "order_by": "column:version"}})
+    assert (given.order_of("items"), given.order_of("notes")) == ("column:version", "timestamp")
 
 
 def test_settings_are_all_that_is_pickled() -> None:

@@ -270,6 +270,21 @@ def test_poison_is_set_aside_and_the_stream_goes_on(tmp_path: Path, caplog: pyte
     assert caplog.messages == ["a record was set aside"] * 2
 
 
+def test_a_key_that_is_not_that_of_its_row_stops_the_stream_or_is_set_aside(tmp_path: Path) -> None:
+    record = a_record("items", 4, b"user:1", {"id": 1})
+    with pytest.raises(AdapterError) as caught:
+        take(Tail(settings_of(poison="set-aside", dead_letters=str(tmp_path / "dead")), START), record)
+    assert caught.value.code == "key-mismatch"
+    told = "the key of the record at items[0] offset 4 is not that of a row: its key is user:1, and its row has id = 1"
+    assert caught.value.message == told
+    assert "key_format" in caught.value.fix
+    letters = tmp_path / "dead.jsonl"
+    aside = Tail(settings_of(key_mismatch="set-aside", dead_letters=str(letters)), START)
+    [found] = take(aside, record, a_record("items", 5, b"user:1", None), a_record("items", 6, 2, {"id": 2}))
+    assert rows(found) == [2]
+    assert [orjson.loads(line)["offset"] for line in letters.read_bytes().splitlines()] == [4, 5]
+
+
 def test_what_is_set_aside_still_counts_in_its_transaction(tmp_path: Path) -> None:
     settings = by_transactions(poison="set-aside", dead_letters=str(tmp_path / "dead.jsonl"))
     tail = Tail(settings, WITH_ENDS)
