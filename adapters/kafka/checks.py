@@ -5,12 +5,13 @@ For `changesource doctor`; changes nothing.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 
 from kafka.structs import TopicPartition
 
 from adapters.kafka.client import TopicState, make_consumer, naming_the_cause, require_topics, topic_states
 from adapters.kafka.dead_letters import count_letters
+from adapters.kafka.keys_before import sampled_shared_keys
 from adapters.kafka.settings import KafkaSettings
 from adapters.kafka.snapshot import current_catalog
 from changesource_sdk.adapter import Check
@@ -24,6 +25,7 @@ def examine(settings: KafkaSettings) -> Iterator[Check]:
     yield _topics(settings, states)
     yield _readable(settings, states)
     yield from _columns(settings)
+    yield from _order(settings, states)
     yield _transactions(settings)
     if settings.poison == "set-aside":
         yield _dead_letters(settings.dead_letters)
@@ -65,6 +67,32 @@ def _columns(settings: KafkaSettings) -> Iterator[Check]:
         yield Check("columns", True, f"declared, or told by the records' schema: {', '.join(told)}")
     for found in inferred:
         yield Check("columns", True, f"inferred, so see that it is right: {found}")
+
+
+def _order(settings: KafkaSettings, states: dict[str, TopicState]) -> Iterator[Check]:
+    """Whether keys lie in several partitions with nothing to order them, by a few records of each partition."""
+    divided = [topic for topic, state in sorted(states.items()) if state.partitions > 1 and settings.follows(topic)]
+    unordered = [topic for topic in divided if not settings.order_of(topic)]
+    if not divided:
+        return
+    if not unordered:
+        yield Check("order", True, f"keys in several partitions are ordered by the setting order_by: {_names(divided)}")
+        return
+    try:
+        found = sampled_shared_keys(settings, current_catalog(settings)[0], unordered)
+    except ChangesourceError:
+        return  # told of by other checks
+    if not found:
+        what = f"no key was seen in several partitions of {_names(unordered)}, by the first and last records of each"
+        yield Check("order", True, what)
+        return
+    fix = "say what orders them: --set order_by=timestamp, source (Debezium) or column:NAME, or order_by in `tables`"
+    what = f"keys lie in several partitions of {_names(found)}, and no order is configured, so that they are refused"
+    yield Check("order", False, what, fix)
+
+
+def _names(topics: Iterable[str]) -> str:
+    return ", ".join(topics)
 
 
 def _transactions(settings: KafkaSettings) -> Check:

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from array import array
 from collections.abc import Mapping, Sequence
 from contextlib import closing
+from dataclasses import replace
 
 from kafka import TopicPartition
 
@@ -11,11 +13,15 @@ from adapters.kafka.catalog import Catalog
 from adapters.kafka.client import make_consumer, naming_the_cause
 from adapters.kafka.folded_partition import FoldedPartition
 from adapters.kafka.key_index import KeyIndex
-from adapters.kafka.moved_keys import index_of, shared_keys
+from adapters.kafka.key_set import shared
+from adapters.kafka.moved_keys import digests_of, index_of, shared_keys
 from adapters.kafka.position import Vector
 from adapters.kafka.ranges import OffsetRange
 from adapters.kafka.settings import KafkaSettings
 from changesource_sdk.pipeline.validate import NeedsNewGeneration
+
+SAMPLED = 500
+"""Offsets at either end of a partition that `doctor` looks at."""
 
 
 def index_before(settings: KafkaSettings, topic: str, catalog: Catalog, offsets: Sequence[int]) -> KeyIndex:
@@ -36,6 +42,28 @@ def require_one_partition_per_key(settings: KafkaSettings, vector: Vector) -> No
             f"keys lie in several partitions of {', '.join(sorted(found))}, which an earlier version did not look for",
             fix="nothing to do: the topics are read anew and consumers are reset",
         )
+
+
+def sampled_shared_keys(settings: KafkaSettings, catalog: Catalog, topics: Sequence[str]) -> list[str]:
+    """Those of the topics that have a key in several partitions, by the first and last records of each."""
+    with closing(make_consumer(settings)) as consumer, naming_the_cause(settings):
+        places = [TopicPartition(topic, n) for topic in topics for n in consumer.partitions_for_topic(topic) or ()]
+        ends = consumer.end_offsets(places)
+    offsets = {topic: [ends[found] for found in places if found.topic == topic] for topic in topics}
+    digests: dict[str, list[array[int]]] = {topic: [] for topic in topics}
+    for part in _partitions_before(settings, catalog, offsets):
+        digests[part.records.topic].append(array("Q", sorted({*digests_of(_head(part)), *digests_of(_last(part))})))
+    return [topic for topic, listed in digests.items() if shared(listed)]
+
+
+def _head(part: FoldedPartition) -> FoldedPartition:
+    records = part.records
+    return replace(part, records=replace(records, end=min(records.end, records.first + SAMPLED)))
+
+
+def _last(part: FoldedPartition) -> FoldedPartition:
+    records = part.records
+    return replace(part, records=replace(records, first=max(records.first, records.end - SAMPLED)))
 
 
 def _partitions_before(

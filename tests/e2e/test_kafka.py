@@ -1,8 +1,8 @@
 """Real topics through Spark to the official zero-cache: the replica is what the records leave, at first and live.
 
 One endpoint follows Debezium's topics (with and without embedded schema, with transaction metadata), another plain
-upsert topics, one of JSON and one of Avro, by a decoder of the user's. What is expected is kept by the test as it
-writes.
+upsert topics: one of JSON, one of Avro, by a decoder of the user's, and one that was given more partitions and is given
+more while it is followed. What is expected is kept by the test as it writes.
 """
 
 from __future__ import annotations
@@ -55,6 +55,34 @@ class Items:
     def delete(self, producer: KafkaProducer, number: int) -> None:
         producer.send(self.topic, key=json.dumps({"id": f"k{number}"}).encode(), value=None)
         del self.rows[f"k{number}"]
+
+
+@dataclass(slots=True)
+class Grown:
+    """An upsert topic whose keys move as it grows, ordered by its records' timestamps; and the rows it leaves."""
+
+    broker: KafkaBroker
+    topic: str
+    rows: dict[int, tuple[object, ...]] = field(default_factory=dict)
+    time_ms: int = 1_700_000_000_000
+
+    def put(self, producer: KafkaProducer, partition: int, number: int, name: str | None) -> None:
+        """The newest record of a row; without a name, its tombstone."""
+        self.time_ms += 10
+        self._send(producer, partition, number, name, self.time_ms)
+        if name is None:
+            self.rows.pop(number, None)
+        else:
+            self.rows[number] = (number, name)
+
+    def put_late(self, producer: KafkaProducer, partition: int, number: int) -> None:
+        """What an old producer wrote before the newest record, and where the key was then."""
+        self._send(producer, partition, number, "late", self.time_ms - 1_000)
+
+    def _send(self, producer: KafkaProducer, partition: int, number: int, name: str | None, time_ms: int) -> None:
+        value = None if name is None else json.dumps({"id": number, "name": name}).encode()
+        key = str(number).encode()
+        producer.send(self.topic, key=key, value=value, partition=partition, timestamp_ms=time_ms)
 
 
 #: A user's decoder: Avro by the example's, the rest as JSON.
@@ -125,6 +153,7 @@ class World:
     broker: KafkaBroker
     items: Items
     orders: Orders
+    grown: Grown
     notes: Notes
     bank: Bank
     upsert_endpoint: SparkServing
@@ -155,6 +184,17 @@ def world(kafka: KafkaBroker, postgres: PostgresServer, tmp_path_factory: pytest
     kafka.create_topic(notes.collection.topic, 2)
     items = Items(kafka, kafka.create_topic(kafka.topic_name("item"), 3))
     orders = Orders(kafka.create_topic(kafka.topic_name("orders"), 2))
+    grown = Grown(kafka, kafka.create_topic(kafka.topic_name("grown"), retention_ms="-1"))
+    with kafka.producer() as producer:
+        for number in range(6):
+            grown.put(producer, 0, number, "old")
+    kafka.add_partitions(grown.topic, 2)
+    with kafka.producer() as producer:
+        grown.put(producer, 1, 1, "new")
+        grown.put(producer, 1, 2, None)
+        grown.put_late(producer, 0, 3)
+        grown.put(producer, 1, 3, "moved")
+        grown.put_late(producer, 0, 3)
     bank.open_accounts()
     with kafka.producer() as producer:
         for number in range(20):
@@ -176,7 +216,7 @@ def world(kafka: KafkaBroker, postgres: PostgresServer, tmp_path_factory: pytest
             "PYTHONPATH": os.pathsep.join(map(str, (REPOSITORY, folder, avro.DECODER_FOLDER))),
         }
         started = [
-            _served(stack, make_cache, folder, "upsert", _upsert_settings(items, orders, folder), env),
+            _served(stack, make_cache, folder, "upsert", _upsert_settings(items, orders, grown, folder), env),
             _served(stack, make_cache, folder, "debezium", _debezium_settings(bank, notes, folder), {}),
         ]
         for endpoint, _ in started:
@@ -185,7 +225,7 @@ def world(kafka: KafkaBroker, postgres: PostgresServer, tmp_path_factory: pytest
             cache.launch()
         for _, cache in started:
             cache.wait_until_ready()
-        yield World(kafka, items, orders, notes, bank, *started[0], started[1][1])
+        yield World(kafka, items, orders, grown, notes, bank, *started[0], started[1][1])
 
 
 def _served(
@@ -202,13 +242,16 @@ def _served(
     return endpoint, make_cache(endpoint.stream_url, app_id=name)
 
 
-def _upsert_settings(items: Items, orders: Orders, folder: Path) -> dict[str, str]:
+def _upsert_settings(items: Items, orders: Orders, grown: Grown, folder: Path) -> dict[str, str]:
     tables = folder / "items.toml"
-    tables.write_text(f'[item]\ntopic = "{items.topic}"\n[orders]\ntopic = "{orders.topic}"\n')
+    tables.write_text(
+        f'[item]\ntopic = "{items.topic}"\n[orders]\ntopic = "{orders.topic}"\n'
+        f'[grown]\ntopic = "{grown.topic}"\norder_by = "timestamp"\n'
+    )
     (folder / "both_formats.py").write_text(DECODER)
     return {
         "bootstrap": items.broker.bootstrap,
-        "topics": f"{items.topic},{orders.topic}",
+        "topics": f"{items.topic},{orders.topic},{grown.topic}",
         "format": "upsert",
         "decoder": "both_formats:Both",
         "tables": str(tables),
@@ -265,3 +308,22 @@ def test_records_that_follow_reach_the_replica(world: World) -> None:
     settle(world.debezium.replica, "ledger", ("id", "source", "target", "amount"), ledger)
     settle(world.debezium.replica, "note", NOTE_COLUMNS, dict(world.notes.rows))
     assert (world.upsert.exits, world.debezium.exits) == ([], [])
+
+
+def test_a_topic_that_grew_and_grows_has_one_row_of_each_key_the_newest(world: World) -> None:
+    grown = world.grown
+    settle(world.upsert.replica, "grown", ("id", "name"), dict(grown.rows))
+    assert grown.rows[1] == (1, "new")
+    assert 2 not in grown.rows
+    world.broker.add_partitions(grown.topic, 3)
+    with world.broker.producer() as producer:
+        grown.put(producer, 2, 4, "moved while followed")
+        grown.put(producer, 2, 5, None)
+        grown.put(producer, 2, 7, "kept with its \0")
+    settle(world.upsert.replica, "grown", ("id", "name"), dict(grown.rows))
+    with world.broker.producer() as producer:
+        for number in (1, 2, 4, 5):
+            grown.put_late(producer, 0, number)
+        grown.put(producer, 0, 8, "after what came late")
+    settle(world.upsert.replica, "grown", ("id", "name"), dict(grown.rows))
+    assert world.upsert.exits == []

@@ -16,8 +16,9 @@ from base64 import urlsafe_b64encode
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 
-from kafka import KafkaProducer
+from kafka import KafkaConsumer, KafkaProducer
 from kafka.admin import KafkaAdminClient, NewPartitions, NewTopic
+from kafka.consumer.fetcher import ConsumerRecord
 from kafka.structs import TopicPartition
 
 from changesource_sdk.pipeline.spark.java import find_java
@@ -151,6 +152,19 @@ class KafkaBroker:
         """Let retention take what lies before an offset of each partition, now."""
         with self.admin() as admin:
             admin.delete_records({TopicPartition(name, number): offset for number, offset in before.items()})
+
+    def records(self, name: str) -> Iterator[ConsumerRecord]:
+        """What a reader of the whole topic gets now."""
+        consumer = KafkaConsumer(bootstrap_servers=self.bootstrap, auto_offset_reset="earliest", group_id=None)
+        try:
+            places = [TopicPartition(name, number) for number in range(self.partition_count(name))]
+            consumer.assign(places)
+            ends = consumer.end_offsets(places)
+            while any(consumer.position(place) < ends[place] for place in places):
+                for records in consumer.poll(timeout_ms=1_000).values():
+                    yield from records
+        finally:
+            consumer.close()
 
     def partition_count(self, name: str) -> int:
         with self.admin() as admin:

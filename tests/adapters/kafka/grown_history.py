@@ -1,8 +1,8 @@
 """Random histories of a topic that grows, followed all the while, against a model of what its records leave.
 
 Keys move with the number of partitions, and some producers are late to notice; times mostly grow, and tie or go back
-now and then; rows are deleted. The model knows the last record of each key in every partition and takes the one with the latest
-time; where two share it, the key has no row (`unordered_keys=set-aside`).
+now and then; rows are deleted. The model knows the last record of each key in every partition and takes the one with
+the latest time; where two share it, the key has no row (`unordered_keys=set-aside`).
 """
 
 from __future__ import annotations
@@ -61,6 +61,10 @@ class GrownHistory:
         else:
             assert names(strict) == self.model(), self.where
 
+    def touch(self) -> None:
+        """One more record in each partition, so that the broker closes the segments before it."""
+        self._write_last(len(self._written), [])
+
     def _follow(self, rows: dict[object, object], position: object) -> tuple[dict[object, object], object]:
         """Follow while more is written; a follower that must read the topic again does."""
         with Following(self._adapter(), position) as following:  # type: ignore[arg-type]
@@ -105,7 +109,9 @@ class GrownHistory:
 
     def _write(self, partitions: int) -> None:
         """Some records, then one in each partition that comes last."""
-        records = [self._record(number, partitions) for number in range(RECORDS)]
+        self._write_last(partitions, [self._record(number, partitions) for number in range(RECORDS)])
+
+    def _write_last(self, partitions: int, records: list[Written]) -> None:
         for partition in range(partitions):
             records.append(Written(partition, self._sentinels, "last", self._tick()))
             self._sentinels += 1

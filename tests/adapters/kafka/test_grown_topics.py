@@ -7,7 +7,7 @@ import logging
 import pytest
 
 from adapters.kafka.position import Vector
-from changesource_sdk.adapter import Position
+from changesource_sdk.adapter import Check, Position
 from changesource_sdk.errors import AdapterError, ConfigurationError
 from changesource_sdk.pipeline.validate import NeedsNewGeneration
 from tests.adapters.kafka.following import Following
@@ -171,3 +171,15 @@ def test_a_topic_that_is_said_to_be_ordered_by_offsets_is_not_looked_at(kafka: K
     assert sum(1 for partition in taken.partitions for _ in partition.rows()) == 4
     with pytest.raises(NeedsNewGeneration, match="ordered otherwise"):
         next(iter(grown_adapter(kafka, grown, order_by="timestamp").changes(taken.position)))
+
+
+def test_doctor_tells_of_keys_in_several_partitions_that_nothing_orders(kafka: KafkaBroker, grown: str) -> None:
+    def order(**settings: object) -> Check:
+        return next(check for check in grown_adapter(kafka, grown, **settings).examine() if check.name == "order")
+
+    assert not order().ok
+    assert order().message == (
+        f"keys lie in several partitions of {grown}, and no order is configured, so that they are refused"
+    )
+    assert "order_by=timestamp" in order().fix
+    assert order(order_by="timestamp").ok
