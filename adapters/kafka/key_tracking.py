@@ -134,15 +134,15 @@ def _counts(found: Verdict) -> bool:
 
 
 class RecentKeys:
-    """The partitions of the keys that were read last; as many as `REMEMBERED_KEYS` to twice as many."""
+    """The partitions of the keys of one topic that were read last; of `REMEMBERED_KEYS` to twice as many."""
 
     def __init__(self) -> None:
         self._new: dict[int, int] = {}
         self._old: dict[int, int] = {}
 
-    def has_moved(self, topic: str, partition: int, key: bytes) -> bool:
+    def has_moved(self, key: bytes, partition: int) -> bool:
         """Whether a key was read from another partition lately."""
-        digest = hash((topic, key))
+        digest = hash(key)
         known = self._new.get(digest)
         if known is None:
             if len(self._new) >= REMEMBERED_KEYS:
@@ -151,10 +151,8 @@ class RecentKeys:
         return known != partition
 
 
-def watched_key(reading: TopicReading, record: ConsumerRecord, decoded: Decoded) -> bytes | None:
-    """What stands for the key of a record's row: the record's key as it is, where it is the row's."""
-    if record.key is not None and not reading.has_own_key:
-        return bytes(record.key)
+def key_in_value(reading: TopicReading, decoded: Decoded) -> bytes | None:
+    """The key of a record's row, where the record's own key is not that."""
     names = reading.table.table.key
     return next((key_bytes(row, names) for change in decoded.changes for row in keys_of(change)), None)
 

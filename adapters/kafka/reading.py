@@ -16,6 +16,7 @@ from adapters.kafka.records import (
     Decoded,
     Decoder,
     JsonDecoder,
+    KeySpelling,
     Payload,
     RowPlan,
     Unreadable,
@@ -46,6 +47,7 @@ class TopicReading:
         self._schema: Mapping[str, object] | None = None
         self._fields: Mapping[str, Encoded] | None = None
         self._plan = RowPlan(table, None, days=self._days)
+        self._key_spelling = KeySpelling(table, is_json=isinstance(decoder, JsonDecoder))
 
     @property
     def table(self) -> TopicTable:
@@ -78,7 +80,7 @@ class TopicReading:
 
         A record without a key passes: nothing but its value names its row.
         """
-        if data is None or self.has_own_key:
+        if data is None or self.has_own_key or self._key_spelling.is_of(data, row):
             return
         names = self.table.table.key
         try:

@@ -17,7 +17,7 @@ import orjson
 
 from adapters.kafka.catalog import TopicTable
 from adapters.kafka.values import Encoded, Read, encoded_as, inferred_type, reader
-from changesource_sdk.adapter import Change
+from changesource_sdk.adapter import Change, Row
 from changesource_sdk.pipeline.validate import NeedsNewGeneration
 from protocol.data_types import INT64_MAX, INT64_MIN
 
@@ -206,6 +206,35 @@ class RowPlan:
             return {}
         types = {name: inferred_type(value) for name, value in fields.items() if name not in self.names}
         return {name: Encoded(kind) for name, kind in types.items() if kind is not None}
+
+
+class KeySpelling:
+    """Recognises the key of a row by its bytes, in the usual spellings of a key of one column, without decoding it.
+
+    `is_of` is True only for keys that decode to the key of the row; others may be as well.
+    """
+
+    def __init__(self, table: TopicTable, *, is_json: bool) -> None:
+        [name, *others] = table.table.key
+        kind = next(column.data_type for column in table.table.columns if column.name == name)
+        is_plain = name not in table.encodings and (kind == "text" or reader(kind) is None)
+        self._name = name if is_json and is_plain and not others and table.key_format == "json" else None
+        self._object = orjson.dumps({name: 0})[:-2]
+        self._wrapped = _PAYLOAD + self._object
+
+    def is_of(self, data: bytes, row: Row) -> bool:
+        """Whether these bytes are certainly the key of a row."""
+        if self._name is None:
+            return False
+        try:
+            value = orjson.dumps(row[self._name])
+        except (TypeError, KeyError):
+            return False
+        return (
+            data == value
+            or data == self._object + value + b"}"
+            or (data.startswith(_SCHEMA) and data.endswith(self._wrapped + value + b"}}"))
+        )
 
 
 def schema_fields(schema: Mapping[str, object]) -> dict[str, Encoded]:

@@ -21,7 +21,7 @@ from adapters.kafka.dead_letters import DeadLetters, poison_record
 from adapters.kafka.debezium import boundary
 from adapters.kafka.key_index import KeyIndex
 from adapters.kafka.key_order import OFFSET
-from adapters.kafka.key_tracking import KeyTracker, RecentKeys, keys_moved, watched_key
+from adapters.kafka.key_tracking import KeyTracker, RecentKeys, key_in_value, keys_moved
 from adapters.kafka.position import Offsets, Vector
 from adapters.kafka.reading import Reading, make_decoder
 from adapters.kafka.records import Decoded, Unreadable, Unwrapping
@@ -81,7 +81,6 @@ class Tail:
         self._moved = dict(vector.moved or {})
         # With the source's transactions, their ENDs order the records of a key over partitions: nothing is tracked.
         self._trackers: dict[str, KeyTracker] = {}
-        self._recent = RecentKeys()
         self._topic_ids = vector.topic_ids
         self._reading = Reading(settings, vector.catalog)
         self._told = vector.catalog
@@ -94,8 +93,11 @@ class Tail:
         self._given_at = now
         self._is_moved = False
         self._alarmed: dict[str, float] = {}
-        self._is_watched = {
-            topic: len(offsets) > 1 and settings.order_of(topic) != OFFSET for topic, offsets in self._next.items()
+        # Of the topics with several partitions that are not tracked.
+        self._recent = {
+            topic: RecentKeys()
+            for topic, offsets in self._next.items()
+            if len(offsets) > 1 and settings.order_of(topic) != OFFSET
         }
         try:
             for topic in list(self._moved):
@@ -246,16 +248,19 @@ class Tail:
         tracker = self._trackers.get(topic)
         if tracker is not None:
             return tracker.admit(self._reading.topics[topic], record, found)
-        if self._is_watched[topic]:
-            key = watched_key(self._reading.topics[topic], record, found)
-            if key is not None and self._recent.has_moved(topic, record.partition, key):
+        recent = self._recent.get(topic)
+        if recent is not None:
+            reading, key = self._reading.topics[topic], record.key
+            if key is None or reading.has_own_key:
+                key = key_in_value(reading, found)
+            if key is not None and recent.has_moved(key, record.partition):
                 raise keys_moved(record)
         return found.changes
 
     def _track(self, topic: str) -> None:
         """From here on, look at the order of the records of each key."""
         self._moved[topic] = self._settings.ordering(topic)
-        self._is_watched[topic] = False
+        self._recent.pop(topic, None)
         if topic in self._trackers or self._settings.transaction_topic or self._settings.order_of(topic) == OFFSET:
             return
         event(_log, logging.INFO, "keys may lie in several partitions: reading the topic for them", topic=topic)

@@ -200,9 +200,9 @@ def test_nobody_watches_where_the_user_says_that_offsets_are_enough() -> None:
 
 def test_watching_takes_bounded_memory() -> None:
     recent = RecentKeys()
-    assert not any(recent.has_moved("items", 0, b"%d" % number) for number in range(2 * REMEMBERED_KEYS + 10))
+    assert not any(recent.has_moved(b"%d" % number, 0) for number in range(2 * REMEMBERED_KEYS + 10))
     assert len(recent._new) + len(recent._old) <= 2 * REMEMBERED_KEYS
-    assert recent.has_moved("items", 1, b"%d" % REMEMBERED_KEYS)
+    assert recent.has_moved(b"%d" % REMEMBERED_KEYS, 1)
 
 
 def test_debeziums_deletes_tombstones_and_partial_rows_follow_the_source() -> None:

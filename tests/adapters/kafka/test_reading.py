@@ -99,6 +99,37 @@ def test_debeziums_keys_are_compared_with_the_rows_and_may_have_more_columns() -
         assert caught.value.is_mismatch
 
 
+@pytest.mark.parametrize(
+    "key",
+    [
+        b'"1"',
+        b'{"id":"1"}',
+        b'{ "id": "1" }',
+        b"1",
+        b'{"schema":{},"payload":{"id":"1"}}',
+        b'{"payload":"1","schema":0}',
+    ],
+)
+def test_the_same_key_may_be_spelled_in_many_ways(key: bytes) -> None:
+    table = TopicTable.of("items", "item", {"id": Encoded("text"), "n": Encoded("int8")}, ["id"])
+    assert read_upsert(key, b'{"id":"1","n":1}', table).changes
+
+
+@pytest.mark.parametrize(
+    "key", [b'{"x":{"id":1}}', b'{"payload":{"id":1}}', b'{"schema":{"id":1},"payload":{"id":2}}', b"01"]
+)
+def test_what_only_ends_like_the_key_is_none(key: bytes) -> None:
+    with pytest.raises(Unreadable, match="and its row has id = 1"):
+        read_upsert(key, b'{"id":1}')
+
+
+def test_keys_of_several_columns_are_compared_column_by_column() -> None:
+    table = TopicTable.of("items", "item", {"id": Encoded("int8"), "due": Encoded("date", "days")}, ["id", "due"])
+    assert read_upsert(b'{"due":2,"id":1}', b'{"id":1,"due":2}', table).changes
+    with pytest.raises(Unreadable, match=r'its key is \{"id":1,"due":3\}, and its row has id = 1, due = 172800000'):
+        read_upsert(b'{"id":1,"due":3}', b'{"id":1,"due":2}', table)
+
+
 def test_keys_may_be_ignored_and_then_tombstones_name_no_row() -> None:
     reading = Reading(settings_of(key_mismatch="value"), Catalog([ITEM]))
     assert reading.read("items", b"user:1", b'{"id":1}').changes == (Insert("item", {"id": 1}),)
