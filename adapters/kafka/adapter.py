@@ -11,6 +11,7 @@ import threading
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import closing
+from dataclasses import replace
 from functools import partial
 from typing import Any
 
@@ -20,7 +21,7 @@ from adapters.kafka.consumer import REFRESH_MS, SILENT_AFTER_S, Consumer
 from adapters.kafka.group_offsets import GroupOffsets
 from adapters.kafka.keys_before import index_before, require_one_partition_per_key
 from adapters.kafka.position import Vector
-from adapters.kafka.resuming import check_resumable
+from adapters.kafka.resuming import check_resumable, grown_topics
 from adapters.kafka.settings import KafkaSettings
 from adapters.kafka.snapshot import current_catalog, take_snapshot
 from adapters.kafka.tail import Tail, data_starts
@@ -66,9 +67,10 @@ class KafkaAdapter:
         vector = Vector.at(after)
         states = topic_states(self._settings)
         require_topics(self._settings, states)
-        vector = check_resumable(self._settings, vector, states)
+        known, vector = vector, check_resumable(self._settings, vector, states)
         if vector.moved is None:
             require_one_partition_per_key(self._settings, vector)
+            vector = replace(vector, moved=grown_topics(self._settings, known, vector.offsets))
         starts = data_starts(vector, self._settings.transaction_topic)
         memory = {}
         if topic := self._settings.transaction_topic:

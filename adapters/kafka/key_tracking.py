@@ -113,9 +113,11 @@ def _shown(reading: TopicReading, change: Change, verdicts: Sequence[Verdict], *
     """A change as far as its keys' verdicts let it. `is_said`: it stands in the record, and is not only implied."""
     own = verdicts[-1]
     if isinstance(change, Update) and change.old_key is not None:
+        is_left = verdicts[0] is not Verdict.OLDER
         if not _counts(own):
-            return [Delete(change.table, change.old_key), *_left_out(reading, change, own)]
-        if not _counts(verdicts[0]):
+            gone: list[Change] = [Delete(change.table, change.old_key)] if is_left else []
+            return gone + _left_out(reading, change, own)
+        if not is_left:
             return [Update(change.table, change.row)]
     is_shown = own is Verdict.NEWEST or (own is Verdict.ONLY and is_said)
     return [change] if is_shown else _left_out(reading, change, own)

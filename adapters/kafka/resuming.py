@@ -7,7 +7,7 @@ from dataclasses import replace
 
 from adapters.kafka.client import TopicState
 from adapters.kafka.consumer import READ_ANEW, topic_gone, topic_replaced
-from adapters.kafka.position import Vector
+from adapters.kafka.position import Offsets, Vector
 from adapters.kafka.settings import KafkaSettings
 from changesource_sdk.pipeline.validate import NeedsNewGeneration
 
@@ -32,8 +32,12 @@ def check_resumable(settings: KafkaSettings, vector: Vector, states: Mapping[str
     for topic, ordering in vector.moved.items():
         if ordering != settings.ordering(topic):
             raise _changed(f"keys of topic {topic} are ordered otherwise in the settings")
-    grown = {topic: settings.ordering(topic) for topic, known in vector.offsets.items() if offsets[topic] != known}
-    return replace(vector, offsets=offsets, moved={**vector.moved, **grown})
+    return replace(vector, offsets=offsets, moved={**vector.moved, **grown_topics(settings, vector, offsets)})
+
+
+def grown_topics(settings: KafkaSettings, vector: Vector, offsets: Offsets) -> dict[str, str]:
+    """The topics that have more partitions in these offsets than at a position, as `Vector.moved` has them."""
+    return {topic: settings.ordering(topic) for topic, known in vector.offsets.items() if offsets[topic] != known}
 
 
 def _same_tables(settings: KafkaSettings, vector: Vector) -> None:

@@ -131,9 +131,11 @@ def test_a_position_of_the_version_before_is_gone_on_with_unless_keys_have_moved
     topic = grown_topic(kafka, 2)
     write(kafka, topic, [Written(0, 1, "one", OLD), Written(1, 2, "two", OLD)])
     position = of_the_version_before(grown_adapter(kafka, topic).snapshot().position)
-    write(kafka, topic, [Written(1, 3, "three", NEW)])
+    kafka.add_partitions(topic, 3)
+    write(kafka, topic, [Written(2, 3, "three", NEW)])
     with Following(grown_adapter(kafka, topic), position) as following:
         following.wait_for_ids([3])
+        assert Vector.at(following.position).moved == {topic: "/refuse"}
 
 
 def test_another_order_has_the_topics_read_anew(kafka: KafkaBroker, grown: str) -> None:

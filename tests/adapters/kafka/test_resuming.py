@@ -20,6 +20,7 @@ STATES = {"items": TopicState("i", 1), "notes": TopicState("n", 1)}
 def test_partitions_added_meanwhile_are_read_from_their_beginning() -> None:
     found = check_resumable(settings_of(tables=TABLE_NAMES), VECTOR, {**STATES, "items": TopicState("i", 3)})
     assert found.offsets == {"items": (3, 0, 0), "notes": (4,)}
+    assert found.moved == {"items": "/refuse"}
 
 
 @pytest.mark.parametrize(

@@ -200,6 +200,19 @@ def test_a_value_that_does_not_suit_its_column_is_told_with_record_table_and_col
     assert "table item, column done (bool), row id=2" in caught.value.message
 
 
+def test_a_row_without_a_value_in_its_key_is_told_with_its_record(
+    kafka: KafkaBroker, topic: Callable[..., str], tmp_path: Path
+) -> None:
+    name = topic()
+    with kafka.producer() as producer:
+        for number in (b"1", b"null"):
+            producer.send(name, value=b'{"id":%s,"name":"a"}' % number)
+    taken = take_snapshot(settings(kafka, name))
+    assert taken.tables is not None
+    with pytest.raises(AdapterError, match=rf"the record at {name}\[0\] offset 1 cannot be read: .*column id"):
+        write_partition(tmp_path, PartTask(1, taken.tables[0], taken.partitions[0]))
+
+
 def half(row: Row) -> object:
     return 8 // int(str(row["size"]))
 
