@@ -14,6 +14,7 @@ from difflib import get_close_matches
 from pathlib import Path
 from typing import Any
 
+from changesource_sdk.endpoint.origins import origin_problem
 from changesource_sdk.errors import ConfigurationError
 from changesource_sdk.pipeline.compaction_policy import problem
 
@@ -30,6 +31,10 @@ def about(text: str, *, secret: bool = False, check: Callable[[Any], str | None]
 
 def _positive(value: float) -> str | None:
     return None if value > 0 else "must be greater than 0"
+
+
+def _not_negative(value: float) -> str | None:
+    return None if value >= 0 else "must not be negative"
 
 
 def _one_of(*allowed: str) -> Callable[[str], str | None]:
@@ -75,8 +80,30 @@ class ServeConfig:
         ),
     )
     api_key: str | None = field(default=None, metadata=about("key a consumer must present", secret=True))
+    api_key_file: Path | None = field(
+        default=None, metadata=about("file of keys, any of which a consumer must present: name:key lines, read again")
+    )
     tls_cert: Path | None = field(default=None, metadata=about("PEM file with the server's certificate chain"))
     tls_key: Path | None = field(default=None, metadata=about("PEM file with the certificate's private key"))
+    tls_client_ca: Path | None = field(
+        default=None, metadata=about("PEM file of the authorities that sign the certificates consumers must present")
+    )
+    allowed_origins: tuple[str, ...] = field(
+        default=(),
+        metadata=about(
+            "origins of web pages that may send requests, with commas between them; * for any", check=origin_problem
+        ),
+    )
+    allowed_hosts: tuple[str, ...] = field(
+        default=(),
+        metadata=about("names, besides localhost, under which /statusz and /metrics may be asked for; * for any"),
+    )
+    connections_per_address: int = field(
+        default=1000, metadata=about("connections one address may have open; 0 for any number", check=_not_negative)
+    )
+    connection_rate_per_address: float = field(
+        default=1000.0, metadata=about("new connections per second from one address; 0 for any", check=_not_negative)
+    )
     permissions: str = field(
         default="null", metadata=about("permissions row: null, allow-all, or the path of a JSON file")
     )
@@ -163,6 +190,8 @@ class Effective:
         value = getattr(self.config, name)
         if name in TABLES:
             return {key: _masked(key, item) for key, item in value.items()}
+        if isinstance(value, tuple):
+            return list(value)
         return str(value) if isinstance(value, Path) else self.shown(name) if _is_secret(name, value) else value
 
     def shown(self, name: str) -> str:
@@ -172,6 +201,8 @@ class Effective:
             return "(set, not shown)"
         if name in TABLES:
             return ", ".join(f"{key}={_masked(key, item)}" for key, item in value.items()) or "(none)"
+        if isinstance(value, tuple):
+            return ", ".join(value) or "(none)"
         return "(unset)" if value is None or value == "" else str(value)
 
 
@@ -343,6 +374,12 @@ def _switch(raw: object) -> bool:
     return word in _TRUE
 
 
+def _words(raw: object) -> tuple[str, ...]:
+    """A list, or a text with commas."""
+    items = raw if isinstance(raw, list | tuple) else _text(raw).split(",")
+    return tuple(word for item in items if (word := _text(item).strip()))
+
+
 def _path(raw: object) -> Path:
     return raw if isinstance(raw, Path) else Path(_text(raw))
 
@@ -353,6 +390,7 @@ _CONVERTERS: Mapping[str, Callable[[object], object]] = {
     "int": _whole,
     "bool": _switch,
     "Path": _path,
+    "tuple[str, ...]": _words,
 }
 
 
@@ -360,4 +398,8 @@ def _check_together(config: ServeConfig) -> None:
     if (config.tls_cert is None) != (config.tls_key is None):
         raise ConfigurationError(
             "bad-tls", "TLS needs both a certificate and its key", "tls_cert, tls_key", "give both, or neither"
+        )
+    if config.tls_client_ca is not None and config.tls_cert is None:
+        raise ConfigurationError(
+            "bad-tls", "client certificates need TLS", "tls_client_ca", "give --tls-cert and --tls-key too"
         )

@@ -24,9 +24,17 @@ PATHS: Mapping[str, Version] = {"/changes/v0/stream": "v0"}
 """The version table: a new version of the protocol is one more entry."""
 
 _MAX_PARAMETERS = 1000
+#: As long as the name of a schema in Postgres, which a shard's name is there.
+MAX_SHARD_NAME = 63
+#: Publications are names in Postgres too; a consumer follows a few.
+MAX_PUBLICATION_NAME = 63
+MAX_PUBLICATIONS = 64
+#: Characters of a bad value that an error repeats.
+_SHOWN = 80
 _APP_ID = re.compile(r"[a-z0-9_]+")
 _SHARD_NUM = re.compile(r"[0-9]{1,9}")
-_ANYTHING = re.compile(r".*", re.DOTALL)
+#: No watermark is longer: two numbers of 36 digits, each with its length digit, and a dot.
+_SHORT_TEXT = re.compile(r".{0,75}", re.DOTALL)
 _SHARD_ID = re.compile(r"(?P<app>[a-z0-9_]+?)(?:_(?P<shard>[0-9]{1,9}))?")
 
 
@@ -73,7 +81,7 @@ def parse_path(path: str) -> Version:
     version = PATHS.get(path)
     if version is None:
         known = ", ".join(PATHS)
-        raise HandshakeError(f"unknown path {path!r}", where="path", fix=f"use {known}", status=404)
+        raise HandshakeError(f"unknown path {_shortened(path)!r}", where="path", fix=f"use {known}", status=404)
     return version
 
 
@@ -94,7 +102,20 @@ def parse_parameters(parameters: Mapping[str, Iterable[str]]) -> Handshake:
     version = _watermark(given, "replicaVersion")
     if version is not None and last is None:
         raise HandshakeError("is missing", where="lastWatermark", fix="send it with replicaVersion, or send neither")
-    return Handshake(dialect, app_id, shard_num, frozenset(given.get("publications", ())), last, version)
+    handshake = Handshake(dialect, app_id, shard_num, _publications(given), last, version)
+    if len(handshake.shard) > MAX_SHARD_NAME:
+        where = "appID" if dialect == "shipped" else "shardID"
+        message = f"app id and shard number have {len(handshake.shard)} characters together"
+        raise HandshakeError(message, where=where, fix=f"use at most {MAX_SHARD_NAME}")
+    return handshake
+
+
+def _publications(given: dict[str, list[str]]) -> frozenset[str]:
+    names = frozenset(given.get("publications", ()))
+    if len(names) > MAX_PUBLICATIONS or any(len(name.encode()) > MAX_PUBLICATION_NAME for name in names):
+        fix = f"send at most {MAX_PUBLICATIONS} names of at most {MAX_PUBLICATION_NAME} bytes"
+        raise HandshakeError("are too many or too long", where="publications", fix=fix)
+    return names
 
 
 def _identity(given: dict[str, list[str]]) -> tuple[Dialect, str, int]:
@@ -119,15 +140,19 @@ def _one(given: dict[str, list[str]], name: str, pattern: re.Pattern[str], fix: 
         raise HandshakeError(f"is given {len(values)} times", where=name, fix="send it once")
     found = pattern.fullmatch(values[0])
     if found is None:
-        raise HandshakeError(f"{values[0]!r} is not valid", where=name, fix=fix)
+        raise HandshakeError(f"{_shortened(values[0])!r} is not valid", where=name, fix=fix)
     return found
+
+
+def _shortened(text: str) -> str:
+    return text if len(text) <= _SHOWN else text[:_SHOWN] + "…"
 
 
 def _watermark(given: dict[str, list[str]], name: str) -> str | None:
     if name not in given:
         return None
     try:
-        return watermark.validate(_one(given, name, _ANYTHING, "send a watermark")[0])
+        return watermark.validate(_one(given, name, _SHORT_TEXT, "send a watermark")[0])
     except WatermarkError as error:
         fix = "send a watermark that this endpoint gave out, or leave the parameter out for an initial sync"
         raise HandshakeError(error.message, where=name, fix=fix) from None

@@ -28,6 +28,7 @@ from changesource_sdk.cli.output import ExitCode, print_json, reported, stdout
 from changesource_sdk.cli.statusz import fetch
 from changesource_sdk.config import ServeConfig
 from changesource_sdk.endpoint.auth import tls_context
+from changesource_sdk.endpoint.keys import KeyRing
 from changesource_sdk.errors import AdapterError, ChangesourceError, ConfigurationError, EndpointError, StateError
 from changesource_sdk.pipeline.adapter_factory import adapter_factory, opened
 
@@ -80,6 +81,7 @@ def examine(config: ServeConfig) -> Iterator[Finding]:
         ("adapter", _adapter),
         ("mapping", check_mappings),
         ("tls", _tls),
+        ("keys", _keys),
         ("state", _state),
         ("log", _log),
         ("pipeline", _pipeline),
@@ -129,7 +131,14 @@ def _adapter(config: ServeConfig) -> str:
 
 
 def _tls(config: ServeConfig) -> str:
-    return "on" if tls_context(config.tls_cert, config.tls_key) else "off"
+    if not tls_context(config.tls_cert, config.tls_key, config.tls_client_ca):
+        return "off"
+    return "on, with client certificates" if config.tls_client_ca else "on"
+
+
+def _keys(config: ServeConfig) -> str:
+    names = KeyRing(config.api_key, config.api_key_file).names
+    return f"accepted: {', '.join(names)}" if names else "none: anyone who reaches the address may read"
 
 
 def _state(config: ServeConfig) -> str:

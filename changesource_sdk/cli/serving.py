@@ -147,7 +147,7 @@ def _announce(config: ServeConfig, port: int, as_json: bool) -> None:
     if as_json:
         print_json({"event": "listening", "host": config.host, "port": port, "url": url, "pid": os.getpid()})
         return
-    key = "?apiKey=…" if config.api_key else ""
+    key = "?apiKey=…" if config.api_key or config.api_key_file else ""
     stdout.print(f"listening on {host}:{port}, state in {config.state}", markup=False)
     stdout.print("for zero-cache:", markup=False)
     stdout.print("  ZERO_UPSTREAM_TYPE=custom", markup=False)

@@ -18,8 +18,8 @@ from websockets.asyncio.server import ServerConnection
 from websockets.exceptions import ConnectionClosedError
 from websockets.protocol import State
 
+from changesource_sdk.endpoint.gate import Admission
 from protocol.framing import unframe
-from protocol.handshake import Handshake
 
 #: How far the sender may run ahead of the peer, besides the kernel's own buffers.
 WRITE_LIMIT = 256 * 1024
@@ -31,7 +31,7 @@ class PeerConnection(ServerConnection):
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
-        self.asked: Handshake | None = None  # set when the request is admitted
+        self.admission: Admission | None = None  # set when the request is admitted
         self.last_heard = self.loop.time()
 
     def data_received(self, data: bytes) -> None:

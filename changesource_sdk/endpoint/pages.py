@@ -1,7 +1,7 @@
 """The plain HTTP pages beside the stream: `/healthz`, `/readyz`, `/metrics`, `/statusz`.
 
 Health and readiness are for load balancers and open to anyone; metrics and status name consumers and errors, so they
-ask for the API key where one is configured.
+ask for an API key or a client certificate where they are configured.
 """
 
 from __future__ import annotations
@@ -10,9 +10,8 @@ import json
 from collections.abc import Awaitable, Callable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
-from urllib.parse import parse_qs
 
-from changesource_sdk.endpoint.auth import admits
+from changesource_sdk.endpoint.gate import Gate, Incoming, Refusal
 from changesource_sdk.errors import ChangesourceError
 from changesource_sdk.observe.metrics import CONTENT_TYPE, EndpointMetrics
 
@@ -36,12 +35,12 @@ class Pages:
     def __init__(
         self,
         metrics: EndpointMetrics,
-        api_key: str | None,
+        gate: Gate,
         is_ready: Callable[[], bool],
         status: Callable[[], Awaitable[Document]],
     ) -> None:
         self._metrics = metrics
-        self._api_key = api_key
+        self._gate = gate
         self._is_ready = is_ready
         self._status = status
         self._routes: Mapping[str, tuple[bool, Callable[[], Awaitable[Page]]]] = {
@@ -51,15 +50,13 @@ class Pages:
             "/statusz": (True, self._statusz),
         }
 
-    async def answer(self, target: str, authorization: str | None) -> Page | None:
-        """The page of a request target, or None if it is none of ours."""
-        path, _, query = target.partition("?")
+    async def answer(self, incoming: Incoming) -> Page | Refusal | None:
+        """The page of a request, the answer that refuses it, or None if it is none of ours."""
+        path, _, _ = incoming.target.partition("?")
         if path not in self._routes:
             return None
         guarded, page = self._routes[path]
-        if guarded and not admits(self._api_key, parse_qs(query), authorization):
-            return Page(401, _TEXT, b"missing or wrong key\n")
-        return await page()
+        return (self._gate.refuse_page(incoming) if guarded else None) or await page()
 
     async def _healthz(self) -> Page:
         return Page(200, _TEXT, b"ok\n")

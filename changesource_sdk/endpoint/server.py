@@ -2,7 +2,7 @@
 
 `websockets` keeps the handshake, control frames and closing right; this module routes requests, starts a `Subscription`
 for each stream, runs the background tasks, and stops all of it in order: no new streams, every open one to its
-transaction boundary, then the files.
+transaction boundary, then the files. A name to listen on may have several addresses: each has a server of its own.
 """
 
 from __future__ import annotations
@@ -10,7 +10,10 @@ from __future__ import annotations
 import asyncio
 import errno
 import logging
+import ssl
 from collections.abc import Callable
+from contextlib import ExitStack
+from http import HTTPStatus
 
 from websockets.asyncio.server import Server, ServerConnection, serve
 from websockets.datastructures import Headers
@@ -21,15 +24,19 @@ from changesource_sdk.changelog.open import open_store
 from changesource_sdk.changelog.store import LogStore
 from changesource_sdk.config import ServeConfig
 from changesource_sdk.endpoint.acks import AckStore
-from changesource_sdk.endpoint.auth import tls_context
+from changesource_sdk.endpoint.address_limits import AddressLimits
+from changesource_sdk.endpoint.auth import Access, certificate_name, tls_context
 from changesource_sdk.endpoint.flow import WRITE_LIMIT, PeerConnection, close
-from changesource_sdk.endpoint.gate import Refusal, admit
+from changesource_sdk.endpoint.gate import Gate, Incoming, Refusal
+from changesource_sdk.endpoint.keys import KeyRing
+from changesource_sdk.endpoint.listener import BACKLOG, ListeningSocket, listening_sockets, quiet_accept_errors
 from changesource_sdk.endpoint.live_tail import LiveTail
+from changesource_sdk.endpoint.origins import BrowserRules, is_loopback
 from changesource_sdk.endpoint.pages import Page, Pages
 from changesource_sdk.endpoint.source import Source
 from changesource_sdk.endpoint.status import Document, describe, set_gauges
 from changesource_sdk.endpoint.subscription import Pace, Subscription
-from changesource_sdk.endpoint.upkeep import LogEar, Pruner, persistently
+from changesource_sdk.endpoint.upkeep import KeyWatch, LogEar, Pruner, persistently
 from changesource_sdk.endpoint.upstream import MAX_BYTES, Ending
 from changesource_sdk.errors import ChangesourceError, EndpointError
 from changesource_sdk.observe.logs import Throttle, event, logger
@@ -60,24 +67,29 @@ class Endpoint:
         self.streams: set[Subscription] = set()
         self._config = config
         self._pipeline_health = pipeline_health
-        self._publications = publications
+        self._keys = KeyRing(config.api_key, config.api_key_file)
+        access = Access(self._keys, config.tls_client_ca is not None)
+        browsers = BrowserRules.of(config.host, config.allowed_origins, config.allowed_hosts)
+        self._gate = Gate(access, browsers, publications)
         self._reader = self._store.open_reader()
         self._subscribers = self._store.open_subscribers()
         self._acks = AckStore(self._subscribers)
         # The tail reads through a connection of its own, so that nobody's catching up is in its way.
         self._tail = LiveTail(self._store.open_reader(), config.tail_bytes, self.metrics)
         self._source = Source(self._store, self._reader, self._subscribers, self._tail, permissions)
-        self._pages = Pages(self.metrics, config.api_key, self.is_ready, self.status)
+        self._pages = Pages(self.metrics, self._gate, self.is_ready, self.status)
         self._pace = Pace(config.status_interval, config.ping_interval, config.dead_after)
         self._throttle = Throttle(LOG_INTERVAL)
         self._stopping = asyncio.Event()
         self._tasks: list[asyncio.Task[None]] = []
-        self._server: Server | None = None
+        self._servers: list[Server] = []  # one per address listened on, from `start` to `stop`
+        self._ended = ExitStack()  # what `stop` undoes
         self._ear: LogEar | None = None
 
     async def start(self) -> int:
         """Listen and serve; the port in use. Raises `EndpointError` if the address cannot be had."""
-        self._server = await self._listen()
+        await self._listen()
+        self._warn_if_open()
         self._ear = LogEar(self._store.open_ear())
         pruner = Pruner(
             self._store.requests,
@@ -88,46 +100,83 @@ class Endpoint:
         )
         ear = self._ear
         jobs = {"tail": lambda: self._tail.run(ear.wait), "acks": self._acks.run, "pruning": pruner.run}
+        jobs["reading API keys"] = KeyWatch(self._keys, self._end_withdrawn).run
         self._tasks = [asyncio.create_task(persistently(name, job, log, self._throttle)) for name, job in jobs.items()]
-        port: int = self._server.sockets[0].getsockname()[1]
+        port: int = self._servers[0].sockets[0].getsockname()[1]
         return port
 
-    async def _listen(self) -> Server:
+    async def _listen(self) -> None:
         config = self._config
+        context = tls_context(config.tls_cert, config.tls_key, config.tls_client_ca)
+        limits = AddressLimits(config.connections_per_address, config.connection_rate_per_address)
         try:
-            return await serve(
-                self._handle,
-                config.host,
-                config.port,
-                process_request=self._process_request,
-                create_connection=PeerConnection,
-                compression="deflate" if config.compression else None,
-                ssl=tls_context(config.tls_cert, config.tls_key),
-                # Liveness is judged by `Flow`, which also counts what the peer takes.
-                ping_interval=None,
-                max_size=MAX_BYTES,
-                write_limit=WRITE_LIMIT,
-                server_header=None,
-                logger=_quiet_library_logger(),
-            )
+            for listening in listening_sockets(config.host, config.port, limits, self._not_accepted):
+                self._servers.append(await self._serve(listening, context))
         except OSError as error:
             raise _cannot_listen(error, config.listen) from None
+        self._ended.enter_context(quiet_accept_errors(asyncio.get_running_loop()))
+
+    async def _serve(self, listening: ListeningSocket, context: ssl.SSLContext | None) -> Server:
+        return await serve(
+            self._handle,
+            sock=listening,
+            backlog=BACKLOG,
+            process_request=self._process_request,
+            create_connection=PeerConnection,
+            compression="deflate" if self._config.compression else None,
+            ssl=context,
+            # Liveness is judged by `Flow`, which also counts what the peer takes.
+            ping_interval=None,
+            max_size=MAX_BYTES,
+            write_limit=WRITE_LIMIT,
+            server_header=None,
+            logger=_quiet_library_logger(),
+        )
+
+    def _warn_if_open(self) -> None:
+        config = self._config
+        if self._gate.access.is_open and not is_loopback(config.host):
+            event(
+                log,
+                logging.WARNING,
+                "anyone who can reach this address can read everything that is served",
+                listen=config.listen,
+                fix="give --api-key-file or --tls-client-ca, or listen on 127.0.0.1",
+            )
 
     async def stop(self) -> None:
-        """End every stream at a transaction boundary within the grace period, then let go of everything."""
+        """End every stream at a transaction boundary within the grace period, then release everything."""
         self._stopping.set()
         self._tail.wake()
-        assert self._server is not None
-        self._server.close(close_connections=False)
+        for server in self._servers:
+            server.close(close_connections=False)
+        closed = asyncio.gather(*(server.wait_closed() for server in self._servers))
         try:
             async with asyncio.timeout(self._config.grace):
-                await self._server.wait_closed()
+                await asyncio.shield(closed)
         except TimeoutError:
             event(log, logging.WARNING, "consumers did not reach a boundary in time", grace=self._config.grace)
-            for connection in list(self._server.all_connections):
+            for connection in self._connections():
                 connection.transport.abort()
-            await self._server.wait_closed()
+            await closed
+        self._ended.close()
         await self._release()
+
+    def _connections(self) -> list[ServerConnection]:
+        return [connection for server in self._servers for connection in server.all_connections]
+
+    async def _end_withdrawn(self) -> None:
+        """Close the streams that were opened with a key that is no longer in force."""
+        event(log, logging.INFO, "API keys read again", keys=",".join(self._keys.names))
+        withdrawn = [
+            connection
+            for connection in self._connections()
+            if isinstance(connection, PeerConnection)
+            and connection.admission is not None
+            and (key := connection.admission.caller.key) is not None
+            and not self._keys.holds(key)
+        ]
+        await asyncio.gather(*(close(each, CloseCode.POLICY_VIOLATION, "API key withdrawn") for each in withdrawn))
 
     async def _release(self) -> None:
         for task in self._tasks:
@@ -163,17 +212,19 @@ class Endpoint:
         return self._tail.state.generation > 0 and not self._stopping.is_set()
 
     async def _process_request(self, connection: ServerConnection, request: Request) -> Response | None:
-        authorization = request.headers.get("Authorization")
-        page = await self._pages.answer(request.path, authorization)
-        if page is not None:
-            return _response(page)
-        admitted = admit(request.path, authorization, self._config.api_key, self._publications)
-        if isinstance(admitted, Refusal):
-            self._refused(admitted, connection)
-            return _response(Page(admitted.status, "text/plain; charset=utf-8", admitted.text.encode() + b"\n"))
-        assert isinstance(connection, PeerConnection)
-        connection.asked = admitted
-        return None
+        incoming = _incoming(connection, request)
+        answer = self._gate.refuse_browser(incoming) or await self._pages.answer(incoming)
+        if answer is None:
+            admitted = self._gate.admit(incoming)
+            if not isinstance(admitted, Refusal):
+                assert isinstance(connection, PeerConnection)
+                connection.admission = admitted
+                return None
+            answer = admitted
+        if isinstance(answer, Refusal):
+            self._refused(answer, connection)
+            answer = Page(answer.status, "text/plain; charset=utf-8", answer.text.encode(errors="replace") + b"\n")
+        return _response(answer)
 
     def _refused(self, refusal: Refusal, connection: ServerConnection) -> None:
         self.metrics.rejections.labels(refusal.reason).inc()
@@ -190,16 +241,36 @@ class Endpoint:
                 repeated=held,
             )
 
+    def _not_accepted(self, reason: str, peer: str) -> None:
+        """A connection was closed before its request was read."""
+        self.metrics.rejections.labels(reason).inc()
+        held = self._throttle.admit(f"not accepted:{reason}")
+        if held is not None:
+            fix = _NOT_ACCEPTED[reason]
+            event(
+                log,
+                logging.WARNING,
+                "connection refused",
+                why=reason,
+                peer=peer or None,
+                fix=fix,
+                repeated=held or None,
+            )
+
     async def _handle(self, connection: ServerConnection) -> None:
         assert isinstance(connection, PeerConnection)
-        assert connection.asked is not None
-        handshake = connection.asked
+        assert connection.admission is not None
+        handshake, caller = connection.admission.handshake, connection.admission.caller
         subscription = Subscription(
             connection, handshake, self._source, self._acks, self.metrics, self._pace, self._stopping
         )
         self.streams.add(subscription)
         self.metrics.connections.labels("initial" if handshake.is_initial else "resume").inc()
-        self._log_stream("consumer connected", handshake, after=handshake.last_watermark)
+        key = caller.key.name if caller.key else None
+        if key is not None:
+            self.metrics.key_uses.labels(key).inc()
+        after = handshake.last_watermark
+        self._log_stream("consumer connected", handshake, after=after, key=key, certificate=caller.certificate)
         try:
             ending = await subscription.run()
         except Exception:
@@ -232,13 +303,30 @@ class Endpoint:
             )
 
 
+#: What to do about connections that were closed before their request was read.
+_NOT_ACCEPTED = {
+    "connections": "find out what opens so many, or raise --connections-per-address",
+    "rate": "find out what connects so often, or raise --connection-rate-per-address",
+    "descriptors": "raise the limit of open files (ulimit -n, LimitNOFILE=)",
+}
+
+
+def _incoming(connection: ServerConnection, request: Request) -> Incoming:
+    headers = request.headers
+    # Several `Host` or `Authorization` headers are no honest request: none of them counts.
+    (host, authorization) = (
+        values[0] if len(values := headers.get_all(name)) == 1 else None for name in ("Host", "Authorization")
+    )
+    certificate = certificate_name(connection.transport.get_extra_info("peercert"))
+    return Incoming(request.path, host, tuple(headers.get_all("Origin")), authorization, certificate)
+
+
 def _response(page: Page) -> Response:
     headers = Headers()
     headers["Content-Type"] = page.content_type
     headers["Content-Length"] = str(len(page.body))
     headers["Connection"] = "close"
-    reason = {200: "OK", 400: "Bad Request", 401: "Unauthorized", 404: "Not Found", 503: "Service Unavailable"}
-    return Response(page.status, reason[page.status], headers, page.body)
+    return Response(page.status, HTTPStatus(page.status).phrase, headers, page.body)
 
 
 def _quiet_library_logger() -> logging.Logger:

@@ -15,11 +15,14 @@ from changesource_sdk.changelog.log import LogReader
 from changesource_sdk.changelog.retention import forgettable, prune_point
 from changesource_sdk.changelog.store import SAFETY_POLL_S, Ear, Requests
 from changesource_sdk.changelog.subscribers import Subscribers
+from changesource_sdk.endpoint.keys import KeyRing
 from changesource_sdk.errors import ChangesourceError
 from changesource_sdk.observe.logs import Throttle, event
 
 #: Seconds a failing task waits before it tries again.
 RETRY = 1.0
+#: Seconds between looks at the file of API keys.
+KEY_INTERVAL = 1.0
 
 
 async def persistently(name: str, task: Callable[[], Awaitable[None]], log: logging.Logger, throttle: Throttle) -> None:
@@ -32,6 +35,21 @@ async def persistently(name: str, task: Callable[[], Awaitable[None]], log: logg
                 fix = error.fix if isinstance(error, ChangesourceError) else None
                 event(log, logging.ERROR, f"{name} failed, trying again", error=str(error), fix=fix)
             await asyncio.sleep(RETRY)
+
+
+class KeyWatch:
+    """Reads the file of API keys again when it changes."""
+
+    def __init__(self, keys: KeyRing, on_change: Callable[[], Awaitable[None]]) -> None:
+        self._keys = keys
+        self._on_change = on_change
+
+    async def run(self) -> None:
+        """Look at an interval, until cancelled. Raises `ConfigurationError` for a file that cannot be used."""
+        while True:
+            if await asyncio.to_thread(self._keys.refresh):
+                await self._on_change()
+            await asyncio.sleep(KEY_INTERVAL)
 
 
 class LogEar:

@@ -20,6 +20,9 @@ class EndpointMetrics:
         reg = self.registry
         self.consumers = Gauge("changesource_consumers", "Open streams.", ["state"], registry=reg)
         self.connections = Counter("changesource_connections", "Streams accepted.", ["kind"], registry=reg)
+        self.key_uses = Counter(
+            "changesource_key_uses", "Streams accepted, by the name of the API key.", ["key"], registry=reg
+        )
         self.sent_bytes = Counter("changesource_sent_bytes", "Bytes handed to consumers' sockets.", registry=reg)
         self.sent_transactions = Counter("changesource_sent_transactions", "Transactions sent.", registry=reg)
         self.sent_frames = Counter("changesource_sent_frames", "Protocol messages sent.", registry=reg)

@@ -6,10 +6,19 @@ import base64
 
 import pytest
 
-from changesource_sdk.endpoint.gate import Refusal, admit
-from protocol.handshake import Handshake
+from changesource_sdk.endpoint.auth import Access
+from changesource_sdk.endpoint.gate import Admission, Gate, Incoming, Refusal
+from changesource_sdk.endpoint.keys import KeyRing
+from changesource_sdk.endpoint.origins import BrowserRules
 
 GOOD = "/changes/v0/stream?appID=zero&shardNum=0"
+
+
+def admit(
+    target: str, authorization: str | None, api_key: str | None, publications: frozenset[str] | None = None
+) -> Admission | Refusal:
+    gate = Gate(Access(KeyRing(api_key)), BrowserRules(is_loopback=True), publications)
+    return gate.admit(Incoming(target, authorization=authorization))
 
 
 def basic(text: str) -> str:
@@ -24,10 +33,17 @@ def basic(text: str) -> str:
         ("/changes/v0/stream", 400, "parameters", "appID"),
         ("/changes/v0/stream?appID=zero&shardNum=x", 400, "parameters", "shardNum"),
         (GOOD + "&lastWatermark=zz", 400, "parameters", "lastWatermark"),
+        (GOOD + "&lastWatermark=" + "z" * 4000, 400, "parameters", "lastWatermark"),
+        ("/" + "x" * 4000, 404, "path", "/changes/v0/stream"),
         (GOOD + "&replicaVersion=07", 400, "parameters", "lastWatermark"),
         ("/changes/v0/stream?appID=%ff", 400, "parameters", "query"),
         (GOOD + "&x=" * 200, 400, "parameters", "query"),
         (GOOD + "&x=" + "y" * 9000, 400, "parameters", "characters"),
+        (f"/changes/v0/stream?appID={'a' * 64}&shardNum=0", 400, "parameters", "appID"),
+        (f"/changes/v0/stream?shardID={'a' * 62}_1", 400, "parameters", "shardID"),
+        ("/changes/v0/stream?appID=Zero&shardNum=0", 400, "parameters", "appID"),
+        (f"{GOOD}&publications={'p' * 64}", 400, "parameters", "publications"),
+        (GOOD + "".join(f"&publications=p{n}" for n in range(65)), 400, "parameters", "publications"),
     ],
 )
 def test_refusals_name_the_fault(target: str, status: int, reason: str, says: str) -> None:
@@ -35,6 +51,7 @@ def test_refusals_name_the_fault(target: str, status: int, reason: str, says: st
     assert isinstance(refusal, Refusal)
     assert (refusal.status, refusal.reason) == (status, reason)
     assert says in refusal.text
+    assert len(refusal.text) < 400, "what a peer sends is not repeated at length"
 
 
 @pytest.mark.parametrize(
@@ -46,7 +63,7 @@ def test_refusals_name_the_fault(target: str, status: int, reason: str, says: st
     ],
 )
 def test_a_right_key_is_admitted_from_either_place(target: str, authorization: str | None) -> None:
-    assert isinstance(admit(target, authorization, "s3cret"), Handshake)
+    assert isinstance(admit(target, authorization, "s3cret"), Admission)
 
 
 @pytest.mark.parametrize(
@@ -74,13 +91,13 @@ def test_the_key_comes_before_the_parameters() -> None:
 
 
 def test_without_a_configured_key_anyone_may_connect() -> None:
-    assert isinstance(admit(GOOD + "&apiKey=whatever", None, None), Handshake)
+    assert isinstance(admit(GOOD + "&apiKey=whatever", None, None), Admission)
 
 
 def test_a_consumer_gets_the_publications_it_names_or_nothing() -> None:
     served = frozenset({"a", "b"})
     for asked in ("", "&publications=b&publications=a"):
-        assert isinstance(admit(GOOD + asked, None, None, served), Handshake)
+        assert isinstance(admit(GOOD + asked, None, None, served), Admission)
     refusal = admit(GOOD + "&publications=a", None, None, served)
     assert isinstance(refusal, Refusal)
     assert (refusal.status, refusal.reason) == (400, "publications")
@@ -88,4 +105,4 @@ def test_a_consumer_gets_the_publications_it_names_or_nothing() -> None:
 
 
 def test_where_nothing_is_known_of_publications_any_are_taken() -> None:
-    assert isinstance(admit(GOOD + "&publications=a", None, None), Handshake)
+    assert isinstance(admit(GOOD + "&publications=a", None, None), Admission)

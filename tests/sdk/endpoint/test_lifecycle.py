@@ -25,7 +25,7 @@ from tests.sdk.endpoint.written_state import WrittenState
 
 async def get(running: Running, target: str) -> tuple[int, str]:
     reader, writer = await asyncio.open_connection("127.0.0.1", running.port)
-    writer.write(f"GET {target} HTTP/1.1\r\nHost: x\r\n\r\n".encode())
+    writer.write(f"GET {target} HTTP/1.1\r\nHost: 127.0.0.1\r\n\r\n".encode())
     answer = (await reader.read()).decode()
     writer.close()
     head, _, body = answer.partition("\r\n\r\n")
