@@ -2,7 +2,8 @@
 
 Pure: the caller hands in the file's text, the environment and the flags, and gets back one `ServeConfig` together
 with the origin of every value. A key nobody knows is an error that names the nearest one; a value of the wrong kind
-is an error that names where it was written. Secrets are marked in the field and never shown by `describe`.
+is an error that names where it was written. Secrets are marked in the field and never shown by `describe`; their values
+are given to `protocol.redaction`, so that no other output shows them either.
 """
 
 from __future__ import annotations
@@ -17,6 +18,7 @@ from typing import Any
 from changesource_sdk.endpoint.origins import origin_problem
 from changesource_sdk.errors import ConfigurationError
 from changesource_sdk.pipeline.compaction_policy import problem
+from protocol.redaction import hide, hide_setting, is_secret_name, redact, redact_value, secrets_in
 
 ENVIRONMENT_PREFIX = "CHANGESOURCE_"
 SETTING_PREFIX = ENVIRONMENT_PREFIX + "SET_"
@@ -192,7 +194,9 @@ class Effective:
             return {key: _masked(key, item) for key, item in value.items()}
         if isinstance(value, tuple):
             return list(value)
-        return str(value) if isinstance(value, Path) else self.shown(name) if _is_secret(name, value) else value
+        if isinstance(value, Path):
+            return str(value)
+        return self.shown(name) if _is_secret(name, value) else redact_value(value)
 
     def shown(self, name: str) -> str:
         """A value as text for people."""
@@ -203,13 +207,12 @@ class Effective:
             return ", ".join(f"{key}={_masked(key, item)}" for key, item in value.items()) or "(none)"
         if isinstance(value, tuple):
             return ", ".join(value) or "(none)"
-        return "(unset)" if value is None or value == "" else str(value)
+        return "(unset)" if value is None or value == "" else redact(str(value))
 
 
 _FIELDS = {f.name: f for f in fields(ServeConfig)}
 #: Fields that hold key=value pairs, with the name of their table in the TOML file and of their flag.
 TABLES: Mapping[str, str] = {"settings": "set", "conf": "conf", "mapping": "mapping"}
-_SECRET_WORDS = ("password", "secret", "token", "key", "credential", "dsn", "url")
 
 
 def _is_secret(name: str, value: object) -> bool:
@@ -217,7 +220,7 @@ def _is_secret(name: str, value: object) -> bool:
 
 
 def _masked(key: str, value: object) -> object:
-    return "(not shown)" if any(word in key.lower() for word in _SECRET_WORDS) else value
+    return "(not shown)" if is_secret_name(key) else redact_value(value)
 
 
 def help_text(name: str) -> str:
@@ -249,21 +252,31 @@ def load(
         for name, raw in given.items():
             values[name] = _convert(name, raw, origin(name))
             origins[name] = origin(name)
+    for name, value in (values | tables).items():
+        _hide(name, value)
     config = ServeConfig(**values, **tables)  # type: ignore[arg-type]
     _check_together(config)
     return Effective(config, origins)
 
 
+def _hide(name: str, value: object) -> None:
+    """Have a setting's secrets masked wherever they are printed."""
+    if _is_secret(name, value) and isinstance(value, str) and not secrets_in(value):
+        hide(value)
+    hide_setting(name, value)
+
+
 def parse_pairs(pairs: list[str], flag: str = "--set") -> dict[str, object]:
     """`key=value` words of the command line; values stay text, whoever gets them converts."""
     parsed: dict[str, object] = {}
-    for pair in pairs:
+    for number, pair in enumerate(pairs, 1):
         key, equals, value = pair.partition("=")
         if not equals or not key.strip():
-            raise ConfigurationError(
-                "bad-value", f"{flag} {pair!r} is not key=value", where=flag, fix=f"write it as {flag} name=value"
-            )
+            # Not shown: it may be a secret whose name was forgotten.
+            message = f"{flag} number {number} is not key=value"
+            raise ConfigurationError("bad-value", message, where=flag, fix=f"write it as {flag} name=value")
         parsed[key.strip()] = value
+        hide_setting(key.strip(), value)
     return parsed
 
 
@@ -338,7 +351,8 @@ def _convert(name: str, raw: object, origin: str) -> object:
         ) from None
     check = _FIELDS[name].metadata["check"]
     if check is not None and (problem := check(value)):
-        raise ConfigurationError("bad-value", f"{name} {problem}; it is {value!r}", origin, _other_value(name))
+        shown = "" if _FIELDS[name].metadata["secret"] else f"; it is {value!r}"
+        raise ConfigurationError("bad-value", f"{name} {problem}{shown}", origin, _other_value(name))
     return value
 
 

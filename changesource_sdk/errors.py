@@ -2,12 +2,15 @@
 
 Everything the SDK raises on purpose is a `ChangesourceError`. The command line prints `error[code]: message
 (where)` and `fix: …` and exits with the class's `exit_code`; the pipeline writes the same fields to its stage file.
-Codes are part of the public interface: texts may improve, codes stay.
+Codes are part of the public interface: texts may improve, codes stay. Texts come out redacted: they may quote what a
+driver said, and that may quote a password.
 """
 
 from __future__ import annotations
 
 from typing import ClassVar
+
+from protocol.redaction import redact
 
 
 class ChangesourceError(Exception):
@@ -16,11 +19,11 @@ class ChangesourceError(Exception):
     exit_code: ClassVar[int] = 1
 
     def __init__(self, code: str, message: str, where: str = "", fix: str = "") -> None:
-        super().__init__(code, message, where, fix)
+        super().__init__(code, redact(message), redact(where), redact(fix))
         self.code = code
-        self.message = message
-        self.where = where
-        self.fix = fix
+        self.message = redact(message)
+        self.where = redact(where)
+        self.fix = redact(fix)
 
     def __str__(self) -> str:
         place = f" ({self.where})" if self.where else ""

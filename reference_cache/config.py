@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
 
+from protocol.redaction import hide_setting
 from reference_cache.errors import BadSetting
 from reference_cache.zero_variables import NOT_USED
 
@@ -216,7 +217,9 @@ class CacheConfig:
     auth_secret: str | None = field(
         default=None, metadata=of("ZERO_AUTH_SECRET", _text, "symmetric key of the clients' JWTs", secret=True)
     )
-    auth_jwk: str | None = field(default=None, metadata=of("ZERO_AUTH_JWK", _jwk, "public key of the clients' JWTs"))
+    auth_jwk: str | None = field(
+        default=None, metadata=of("ZERO_AUTH_JWK", _jwk, "key of the clients' JWTs, as a JWK", secret=True)
+    )
     auth_jwks_url: str | None = field(
         default=None, metadata=of("ZERO_AUTH_JWKS_URL", _url, "where the public keys of the clients' JWTs are")
     )
@@ -307,7 +310,7 @@ def settings() -> list[Any]:
 
 
 def load(environment: Mapping[str, str]) -> CacheConfig:
-    """The configuration an environment describes; raises `BadSetting`."""
+    """The configuration an environment describes, its secrets masked in all output; raises `BadSetting`."""
     given = {name: value for name, value in environment.items() if value != ""}
     known: set[str] = set()
     found: dict[str, Any] = {}
@@ -316,6 +319,7 @@ def load(environment: Mapping[str, str]) -> CacheConfig:
         known.update(names)
         variable = next((name for name in names if name in given), None)
         if variable is not None:
+            hide_setting(variable, given[variable])
             found[each.name] = each.metadata["read"](variable, given[variable])
     unused = _unused(given, known)
     config = CacheConfig(**found, unused=unused)

@@ -22,6 +22,7 @@ from urllib.parse import urlsplit, urlunsplit
 from changesource_sdk.changelog.disk import disk_errors
 from changesource_sdk.changelog.snapshots import MANIFEST, Manifest, gone, is_complete, read_manifest, stage
 from changesource_sdk.errors import ConfigurationError, SnapshotGone, StateError
+from protocol.redaction import shown_url
 from protocol.watermark import is_valid
 
 _PIECE = 4 * 1024 * 1024
@@ -36,8 +37,7 @@ class RemoteSpool:
     @property
     def where(self) -> str:
         """The URI for people, without secrets."""
-        parts = urlsplit(self.uri)
-        return f"{parts.scheme}://{parts.netloc.rpartition('@')[2]}{parts.path}"
+        return shown_url(self.uri)
 
     def under(self, name: str) -> RemoteSpool:
         """The folder of this name in it; options of the file system, in the URI's query, stay."""

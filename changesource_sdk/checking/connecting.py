@@ -11,6 +11,7 @@ from websockets.exceptions import InvalidHandshake, InvalidStatus, InvalidURI
 
 from changesource_sdk.errors import EndpointError
 from protocol.handshake import PATHS
+from protocol.redaction import hide_setting, shown_host
 
 STREAM = next(iter(PATHS))
 OPEN_SECONDS = 10.0
@@ -28,6 +29,7 @@ class Refused(EndpointError):
 
 def stream_url(text: str) -> str:
     """The stream's URL from whatever names an endpoint: a bare host:port, another scheme, no path."""
+    hide_setting("url", text)
     parts = urlsplit(text if "://" in text else f"ws://{text}")
     scheme = {"http": "ws", "https": "wss"}.get(parts.scheme, parts.scheme)
     path = STREAM if parts.path in ("", "/") else parts.path
@@ -43,7 +45,7 @@ def request_url(url: str, query: str) -> str:
 @asynccontextmanager
 async def connected(url: str, seconds: float = OPEN_SECONDS) -> AsyncIterator[ClientConnection]:
     """A connection for the length of a block. Raises `Refused`, or `EndpointError` if nobody answers in time."""
-    where = urlsplit(url).netloc
+    where = shown_host(url)
     try:
         # No proxy: an endpoint is a neighbour, and a proxy from the environment would answer in its place.
         connection = await connect(
@@ -52,7 +54,7 @@ async def connected(url: str, seconds: float = OPEN_SECONDS) -> AsyncIterator[Cl
     except InvalidStatus as error:
         said = bytes(error.response.body or b"").decode(errors="replace").strip()
         raise Refused(error.response.status_code, said, where) from None
-    except (OSError, InvalidHandshake, InvalidURI, TimeoutError) as error:
+    except (OSError, InvalidHandshake, InvalidURI, TimeoutError, ValueError) as error:
         reason = f"nothing for {seconds:g} s" if isinstance(error, TimeoutError) else error
         raise EndpointError(
             "unreachable", f"cannot connect: {reason}", where, "is `changesource serve` running there?"

@@ -19,6 +19,7 @@ from changesource_sdk.cli.output import ExitCode, print_json, reported, stdout
 from changesource_sdk.cli.signals import first_signal
 from changesource_sdk.errors import ConfigurationError, EndpointError
 from changesource_sdk.observe import logs
+from protocol.redaction import redact
 
 EPILOG = "\n\n".join(
     (
@@ -122,5 +123,5 @@ def _shown(setting: Any, config: Any) -> tuple[str, str, str]:
     value = getattr(config, setting.name)
     if isinstance(value, tuple):
         value = ",".join(value)
-    text = "" if value is None else "…" if setting.metadata["secret"] and value else str(value)
+    text = "" if value is None else "…" if setting.metadata["secret"] and value else redact(str(value))
     return setting.metadata["variable"], text, setting.metadata["about"]

@@ -13,7 +13,6 @@ import sys
 from collections.abc import AsyncGenerator
 from contextlib import aclosing
 from typing import Annotated
-from urllib.parse import urlsplit
 
 import typer
 from websockets.exceptions import ConnectionClosed
@@ -25,6 +24,7 @@ from changesource_sdk.cli.output import ExitCode, reported
 from changesource_sdk.cli.statusz import fetch
 from changesource_sdk.errors import EndpointError
 from protocol.handshake import Handshake
+from protocol.redaction import shown_host
 from protocol.rules import Checker
 from protocol.transcript import Connect, Frame
 
@@ -134,8 +134,7 @@ async def messages(url: str, after: str | None) -> AsyncGenerator[str, None]:
             async for message in connection:
                 yield message if isinstance(message, str) else message.decode(errors="replace")
         except ConnectionClosed as error:
-            where = urlsplit(url).netloc
-            raise EndpointError("stream-ended", f"the endpoint closed the stream: {error}", where) from None
+            raise EndpointError("stream-ended", f"the endpoint closed the stream: {error}", shown_host(url)) from None
 
 
 def describe(message: list[object]) -> str:

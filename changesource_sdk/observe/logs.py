@@ -1,6 +1,7 @@
 """Structured logs: one event per line, with the field names the metrics use.
 
-`event(logger, level, "consumer connected", app="zero", watermark="…")` is all the rest of the package calls.
+`event(logger, level, "consumer connected", app="zero", watermark="…")` is all the rest of the package calls. Every line
+is redacted, whatever wrote it: messages, fields and stack traces may quote a driver that quotes a password.
 `Throttle` keeps a consumer that knocks forty times a second from filling the disk: the first of a kind is logged at
 once, the following ones are counted and told with the next line.
 """
@@ -14,6 +15,8 @@ import sys
 import time
 from collections.abc import Callable
 from typing import TextIO
+
+from protocol.redaction import redact, redact_value
 
 LOGGER_NAME = "changesource"
 
@@ -35,7 +38,7 @@ class TextFormatter(logging.Formatter):
         clock = time.strftime("%H:%M:%S", time.localtime(record.created))
         part = record.name.removeprefix(LOGGER_NAME + ".")
         line = f"{clock} {record.levelname.lower():<7} {part}: {record.getMessage()}{_pairs(record)}"
-        return f"{line}\n{self.formatException(record.exc_info)}" if record.exc_info else line
+        return redact(f"{line}\n{self.formatException(record.exc_info)}" if record.exc_info else line)
 
 
 class RelayFormatter(logging.Formatter):
@@ -44,7 +47,7 @@ class RelayFormatter(logging.Formatter):
     def format(self, record: logging.LogRecord) -> str:
         part = record.name.removeprefix(LOGGER_NAME + ".")
         line = f"{record.levelname} {part} {record.getMessage()}{_pairs(record)}"
-        return f"{line}\n{self.formatException(record.exc_info)}" if record.exc_info else line
+        return redact(f"{line}\n{self.formatException(record.exc_info)}" if record.exc_info else line)
 
 
 class JsonFormatter(logging.Formatter):
@@ -55,7 +58,13 @@ class JsonFormatter(logging.Formatter):
         head = {"time": record.created, "level": record.levelname.lower(), "part": part, "event": record.getMessage()}
         if record.exc_info:
             head["traceback"] = self.formatException(record.exc_info)
-        return json.dumps(head | getattr(record, "fields", {}), default=str, ensure_ascii=False)
+        return json.dumps(_plain(head | getattr(record, "fields", {})), default=str, ensure_ascii=False)
+
+
+def _plain(value: dict[str, object]) -> object:
+    """The fields as they are printed, without secrets: what is no JSON is printed as text."""
+    known = (str, int, float, bool, type(None), dict, list, tuple)
+    return redact_value({key: item if isinstance(item, known) else str(item) for key, item in value.items()})
 
 
 def _pairs(record: logging.LogRecord) -> str:

@@ -18,6 +18,7 @@ import orjson
 from changesource_sdk.changelog.atomic_json import read_json
 from changesource_sdk.changelog.layout import StateDirectory
 from changesource_sdk.errors import ConfigurationError
+from protocol.redaction import hide_setting
 
 _FILE = "pipeline.json"
 Runner = Literal["inline", "spark"]
@@ -52,7 +53,7 @@ def command_line(pipeline: PipelineSettings, state_directory: Path) -> list[str]
 
 
 def read_settings(state: Path) -> PipelineSettings:
-    """The settings that `command_line` left."""
+    """The settings that `command_line` left; their secrets are masked in what this process prints."""
     found = read_json(state / _FILE)
     if found is None:
         raise ConfigurationError(
@@ -61,4 +62,5 @@ def read_settings(state: Path) -> PipelineSettings:
             where=str(state),
             fix="use changesource serve",
         )
+    hide_setting("pipeline", found)
     return PipelineSettings(**found)  # type: ignore[arg-type]

@@ -8,6 +8,7 @@ from typing import Any
 from urllib.parse import parse_qsl, urlencode, urlsplit, urlunsplit
 
 from protocol.handshake import Handshake
+from protocol.redaction import shown_url
 from reference_cache.replica.log_retention import MAX_LOGGED
 from reference_cache.replica.stored_catalog import Origin
 
@@ -58,6 +59,4 @@ class ReplicatorSettings:
     @property
     def shown_upstream(self) -> str:
         """The URL without what may be secret in it."""
-        parts = urlsplit(self.upstream)
-        host = parts.hostname or ""
-        return urlunsplit((parts.scheme, f"{host}:{parts.port}" if parts.port else host, parts.path, "", ""))
+        return shown_url(self.upstream)
