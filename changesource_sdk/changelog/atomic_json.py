@@ -8,11 +8,13 @@ from pathlib import Path
 
 import orjson
 
+from changesource_sdk.changelog.private import opener
+
 
 def write_json(path: Path, value: object, *, durable: bool = False) -> None:
     """Stage beside `path` and rename; `durable` also syncs the content before the rename."""
     staged = path.with_name(f".{path.name}.{os.getpid()}")
-    with staged.open("wb") as file:
+    with open(staged, "wb", opener=opener) as file:
         file.write(orjson.dumps(value, option=orjson.OPT_INDENT_2 | orjson.OPT_APPEND_NEWLINE))
         if durable:
             file.flush()

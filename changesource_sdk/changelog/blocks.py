@@ -16,6 +16,7 @@ from types import TracebackType
 from typing import Self
 
 from changesource_sdk.changelog.disk import disk_errors
+from changesource_sdk.changelog.private import opener
 from changesource_sdk.errors import SnapshotGone
 
 BLOCK_SIZE = 256 * 1024
@@ -70,7 +71,7 @@ class BlockWriter:
         self._path = path
         self._block_size = block_size
         with disk_errors(path):
-            self._file = path.open("wb", buffering=0)
+            self._file = open(path, "wb", buffering=0, opener=opener)  # noqa: SIM115 - `finish` closes it
         self._pending: list[bytes] = []
         self._pending_size = 0
         self.size = 0

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from changesource_sdk.changelog.disk import NO_ROOM, disk_full
+from changesource_sdk.changelog.private import FILE_MODE, new_folder, own_folder
 from changesource_sdk.errors import ReadOnlyState
 
 
@@ -64,13 +65,17 @@ class StateDirectory:
         return self.root / "requests"
 
     def create(self) -> StateDirectory:
-        """Make the folders and prove that they can be written."""
+        """Make the folders, for this user alone, and prove that they can be written."""
         try:
-            for folder in (self.segments, self.spool, self.stages, self.pokes, self.requests):
-                folder.mkdir(parents=True, exist_ok=True)
+            new_folder(self.root)
+            new_folder(self.spool)
+            for folder in (self.segments, self.stages, self.pokes, self.requests):
+                own_folder(folder)
+            if self.shared_spool is None:
+                own_folder(self.spool)
             for folder in (self.root, self.spool):
                 probe = folder / f".writable-{os.getpid()}"
-                probe.touch()
+                probe.touch(mode=FILE_MODE)
                 probe.unlink(missing_ok=True)
         except OSError as error:
             if error.errno in NO_ROOM:

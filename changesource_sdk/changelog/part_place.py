@@ -19,6 +19,7 @@ from typing import Protocol
 
 from changesource_sdk.changelog.atomic_json import read_json, write_json
 from changesource_sdk.changelog.disk import disk_errors
+from changesource_sdk.changelog.private import new_folder
 from changesource_sdk.changelog.remote_spool import RemoteSpool
 from changesource_sdk.changelog.snapshots import PartInfo
 
@@ -68,7 +69,7 @@ class LocalPlace:
         # Also of its own beside a zombie's: an earlier driver may not know yet that it was replaced.
         own = self.directory / f"{_ATTEMPTS}{secrets.token_hex(8)}"
         with disk_errors(own):
-            own.mkdir(parents=True)
+            new_folder(own)
         try:
             yield own
         finally:

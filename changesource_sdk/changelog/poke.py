@@ -12,7 +12,9 @@ import os
 import socket
 from pathlib import Path
 
+from changesource_sdk.changelog.disk import disk_errors
 from changesource_sdk.changelog.ear import SocketEar
+from changesource_sdk.changelog.private import opener, own_folder
 
 LOOPBACK = "127.0.0.1"
 
@@ -24,10 +26,12 @@ class PokeReceiver(SocketEar):
         super().__init__(socket.socket(socket.AF_INET, socket.SOCK_DGRAM))
         self._socket.bind((LOOPBACK, 0))
         self._file = folder / str(self._socket.getsockname()[1])
-        folder.mkdir(parents=True, exist_ok=True)
-        staged = self._file.with_name(f".{self._file.name}")
-        staged.write_text(str(os.getpid()))
-        staged.replace(self._file)
+        with disk_errors(folder):
+            own_folder(folder)
+            staged = self._file.with_name(f".{self._file.name}")
+            with open(staged, "w", opener=opener) as file:
+                file.write(str(os.getpid()))
+            staged.replace(self._file)
 
     def close(self) -> None:
         """Stop listening."""

@@ -22,6 +22,7 @@ from changesource_sdk.changelog.atomic_json import read_json, write_json
 from changesource_sdk.changelog.blocks import BlockFile, BlockWriter
 from changesource_sdk.changelog.disk import disk_errors
 from changesource_sdk.changelog.layout import sync_directory
+from changesource_sdk.changelog.private import new_folder
 from changesource_sdk.errors import SnapshotGone
 from changesource_sdk.positions import Position
 
@@ -109,7 +110,7 @@ def stage(spool: Path, watermark: str, *, resumable: bool = False) -> Path:
     directory = spool / f"{watermark}{RESUMABLE if resumable else '.partial'}"
     shutil.rmtree(directory, ignore_errors=True)
     with disk_errors(directory):
-        directory.mkdir(parents=True)
+        new_folder(directory)
     return directory
 
 

@@ -11,7 +11,7 @@ import threading
 from pathlib import Path
 
 from changesource_sdk.changelog.layout import StateDirectory
-from changesource_sdk.changelog.sqlite_file import translated
+from changesource_sdk.changelog.sqlite_file import make_private, translated
 from changesource_sdk.changelog.subscribers import Subscriber, SubscriberKey, next_version
 
 _TABLE = """CREATE TABLE IF NOT EXISTS subscribers (
@@ -33,6 +33,7 @@ class SqliteSubscribers:
         self._path = StateDirectory(state_directory).subscribers
         self._lock = threading.Lock()
         with translated(self._path):
+            make_private(self._path)
             self._connection = sqlite3.connect(self._path, isolation_level=None, check_same_thread=False)
             self._connection.execute("PRAGMA journal_mode=WAL")
             self._connection.execute("PRAGMA synchronous=NORMAL")

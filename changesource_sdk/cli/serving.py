@@ -7,10 +7,12 @@ is the default.
 from __future__ import annotations
 
 import asyncio
+import logging
 import os
 import signal
 import sys
 from contextlib import suppress
+from dataclasses import replace
 from time import time
 
 from changesource_sdk.changelog.open import open_store
@@ -18,11 +20,13 @@ from changesource_sdk.changelog.store import LogStore
 from changesource_sdk.cli.adapter_choice import load_class, resolve, try_settings, with_own_folder
 from changesource_sdk.cli.output import ExitCode, print_json, stderr, stdout
 from changesource_sdk.cli.signals import first_signal
+from changesource_sdk.cli.state_watch import StateWatch
 from changesource_sdk.cli.supervisor import Supervisor
 from changesource_sdk.config import ServeConfig
 from changesource_sdk.endpoint.server import Endpoint
 from changesource_sdk.ledger.adapter import ledgered_source
 from changesource_sdk.observe import logs
+from changesource_sdk.observe.logs import event, logger
 from changesource_sdk.observe.progress import Bar, Lines, StageWatch
 from changesource_sdk.pipeline.mapped import mapped_source
 from changesource_sdk.pipeline.mapping import load_mappings, needs_spark, wrong
@@ -30,79 +34,105 @@ from changesource_sdk.pipeline.settings import PipelineSettings, Runner, command
 from changesource_sdk.system_tables import Permissions
 from protocol.handshake import PATHS
 
+log = logger("serve")
+
 
 async def run(config: ServeConfig, *, as_json: bool) -> int:
     """Serve until SIGTERM or SIGINT; the exit code. Raises `ChangesourceError` for what the user can mend."""
     logs.configure(form="json" if as_json else config.log_format, level=config.log_level)
-    store = open_store(config.state, config.log, config.log_schema, config.spool)
-    if config.role == "endpoint":
-        return await _run_here(config, store, None, None, as_json)
-    adapter = resolve(config.adapter)
-    publications = try_settings(load_class(adapter), config.settings)
-    _check_mappings(config)
-    with store.claim():
-        command = command_line(_pipeline(config, adapter), config.state)
-        supervisor = Supervisor(command, _environment(config), grace=config.grace)
-        return await _run_here(config, store, supervisor, publications, as_json)
-
-
-async def _run_here(
-    config: ServeConfig,
-    store: LogStore,
-    supervisor: Supervisor | None,
-    publications: frozenset[str] | None,
-    as_json: bool,
-) -> int:
-    """What the role asks for, until a signal or until the pipeline gives up; the exit code."""
+    adapter, publications = "", None
+    if config.role != "endpoint":
+        adapter = resolve(config.adapter)
+        publications = try_settings(load_class(adapter), config.settings)
+        _check_mappings(config)
     # Before anyone is told that we are there: a signal that came sooner would end us without a clean stop.
-    told_to_stop = first_signal()
-    endpoint = await _started_endpoint(config, supervisor, publications, as_json)
-    supervision = asyncio.create_task(supervisor.run()) if supervisor else None
-    watch = asyncio.create_task(_watch(store, as_json)) if supervisor else None
-    try:
-        received = await _first_of(told_to_stop, supervision)
-    finally:
+    serving = _Serving(config, adapter, publications, as_json, first_signal())
+    while (code := await serving.run_once()) is None:
+        where = str(config.state)
+        event(log, logging.ERROR, "the state directory is gone or another one, starting over", where=where)
+    return code
+
+
+class _Serving:
+    """What runs here, from one state directory to the next."""
+
+    def __init__(
+        self,
+        config: ServeConfig,
+        adapter: str,
+        publications: frozenset[str] | None,
+        as_json: bool,
+        told_to_stop: asyncio.Future[signal.Signals],
+    ) -> None:
+        self._config = config  # with the port in use, once there is one
+        self._adapter = adapter
+        self._publications = publications
+        self._as_json = as_json
+        self._told_to_stop = told_to_stop
+        self._is_announced = False
+
+    async def run_once(self) -> int | None:
+        """Run until a signal or until the pipeline gives up; the exit code, None if the state directory is gone."""
+        config = self._config
+        store = open_store(config.state, config.log, config.log_schema, config.spool)
+        if config.role == "endpoint":
+            return await self._run_here(store, None)
+        with store.claim():
+            command = command_line(_pipeline(config, self._adapter), config.state)
+            return await self._run_here(store, Supervisor(command, _environment(config), grace=config.grace))
+
+    async def _run_here(self, store: LogStore, supervisor: Supervisor | None) -> int | None:
+        endpoint = await self._started_endpoint(supervisor)
+        supervision = asyncio.create_task(supervisor.run()) if supervisor else None
+        watch = asyncio.create_task(_watch(store, self._as_json)) if supervisor else None
+        state_gone = asyncio.create_task(StateWatch(store.layout).run())
+        try:
+            ends = [end for end in (self._told_to_stop, supervision, state_gone) if end is not None]
+            await asyncio.wait(ends, return_when=asyncio.FIRST_COMPLETED)
+            must_start_over = state_gone.done() and not self._told_to_stop.done()
+        finally:
+            if supervisor is not None:
+                supervisor.stop()
+            ending = (endpoint.stop() if endpoint else None, supervision)
+            await asyncio.gather(*(end for end in ending if end is not None))
+            for task in (watch, state_gone):
+                await _cancelled(task)
+            store.close()
+        if must_start_over:
+            return None
+        if not self._told_to_stop.done():
+            return (supervisor.health.last_exit if supervisor else None) or ExitCode.FAILURE
+        return ExitCode.INTERRUPTED if self._told_to_stop.result() == signal.SIGINT else ExitCode.OK
+
+    async def _started_endpoint(self, supervisor: Supervisor | None) -> Endpoint | None:
+        config = self._config
+        if config.role == "pipeline":
+            if not self._is_announced:
+                _announce_pipeline(config, self._as_json)
+            self._is_announced = True
+            return None
+        health = supervisor.health.as_json if supervisor else None
+        endpoint = Endpoint(config, Permissions.parse(config.permissions), health, self._publications)
         if supervisor is not None:
-            supervisor.stop()
-        ending = (endpoint.stop() if endpoint else None, supervision)
-        await asyncio.gather(*(end for end in ending if end is not None))
-        if watch is not None:
-            watch.cancel()
-            with suppress(asyncio.CancelledError):
-                await watch
-        store.close()
-    if received is None:
-        return (supervisor.health.last_exit if supervisor else None) or ExitCode.FAILURE
-    return ExitCode.INTERRUPTED if received == signal.SIGINT else ExitCode.OK
+            supervisor.is_served = endpoint.is_ready
+        port = await endpoint.start()
+        if not self._is_announced:
+            _announce(config, port, self._as_json)
+        self._is_announced = True
+        self._config = replace(config, listen=f"{config.listen.rpartition(':')[0]}:{port}")
+        return endpoint
 
 
-async def _started_endpoint(
-    config: ServeConfig, supervisor: Supervisor | None, publications: frozenset[str] | None, as_json: bool
-) -> Endpoint | None:
-    if config.role == "pipeline":
-        _announce_pipeline(config, as_json)
-        return None
-    health = supervisor.health.as_json if supervisor else None
-    endpoint = Endpoint(config, Permissions.parse(config.permissions), health, publications)
-    if supervisor is not None:
-        supervisor.is_served = endpoint.is_ready
-    _announce(config, await endpoint.start(), as_json)
-    return endpoint
+async def _cancelled(task: asyncio.Task[None] | None) -> None:
+    if task is not None:
+        task.cancel()
+        with suppress(asyncio.CancelledError):
+            await task
 
 
 async def _watch(store: LogStore, as_json: bool) -> None:
     display = Bar(stderr) if stderr.is_terminal and not as_json else Lines()
     await StageWatch(display, time() * 1000).run(store.reports.all)
-
-
-async def _first_of(
-    received: asyncio.Future[signal.Signals], pipeline: asyncio.Task[None] | None
-) -> signal.Signals | None:
-    """Wait for a signal, or for the pipeline to give up."""
-    if pipeline is None:
-        return await received
-    await asyncio.wait((received, pipeline), return_when=asyncio.FIRST_COMPLETED)
-    return received.result() if received.done() else None
 
 
 def _pipeline(config: ServeConfig, adapter: str) -> PipelineSettings:

@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import BinaryIO, TypeVar
 
 from changesource_sdk.changelog.disk import disk_errors
+from changesource_sdk.changelog.private import FOLDER_MODE, opener
 from changesource_sdk.changelog.snapshots import PartInfo
 from changesource_sdk.pipeline.compacting import Done, Folding, LogShare
 from changesource_sdk.pipeline.compaction import Findings, Item, Sorting, SortKey, Tie, scan
@@ -37,7 +38,7 @@ class LocalLane:
         """Spill, then fold bucket by bucket."""
         folder = folding.directory / "buckets"
         with disk_errors(folder):
-            folder.mkdir()
+            folder.mkdir(mode=FOLDER_MODE)
             with _Buckets(folder, folding.buckets) as buckets:
                 for item in items_of(folding, done):
                     buckets.add(item)
@@ -77,7 +78,7 @@ class _Buckets:
         self._waiting: list[list[Item]] = [[] for _ in range(count)]
 
     def __enter__(self) -> _Buckets:
-        self._files = [path.open("wb") for path in self._paths]
+        self._files = [open(path, "wb", opener=opener) for path in self._paths]  # noqa: SIM115 - closed by `__exit__`
         return self
 
     def __exit__(self, *_: object) -> None:

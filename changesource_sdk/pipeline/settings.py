@@ -6,16 +6,14 @@ command line. Whoever starts the process needs this module alone, not the pipeli
 
 from __future__ import annotations
 
-import os
 import sys
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Literal
 
-import orjson
-
-from changesource_sdk.changelog.atomic_json import read_json
+from changesource_sdk.changelog.atomic_json import read_json, write_json
+from changesource_sdk.changelog.disk import disk_errors
 from changesource_sdk.changelog.layout import StateDirectory
 from changesource_sdk.errors import ConfigurationError
 from protocol.redaction import hide_setting
@@ -45,10 +43,8 @@ def command_line(pipeline: PipelineSettings, state_directory: Path) -> list[str]
     """Leave the settings in the state directory; the command that starts the pipeline with them."""
     layout = StateDirectory(state_directory).create()
     path = layout.root / _FILE
-    descriptor = os.open(path.with_suffix(".staged"), os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
-    with os.fdopen(descriptor, "wb") as file:
-        file.write(orjson.dumps(asdict(pipeline)))
-    path.with_suffix(".staged").replace(path)
+    with disk_errors(state_directory):
+        write_json(path, asdict(pipeline))
     return [sys.executable, "-m", "changesource_sdk.pipeline.child", str(state_directory)]
 
 

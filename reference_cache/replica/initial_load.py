@@ -22,6 +22,7 @@ from protocol.changes import Backfill, BackfillChange, CreateIndex, CreateTable,
 from protocol.messages import JsonMode
 from protocol.specs import JsonObject
 from reference_cache.ivm.sqlite_text import quoted
+from reference_cache.private_file import private_file
 from reference_cache.replica.applying import Applying
 from reference_cache.replica.bulk_rows import BulkRows
 from reference_cache.replica.catalog import Catalog, Effect, StoredIndex, create_index_sql
@@ -173,6 +174,7 @@ def load_beside(path: Path, origin: Origin) -> InitialLoad:
     staged = path.with_name(path.name + ".initial")
     for leftover in (staged, staged.with_name(staged.name + "-journal")):
         leftover.unlink(missing_ok=True)
+    private_file(staged)
     connection = sqlite3.connect(staged, isolation_level=None, check_same_thread=False)
     connection.execute("PRAGMA journal_mode = MEMORY")
     connection.execute("PRAGMA synchronous = OFF")

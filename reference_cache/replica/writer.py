@@ -22,6 +22,7 @@ from pathlib import Path
 
 from protocol.messages import JsonMode
 from reference_cache.ivm.sqlite_text import quoted
+from reference_cache.private_file import private_file
 from reference_cache.replica.applying import Applying
 from reference_cache.replica.catalog import Effect
 from reference_cache.replica.change_log import log_name, log_statements, quiet_statements, unlog_statements
@@ -173,6 +174,7 @@ def connect_writer(path: Path) -> sqlite3.Connection:
 
 
 def _connect(path: Path) -> sqlite3.Connection:
+    private_file(path)
     return sqlite3.connect(
         path, isolation_level=None, check_same_thread=False, timeout=BUSY_SECONDS, cached_statements=512
     )

@@ -20,7 +20,7 @@ RETRY_SECONDS = 0.05
 async def sole_writer(replica: Path, must_wait: Callable[[], None]) -> AsyncIterator[None]:
     """Hold the lock, after waiting for it if need be; `must_wait` is called once if so."""
     replica.parent.mkdir(parents=True, exist_ok=True)
-    descriptor = os.open(replica.with_name(replica.name + ".lock"), os.O_RDWR | os.O_CREAT, 0o644)
+    descriptor = os.open(replica.with_name(replica.name + ".lock"), os.O_RDWR | os.O_CREAT, 0o600)
     try:
         if not _locked(descriptor):
             must_wait()

@@ -16,6 +16,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
+from reference_cache.private_file import private_file
 from reference_cache.replica.checkpoints import Checkpoints, leave_to_others
 from reference_cache.replica.wal import Wal
 
@@ -75,6 +76,7 @@ class CvrFile:
     """
 
     def __init__(self, path: Path) -> None:
+        private_file(path)
         self.connection = sqlite3.connect(path, isolation_level=None, cached_statements=256)
         self.connection.execute("PRAGMA journal_mode = WAL")
         self.connection.execute("PRAGMA synchronous = NORMAL")

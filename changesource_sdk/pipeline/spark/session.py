@@ -17,6 +17,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from changesource_sdk.changelog.private import opener
 from changesource_sdk.errors import ConfigurationError
 from changesource_sdk.pipeline.spark.java import find_java
 
@@ -72,7 +73,7 @@ def standard_error_to(path: Path) -> Iterator[None]:
     """Processes started meanwhile, the JVM above all, write to a file instead of our standard error."""
     sys.stderr.flush()
     own = os.dup(2)
-    with path.open("ab", buffering=0) as file:
+    with open(path, "ab", buffering=0, opener=opener) as file:
         os.dup2(file.fileno(), 2)
     try:
         yield

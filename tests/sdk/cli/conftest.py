@@ -33,9 +33,12 @@ def environment() -> dict[str, str]:
     return {**os.environ, "PYTHONPATH": str(ROOT), "CHANGESOURCE_RUNNER": "inline"}
 
 
-def run(*arguments: str, cwd: Path) -> subprocess.CompletedProcess[str]:
-    """A command to its end."""
+def run(*arguments: str, cwd: Path, file_size: int | None = None) -> subprocess.CompletedProcess[str]:
+    """A command to its end; no file it writes may grow beyond `file_size`."""
     command = [sys.executable, "-m", "changesource_sdk.cli", *arguments]
+    if file_size is not None:
+        limited = "import resource, os, sys; resource.setrlimit(resource.RLIMIT_FSIZE, (int(sys.argv[1]),) * 2)"
+        command = [sys.executable, "-c", f"{limited}; os.execv(sys.argv[2], sys.argv[2:])", str(file_size), *command]
     return subprocess.run(command, capture_output=True, text=True, env=environment(), cwd=cwd, timeout=120)
 
 

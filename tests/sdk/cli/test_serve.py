@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import os
+import shutil
 import signal
 import socket
 from dataclasses import fields
@@ -12,6 +14,7 @@ from pathlib import Path
 import pytest
 import typer
 from typer.testing import CliRunner
+from websockets.exceptions import WebSocketException
 
 from changesource_sdk.cli.app import app
 from changesource_sdk.cli.output import ExitCode
@@ -81,6 +84,43 @@ def test_a_state_directory_that_cannot_be_is_a_state_problem(tmp_path: Path, dat
     ended = run("serve", "memory", "--set", f"file={data_file}", "--state", "file/state", "--json", cwd=tmp_path)
     assert ended.returncode == 4
     assert json.loads(ended.stderr)["error"]["code"] == "state-not-writable"
+
+
+@pytest.mark.parametrize("room", [0, 5, 600])
+def test_a_full_disk_is_a_state_problem_with_a_message(tmp_path: Path, data_file: Path, room: int) -> None:
+    """No file can grow beyond `room` bytes: the lock, the settings or the log find none."""
+    arguments = ("--set", f"file={data_file}", "--listen", "127.0.0.1:0", "--state", str(tmp_path / "state"))
+    ended = run("serve", "memory", "--json", *arguments, cwd=tmp_path, file_size=room)
+    assert ended.returncode == 4, ended.stderr
+    assert "Traceback" not in ended.stderr
+    assert json.loads(ended.stderr.splitlines()[-1])["error"]["code"] in ("disk-full", "log-failed")
+
+
+async def test_a_state_directory_that_is_removed_is_said_and_made_again(
+    start_serve: StartServe, tmp_path: Path
+) -> None:
+    served = start_serve()
+    cache = FakeCache(served.url)
+    await cache.initial_sync()
+    shutil.rmtree(tmp_path / "state")
+    assert served.process.stderr is not None
+    for line in served.process.stderr:
+        if "state directory is gone" in line:
+            break
+    async with asyncio.timeout(60):
+        while not await _synced(FakeCache(served.url)):
+            pass
+    assert (tmp_path / "state" / "log.sqlite").exists()
+    assert served.stop() == 0
+
+
+async def _synced(cache: FakeCache) -> bool:
+    """Whether a new consumer gets the rows; nothing listens while `serve` starts over."""
+    try:
+        await cache.initial_sync()
+    except (OSError, WebSocketException):
+        return False
+    return set(cache.rows("issue")) == {"1", "2"}
 
 
 runner = CliRunner()
