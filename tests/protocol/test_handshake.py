@@ -92,3 +92,18 @@ watermarks = st.integers(1, 10**15).map(watermark.from_int)
 )
 def test_the_query_of_a_handshake_asks_for_the_same(handshake: Handshake) -> None:
     assert parse_query(handshake.query) == handshake
+
+
+@pytest.mark.parametrize(
+    ("query", "where"),
+    [
+        (f"appID={'a' * 62}&shardNum=0", "appID"),
+        (f"shardID={'a' * 62}_1", "shardID"),
+        (f"appID=zero&shardNum=0&publications={'p' * 64}", "publications"),
+        ("appID=zero&shardNum=0" + "".join(f"&publications=p{n}" for n in range(65)), "publications"),
+    ],
+)
+def test_names_are_bounded(query: str, where: str) -> None:
+    with pytest.raises(HandshakeError) as caught:
+        parse_query(query)
+    assert caught.value.where == where

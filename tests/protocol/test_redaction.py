@@ -123,3 +123,17 @@ def test_short_values_and_parts_of_words_are_left() -> None:
 )
 def test_names_tell_whether_a_value_is_secret(name: str, is_secret: bool) -> None:
     assert is_secret_name(name) is is_secret
+
+
+def test_settings_may_be_nested_and_need_not_be_texts() -> None:
+    hide_setting("settings", {"options": {"password": "quartz-1", "port": 5432}, "jwk": "{quartz-2"})
+    assert leaks(redact("quartz-1 and {quartz-2")) == []
+
+
+def test_a_bare_host_and_port_is_shown_as_it_is() -> None:
+    assert shown_url("host:4810") == shown_host("ws://u:p@host:4810/x?y=1") == "host:4810"
+
+
+def test_an_option_string_gives_up_its_passwords() -> None:
+    hide_setting("jaas", 'login username="app" password="quartz \\"zebra" ssl_password=\'violet\'')
+    assert leaks(redact('refused: quartz "zebra, violet')) == []
