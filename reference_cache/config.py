@@ -294,6 +294,16 @@ class CacheConfig:
         return AppEndpoint(**{each.name: getattr(self, f"{name}_{each.name}") for each in fields(AppEndpoint)})
 
     @property
+    def verifies_tokens(self) -> bool:
+        """Whether the cache itself checks the signatures of clients' tokens."""
+        return any((self.auth_secret, self.auth_jwk, self.auth_jwks_url))
+
+    @property
+    def takes_credentials(self) -> bool:
+        """Whether clients can present credentials: the cache verifies them, or the application does."""
+        return self.verifies_tokens or bool(self.query_urls)
+
+    @property
     def cvr_file(self) -> Path:
         """The SQLite file of the client view records."""
         return self.replica_file.with_name(self.replica_file.name + "-cvr")

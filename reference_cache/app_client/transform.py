@@ -1,7 +1,8 @@
 """Named queries through the application: `ZERO_QUERY_URL`.
 
-The application knows what a name and its arguments mean, and for whom. Answers are kept for five seconds per query and
-credentials, since a client that connects asks several times in a row; failures are not kept. With no URL configured,
+The application knows what a name and its arguments mean, and for whom. Answers are kept for five seconds per name,
+arguments and credentials, since a client that connects asks several times in a row; failures are not kept. The hash of
+a query is chosen by its client and says nothing of what it means, so it is no part of that key. With no URL configured,
 named queries are never answered, and nobody's credentials are checked.
 """
 
@@ -12,6 +13,7 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 
+from protocol import values
 from protocol.errors import CodecError
 from protocol.sync.app_server import ErroredQuery, QueryResponse, TransformFailed, parse_query_answer
 from protocol.sync.ast import Query
@@ -26,7 +28,8 @@ log = logger("queries")
 KEEP_SECONDS = 5.0
 KEEP_ANSWERS = 100_000
 
-_Key = tuple[str, Credentials]
+_Key = tuple[str, bytes, Credentials]
+"""Name, arguments as JSON, and for whom."""
 
 
 @dataclass(slots=True)
@@ -61,10 +64,12 @@ class QueryTransformer:
         self._post = post
         self._kept = _Kept(clock)
 
-    async def validate(self, credentials: Credentials) -> None:
+    async def validate(self, credentials: Credentials) -> bool:
         """Ask with an empty list: the application refuses what it would refuse for any query."""
-        if self._post is not None:
-            await self._ask(self._post, credentials, [])
+        if self._post is None:
+            return False
+        answer = await self._ask(self._post, credentials, [])
+        return "user_id" in answer.model_fields_set
 
     async def transform(
         self, credentials: Credentials, queries: Sequence[NamedQuery]
@@ -76,17 +81,15 @@ class QueryTransformer:
             return {}
         found: dict[str, Query | QueryFailure] = {}
         for query in queries:
-            kept = self._kept.get((query.hash, credentials))
+            kept = self._kept.get(_key(query, credentials))
             if kept is not None:
                 found[query.hash] = kept
         wanted = [query for query in queries if query.hash not in found]
         if wanted:
-            found |= await self._ask(self._post, credentials, wanted)
+            found |= self._results(await self._ask(self._post, credentials, wanted), credentials, wanted)
         return found
 
-    async def _ask(
-        self, post: AppPost, credentials: Credentials, queries: Sequence[NamedQuery]
-    ) -> dict[str, Query | QueryFailure]:
+    async def _ask(self, post: AppPost, credentials: Credentials, queries: Sequence[NamedQuery]) -> QueryResponse:
         ids = [query.hash for query in queries]
         request = ["transform", [{"id": each.hash, "name": each.name, "args": list(each.args)} for each in queries]]
         try:
@@ -98,17 +101,26 @@ class QueryTransformer:
         if isinstance(answer, TransformFailed):
             raise _relayed(answer)
         _check_user(answer, credentials)
-        return self._results(answer, credentials)
+        return answer
 
-    def _results(self, answer: QueryResponse, credentials: Credentials) -> dict[str, Query | QueryFailure]:
+    def _results(
+        self, answer: QueryResponse, credentials: Credentials, queries: Sequence[NamedQuery]
+    ) -> dict[str, Query | QueryFailure]:
+        asked = {query.hash: query for query in queries}
         found: dict[str, Query | QueryFailure] = {}
         for result in answer.queries:
+            if result.id not in asked:
+                continue
             if isinstance(result, ErroredQuery):
                 found[result.id] = QueryFailure(result.model_dump(exclude_unset=True))
             else:
                 found[result.id] = result.ast
-                self._kept.put((result.id, credentials), result.ast)
+                self._kept.put(_key(asked[result.id], credentials), result.ast)
         return found
+
+
+def _key(query: NamedQuery, credentials: Credentials) -> _Key:
+    return query.name, values.dumps(list(query.args)), credentials
 
 
 def _relayed(answer: TransformFailed) -> SyncError:

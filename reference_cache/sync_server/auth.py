@@ -34,6 +34,11 @@ class Identity:
     token: str | None = None
     claims: Mapping[str, Any] | None = None
 
+    @property
+    def expires_at(self) -> float | None:
+        """When the token ceases to be good, in seconds since the epoch; None if that is not known."""
+        return None if self.claims is None else self.claims.get("exp")
+
 
 class Authenticator:
     """Accepts or refuses tokens according to the configuration."""
@@ -43,6 +48,10 @@ class Authenticator:
         self._issuer, self._audience = config.auth_issuer, config.auth_audience
         self._can_forward = bool(config.query_urls and config.mutate_urls)
         self._clock = clock
+
+    def has_expired(self, identity: Identity) -> bool:
+        """Whether the token was good when it was accepted, and is not any more."""
+        return identity.expires_at is not None and identity.expires_at <= self._clock()
 
     async def first(self, user_id: str | None, token: str | None) -> Identity:
         """The identity of a new connection; raises `SyncError`."""

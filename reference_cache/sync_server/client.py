@@ -10,7 +10,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -73,6 +73,7 @@ class Client:
         credentials: Credentials,
         identity: Identity,
         services: Services,
+        on_admitted: Callable[[Client], None],
     ) -> None:
         self.asked = replace(asked, init=None)
         self.credentials = credentials
@@ -82,6 +83,7 @@ class Client:
         self._socket = socket
         self._identity = identity
         self._services = services
+        self._on_admitted = on_admitted
         self._synced: Connection | None = None
         self._greeted = asyncio.get_running_loop().time()
         self._has_failed = False
@@ -115,6 +117,11 @@ class Client:
         self._log(logging.WARNING, "client dropped for not reading", waiting=self.outbox.waiting_bytes)
         self.outbox.discard()
         self._socket.cut()
+
+    def check_expiry(self) -> None:
+        """End the connection if its token has expired; the client gets another and comes back."""
+        if self._services.authenticator.has_expired(self._identity):
+            self.fail(SyncError(ErrorKind.AUTH_INVALIDATED, "The auth token has expired."))
 
     def keep_alive(self, silent_for: float) -> None:
         """Say something to a client that has heard nothing for that long."""
@@ -170,14 +177,14 @@ class Client:
         match command:
             case up.InitConnection():
                 await self._init(command)
-            case up.Push():
-                await self._push(command)
-            case up.AckMutationResponses():
-                self._results_seen(command)
             case up.Pull() | up.CloseConnection() | up.Ping():
                 pass
             case _ if self._synced is None:
                 self._log(logging.WARNING, "message before initConnection", message=type(command).__name__)
+            case up.Push():
+                await self._push(command)
+            case up.AckMutationResponses():
+                self._results_seen(command)
             case up.ChangeDesiredQueries():
                 await self._synced.change_desired_queries(command.desired_queries_patch)
             case up.DeleteClients():
@@ -187,7 +194,7 @@ class Client:
             case up.Inspect():
                 await self._inspect(self._synced, command.question)
             case Retransform():
-                await self._synced.update_auth(self.credentials, self._identity.claims)
+                await self._synced.transform_again()
 
     async def _init(self, message: up.InitConnection) -> None:
         if self._synced is not None:
@@ -197,8 +204,6 @@ class Client:
         query = chosen_by_client(given.query, config.query, message.user_query_url, message.user_query_headers)
         mutate = chosen_by_client(given.mutate, config.mutate, message.user_push_url, message.user_push_headers)
         self.credentials = replace(given, query=query, mutate=mutate)
-        if services.pusher is not None:
-            services.pusher.register(asked.client_group_id, asked.client_id, self)
         who = ClientInfo(
             asked.client_id,
             asked.client_group_id,
@@ -207,8 +212,13 @@ class Client:
             asked.profile_id,
             self.credentials,
             self._identity.claims,
+            self.credentials.secret,
         )
         self._synced = await services.syncer.connect(who, message, self)
+        # Only now: a socket that nobody has admitted must not take anything from the one that is there.
+        self._on_admitted(self)
+        if services.pusher is not None:
+            services.pusher.register(asked.client_group_id, asked.client_id, self)
         self._forget_results(self._synced.deleted_clients)
         self.validated_at = asyncio.get_running_loop().time()
 
@@ -241,9 +251,9 @@ class Client:
     async def _update_auth(self, synced: Connection, token: str) -> None:
         identity = await self._services.authenticator.changed(self._identity, self.asked.user_id, token)
         if identity != self._identity:
-            self._identity = identity
-            self.credentials = self.credentials.with_token(identity.token)
-            await synced.update_auth(self.credentials, identity.claims)
+            credentials = self.credentials.with_token(identity.token)
+            await synced.update_auth(credentials, identity.claims, credentials.secret)
+            self._identity, self.credentials = identity, credentials
             self.validated_at = asyncio.get_running_loop().time()
 
     async def _inspect(self, synced: Connection, question: up.Inspection) -> None:

@@ -1,8 +1,8 @@
 """The sync server: one listening address for client sockets and the pages.
 
 `websockets` keeps handshakes, control frames and closing right; this module decides who is let in, replaces a client's
-older socket by its newer one, keeps a group to the user it belongs to, and stops in order: no new sockets, every open
-one told to go, then the rest.
+older socket by its newer one once the syncer has admitted that one, and stops in order: no new sockets, every open one
+told to go, then the rest.
 """
 
 from __future__ import annotations
@@ -10,6 +10,7 @@ from __future__ import annotations
 import asyncio
 import errno
 import logging
+from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
@@ -21,7 +22,7 @@ from websockets.http11 import Request, Response
 from websockets.typing import Subprotocol
 
 from protocol.errors import HandshakeError
-from protocol.sync.errors import ErrorKind, SyncError, unauthorized
+from protocol.sync.errors import ErrorKind, SyncError
 from protocol.sync.handshake import MAX_VERSION, ConnectRequest, parse_request
 from reference_cache.app_client.credentials import Credentials, address
 from reference_cache.errors import CacheError
@@ -51,18 +52,20 @@ _REASONS = {200: "OK", 401: "Unauthorized", 404: "Not Found", 503: "Service Unav
 
 
 class SyncServer:
-    """Serves clients on one address. Invariant: `clients` holds the newest connection of each client, by client id."""
+    """Serves clients on one address. Invariant: `clients` holds the newest admitted connection of each client, by group
+    id and client id; `connections` holds all that are open."""
 
     def __init__(
         self, services: Services, ready: asyncio.Event, more_status: Callable[[], Mapping[str, Any]] = dict
     ) -> None:
-        self.clients: dict[str, Client] = {}
+        self.clients: dict[tuple[str, str], Client] = {}
+        self.connections: set[Client] = set()
         self._services = services
         self._ready = ready
         self._more_status = more_status
         self._pages = Pages(services.metrics, services.config.admin_password, ready.is_set, self.status)
-        self._upkeep = Upkeep(self.clients.values, services.transformer, services.config)
-        self._users: dict[str, tuple[str | None, int]] = {}  # group -> its user, and how many connections it has
+        self._upkeep = Upkeep(lambda: self.connections, services.transformer, services.config)
+        self._groups: Counter[str] = Counter()  # group -> how many connections it has
         self._sockets = 0
         self._tasks: list[asyncio.Task[None]] = []
         self._server: Server | None = None
@@ -99,14 +102,14 @@ class SyncServer:
         """Tell every client to go, wait a moment for them, then cut what is left."""
         assert self._server is not None
         self._server.close(close_connections=False)
-        for client in list(self.clients.values()):
+        for client in list(self.connections):
             client.close(CloseCode.GOING_AWAY, "the cache is stopping")
         if not await self._all_gone(self._server):
             for connection in list(self._server.all_connections):
                 assert isinstance(connection, SyncSocket)
                 connection.cut()
             if not await self._all_gone(self._server):
-                event(log, logging.WARNING, "clients are left behind in mid-message", count=len(self.clients))
+                event(log, logging.WARNING, "clients are left behind in mid-message", count=len(self.connections))
         for task in self._tasks:
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
@@ -122,7 +125,7 @@ class SyncServer:
     def status(self) -> dict[str, Any]:
         """The document of `/statusz`; the gauges follow it."""
         syncer, metrics = self._services.syncer.status(), self._services.metrics
-        waiting = sum(client.outbox.waiting_bytes for client in self.clients.values())
+        waiting = sum(client.outbox.waiting_bytes for client in self.connections)
         metrics.connections.set(self._sockets)
         metrics.groups.set(syncer.groups)
         metrics.queries.set(syncer.queries)
@@ -204,36 +207,35 @@ class SyncServer:
 
     def _admitted(self, socket: SyncSocket, asked: ConnectRequest, identity: Identity) -> Client:
         services = self._services
-        pinned = self._users.get(asked.client_group_id)
-        if pinned is not None and pinned[0] != asked.user_id:
-            raise unauthorized(
-                "Client groups are pinned to a single userID. "
-                "Connection userID does not match existing client group userID."
-            )
         if not asked.is_supported:
             raise _version_not_supported(asked.version)
         assert socket.request is not None
         headers = dict(socket.request.headers.raw_items())
         query, mutate = address(services.config.query, headers), address(services.config.mutate, headers)
-        return Client(socket, asked, Credentials(asked.user_id, identity.token, query, mutate), identity, services)
+        credentials = Credentials(asked.user_id, identity.token, query, mutate)
+        return Client(socket, asked, credentials, identity, services, self._replace_older)
 
     def _enter(self, client: Client) -> None:
-        older = self.clients.get(client.asked.client_id)
+        self.connections.add(client)
+        self._groups[client.asked.client_group_id] += 1
+
+    def _replace_older(self, client: Client) -> None:
+        """The client has proved that it belongs to its group: close the socket it had before."""
+        key = client.asked.client_group_id, client.asked.client_id
+        older = self.clients.get(key)
         if older is not None:
             older.close()
-        self.clients[client.asked.client_id] = client
-        user, count = self._users.get(client.asked.client_group_id, (client.asked.user_id, 0))
-        self._users[client.asked.client_group_id] = (user, count + 1)
+        self.clients[key] = client
 
     def _exit(self, client: Client) -> None:
-        if self.clients.get(client.asked.client_id) is client:
-            del self.clients[client.asked.client_id]
-        user, count = self._users[client.asked.client_group_id]
-        if count > 1:
-            self._users[client.asked.client_group_id] = (user, count - 1)
-        else:
-            del self._users[client.asked.client_group_id]
-            self._services.inspectors.forget(client.asked.client_group_id)
+        self.connections.discard(client)
+        group = client.asked.client_group_id
+        if self.clients.get((group, client.asked.client_id)) is client:
+            del self.clients[group, client.asked.client_id]
+        self._groups[group] -= 1
+        if not self._groups[group]:
+            del self._groups[group]
+            self._services.inspectors.forget(group)
 
     def _refused(self, socket: SyncSocket, reason: str, why: str) -> None:
         self._services.metrics.refused.labels(reason).inc()

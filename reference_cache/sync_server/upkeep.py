@@ -1,9 +1,9 @@
 """What is done for open connections from time to time, in one pass over all of them.
 
 A client that has heard nothing for six seconds gets a pong, so that a cache busy with a long query is not taken for
-dead; one that does not read is dropped; credentials are checked again with the application, and a group's named
-queries are asked for again, at their intervals. One pass for everybody instead of timers each keeps ten thousand idle
-sockets cheap.
+dead; one that does not read is dropped, and so is one whose token has expired; credentials are checked again with the
+application, and a group's named queries are asked for again, at their intervals. One pass for everybody instead of
+timers each keeps ten thousand idle sockets cheap.
 """
 
 from __future__ import annotations
@@ -65,6 +65,7 @@ class Upkeep:
             if client.outbox.is_too_slow():
                 client.drop()
                 continue
+            client.check_expiry()
             client.keep_alive(SILENT_SECONDS)
             if client.is_synced:
                 self._check_credentials(client, now)

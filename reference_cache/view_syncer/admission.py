@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from protocol.sync.errors import ErrorKind, SyncError
+from protocol.sync.errors import ErrorKind, SyncError, unauthorized
 from protocol.sync.messages import InitConnection
 from reference_cache.view_syncer.api import ClientInfo
 from reference_cache.view_syncer.group_config import GroupEdit
+from reference_cache.view_syncer.group_owner import Proof
 from reference_cache.view_syncer.group_store import StoredGroup
 from reference_cache.view_syncer.versions import EMPTY, CookieError, check
 
@@ -18,6 +19,7 @@ class Admission:
 
     client: ClientInfo
     init: InitConnection
+    proof: Proof
 
     @property
     def names_deleted(self) -> bool:
@@ -35,15 +37,10 @@ class Admission:
                 "The initConnection message for a new client group must include client schema.",
             )
 
-    def check_known(self, stored: StoredGroup, newest: str) -> None:
+    def check_known(self, stored: StoredGroup, newest: str, *, takes_credentials: bool) -> None:
         """The group is known: the client must be of the same user and schema, and not ahead of `newest`."""
         self._check_cookie()
-        if self.client.user_id != stored.user_id:
-            raise SyncError(
-                ErrorKind.UNAUTHORIZED,
-                "Client groups are pinned to a single userID. "
-                "Connection userID does not match existing client group userID.",
-            )
+        self.check_owner(stored, takes_credentials)
         cookie = self.client.base_cookie
         if cookie is not None and stored.config.version == EMPTY:
             raise SyncError(ErrorKind.CLIENT_NOT_FOUND, "Client not found")
@@ -52,6 +49,17 @@ class Admission:
         schema = self.init.client_schema
         if schema is not None and schema != stored.client_schema:
             raise SyncError(ErrorKind.INVALID_CONNECTION_REQUEST, "Provided schema does not match previous schema")
+
+    def check_owner(self, stored: StoredGroup, takes_credentials: bool) -> None:
+        """The client must prove that it is the group's user."""
+        if self.client.user_id != stored.user_id:
+            raise unauthorized(
+                "Client groups are pinned to a single userID. "
+                "Connection userID does not match existing client group userID."
+            )
+        refusal = stored.owner.refusal(self.proof, takes_credentials)
+        if refusal is not None:
+            raise refusal
 
     def _check_cookie(self) -> None:
         if self.client.base_cookie is None:

@@ -73,18 +73,25 @@ class QueryFailure:
 class Transformer(Protocol):
     """The application's query endpoint."""
 
-    async def validate(self, credentials: Credentials) -> None:
-        """Ask the application whether it accepts the credentials; raises `SyncError` if not."""
+    async def validate(self, credentials: Credentials) -> bool:
+        """Ask the application whether it accepts the credentials; raises `SyncError` if not.
+
+        Returns whether it confirmed the user id: it may accept credentials without naming a user.
+        """
 
     async def transform(
         self, credentials: Credentials, queries: Sequence[NamedQuery]
     ) -> Mapping[str, Query | QueryFailure]:
-        """The queries by hash, in server names. A hash left out is never answered. Raises `SyncError`."""
+        """The queries by hash, in server names, and no others; one left out is never answered. Raises `SyncError`."""
 
 
 @dataclass(frozen=True, slots=True)
 class ClientInfo:
-    """Who connects. `auth_data` are the verified claims that read permissions may refer to, if there are any."""
+    """Who connects.
+
+    `auth_data` are the verified claims that read permissions may refer to; None unless a signed token confirmed the
+    user id. `secret` is what the client presented to prove who it is (a token, cookies); None if it presented nothing.
+    """
 
     client_id: str
     group_id: str
@@ -93,6 +100,7 @@ class ClientInfo:
     profile_id: str | None = None
     credentials: Credentials = None
     auth_data: Mapping[str, Any] | None = None
+    secret: str | None = field(default=None, repr=False)
 
 
 @dataclass(frozen=True, slots=True)
@@ -109,6 +117,8 @@ class SyncerOptions:
     """How long the event loop may be kept by evaluation."""
     forget_groups_after: float = 48 * 3600.0
     """How long a group nobody connects to is remembered."""
+    takes_credentials: bool = False
+    """Whether clients can present credentials: the cache verifies tokens, or an application does."""
     clock: Callable[[], float] = time.monotonic
     """What time to live and lingering are measured by."""
 
@@ -142,8 +152,13 @@ class Connection(Protocol):
     async def delete_clients(self, client_ids: Sequence[str]) -> None:
         """Forget clients of the group; acknowledged to all of the group."""
 
-    async def update_auth(self, credentials: Credentials, auth_data: Mapping[str, Any] | None = None) -> None:
-        """Use new credentials: the group's named queries are transformed anew."""
+    async def update_auth(
+        self, credentials: Credentials, auth_data: Mapping[str, Any] | None = None, secret: str | None = None
+    ) -> None:
+        """Have the application check new credentials, then transform the group's named queries with them."""
+
+    async def transform_again(self) -> None:
+        """Transform the group's named queries again, with this client's credentials."""
 
     async def inspect(self, question: Inspection) -> Any:
         """The `value` of the answer to an inspector's question (not `authenticate`, which is the server's)."""

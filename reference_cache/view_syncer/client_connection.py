@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from protocol.sync.errors import SyncError
 from protocol.sync.messages import Inspection, QueryPatch
 from reference_cache.view_syncer.api import ClientInfo, Credentials, Downstream, Outgoing
+from reference_cache.view_syncer.group_owner import Proof
 
 if TYPE_CHECKING:
     from reference_cache.view_syncer.client_group import ClientGroup
@@ -25,10 +26,11 @@ class ClientConnection:
     """One client's connection. Invariant: while it is one of the group's, `cookie` is the group's version between two
     pokes; after `close` or a failure nothing is sent."""
 
-    def __init__(self, client: ClientInfo, group: ClientGroup, downstream: Downstream) -> None:
+    def __init__(self, client: ClientInfo, proof: Proof, group: ClientGroup, downstream: Downstream) -> None:
         self.client_id = client.client_id
         self.credentials = client.credentials
         self.auth_data = client.auth_data
+        self.proof = proof  # of the credentials in use; the group replaces it with them
         self.cookie = client.base_cookie
         self.group = group
         self.deleted_clients: Sequence[str] = ()
@@ -64,8 +66,12 @@ class ClientConnection:
     async def delete_clients(self, client_ids: Sequence[str]) -> None:
         await to_the_end(self.group.delete_clients(self, client_ids))
 
-    async def update_auth(self, credentials: Credentials, auth_data: Mapping[str, Any] | None = None) -> None:
-        self.credentials, self.auth_data = credentials, auth_data
+    async def update_auth(
+        self, credentials: Credentials, auth_data: Mapping[str, Any] | None = None, secret: str | None = None
+    ) -> None:
+        await to_the_end(self.group.change_credentials(self, credentials, auth_data, secret))
+
+    async def transform_again(self) -> None:
         await to_the_end(self.group.transform_again(self))
 
     async def inspect(self, question: Inspection) -> Any:

@@ -22,10 +22,11 @@ from protocol.sync.errors import ErrorKind, SyncError
 from protocol.sync.messages import Inspection, QueryPatch
 from reference_cache.replica.schema import ReplicaSchema
 from reference_cache.view_syncer.admission import Admission
-from reference_cache.view_syncer.api import NamedQuery, Outgoing, QueryFailure
+from reference_cache.view_syncer.api import Credentials, NamedQuery, Outgoing, QueryFailure
 from reference_cache.view_syncer.client_connection import ClientConnection
 from reference_cache.view_syncer.client_schema import check_client_schema
 from reference_cache.view_syncer.group_config import GroupEdit, QueryConfig
+from reference_cache.view_syncer.group_owner import Proof
 from reference_cache.view_syncer.group_store import StoredGroup
 from reference_cache.view_syncer.group_view import GroupView
 from reference_cache.view_syncer.inspector import answer, subject
@@ -75,6 +76,9 @@ class ClientGroup:
     async def connect(self, connection: ClientConnection, admission: Admission) -> None:
         """Admit a client whose request has been checked; on return it is up to date."""
         async with self.lock:
+            # Checked before, but the group may have got an owner while this client waited for its turn.
+            admission.check_owner(self.stored, self._services.options.takes_credentials)
+            self._note_owner(connection)
             before = self.config.version
             edit = GroupEdit(self.config)
             connection.deleted_clients = admission.edit(edit, self._clock.now())
@@ -90,6 +94,21 @@ class ClientGroup:
                     self._admit(connection)
             if admission.names_deleted:
                 self._tell_deleted(connection.deleted_clients)
+
+    def _note_owner(self, connection: ClientConnection) -> None:
+        """Store what a connection proves, and part with clients that cannot prove as much."""
+        owner = self.stored.owner.after(connection.proof)
+        if owner == self.stored.owner:
+            return
+        self.stored.owner = owner
+        if not self.is_new:
+            with self._services.file.transaction():
+                self._services.groups.save_owner(self.config.group_id, owner)
+        for other in list(self.clients.values()):
+            refusal = owner.refusal(other.proof, self._services.options.takes_credentials)
+            if refusal is not None and other is not connection:
+                del self.clients[other.client_id]
+                other.fail(refusal)
 
     def _admit(self, connection: ClientConnection) -> None:
         replaced = self.clients.get(connection.client_id)
@@ -155,6 +174,23 @@ class ClientGroup:
         told = Outgoing((values.dumps(["deleteClients", {"clientIDs": list(client_ids)}]),))
         for connection in self.clients.values():
             connection.send(told)
+
+    async def change_credentials(
+        self,
+        connection: ClientConnection,
+        credentials: Credentials,
+        auth_data: Mapping[str, Any] | None,
+        secret: str | None,
+    ) -> None:
+        """A client of the group has new credentials: the application must accept them before they are used."""
+        named = await self._services.transformer.validate(credentials)
+        async with self.lock:
+            if self.clients.get(connection.client_id) is not connection:
+                return
+            connection.credentials, connection.auth_data = credentials, auth_data
+            connection.proof = Proof(named or auth_data is not None, secret)
+            self._note_owner(connection)
+            await self._follow_wishes(connection, again=True)
 
     async def transform_again(self, connection: ClientConnection) -> None:
         """Ask the application again what the group's named queries mean, for this client."""
@@ -238,9 +274,7 @@ class ClientGroup:
         named = [_named(query) for query in fresh if query.ast is None]
         if not named:
             return queries, {}
-        asked = {query.hash for query in named}
         answers = await self._services.transformer.transform(speaker.credentials, named)
-        answers = {hash: found for hash, found in answers.items() if hash in asked}
         failures = {hash: found for hash, found in answers.items() if isinstance(found, QueryFailure)}
         queries |= {hash: found for hash, found in answers.items() if isinstance(found, Query)}
         return queries, failures

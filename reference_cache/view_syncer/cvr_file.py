@@ -55,6 +55,12 @@ CREATE TABLE dropped_results (
 ) WITHOUT ROWID;
 """
 
+_OWNERS = """
+CREATE TABLE IF NOT EXISTS group_owners (group_id TEXT PRIMARY KEY, verified INTEGER, salt BLOB, digests TEXT)
+WITHOUT ROWID
+"""
+"""A table of its own, so that files of the version before it, which has none, are opened as they are."""
+
 _ALL = (
     "state",
     "ages",
@@ -66,6 +72,7 @@ _ALL = (
     "desires",
     "memberships",
     "dropped_results",
+    "group_owners",
 )
 
 
@@ -91,6 +98,7 @@ class CvrFile:
         self.replica_version: str = found[1]
         self.data_version: str = found[2]
         with self.transaction():
+            self.connection.execute(_OWNERS)
             # Queries that ran when the process ended were right up to the last version recorded.
             self.connection.execute("UPDATE queries SET settled = ? WHERE settled IS NULL", (self.data_version,))
 
@@ -108,6 +116,7 @@ class CvrFile:
                 self.connection.execute(f"DROP TABLE IF EXISTS {table}")
             for statement in _TABLES.split(";"):
                 self.connection.execute(statement)
+            self.connection.execute(_OWNERS)
             self.connection.execute("INSERT INTO state VALUES (?, '', '')", (FORMAT,))
 
     def start_over(self, replica_version: str) -> None:

@@ -14,6 +14,7 @@ from protocol.sync.messages import ClientSchema
 from reference_cache.view_syncer.client_schema import KnownSchemas
 from reference_cache.view_syncer.cvr_file import CvrFile
 from reference_cache.view_syncer.group_config import Desire, GroupConfig, GroupEdit, QueryConfig
+from reference_cache.view_syncer.group_owner import GroupOwner
 
 
 @dataclass(slots=True)
@@ -38,6 +39,7 @@ class StoredGroup:
     config: GroupConfig
     user_id: str | None
     client_schema: ClientSchema
+    owner: GroupOwner
     ttl_clock: float = 0.0
     memberships: dict[int, Membership] = field(default_factory=dict)
 
@@ -63,11 +65,19 @@ class GroupStore:
         config = GroupConfig(group_id, version, self._clients(group_id), self._queries(group_id))
         memberships = {each.query: each for each in self._memberships(group_id)}
         client_schema = self._schemas.shared(ClientSchema.model_validate_json(schema))
-        return StoredGroup(config, user_id, client_schema, ttl_clock, memberships)
+        return StoredGroup(config, user_id, client_schema, self._owner(group_id), ttl_clock, memberships)
 
-    def new(self, group_id: str, user_id: str | None, client_schema: ClientSchema) -> StoredGroup:
+    def new(self, group_id: str, user_id: str | None, client_schema: ClientSchema, owner: GroupOwner) -> StoredGroup:
         """A group that is to be stored; `create` does it."""
-        return StoredGroup(GroupConfig(group_id), user_id, self._schemas.shared(client_schema))
+        return StoredGroup(GroupConfig(group_id), user_id, self._schemas.shared(client_schema), owner)
+
+    def _owner(self, group_id: str) -> GroupOwner:
+        sql = "SELECT verified, salt, digests FROM group_owners WHERE group_id = ?"
+        found = self._connection.execute(sql, (group_id,)).fetchone()
+        if found is None:
+            return GroupOwner(is_unknown=True)
+        verified, salt, digests = found
+        return GroupOwner(bool(verified), salt, tuple(bytes.fromhex(each) for each in orjson.loads(digests)))
 
     def _clients(self, group_id: str) -> set[str]:
         sql = "SELECT client_id FROM clients WHERE group_id = ?"
@@ -101,6 +111,13 @@ class GroupStore:
         config = group.config
         row = (config.group_id, config.version, group.user_id, schema, group.ttl_clock, now, data_version)
         self._connection.execute("INSERT INTO groups VALUES (?, ?, ?, ?, ?, ?, ?)", row)
+        self.save_owner(config.group_id, group.owner)
+
+    def save_owner(self, group_id: str, owner: GroupOwner) -> None:
+        """Store who may join a group."""
+        digests = orjson.dumps([each.hex() for each in owner.digests]).decode()
+        row = (group_id, owner.verified, owner.salt, digests)
+        self._connection.execute("REPLACE INTO group_owners VALUES (?, ?, ?, ?)", row)
 
     def touch(self, group_id: str, ttl_clock: float, now: float) -> None:
         """Note that a group is in use."""
@@ -150,7 +167,7 @@ class GroupStore:
 
     def delete(self, group_id: str) -> None:
         """Forget a group; a client of it that returns starts over."""
-        for table in ("clients", "group_queries", "desires", "memberships", "dropped_results"):
+        for table in ("clients", "group_queries", "desires", "memberships", "dropped_results", "group_owners"):
             self._connection.execute(f"DELETE FROM {table} WHERE group_id = ?", (group_id,))
         self._connection.execute("DELETE FROM groups WHERE id = ?", (group_id,))
 

@@ -30,6 +30,7 @@ from reference_cache.view_syncer.client_connection import ClientConnection, to_t
 from reference_cache.view_syncer.client_group import ClientGroup
 from reference_cache.view_syncer.client_schema import check_client_schema
 from reference_cache.view_syncer.cvr_file import CvrFile
+from reference_cache.view_syncer.group_owner import GroupOwner, Proof
 from reference_cache.view_syncer.group_store import GroupStore
 from reference_cache.view_syncer.mutation_data import Confirmed, MutationTables
 from reference_cache.view_syncer.pacing import Pace
@@ -160,21 +161,22 @@ class ViewSyncer:
     async def connect(self, client: ClientInfo, init: InitConnection, downstream: Downstream) -> Connection:
         """Admit a client; on return it is up to date."""
         await self._ready.wait()
-        await self._services.transformer.validate(client.credentials)
+        named = await self._services.transformer.validate(client.credentials)
         if not downstream.is_open:
             # The application took its time, and the client may be back: it must not be displaced by its own past.
             raise SyncError(ErrorKind.REHOME, "The client has gone while its credentials were checked")
-        work = asyncio.ensure_future(self._connect(client, init, downstream))
+        proof = Proof(named or client.auth_data is not None, client.secret)
+        work = asyncio.ensure_future(self._connect(Admission(client, init, proof), downstream))
         try:
             return await asyncio.shield(work)
         except asyncio.CancelledError:
             work.add_done_callback(_close_unwanted)
             raise
 
-    async def _connect(self, client: ClientInfo, init: InitConnection, downstream: Downstream) -> ClientConnection:
-        admission = Admission(client, init)
+    async def _connect(self, admission: Admission, downstream: Downstream) -> ClientConnection:
+        client = admission.client
         group = self._group(admission)
-        connection = ClientConnection(client, group, downstream)
+        connection = ClientConnection(client, admission.proof, group, downstream)
         group.pending += 1
         try:
             await group.connect(connection, admission)
@@ -192,22 +194,25 @@ class ViewSyncer:
     def _group(self, admission: Admission) -> ClientGroup:
         """The client's group: in use, remembered, or new."""
         services, client = self._services, admission.client
+        takes_credentials = self._options.takes_credentials
         cookie = client.base_cookie
         if cookie is not None and not services.retention.reaches_back_to(client.group_id, cookie):
             raise SyncError(ErrorKind.CLIENT_NOT_FOUND, "Client not found: it has been away for too long")
         group = self._groups.get(client.group_id)
         if group is not None:
-            admission.check_known(group.stored, group.config.version)
+            admission.check_known(group.stored, group.config.version, takes_credentials=takes_credentials)
             return group
         stored = services.groups.load(client.group_id)
         if stored is None:
             admission.check_new()
             schema = admission.init.client_schema
             assert isinstance(schema, ClientSchema)
-            stored = services.groups.new(client.group_id, client.user_id, schema)
+            owner = GroupOwner().after(admission.proof)
+            stored = services.groups.new(client.group_id, client.user_id, schema, owner)
             group = ClientGroup(stored, services, is_new=True)
         else:
-            admission.check_known(stored, max(stored.config.version, services.file.data_version))
+            newest = max(stored.config.version, services.file.data_version)
+            admission.check_known(stored, newest, takes_credentials=takes_credentials)
             group = ClientGroup(stored, services, is_new=False)
             group.view.resume(client.base_cookie)
         self._groups[client.group_id] = group

@@ -26,8 +26,13 @@ class ScriptedConnection:
     async def delete_clients(self, client_ids: Sequence[str]) -> None:
         await self.syncer.called("delete", self.client, list(client_ids))
 
-    async def update_auth(self, credentials: Any, auth_data: Mapping[str, Any] | None = None) -> None:
+    async def update_auth(
+        self, credentials: Any, auth_data: Mapping[str, Any] | None = None, secret: str | None = None
+    ) -> None:
         await self.syncer.called("auth", self.client, credentials.token)
+
+    async def transform_again(self) -> None:
+        await self.syncer.called("transform", self.client, None)
 
     async def inspect(self, question: Inspection) -> Any:
         await self.syncer.called("inspect", self.client, question.op)

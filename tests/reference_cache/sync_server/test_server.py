@@ -11,6 +11,7 @@ import aiohttp
 import pytest
 from websockets.exceptions import InvalidStatus
 
+from protocol.sync.errors import unauthorized
 from protocol.sync.handshake import encode_subprotocol
 from reference_cache.errors import CacheError
 from reference_cache.sync_server import server
@@ -54,7 +55,7 @@ async def test_what_a_client_came_with_is_not_kept_while_it_is_connected(serve: 
         await client.hear("pokeEnd")
         await client.say("ping", {})
         await client.hear("pong")
-        connected = served.server.clients["c1"]
+        connected = served.server.clients["g1", "c1"]
         assert connected.asked.init is None
         assert connected._first is None
         assert connected._socket.asked is None
@@ -136,15 +137,18 @@ async def test_a_token_without_a_user_is_refused_with_3000(serve: Serve) -> None
     assert client.socket.close_code == 3000
 
 
-async def test_a_group_belongs_to_one_user_and_the_first_connection_is_untouched(serve: Serve) -> None:
+async def test_a_socket_replaces_the_one_before_only_once_it_is_admitted(serve: Serve) -> None:
     served = await serve()
     async with sync_client(sync_url(served.port, "c1", "g1", user="ann"), init=INIT) as first:
         await first.hear("pokeEnd")
-        async with sync_client(sync_url(served.port, "c2", "g1", user="bob"), init=INIT) as second:
+        served.syncer.fault = unauthorized("pinned")
+        async with sync_client(sync_url(served.port, "c1", "g1", user="bob"), init=INIT) as second:
             assert (await second.error())["kind"] == "Unauthorized"
         assert second.socket.close_code == 3000
-        await first.say("ping", {})
-        await first.hear("pong")
+        async with sync_client(sync_url(served.port, "c1", "g2"), init=INIT) as namesake:
+            await namesake.hear("pokeEnd")
+            await first.say("ping", {})
+            await first.hear("pong")
 
 
 async def test_a_second_socket_of_a_client_replaces_the_first_without_an_error(serve: Serve) -> None:

@@ -22,7 +22,7 @@ async def test_a_client_that_has_heard_nothing_gets_a_pong_unasked(serve: Serve)
     async with sync_client(sync_url(served.port, "c1", "g1"), init=INIT) as client:
         await client.hear("pokeEnd")
         await served.server._upkeep.sweep(soon(0))
-        served.server.clients["c1"].outbox.last_sent -= 7
+        served.server.clients["g1", "c1"].outbox.last_sent -= 7
         await served.server._upkeep.sweep(soon(0))
         await client.hear("pong")
     assert [frame[0] for frame in client.frames].count("pong") == 1
@@ -57,9 +57,9 @@ async def test_named_queries_are_asked_for_again_once_per_group(serve: Serve) ->
         await served.server._upkeep.sweep(soon(0))
         await served.server._upkeep.sweep(soon(301))
         async with asyncio.timeout(60), served.syncer.changed:
-            await served.syncer.changed.wait_for(lambda: any(call[0] == "auth" for call in served.syncer.calls))
+            await served.syncer.changed.wait_for(lambda: any(call[0] == "transform" for call in served.syncer.calls))
         await served.server._upkeep.sweep(soon(302))
-        assert [call[0] for call in served.syncer.calls].count("auth") == 1
+        assert [call[0] for call in served.syncer.calls].count("transform") == 1
 
 
 async def test_new_credentials_reach_the_syncer_and_old_ones_change_nothing(serve: Serve) -> None:

@@ -6,6 +6,7 @@ import base64
 import hashlib
 import hmac
 import json
+from collections.abc import Mapping
 from typing import Any
 
 
@@ -13,10 +14,10 @@ def b64(data: bytes) -> str:
     return base64.urlsafe_b64encode(data).rstrip(b"=").decode()
 
 
-def unsigned(algorithm: str, claims: dict[str, Any]) -> str:
-    return f"{b64(json.dumps({'alg': algorithm}).encode())}.{b64(json.dumps(claims).encode())}"
+def unsigned(algorithm: str, claims: dict[str, Any], **header: Any) -> str:
+    return f"{b64(json.dumps({'alg': algorithm, **header}).encode())}.{b64(json.dumps(claims).encode())}"
 
 
-def hs256(secret: str, **claims: Any) -> str:
-    signed = unsigned("HS256", claims)
+def hs256(secret: str, *, header: Mapping[str, Any] | None = None, **claims: Any) -> str:
+    signed = unsigned("HS256", claims, **(header or {}))
     return f"{signed}.{b64(hmac.new(secret.encode(), signed.encode(), hashlib.sha256).digest())}"

@@ -36,8 +36,8 @@ class App:
         self.turns = 0
         """How often others get their turn before an answer comes."""
 
-    async def validate(self, credentials: Any) -> None:
-        return None
+    async def validate(self, credentials: Any) -> bool:
+        return False
 
     async def transform(self, credentials: Any, queries: Sequence[NamedQuery]) -> dict[str, Query | QueryFailure]:
         self.calls.append([query.name for query in queries])
