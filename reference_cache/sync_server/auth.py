@@ -17,10 +17,9 @@ from protocol.sync.errors import ErrorKind, SyncError, unauthorized
 from reference_cache.config import CacheConfig
 from reference_cache.errors import BadSetting
 from reference_cache.sync_server.jwks import RemoteKeys
-from reference_cache.sync_server.jwt import BadToken, TokenRules, decode, header, with_jwk, with_secret
-from reference_cache.sync_server.signatures import Verify
+from reference_cache.sync_server.jwt import BadToken, TokenRules, VerifyKey, decode, header, with_jwk, with_secret
 
-KeyFor = Callable[[Mapping[str, Any]], Awaitable[Verify]]
+KeyFor = Callable[[Mapping[str, Any]], Awaitable[VerifyKey]]
 """What checks a token, by the token's header."""
 
 CLOSE_CODE = 3000
@@ -95,19 +94,26 @@ class Authenticator:
 def _key_for(config: CacheConfig) -> KeyFor | None:
     if config.auth_jwks_url is not None:
         return RemoteKeys(config.auth_jwks_url).key_for
-    verify: Verify
+    key = _fixed_key(config)
+    if key is None:
+        return None
+
+    async def always(_: Mapping[str, Any]) -> VerifyKey:
+        return key
+
+    return always
+
+
+def _fixed_key(config: CacheConfig) -> VerifyKey | None:
     if config.auth_secret is not None:
-        verify = with_secret(config.auth_secret.encode())
-    elif config.auth_jwk is not None:
         try:
-            verify = with_jwk(json.loads(config.auth_jwk))
+            return with_secret(config.auth_secret.encode())
+        except BadToken as error:
+            raise BadSetting("ZERO_AUTH_SECRET", str(error), "give a public key as ZERO_AUTH_JWK") from None
+    if config.auth_jwk is not None:
+        try:
+            return with_jwk(json.loads(config.auth_jwk))
         except BadToken as error:
             fix = "give the public key as a JWK of type RSA, EC or OKP (Ed25519)"
             raise BadSetting("ZERO_AUTH_JWK", str(error), fix) from None
-    else:
-        return None
-
-    async def always(_: Mapping[str, Any]) -> Verify:
-        return verify
-
-    return always
+    return None

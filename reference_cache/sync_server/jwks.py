@@ -17,8 +17,7 @@ import aiohttp
 
 from protocol import values
 from protocol.errors import CodecError
-from reference_cache.sync_server.jwt import BadToken, with_public_jwk
-from reference_cache.sync_server.signatures import CURVES, Verify
+from reference_cache.sync_server.jwt import CURVE_ALGORITHMS, BadToken, VerifyKey, with_public_jwk
 
 KEPT_SECONDS = 600.0
 PAUSE_SECONDS = 30.0
@@ -26,7 +25,7 @@ FETCH_SECONDS = 5.0
 MAX_BYTES = 1024 * 1024
 
 _KINDS = {"RS": "RSA", "PS": "RSA", "ES": "EC", "Ed": "OKP"}
-_CURVES = {curve.algorithm: name for name, curve in CURVES.items()} | {"EdDSA": "Ed25519", "Ed25519": "Ed25519"}
+_CURVES = {algorithm: curve for (_, curve), algorithms in CURVE_ALGORITHMS.items() for algorithm in algorithms}
 
 Jwk = Mapping[str, Any]
 
@@ -41,7 +40,7 @@ class RemoteKeys:
         self._fetched: float | None = None
         self._fetching: asyncio.Task[None] | None = None
 
-    async def key_for(self, header: Mapping[str, Any]) -> Verify:
+    async def key_for(self, header: Mapping[str, Any]) -> VerifyKey:
         """What checks a token with this header; raises `BadToken`."""
         kind = _KINDS.get(str(header.get("alg"))[:2])
         if kind is None:

@@ -1,19 +1,44 @@
-"""JSON Web Tokens, checked with a secret (HS256/384/512) or a public key in JWK form (RS, PS, ES and EdDSA)."""
+"""JSON Web Tokens of clients: PyJWT checks the signature, this module checks what the token says.
+
+The algorithms that a key may be used with are the key's, never the token's. PyJWT takes times that are strings,
+booleans or fractions cut short, and would take infinity where it stands for a date; the official cache's library takes
+numbers only. So the claims are read here: a time is a finite number of a size that means a date. A token that wants
+an extension to be understood (`crit`) is refused, since none is.
+"""
 
 from __future__ import annotations
 
-import base64
-import binascii
-import hmac
 import json
+import warnings
 from collections.abc import Mapping
-from dataclasses import dataclass
-from typing import Any
+from dataclasses import dataclass, field
+from typing import Any, NoReturn
 
-from reference_cache.sync_server.signatures import CURVES, HASHES, Verify, ecdsa, ed25519, rsa
+from jwt import PyJWK, PyJWS
+from jwt.algorithms import HMACAlgorithm, OKPAlgorithm
+from jwt.exceptions import InvalidAlgorithmError, InvalidKeyError, InvalidSignatureError, PyJWTError
+from jwt.warnings import InsecureKeyLengthWarning
 
 LEAST_RSA_BITS = 2048
 """Shorter keys prove nothing, says RFC 7518."""
+
+LATEST = 2**53
+"""The largest time in seconds that every JSON reader takes for the same number."""
+
+SECRET_ALGORITHMS = ("HS256", "HS384", "HS512")
+RSA_ALGORITHMS = ("RS256", "RS384", "RS512", "PS256", "PS384", "PS512")
+CURVE_ALGORITHMS = {
+    ("EC", "P-256"): ("ES256",),
+    ("EC", "P-384"): ("ES384",),
+    ("EC", "P-521"): ("ES512",),
+    ("EC", "secp256k1"): ("ES256K",),
+    ("OKP", "Ed25519"): ("EdDSA", "Ed25519"),
+}
+_PUBLIC_MEMBERS = ("kty", "crv", "n", "e", "x", "y")
+
+_jws = PyJWS()
+if "Ed25519" not in _jws.get_algorithms():
+    _jws.register_algorithm("Ed25519", OKPAlgorithm())  # the name RFC 9864 gives to EdDSA on that curve
 
 
 class BadToken(Exception):
@@ -21,26 +46,39 @@ class BadToken(Exception):
 
 
 @dataclass(frozen=True, slots=True)
+class VerifyKey:
+    """A key, in the form PyJWT has it, and the algorithms it may be used with."""
+
+    key: Any = field(repr=False)
+    algorithms: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
 class TokenRules:
     """Who may have signed a token, and what it must say."""
 
-    verify: Verify
+    key: VerifyKey
     issuer: str | None = None
     audience: str | None = None
 
 
 def header(token: str) -> Mapping[str, Any]:
     """What a token says of its signature; raises `BadToken`."""
-    return _object(_parts(token)[0])
+    if token.count(".") != 2:
+        raise BadToken("is not a signed JSON Web Token")
+    try:
+        found: Mapping[str, Any] = _jws.get_unverified_header(token)
+    except (PyJWTError, ValueError) as error:
+        raise BadToken(f"is not a JSON Web Token: {error}") from None
+    if "crit" in found:
+        raise BadToken('extension in the "crit" header is not supported')
+    return found
 
 
 def decode(token: str, rules: TokenRules, subject: str, now: float) -> Mapping[str, Any]:
     """The claims of a token that is signed, in force and about `subject`; raises `BadToken`."""
-    parts = _parts(token)
-    algorithm, claims = header(token).get("alg"), _object(parts[1])
-    signed, signature = ".".join(parts[:2]).encode(), _bytes(parts[2])
-    if not isinstance(algorithm, str) or not rules.verify(algorithm, signed, signature):
-        raise BadToken("signature verification failed")
+    header(token)
+    claims = _claims(_signed_payload(token, rules.key))
     _check_times(claims, now)
     _check_claim(claims, "sub", subject)
     _check_claim(claims, "iss", rules.issuer)
@@ -50,16 +88,35 @@ def decode(token: str, rules: TokenRules, subject: str, now: float) -> Mapping[s
     return claims
 
 
-def _parts(token: str) -> list[str]:
-    parts = token.split(".")
-    if len(parts) != 3:
-        raise BadToken("is not a signed JSON Web Token")
-    return parts
+def _signed_payload(token: str, key: VerifyKey) -> bytes:
+    try:
+        # A short secret is the operator's choice, as with the official cache; a short RSA key is refused when loaded.
+        with warnings.catch_warnings(action="ignore", category=InsecureKeyLengthWarning):
+            payload: bytes = _jws.decode_complete(token, key.key, algorithms=list(key.algorithms))["payload"]
+    except (InvalidSignatureError, InvalidAlgorithmError, InvalidKeyError):
+        raise BadToken("signature verification failed") from None
+    except (PyJWTError, ValueError) as error:
+        raise BadToken(f"is not a JSON Web Token: {error}") from None
+    return payload
+
+
+def _claims(payload: bytes) -> Mapping[str, Any]:
+    try:
+        claims = json.loads(payload, parse_constant=_refuse_constant)
+    except (ValueError, RecursionError):
+        claims = None
+    if not isinstance(claims, dict):
+        raise BadToken("is not a JSON Web Token")
+    return claims
+
+
+def _refuse_constant(text: str) -> NoReturn:
+    raise ValueError(f"{text} is not JSON")
 
 
 def _check_times(claims: Mapping[str, Any], now: float) -> None:
-    for name in ("exp", "nbf"):
-        if name in claims and (isinstance(claims[name], bool) or not isinstance(claims[name], int | float)):
+    for name in ("exp", "nbf", "iat"):
+        if name in claims and not _is_time(claims[name]):
             raise BadToken(f'"{name}" claim must be a number')
     if claims.get("exp", now + 1) <= now:
         raise BadToken('"exp" claim timestamp check failed')
@@ -67,67 +124,45 @@ def _check_times(claims: Mapping[str, Any], now: float) -> None:
         raise BadToken('"nbf" claim timestamp check failed')
 
 
+def _is_time(value: object) -> bool:
+    # Neither infinity nor NaN compares as small.
+    return isinstance(value, int | float) and not isinstance(value, bool) and abs(value) <= LATEST
+
+
 def _check_claim(claims: Mapping[str, Any], name: str, expected: str | None) -> None:
     if expected is not None and claims.get(name) != expected:
         raise BadToken(f'unexpected "{name}" claim value')
 
 
-def with_secret(secret: bytes) -> Verify:
-    """Tokens signed with a shared secret."""
-
-    def verify(algorithm: str, signed: bytes, signature: bytes) -> bool:
-        made = HASHES.get(algorithm[2:]) if algorithm.startswith("HS") else None
-        return made is not None and hmac.compare_digest(hmac.new(secret, signed, made).digest(), signature)
-
-    return verify
+def with_secret(secret: bytes) -> VerifyKey:
+    """Tokens signed with a shared secret; raises `BadToken` for a public key or certificate, which is none."""
+    try:
+        return VerifyKey(HMACAlgorithm(HMACAlgorithm.SHA256).prepare_key(secret), SECRET_ALGORITHMS)
+    except InvalidKeyError as error:
+        raise BadToken(f"the secret is not one: {error}") from None
 
 
-def with_jwk(key: Mapping[str, Any]) -> Verify:
+def with_jwk(key: Mapping[str, Any]) -> VerifyKey:
     """Tokens signed by the owner of a JWK; raises `BadToken` for a key of another kind."""
-    return with_secret(_bytes(key.get("k", ""))) if key.get("kty") == "oct" else with_public_jwk(key)
+    if key.get("kty") == "oct":
+        return VerifyKey(_loaded({"kty": "oct", "k": key.get("k", "")}, SECRET_ALGORITHMS), SECRET_ALGORITHMS)
+    return with_public_jwk(key)
 
 
-def with_public_jwk(key: Mapping[str, Any]) -> Verify:
+def with_public_jwk(key: Mapping[str, Any]) -> VerifyKey:
     """Tokens signed by the owner of a public key; raises `BadToken` for anything else."""
+    kind, curve = key.get("kty"), key.get("crv")
+    algorithms = RSA_ALGORITHMS if kind == "RSA" else CURVE_ALGORITHMS.get((str(kind), str(curve)))
+    if algorithms is None:
+        raise BadToken(f"keys of type {kind} {curve or ''} are not supported; use RSA, EC or Ed25519")
+    loaded = _loaded({name: key[name] for name in _PUBLIC_MEMBERS if name in key}, algorithms)
+    if kind == "RSA" and loaded.key_size < LEAST_RSA_BITS:
+        raise BadToken(f"RSA keys have {LEAST_RSA_BITS} bits or more")
+    return VerifyKey(loaded, algorithms)
+
+
+def _loaded(key: dict[str, Any], algorithms: tuple[str, ...]) -> Any:
     try:
-        return _public_key(key)
-    except ValueError as error:
+        return PyJWK(key, algorithms[0]).key
+    except (PyJWTError, ValueError, TypeError, KeyError, AttributeError) as error:
         raise BadToken(f"the key is not one: {error}") from None
-
-
-def _public_key(key: Mapping[str, Any]) -> Verify:
-    match key.get("kty"), key.get("crv"):
-        case "RSA", _:
-            modulus, exponent = _number(key, "n"), _number(key, "e")
-            if modulus.bit_length() < LEAST_RSA_BITS:
-                raise BadToken(f"RSA keys have {LEAST_RSA_BITS} bits or more")
-            return rsa(modulus, exponent)
-        case "EC", str(name) if name in CURVES:
-            return ecdsa(CURVES[name], _number(key, "x"), _number(key, "y"))
-        case "OKP", "Ed25519":
-            return ed25519(_bytes(str(key.get("x"))))
-        case kind, curve:
-            raise BadToken(f"keys of type {kind} {curve or ''} are not supported; use RSA, EC or Ed25519")
-
-
-def _number(key: Mapping[str, Any], name: str) -> int:
-    if not isinstance(key.get(name), str):
-        raise BadToken(f"the key lacks {name!r}")
-    return int.from_bytes(_bytes(key[name]), "big")
-
-
-def _object(part: str) -> Mapping[str, Any]:
-    try:
-        value = json.loads(_bytes(part))
-    except ValueError:
-        value = None
-    if not isinstance(value, dict):
-        raise BadToken("is not a JSON Web Token")
-    return value
-
-
-def _bytes(text: str) -> bytes:
-    try:
-        return base64.b64decode(text + "=" * (-len(text) % 4), altchars=b"-_", validate=True)
-    except (binascii.Error, ValueError):
-        raise BadToken("is not base64url") from None

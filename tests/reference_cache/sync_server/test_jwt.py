@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import jwt
 import pytest
 
 from reference_cache.sync_server.jwt import BadToken, TokenRules, decode, with_jwk, with_secret
 from tests.reference_cache.sync_server.signed_by_jose import OTHERS, RSA, Signed, sign
-from tests.reference_cache.sync_server.tokens import b64, hs256, unsigned
+from tests.reference_cache.sync_server.tokens import b64, hs256, hs256_of, unsigned
 
 RULES = TokenRules(with_secret(b"s3cret"))
 
@@ -55,12 +56,49 @@ def test_a_token_signed_with_the_secret_gives_its_claims() -> None:
         ("opaque", "not a signed"),
         ("a.b.c", "JSON Web Token|base64"),
         ("..", "JSON Web Token"),
-        ("é.é.é", "base64"),
+        ("é.é.é", "JSON Web Token"),
+        ("\ud800.a.b", "JSON Web Token"),
+        (hs256("s3cret", header={"crit": ["exp"]}, sub="ann", exp=101), "crit"),
+        (hs256("s3cret", header={"crit": []}, sub="ann"), "JSON Web Token|crit"),
+        (hs256("s3cret", header={"crit": ["b64"], "b64": True}, sub="ann"), "crit"),
+        (hs256("s3cret", header={"b64": False}, sub="ann"), "JSON Web Token"),
+        (hs256("s3cret", header={"kid": 7}, sub="ann"), "JSON Web Token"),
+        (f"{b64(b'[' * 9000)}.{b64(b'{}')}.", "JSON Web Token"),
+        (hs256_of("s3cret", b"[" * 9000), "JSON Web Token"),
+        (hs256_of("s3cret", b'{"sub":"ann","exp":1e400}'), '"exp"'),
     ],
 )
 def test_any_other_proves_nothing(token: str, why: str) -> None:
     with pytest.raises(BadToken, match=why):
         decode(token, RULES, "ann", 100)
+
+
+@pytest.mark.parametrize("name", ["exp", "nbf", "iat"])
+@pytest.mark.parametrize("time", [float("nan"), float("inf"), float("-inf"), 10**400, -(10**400), True, "1", None, []])
+def test_a_time_is_a_finite_number(name: str, time: object) -> None:
+    with pytest.raises(BadToken, match=f'"{name}" claim must be a number|is not a JSON Web Token'):
+        decode(hs256("s3cret", sub="ann", **{name: time}), RULES, "ann", 100)
+
+
+def test_a_time_may_have_a_fraction() -> None:
+    token = hs256("s3cret", sub="ann", exp=100.5, nbf=99.5, iat=200)
+    assert decode(token, RULES, "ann", 100)["exp"] == 100.5
+    with pytest.raises(BadToken, match='"exp"'):
+        decode(token, RULES, "ann", 100.6)
+
+
+@pytest.mark.parametrize("algorithm", ["HS256", "HS384", "HS512"])
+def test_a_short_secret_is_the_operators_choice(algorithm: str, recwarn: pytest.WarningsRecorder) -> None:
+    token = jwt.PyJWT().encode({"sub": "ann"}, "s3cret", algorithm=algorithm)
+    recwarn.clear()
+    assert decode(token, RULES, "ann", 0) == {"sub": "ann"}
+    assert not recwarn
+
+
+@pytest.mark.parametrize("key", ["-----BEGIN PUBLIC KEY-----\nx\n-----END PUBLIC KEY-----", '{"kty":"RSA"}', ""])
+def test_a_public_key_is_no_secret(key: str) -> None:
+    with pytest.raises(BadToken, match="the secret is not one"):
+        with_secret(key.encode())
 
 
 def test_issuer_and_audience_are_checked_if_set() -> None:
@@ -74,20 +112,20 @@ def test_issuer_and_audience_are_checked_if_set() -> None:
 
 @pytest.mark.parametrize(("key", "token"), [(RSA_KEY, RSA_TOKEN), (EC_KEY, EC_TOKEN)], ids=["RS256", "ES256"])
 def test_the_standards_own_examples_are_verified(key: dict[str, str], token: str) -> None:
-    verify = with_jwk(key)
+    rules = TokenRules(with_jwk(key))
     # The examples have no subject, so the signature is all that can be right about them.
     with pytest.raises(BadToken, match='"sub"'):
-        decode(token, TokenRules(verify), "ann", 0)
+        decode(token, rules, "ann", 0)
     header, payload, signature = token.split(".")
     flipped = ("A" if signature[0] != "A" else "B") + signature[1:]
     with pytest.raises(BadToken, match="signature"):
-        decode(f"{header}.{payload}.{flipped}", TokenRules(verify), "ann", 0)
+        decode(f"{header}.{payload}.{flipped}", rules, "ann", 0)
 
 
 def test_a_public_key_is_never_taken_for_a_secret() -> None:
-    verify = with_jwk(RSA_KEY)
+    key = with_jwk(RSA_KEY)
     with pytest.raises(BadToken, match="signature"):
-        decode(hs256(RSA_KEY["n"], sub="ann"), TokenRules(verify), "ann", 0)
+        decode(hs256(RSA_KEY["n"], sub="ann"), TokenRules(key), "ann", 0)
 
 
 @pytest.fixture(scope="module")
