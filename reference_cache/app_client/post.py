@@ -109,9 +109,9 @@ class AppPost:
         except TimeoutError:
             raise AppFailure("timeout", f"the application did not answer in {self.timeout:g} s") from None
         except (aiohttp.ClientError, OSError) as error:
-            raise _TryAgain(AppFailure("internal", f"Fetch from API server threw error: {error}")) from None
+            raise _TryAgain(_unreachable(error)) from None
         except ValueError as error:
-            raise AppFailure("internal", f"Fetch from API server threw error: {error}") from None
+            raise _unreachable(error) from None
         if not 200 <= answer.status < 300:
             raise _refused(answer.status, text)
         try:
@@ -127,6 +127,12 @@ async def _read(answer: aiohttp.ClientResponse) -> bytes:
     if len(text) > MAX_ANSWER_BYTES:
         raise AppFailure("parse", f"Failed to parse response from API server: more than {MAX_ANSWER_BYTES} bytes")
     return text
+
+
+def _unreachable(error: Exception) -> AppFailure:
+    """The text has addresses of the inside; it is for the log."""
+    event(log, logging.WARNING, "application not reached", why=str(error) or type(error).__name__)
+    return AppFailure("internal", f"Fetch from API server threw error: {type(error).__name__}")
 
 
 def _refused(status: int, text: bytes) -> Exception:

@@ -21,7 +21,7 @@ from protocol.sync.errors import SyncError, push_failed
 from protocol.sync.messages import Push
 from reference_cache.app_client.credentials import Credentials
 from reference_cache.app_client.post import AppFailure, AppPost
-from reference_cache.observe import event, logger
+from reference_cache.observe import event, logger, unexpected
 from reference_cache.view_syncer.api import Downstream
 
 log = logger("mutations")
@@ -126,8 +126,7 @@ class Pusher:
         except CodecError as error:
             failures = [push_failed("parse", f"Failed to parse response from API server: {error}", ids)]
         except Exception as error:
-            log.exception("push failed")
-            failures = [push_failed("internal", f"Failed to push: {error}", ids)]
+            failures = [push_failed("internal", unexpected(log, "push failed", error), ids)]
         for each in failures:
             event(log, logging.WARNING, "push failed", group=body["clientGroupID"], why=each.message)
             _tell(group, each)

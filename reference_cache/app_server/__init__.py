@@ -8,7 +8,8 @@
     @mutators.define("issue.setTitle")
     async def set_title(tx: SqlTransaction, args: SetTitle, ctx: User) -> None: ...
 
-    app.add_routes(zero_routes(queries, mutators, SqliteStore("app.db", schema), authenticate=user_of))
+    store = SqliteStore("app.db", schema)
+    app.add_routes(zero_routes(queries, mutators, store, authenticate=user_of, user_id=lambda user: user.id))
 
 `ZERO_QUERY_URL` and `ZERO_MUTATE_URL` of the official zero-cache, and of ours, then point at `/query` and `/mutate`.
 """

@@ -2,12 +2,15 @@
 
 `authenticate` makes the context of a request out of its headers and cookies, or raises `Unauthenticated` (401) or
 `Forbidden` (403): the client then asks its application for new credentials and pushes again what was not confirmed.
+`user_id` goes with it and names the user of a context: without it a cache cannot tell users apart, and keeps a client
+group to the one token it was opened with.
 Everything else that goes wrong is an answer in the official form with status 200, so that caches can tell the client
 what happened instead of trying again.
 """
 
 from __future__ import annotations
 
+import hmac
 import inspect
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
@@ -17,7 +20,7 @@ from aiohttp import web
 
 from protocol import values
 from protocol.errors import CodecError
-from reference_cache.app_server.errors import AuthRefusal
+from reference_cache.app_server.errors import AuthRefusal, DeclarationError, Forbidden
 from reference_cache.app_server.mutators import Mutators
 from reference_cache.app_server.processing import PushProcessor, push_failed
 from reference_cache.app_server.queries import NamedQueries
@@ -40,14 +43,21 @@ def zero_routes(
     *,
     authenticate: Authenticate[Ctx] | None = None,
     user_id: Callable[[Ctx], str | None] | None = None,
+    api_key: str | None = None,
     query_path: str = "/query",
     mutate_path: str = "/mutate",
 ) -> list[web.RouteDef]:
     """Routes for `app.add_routes`: what `ZERO_QUERY_URL` and `ZERO_MUTATE_URL` of a cache should point at.
 
-    `user_id` tells whom a context stands for; a cache then refuses a client that claims to be somebody else.
+    `user_id` tells whom a context stands for (None: nobody is logged in); a cache then refuses a client that claims to
+    be somebody else. It is required with `authenticate`. With `api_key`, which is the cache's `ZERO_QUERY_API_KEY` and
+    `ZERO_MUTATE_API_KEY`, requests of anybody but the cache get a 403. Raises `DeclarationError`.
     """
-    served = _Endpoints(queries, PushProcessor(mutators, store), authenticate, user_id)
+    if authenticate is not None and user_id is None:
+        raise DeclarationError(
+            "zero_routes: `authenticate` is given without `user_id`; give the function that names the user of a context"
+        )
+    served = _Endpoints(queries, PushProcessor(mutators, store), authenticate, user_id, api_key)
     return [web.post(query_path, served.query), web.post(mutate_path, served.mutate)]
 
 
@@ -57,6 +67,7 @@ class _Endpoints:
     processor: PushProcessor[Any]
     authenticate: Authenticate[Any] | None
     user_id: Callable[[Any], str | None] | None
+    api_key: str | None
 
     async def query(self, request: web.Request) -> web.Response:
         try:
@@ -86,6 +97,9 @@ class _Endpoints:
         return self._answer(ctx, await self.processor.process(push, schema, ctx))
 
     async def _context(self, request: web.Request) -> Any:
+        given = request.headers.get("X-Api-Key", "")
+        if self.api_key is not None and not hmac.compare_digest(given.encode(), self.api_key.encode()):
+            raise Forbidden("the API key of the cache is missing or wrong")
         if self.authenticate is None:
             return None
         made = self.authenticate(request)

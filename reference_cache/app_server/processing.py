@@ -19,7 +19,7 @@ from reference_cache.app_server.mutators import Mutators
 from reference_cache.app_server.requests import CLEAN_UP, AskedMutation, AskedPush, BadRequest, parse_clean_up
 from reference_cache.app_server.stores.store import ClientKey, Store, StoreTransaction
 from reference_cache.app_server.transforming import told
-from reference_cache.observe import event, logger
+from reference_cache.observe import event, logger, unexpected
 
 log = logger("app_server")
 
@@ -54,8 +54,8 @@ class PushProcessor(Generic[Tx]):
             except OutOfOrder as error:
                 return push_failed("oooMutation", str(error), ids[number:])
             except StoreUnavailable as error:
-                event(log, logging.ERROR, "push failed", mutation=mutation.name, error=str(error))
-                return push_failed("database", str(error), ids[number:])
+                message = unexpected(log, "push failed", error, mutation=mutation.name)
+                return push_failed("database", message, ids[number:])
         return {"kind": "MutateResponse", "mutations": results}
 
 
@@ -94,6 +94,8 @@ class _Mutation(Generic[Tx]):
         """Delete results that were seen. Failing at that is no harm: they are asked for again, or stay."""
         try:
             wanted = parse_clean_up(self.asked)
+            if wanted.client_group_id != self.client.group_id:
+                raise BadRequest("the results are of another client group than the push")
             async with self.processor.store.transaction(self.client) as transaction:
                 await transaction.delete_results(wanted)
         except (BadRequest, StoreUnavailable) as error:
@@ -112,12 +114,12 @@ class _Mutation(Generic[Tx]):
                 raise
             except Exception as error:
                 if attempt == ATTEMPTS or not self.processor.store.is_transient(error):
-                    event(log, logging.WARNING, "mutation refused", mutation=self.asked.name, error=repr(error))
                     return error
         raise AssertionError("the last attempt returns or raises")
 
     async def _confirm_refused(self, refusal: Exception) -> dict[str, Any]:
-        result = {"error": "app", **told(refusal)}
+        event(log, logging.WARNING, "mutation refused", mutation=self.asked.name, error=repr(refusal))
+        result = {"error": "app", **told(refusal, mutation=self.asked.name)}
         try:
             async with self.processor.store.transaction(self.client) as transaction:
                 await self._take_id(transaction)

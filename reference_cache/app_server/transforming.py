@@ -8,7 +8,6 @@ whole.
 from __future__ import annotations
 
 import asyncio
-import logging
 from collections.abc import Sequence
 from typing import Any
 
@@ -18,7 +17,7 @@ from protocol.sync.ast_json import to_json
 from reference_cache.app_server.errors import ApplicationError, DeclarationError, InvalidArguments
 from reference_cache.app_server.queries import NamedQueries
 from reference_cache.app_server.requests import AskedQuery
-from reference_cache.observe import event, logger
+from reference_cache.observe import logger, unexpected
 
 log = logger("app_server")
 
@@ -28,8 +27,8 @@ async def transform_queries(queries: NamedQueries, asked: Sequence[AskedQuery], 
     try:
         answered = await asyncio.gather(*(_answered(queries, each, ctx) for each in asked))
     except DeclarationError as error:
-        event(log, logging.ERROR, "query request failed", error=error)
-        return transform_failed("internal", str(error), [each.id for each in asked])
+        message = unexpected(log, "query request failed", error)
+        return transform_failed("internal", message, [each.id for each in asked])
     return {"kind": "QueryResponse", "queries": answered}
 
 
@@ -54,16 +53,16 @@ async def _answered(queries: NamedQueries, asked: AskedQuery, ctx: object) -> di
         kind = "parse" if isinstance(error, InvalidArguments) else "app"
         return {"error": kind, **known, **told(error)}
     except Exception as error:
-        event(log, logging.ERROR, "query failed", query=asked.name, error=repr(error))
-        return {"error": "app", **known, **told(error)}
+        return {"error": "app", **known, **told(error, query=asked.name)}
     return {**known, "ast": to_json(query)}
 
 
-def told(error: Exception) -> dict[str, Any]:
-    """What a client hears of an error: its message, and the details the application gave."""
+def told(error: Exception, **fields: object) -> dict[str, Any]:
+    """What a client hears of an error: the message and the details of an `ApplicationError`. Any other is a fault
+    whose text is for the log (with these fields); the client is told an id."""
     if isinstance(error, ApplicationError):
         return {"message": error.message, **({} if error.details is None else {"details": _sendable(error.details)})}
-    return {"message": str(error) or type(error).__name__}
+    return {"message": unexpected(log, "handler failed", error, **fields)}
 
 
 def _sendable(details: Any) -> Any:

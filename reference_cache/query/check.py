@@ -6,6 +6,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Any
 
 from protocol.sync.ast import (
@@ -25,7 +26,19 @@ from reference_cache.query.nearest import unknown
 from reference_cache.query.schema import ColumnType, Schema, TableSchema
 from reference_cache.query.values import kind
 
+NAME_CHARACTERS = 80
+"""How much of an unknown name is repeated to its client."""
+
 _RANGE_OPS = ("<", "<=", ">", ">=")
+
+
+class UnknownName(AstError):
+    """A table or column that is not there; `bare` says so without those that are, for clients of a cache."""
+
+    def __init__(self, path: str, what: str, name: str, known: Iterable[str], table: str | None = None) -> None:
+        place = "" if table is None else f"table {table!r}: "
+        super().__init__(path, f"{place}{unknown(what, name, known)}")
+        self.bare = f"{path}: {place}unknown {what} {name[:NAME_CHARACTERS]!r}"
 
 
 def check(query: Query, schema: Schema) -> None:
@@ -46,7 +59,7 @@ def check_condition(condition: Condition, table: TableSchema, schema: Schema, pa
 
 def _check_query(query: Query, schema: Schema, prefix: str) -> None:
     if query.table not in schema.tables:
-        raise AstError(f"{prefix}table", unknown("table", query.table, schema.tables))
+        raise UnknownName(f"{prefix}table", "table", query.table, schema.tables)
     table = schema.tables[query.table]
     if query.where is not None:
         check_condition(query.where, table, schema, f"{prefix}where")
@@ -63,7 +76,7 @@ def _check_query(query: Query, schema: Schema, prefix: str) -> None:
 def _check_related(related: CorrelatedSubquery, parent: TableSchema, schema: Schema, path: str) -> None:
     child = schema.tables.get(related.subquery.table)
     if child is None:
-        raise AstError(f"{path}.subquery.table", unknown("table", related.subquery.table, schema.tables))
+        raise UnknownName(f"{path}.subquery.table", "table", related.subquery.table, schema.tables)
     for i, column in enumerate(related.correlation.parent_field):
         _column(column, parent, f"{path}.correlation.parentField[{i}]")
     for i, column in enumerate(related.correlation.child_field):
@@ -74,7 +87,7 @@ def _check_related(related: CorrelatedSubquery, parent: TableSchema, schema: Sch
 def _column(name: str, table: TableSchema, path: str) -> ColumnType:
     found = table.columns.get(name)
     if found is None:
-        raise AstError(path, f"table {table.name!r}: {unknown('column', name, table.columns)}")
+        raise UnknownName(path, "column", name, table.columns, table.name)
     return found
 
 

@@ -22,9 +22,9 @@ from protocol.sync import messages as up
 from protocol.sync.errors import ErrorKind, SyncError
 from protocol.sync.handshake import ConnectRequest
 from reference_cache.app_client.credentials import Credentials, chosen_by_client
-from reference_cache.app_client.pusher import Pusher
+from reference_cache.app_client.pusher import CLEANUP, Pusher
 from reference_cache.config import CacheConfig
-from reference_cache.observe import event, logger
+from reference_cache.observe import event, logger, unexpected
 from reference_cache.sync_server import auth
 from reference_cache.sync_server.auth import Authenticator, Identity
 from reference_cache.sync_server.inspectors import Inspectors
@@ -169,8 +169,7 @@ class Client:
             except SyncError as error:
                 self._end_with(error, auth.CLOSE_CODE if _is_refusal(command, error) else None)
             except Exception as error:
-                log.exception("message failed", extra={"fields": {"client": self.asked.client_id}})
-                self.fail(SyncError(ErrorKind.INTERNAL, str(error) or type(error).__name__))
+                self.fail(SyncError(ErrorKind.INTERNAL, self._unexpected(error)))
         self._worker = None
 
     async def _handle(self, command: up.Upstream | Retransform) -> None:
@@ -231,6 +230,9 @@ class Client:
             return
         if any(isinstance(mutation, up.CrudMutation) for mutation in push.mutations):
             raise _invalid_push("Support for legacy CRUD mutations is disabled")
+        if any(mutation.name == CLEANUP for mutation in push.mutations):
+            # The cache sends it, for clients of its own choice; in a client's hands it deletes anybody's results.
+            raise _invalid_push(f"{CLEANUP} is not a mutation of clients")
         if self._services.pusher is None:
             raise _invalid_push("A ZERO_MUTATE_URL must be set in order to process custom mutations.")
         await self._services.pusher.push(group, f"{self.asked.client_id}:{self.asked.ws_id}", self.credentials, push)
@@ -267,8 +269,10 @@ class Client:
                 self._answer(question.op, question.id, await synced.inspect(question))
             except SyncError:
                 raise
-            except Exception as error:
+            except ValueError as error:
                 self._answer("error", question.id, str(error))
+            except Exception as error:
+                self._answer("error", question.id, self._unexpected(error))
 
     def _answer(self, op: str, question_id: str, value: object) -> None:
         self._say(["inspect", {"op": op, "id": question_id, "value": value}])
@@ -295,6 +299,9 @@ class Client:
             self._services.pusher.unregister(self.asked.client_group_id, self.asked.client_id, self)
         if self._synced is not None:
             await self._synced.close()
+
+    def _unexpected(self, error: Exception) -> str:
+        return unexpected(log, "message failed", error, client=self.asked.client_id, group=self.asked.client_group_id)
 
     def _log(self, level: int, what: str, **fields: Any) -> None:
         event(log, level, what, client=self.asked.client_id, group=self.asked.client_group_id, **fields)

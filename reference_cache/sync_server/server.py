@@ -53,18 +53,18 @@ _REASONS = {200: "OK", 401: "Unauthorized", 404: "Not Found", 503: "Service Unav
 
 class SyncServer:
     """Serves clients on one address. Invariant: `clients` holds the newest admitted connection of each client, by group
-    id and client id; `connections` holds all that are open."""
+    id and client id; `open_clients` holds all that are open."""
 
     def __init__(
         self, services: Services, ready: asyncio.Event, more_status: Callable[[], Mapping[str, Any]] = dict
     ) -> None:
         self.clients: dict[tuple[str, str], Client] = {}
-        self.connections: set[Client] = set()
+        self.open_clients: set[Client] = set()
         self._services = services
         self._ready = ready
         self._more_status = more_status
         self._pages = Pages(services.metrics, services.config.admin_password, ready.is_set, self.status)
-        self._upkeep = Upkeep(lambda: self.connections, services.transformer, services.config)
+        self._upkeep = Upkeep(lambda: self.open_clients, services.transformer, services.config)
         self._groups: Counter[str] = Counter()  # group -> how many connections it has
         self._sockets = 0
         self._tasks: list[asyncio.Task[None]] = []
@@ -102,14 +102,14 @@ class SyncServer:
         """Tell every client to go, wait a moment for them, then cut what is left."""
         assert self._server is not None
         self._server.close(close_connections=False)
-        for client in list(self.connections):
+        for client in list(self.open_clients):
             client.close(CloseCode.GOING_AWAY, "the cache is stopping")
         if not await self._all_gone(self._server):
             for connection in list(self._server.all_connections):
                 assert isinstance(connection, SyncSocket)
                 connection.cut()
             if not await self._all_gone(self._server):
-                event(log, logging.WARNING, "clients are left behind in mid-message", count=len(self.connections))
+                event(log, logging.WARNING, "clients are left behind in mid-message", count=len(self.open_clients))
         for task in self._tasks:
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
@@ -125,7 +125,7 @@ class SyncServer:
     def status(self) -> dict[str, Any]:
         """The document of `/statusz`; the gauges follow it."""
         syncer, metrics = self._services.syncer.status(), self._services.metrics
-        waiting = sum(client.outbox.waiting_bytes for client in self.connections)
+        waiting = sum(client.outbox.waiting_bytes for client in self.open_clients)
         metrics.connections.set(self._sockets)
         metrics.groups.set(syncer.groups)
         metrics.queries.set(syncer.queries)
@@ -216,7 +216,7 @@ class SyncServer:
         return Client(socket, asked, credentials, identity, services, self._replace_older)
 
     def _enter(self, client: Client) -> None:
-        self.connections.add(client)
+        self.open_clients.add(client)
         self._groups[client.asked.client_group_id] += 1
 
     def _replace_older(self, client: Client) -> None:
@@ -228,7 +228,7 @@ class SyncServer:
         self.clients[key] = client
 
     def _exit(self, client: Client) -> None:
-        self.connections.discard(client)
+        self.open_clients.discard(client)
         group = client.asked.client_group_id
         if self.clients.get((group, client.asked.client_id)) is client:
             del self.clients[group, client.asked.client_id]

@@ -25,6 +25,7 @@ from reference_cache.view_syncer.admission import Admission
 from reference_cache.view_syncer.api import Credentials, NamedQuery, Outgoing, QueryFailure
 from reference_cache.view_syncer.client_connection import ClientConnection
 from reference_cache.view_syncer.client_schema import check_client_schema
+from reference_cache.view_syncer.failures import query_failed
 from reference_cache.view_syncer.group_config import GroupEdit, QueryConfig
 from reference_cache.view_syncer.group_owner import Proof
 from reference_cache.view_syncer.group_store import StoredGroup
@@ -252,7 +253,7 @@ class ClientGroup:
         """Refuse to go on if the tables are not what the clients were built for; once per state of the tables."""
         schema = self._services.pipelines.schema
         if schema is not self._fits:
-            check_client_schema(self.stored.client_schema, schema, self._services.own_tables)
+            check_client_schema(self.stored.client_schema, schema)
             self._fits = schema
 
     def _switch(self, started: dict[str, LiveQuery], dropped: Sequence[str]) -> bool:
@@ -290,7 +291,7 @@ class ClientGroup:
         except BaseException as error:
             pipelines.release(started.values())
             if isinstance(error, Exception) and not isinstance(error, SyncError):
-                raise SyncError(ErrorKind.INTERNAL, str(error)) from error
+                raise query_failed(error) from error
             raise
         return started
 

@@ -1,8 +1,11 @@
-"""Whether the tables a client was built for are the tables there are; all that does not fit, in one message."""
+"""Whether the tables a client was built for are the tables there are; all that does not fit, in one message.
+
+The message repeats what the client named and lists nothing else: which tables there are is not everybody's business.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from weakref import WeakValueDictionary
 
 from protocol.sync.errors import ErrorKind, SyncError
@@ -21,33 +24,31 @@ class KnownSchemas:
         return self._known.setdefault(schema.model_dump_json(), schema)
 
 
-def check_client_schema(client: ClientSchema, replica: ReplicaSchema, own_tables: tuple[str, ...]) -> None:
-    """Refuse a client whose schema does not fit; tables that begin with `own_tables` are not the application's."""
+def check_client_schema(client: ClientSchema, replica: ReplicaSchema) -> None:
+    """Refuse a client whose schema does not fit."""
     if not replica.tables and not replica.unsynced:
         raise SyncError(
             ErrorKind.INTERNAL,
             "No tables have been synced from upstream. Please check that ZERO_UPSTREAM_DB is set properly.",
         )
-    problems = list(_problems(client, replica, own_tables))
+    problems = list(_problems(client, replica))
     if problems:
         raise SyncError(ErrorKind.SCHEMA_VERSION_NOT_SUPPORTED, "\n".join(problems))
 
 
-def _problems(client: ClientSchema, replica: ReplicaSchema, own_tables: tuple[str, ...]) -> Iterator[str]:
+def _problems(client: ClientSchema, replica: ReplicaSchema) -> Iterator[str]:
     for name in sorted(client.tables.keys() - replica.tables.keys()):
         if name in replica.unsynced:
             yield f'The "{name}" table is missing a primary key or non-null unique index and thus cannot be synced'
         else:
-            tables = _listed(each for each in replica.tables if not each.startswith(own_tables))
-            yield f'The "{name}" table does not exist or is not one of the replicated tables: {tables}.'
+            yield f'The "{name}" table does not exist or is not one of the replicated tables.'
     for name in sorted(client.tables.keys() & replica.tables.keys()):
         yield from _table_problems(name, client.tables[name], replica.tables[name])
 
 
 def _table_problems(name: str, client: ClientTable, table: ReplicaTable) -> Iterator[str]:
     for column in sorted(client.columns.keys() - table.columns.keys()):
-        columns = _listed(table.columns)
-        yield f'The "{name}"."{column}" column does not exist or is not one of the replicated columns: {columns}.'
+        yield f'The "{name}"."{column}" column does not exist or is not one of the replicated columns.'
     for column in sorted(client.columns.keys() & table.columns.keys()):
         ours, theirs = table.columns[column].type, client.columns[column].type
         if ours != theirs:
@@ -55,7 +56,3 @@ def _table_problems(name: str, client: ClientTable, table: ReplicaTable) -> Iter
     if set(client.primary_key) not in [set(key) for key in table.keys]:
         key = ",".join(client.primary_key)
         yield f'The "{name}" table\'s primaryKey <{key}> is not associated with a non-null unique index.'
-
-
-def _listed(names: Iterable[str]) -> str:
-    return ",".join(f'"{name}"' for name in sorted(names))

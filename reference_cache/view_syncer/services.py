@@ -46,12 +46,6 @@ class Services:
     read_permissions: ReadPermissions | None = None
     tasks: set[asyncio.Task[None]] = field(default_factory=set)
 
-    @property
-    def own_tables(self) -> tuple[str, str]:
-        """How the names of tables begin that are not the application's."""
-        app_id = self.options.app_id
-        return f"{app_id}.", f"{app_id}_{self.options.shard_num}."
-
     def background(self, work: Coroutine[Any, Any, None]) -> None:
         """Do work that nobody waits for."""
         task = asyncio.ensure_future(work)

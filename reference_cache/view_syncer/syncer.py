@@ -30,6 +30,7 @@ from reference_cache.view_syncer.client_connection import ClientConnection, to_t
 from reference_cache.view_syncer.client_group import ClientGroup
 from reference_cache.view_syncer.client_schema import check_client_schema
 from reference_cache.view_syncer.cvr_file import CvrFile
+from reference_cache.view_syncer.failures import query_failed
 from reference_cache.view_syncer.group_owner import GroupOwner, Proof
 from reference_cache.view_syncer.group_store import GroupStore
 from reference_cache.view_syncer.mutation_data import Confirmed, MutationTables
@@ -340,12 +341,12 @@ class ViewSyncer:
     def _misfit(self, group: ClientGroup, step: Step) -> SyncError | None:
         services = self._services
         try:
-            check_client_schema(group.stored.client_schema, services.pipelines.schema, services.own_tables)
+            check_client_schema(group.stored.client_schema, services.pipelines.schema)
         except SyncError as error:
             return error
         failed = [step.failed[live] for live in group.view.queries if live in step.failed]
         if failed:
-            return SyncError(ErrorKind.INTERNAL, str(failed[0]))
+            return query_failed(failed[0])
         if any(live.choice != group.view.choice for live in group.view.queries):
             return SyncError(ErrorKind.REHOME, "the keys of tables have changed")
         return None

@@ -14,6 +14,7 @@ from pydantic import BaseModel
 
 from reference_cache.app_server import (
     ApplicationError,
+    DeclarationError,
     Forbidden,
     Mutators,
     NamedQueries,
@@ -176,7 +177,21 @@ async def test_credentials_may_be_looked_up_asynchronously(store: RememberingSto
         return User("late")
 
     app = web.Application()
-    app.add_routes(zero_routes(queries, mutators, store, authenticate=look_up))
+    app.add_routes(zero_routes(queries, mutators, store, authenticate=look_up, user_id=lambda user: user.name))
     async with TestClient(TestServer(app)) as client:
         await posted(client, f"/mutate{WHERE}", push(mutation(key="a")))
     assert store.rows == {"a": "late"}
+
+
+def test_authentication_without_naming_the_user_is_a_mistake(store: RememberingStore) -> None:
+    with pytest.raises(DeclarationError, match="user_id"):
+        zero_routes(queries, mutators, store, authenticate=user_of)
+
+
+async def test_with_a_key_only_the_cache_is_answered(store: RememberingStore) -> None:
+    app = web.Application()
+    app.add_routes(zero_routes(queries, mutators, store, api_key="the cache's"))
+    async with TestClient(TestServer(app)) as client:
+        for headers, status in (({}, 403), ({"X-Api-Key": "guessed"}, 403), ({"X-Api-Key": "the cache's"}, 200)):
+            for path, body in (("/query", ["transform", []]), ("/mutate", push())):
+                assert (await posted(client, f"{path}{WHERE}", body, headers=headers))[0] == status

@@ -55,8 +55,10 @@ def put_of(number: int, key: str = "k", client: str = "client") -> dict[str, Any
     return mutation(number, "put", {"key": key, "value": number}, client)
 
 
-async def process(store: RememberingStore, *mutations: dict[str, Any], version: int = 1) -> MutateResponse | PushFailed:
-    body = {"clientGroupID": "group", "mutations": list(mutations), "pushVersion": version}
+async def process(
+    store: RememberingStore, *mutations: dict[str, Any], version: int = 1, group: str = "group"
+) -> MutateResponse | PushFailed:
+    body = {"clientGroupID": group, "mutations": list(mutations), "pushVersion": version}
     answer = await PushProcessor(mutators, store).process(parse_push(body), "zero_0", "ann")
     parsed = parse_mutate_answer(answer)
     assert isinstance(parsed, MutateResponse | PushFailed)
@@ -104,7 +106,6 @@ async def test_clients_of_a_group_are_counted_apart(store: RememberingStore) -> 
     ("bad", "told"),
     [
         (mutation(1, "refuse", {"key": "k", "value": 1}), {"message": "not for ann", "details": {"key": "k"}}),
-        (mutation(1, "crash"), {"message": "out of luck"}),
         (mutation(1, "nobody"), {"message": "Mutator not found: nobody"}),
         (
             mutation(1, "put", {"key": "k"}),
@@ -114,7 +115,7 @@ async def test_clients_of_a_group_are_counted_apart(store: RememberingStore) -> 
             },
         ),
     ],
-    ids=["refused", "raised", "unknown", "wrong arguments"],
+    ids=["refused", "unknown", "wrong arguments"],
 )
 async def test_a_mutation_that_fails_is_undone_confirmed_and_told(
     store: RememberingStore, bad: dict[str, Any], told: dict[str, Any]
@@ -123,6 +124,17 @@ async def test_a_mutation_that_fails_is_undone_confirmed_and_told(
     assert outcomes(answer) == [(1, "app"), (2, None)]
     assert (store.rows, store.last) == ({"after": 2}, {CLIENT: 2})
     assert store.results == {(CLIENT, 1): {"error": "app", **told}}
+
+
+async def test_the_text_of_a_fault_is_for_the_log_and_the_client_is_told_its_id(
+    store: RememberingStore, caplog: pytest.LogCaptureFixture
+) -> None:
+    assert outcomes(await process(store, mutation(1, "crash"))) == [(1, "app")]
+    (result,) = store.results.values()
+    assert "out of luck" not in str(result)
+    (record,) = [each for each in caplog.records if each.exc_info]
+    assert result["message"].endswith(f"error id {record.fields['error_id']}")
+    assert "out of luck" in caplog.text
 
 
 async def test_a_transaction_the_store_gave_up_is_tried_again(store: RememberingStore) -> None:
@@ -172,6 +184,19 @@ async def test_results_that_were_seen_are_deleted_without_an_answer(store: Remem
     bulk = {"type": "bulk", "clientGroupID": "group", "clientIDs": ["client"]}
     assert outcomes(await process(store, mutation(0, CLEAN_UP, bulk), put_of(4))) == [(4, None)]
     assert store.results == {}
+
+
+@pytest.mark.parametrize(
+    "argument",
+    [
+        {"type": "single", "clientGroupID": "group", "clientID": "client", "upToMutationID": 9},
+        {"type": "bulk", "clientGroupID": "group", "clientIDs": ["client"]},
+    ],
+)
+async def test_results_of_another_group_stay(store: RememberingStore, argument: dict[str, Any]) -> None:
+    await process(store, mutation(1, "crash"))
+    assert outcomes(await process(store, mutation(0, CLEAN_UP, argument), group="other")) == []
+    assert len(store.results) == 1
 
 
 @pytest.mark.parametrize("argument", [None, {}, {"type": "bulk", "clientGroupID": "group", "clientIDs": []}])

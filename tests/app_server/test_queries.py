@@ -60,13 +60,16 @@ async def test_a_query_knows_for_whom_it_is(queries: NamedQueries) -> None:
     assert found["where"]["right"]["value"] == "ann"
 
 
-async def test_every_query_of_a_request_stands_for_itself(queries: NamedQueries) -> None:
+async def test_every_query_of_a_request_stands_for_itself(
+    queries: NamedQueries, caplog: pytest.LogCaptureFixture
+) -> None:
     request = [asked("byOwner", {"owner": "u1"}), asked("byOwner", {}), asked("nobody"), asked("mine"), asked("broken")]
     answer = parse_query_answer(await transform_queries(queries, request, None))
     assert isinstance(answer, QueryResponse)
     good, *bad = answer.queries
     assert good.id == "id-byOwner"
-    told = [(each.error, each.message, each.details) for each in bad if isinstance(each, ErroredQuery)]
+    *refused, fault = bad
+    told = [(each.error, each.message, each.details) for each in refused if isinstance(each, ErroredQuery)]
     assert told == [
         (
             "parse",
@@ -75,15 +78,20 @@ async def test_every_query_of_a_request_stands_for_itself(queries: NamedQueries)
         ),
         ("app", "Query not found: nobody", None),
         ("app", "log in first", {"code": 7}),
-        ("app", "by zero", None),
     ]
+    assert isinstance(fault, ErroredQuery)
+    assert (fault.error, "by zero" in str(fault.message), "error id" in str(fault.message)) == ("app", False, True)
+    assert "by zero" in caplog.text
 
 
-async def test_a_handler_that_returns_no_query_fails_the_request(queries: NamedQueries) -> None:
+async def test_a_handler_that_returns_no_query_fails_the_request(
+    queries: NamedQueries, caplog: pytest.LogCaptureFixture
+) -> None:
     answer = parse_query_answer(await transform_queries(queries, [asked("wrong")], None))
     assert isinstance(answer, TransformFailed)
     assert (answer.reason, answer.query_ids) == ("internal", ["id-wrong"])
-    assert "instead of a QueryBuilder" in answer.message
+    assert "error id" in answer.message
+    assert "instead of a QueryBuilder" in caplog.text
 
 
 async def test_details_that_json_cannot_say_do_not_hide_the_refusal() -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import re
 import sqlite3
 from collections.abc import AsyncIterator, Callable
 from contextlib import AbstractAsyncContextManager
@@ -179,11 +180,22 @@ async def test_a_request_that_is_given_up_midway_leaves_nothing_and_blocks_nobod
     assert app.counters() == [(1, 1)]
 
 
-async def test_missing_tables_are_told_with_the_remedy_and_nothing_is_confirmed(app: App) -> None:
+def logged(message: str, caplog: pytest.LogCaptureFixture) -> str:
+    """What the log has under the id that the client was told, which is all it was told."""
+    (found,) = re.findall("error id ([0-9a-f]+)$", message)
+    (record,) = [each for each in caplog.records if getattr(each, "fields", {}).get("error_id") == found]
+    assert record.exc_info is not None
+    return str(record.exc_info[1])
+
+
+async def test_missing_tables_are_logged_with_the_remedy_and_nothing_is_confirmed(
+    app: App, caplog: pytest.LogCaptureFixture
+) -> None:
     app.database.query("DROP TABLE {clients}")
     reason, ids, message = await app.push((1, "set", {"id": 1, "n": 1}))
     assert (reason, ids) == ("database", [1])
-    assert "change source once" in message or "create_system_tables" in message
+    why = logged(message, caplog)
+    assert "change source once" in why or "create_system_tables" in why
     assert app.counters() == []
 
 
@@ -243,7 +255,9 @@ async def test_a_connection_that_died_in_the_meantime_is_replaced(postgres: Post
     await store.close()
 
 
-async def test_a_connection_that_dies_under_a_mutation_does_not_have_it_refused(postgres: PostgresServer) -> None:
+async def test_a_connection_that_dies_under_a_mutation_does_not_have_it_refused(
+    postgres: PostgresServer, caplog: pytest.LogCaptureFixture
+) -> None:
     fatal = Mutators()
     runs: list[int] = []
 
@@ -260,7 +274,7 @@ async def test_a_connection_that_dies_under_a_mutation_does_not_have_it_refused(
     app.processor = PushProcessor(fatal, store)
     reason, ids, message = await app.push((1, "set first", 5))
     assert (reason, ids) == ("database", [1])
-    assert message.startswith("Lost the database in a transaction")
+    assert logged(message, caplog).startswith("Lost the database in a transaction")
     assert await app.push((1, "set first", 5)) == [{}]
     assert app.counters() == [(1, 5)]
     assert app.results() == []
@@ -303,16 +317,16 @@ async def test_a_deadlock_is_tried_again(postgres: PostgresServer) -> None:
     ],
 )
 async def test_a_store_that_cannot_be_reached_keeps_the_mutations(
-    make: Callable[[Path], SqliteStore | PostgresStore], tmp_path: Path
+    make: Callable[[Path], SqliteStore | PostgresStore], tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     app = App(sqlite_app_store(tmp_path / "unused.db"), make(tmp_path))
     reason, ids, message = await app.push((1, "add", None), (2, "add", None))
     assert (reason, ids) == ("database", [1, 2])
-    assert message.startswith("Failed to open database transaction")
+    assert logged(message, caplog).startswith("Failed to open database transaction")
 
 
 async def test_a_reader_that_delays_a_commit_does_not_have_the_mutation_refused(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     """With a rollback journal, one who reads keeps others from committing; here until the first attempt gave up."""
     file = sqlite_app_store(tmp_path / "app.db", COUNTER, "INSERT INTO counter (id, n) VALUES (1, 0)")
@@ -333,11 +347,9 @@ async def test_a_reader_that_delays_a_commit_does_not_have_the_mutation_refused(
     monkeypatch.setattr(sqlite_thread, "BUSY_SECONDS", 0.1)
     store = Watched(tmp_path / "app.db", SCHEMA)
     app = App(file, store)
-    assert await app.push((1, "add", None)) == [
-        "database",
-        [1],
-        "Failed to commit database transaction: database is locked",
-    ]
+    reason, ids, message = await app.push((1, "add", None))
+    assert (reason, ids) == ("database", [1])
+    assert logged(message, caplog) == "Failed to commit database transaction: database is locked"
     assert await app.push((1, "add", None)) == [{}]
     assert app.counters() == [(1, 1)]
     assert app.results() == []
