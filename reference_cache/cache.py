@@ -160,4 +160,5 @@ def _syncer_options(config: CacheConfig) -> SyncerOptions:
         time_slice=config.yield_threshold_ms / 1000,
         forget_groups_after=config.forget_group_hours * 3600,
         takes_credentials=config.takes_credentials,
+        refuse_ad_hoc_queries=config.refuse_ad_hoc_queries,
     )

@@ -276,6 +276,12 @@ class CacheConfig:
             "how far a client may fall behind before it is dropped",
         ),
     )
+    refuse_ad_hoc_queries: bool = field(
+        default=False,
+        metadata=of(
+            "CHANGESOURCE_CACHE_REFUSE_AD_HOC_QUERIES", _flag, "take named queries only, none that a client wrote"
+        ),
+    )
     development: bool = field(
         default=False, metadata=of("NODE_ENV", _is_development, "development opens the inspector without a password")
     )

@@ -119,6 +119,8 @@ class SyncerOptions:
     """How long a group nobody connects to is remembered."""
     takes_credentials: bool = False
     """Whether clients can present credentials: the cache verifies tokens, or an application does."""
+    refuse_ad_hoc_queries: bool = False
+    """Whether only named queries are run, and none whose AST a client sent."""
     clock: Callable[[], float] = time.monotonic
     """What time to live and lingering are measured by."""
 

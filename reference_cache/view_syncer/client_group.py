@@ -19,7 +19,7 @@ from typing import Any
 from protocol import values
 from protocol.sync.ast import Query
 from protocol.sync.errors import ErrorKind, SyncError
-from protocol.sync.messages import Inspection, QueryPatch
+from protocol.sync.messages import Inspection, PutQuery, QueryPatch
 from reference_cache.replica.schema import ReplicaSchema
 from reference_cache.view_syncer.admission import Admission
 from reference_cache.view_syncer.api import Credentials, NamedQuery, Outgoing, QueryFailure
@@ -80,6 +80,7 @@ class ClientGroup:
             # Checked before, but the group may have got an owner while this client waited for its turn.
             admission.check_owner(self.stored, self._services.options.takes_credentials)
             self._note_owner(connection)
+            self._check_patch(admission.init.desired_queries_patch)
             before = self.config.version
             edit = GroupEdit(self.config)
             connection.deleted_clients = admission.edit(edit, self._clock.now())
@@ -153,6 +154,7 @@ class ClientGroup:
     async def change_desired_queries(self, connection: ClientConnection, patch: Sequence[QueryPatch]) -> None:
         """A client wants other queries from now on."""
         async with self.lock:
+            self._check_patch(patch)
             edit = GroupEdit(self.config)
             edit.apply(connection.client_id, patch, self._clock.now())
             self._store(edit)
@@ -213,6 +215,10 @@ class ClientGroup:
 
     # --- wishes ---
 
+    def _check_patch(self, patch: Sequence[QueryPatch]) -> None:
+        if self._services.options.refuse_ad_hoc_queries and any(isinstance(op, PutQuery) and op.ast for op in patch):
+            raise SyncError(ErrorKind.INVALID_MESSAGE, "Ad hoc queries are refused here; ask for a named query")
+
     def _store(self, edit: GroupEdit) -> None:
         """Store a change of the configuration; the first one stores the group."""
         if not edit.finish():
@@ -239,6 +245,9 @@ class ClientGroup:
         services = self._services
         self._check_schema()
         expired = self.config.expired(self._clock.now())
+        if services.options.refuse_ad_hoc_queries:
+            # Those of a group that was stored when they were not refused.
+            expired += [query.hash for query in self.config.wanted() if query.ast and query.hash not in expired]
         queries, failures = await self._transformed(speaker, set(expired), again)
         async with services.pipelines.lock:
             if self.stopped:

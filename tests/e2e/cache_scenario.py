@@ -10,6 +10,7 @@ from typing import Any
 
 from tests.support.app_server import AppServer
 from tests.support.app_store import AppStore
+from tests.support.error_ids import without_error_ids
 from tests.support.reference_cache import ReferenceCache
 from tests.support.scenario_client import ScenarioClients
 from tests.support.serving import Serving
@@ -59,7 +60,7 @@ class Scenario:
         transcript = {}
         for step in STEPS:
             self.clients.mark()
-            transcript[step] = getattr(self, step)()
+            transcript[step] = without_error_ids(getattr(self, step)())
         return transcript
 
     # --- asking and waiting ---
@@ -139,7 +140,7 @@ class Scenario:
         return self._refused(3, 7, "invalid arguments for issue.setTitle: title: Input should be a valid string")
 
     def mutator_that_breaks_down(self) -> Any:
-        return self._refused(4, "crash", "the mutator broke down")
+        return self._refused(4, "crash", "error id")
 
     def mutator_nobody_knows(self) -> Any:
         return self._refused(5, "unknown", "Mutator not found: issue.nobodyKnows", mutator="nobodyKnows")
@@ -236,12 +237,12 @@ class Scenario:
         self.clients.wait(lambda: self.clients.state("bob") == "needs-auth", "credentials asked for")
         refused = self.clients.last("connection", "bob")
         assert self.clients.rows("bob", "unusedLabels") is None
-        self.clients.connect("bob", "fresh")
+        self.clients.connect("bob", "bob-token")
         self.clients.wait(lambda: self.ids("unusedLabels", "bob") == ["l4"], "rows with new credentials")
         return refused, self.told("bob")
 
     def schema_that_does_not_fit(self) -> Any:
-        self.clients.open("misfit", schema="misfit", userID="misfit", auth="fresh")
+        self.clients.open("misfit", schema="misfit", userID="misfit", auth="misfit-token")
         self.clients.query("misfit", "colours")
         needed = self.clients.wait(lambda: self.clients.last("update-needed", "misfit"), "an update asked for")
         kinds = [error["kind"] for error in self.clients.frames("misfit", "error")]

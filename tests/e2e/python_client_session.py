@@ -24,6 +24,7 @@ from reference_cache.client import (
 )
 from reference_cache.query.expression import cmp, or_
 from tests.support.app_store import AppStore
+from tests.support.error_ids import without_error_ids
 from tests.support.reference_cache import ReferenceCache
 from tests.support.tracker import TRACKER, ByOwner, TrackerApp, by_owner, mutators, q
 from tests.support.zero_cache import ZeroCache
@@ -59,7 +60,7 @@ class Session:
         self.cache, self.app, self.store, self.folder = cache, app, store, folder
 
     def client(self, name: str, **options: Any) -> Client:
-        given = {"mutators": mutators, "user_id": "ann", "auth": "token", "store": self.folder / f"{name}.db"}
+        given = {"mutators": mutators, "user_id": "ann", "auth": "ann-token", "store": self.folder / f"{name}.db"}
         return Client(self.cache.url, TRACKER, **{**given, **options})
 
     async def run(self) -> dict[str, Any]:
@@ -70,7 +71,7 @@ class Session:
             for step in STEPS:
                 print(f"step {step}, {self.ann.state}")
                 async with asyncio.timeout(2 * SECONDS):
-                    transcript[step] = await getattr(self, step)()
+                    transcript[step] = without_error_ids(await getattr(self, step)())
         return transcript
 
     # --- asking and waiting ---
@@ -144,7 +145,7 @@ class Session:
 
     async def another_client(self) -> Any:
         """What one writes the other sees."""
-        async with self.client("bob", user_id="bob", auth="other") as bob:
+        async with self.client("bob", user_id="bob", auth="bob-token") as bob:
             with bob.query(VIEWS["deep"]) as view:
                 await view.complete()
                 assert view.result == self.shown()["deep"]
@@ -207,15 +208,15 @@ class Session:
 
     async def expired_token(self) -> Any:
         """Nothing is lost until there are new credentials."""
-        self.app.accepted.discard("token")
+        self.app.accepted.discard("ann-token")
         mutation = self.ann.mutate.issue.setTitle({"id": "i1", "title": "with a new token"})
         state = await self.ann.wait_for("needs-auth")
         assert state.error is not None
         assert len(self.ann.queued) == 1
-        self.app.accepted.add("fresh")
-        self.ann.connect("fresh")
+        self.app.accepted.add("ann-renewed")
+        self.ann.connect("ann-renewed")
         await mutation
-        self.app.accepted.add("token")
+        self.app.accepted.add("ann-token")
         return state.error.kind, self.shown()
 
     async def application_out_of_order(self) -> Any:

@@ -105,9 +105,9 @@ async def other_schema(at: Prober) -> Outcome:
 
 
 async def other_user(at: Prober) -> Outcome:
-    async with sync_client(at.url(user="ann"), init=INIT) as client:
+    async with sync_client(at.url(user="ann"), init=INIT, token="ann-t") as client:
         await synced(client)
-        refused = await at.refusal({"desiredQueriesPatch": []}, client=f"{at.client}-2", user="bob")
+        refused = await at.refusal({"desiredQueriesPatch": []}, "bob-t", client=f"{at.client}-2", user="bob")
         await client.say("ping", {})
         return (*refused, await client.hear("pong"))
 
@@ -259,7 +259,7 @@ def ports(postgres: PostgresServer, tmp_path_factory: pytest.TempPathFactory) ->
     folder = tmp_path_factory.mktemp("refusals")
     with ExitStack() as stack:
         source = stack.enter_context(TinySource(insert(1, "one")))
-        app = stack.enter_context(AppServer(sqlite_app_store(folder / "app.db"), "", "t"))
+        app = stack.enter_context(AppServer(sqlite_app_store(folder / "app.db"), "", "ann-t", "bob-t"))
         ours = stack.enter_context(
             ReferenceCache(source.url, folder, settings={**app.settings, "ZERO_ADMIN_PASSWORD": PASSWORD})
         )

@@ -28,7 +28,7 @@ def transcript(folder: Path, stack: ExitStack, make_cache: MakeCache) -> Transcr
     options = ("--permissions", "allow-all", "--runner", "inline")
     endpoint = stack.enter_context(Serving(store.adapter, store.settings, folder / "state", options=options))
     endpoint.start()
-    app = stack.enter_context(TrackerApp(folder / "app.db", "token", "other"))
+    app = stack.enter_context(TrackerApp(folder / "app.db", "ann-token", "bob-token"))
     cache = make_cache(endpoint.stream_url, app, folder).start()
     return asyncio.run(Session(cache, app, store, folder).run())
 

@@ -38,11 +38,11 @@ def test_the_examples_on_the_page_run(world: SessionWorld, tmp_path: Path, capsy
     for text in blocks("docs/how-to/python-client.md", "python"):
         execute(text, names)
     file = tmp_path / "client.db"
-    asyncio.run(asyncio.wait_for(names["main"](world.url, "token", file), 120))
+    asyncio.run(asyncio.wait_for(names["main"](world.url, "ann-token", file), 120))
     printed = capsys.readouterr().out
     assert "refused: not allowed by the server" in printed
     assert re.search(r"complete \[.*'written in Python'", printed)
-    asyncio.run(asyncio.wait_for(names["offline"](world.url, "token", file), 120))
+    asyncio.run(asyncio.wait_for(names["offline"](world.url, "ann-token", file), 120))
     assert world.store.query("SELECT title FROM issues WHERE id = 'x1'") == [("changed on the way",)]
 
 
@@ -60,7 +60,7 @@ def queued_by_a_killed_process(world: SessionWorld, file: Path, line: str) -> li
 async def pushed_by_the_next_client(world: SessionWorld, file: Path) -> None:
     async with (
         asyncio.timeout(120),
-        Client(world.url, TRACKER, mutators=mutators, user_id="u", auth="token", store=file, offline=True) as client,
+        Client(world.url, TRACKER, mutators=mutators, user_id="u", auth="u-token", store=file, offline=True) as client,
     ):
         assert client.queued
         client.connect()

@@ -37,7 +37,7 @@ def transcript(store: AppStore, folder: Path, stack: ExitStack, make_cache: Make
     endpoint.start()
     if store.adapter == "postgres":
         allow_reading(store, ("users", "issues", "comments", "labels", "issue_labels"))
-    app = stack.enter_context(AppServer(store, "ann-token", "fresh"))
+    app = stack.enter_context(AppServer(store, "ann-token", "bob-token", "misfit-token"))
     cache = make_cache(endpoint, app, folder).start()
     clients = stack.enter_context(ScenarioClients(cache.url))
     return Scenario(store, endpoint, app, cache, clients).run()

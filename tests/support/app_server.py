@@ -23,6 +23,7 @@ from reference_cache.query.expression import exists, not_
 from tests.support.app_schema import TRACKER
 from tests.support.app_store import AppStore
 from tests.support.app_thread import AppThread
+from tests.support.tracker import user_of_token
 
 queries, mutators = NamedQueries(TRACKER), Mutators()
 q = Queries(TRACKER)
@@ -71,7 +72,10 @@ class AppServer(AppThread):
 
     def _application(self) -> web.Application:
         app = web.Application(middlewares=[self._notice])
-        app.add_routes(zero_routes(queries, self._mutators, self._store, authenticate=self._authenticate))
+        routes = zero_routes(
+            queries, self._mutators, self._store, authenticate=self._authenticate, user_id=user_of_token
+        )
+        app.add_routes(routes)
         return app
 
     async def _close(self) -> None:
@@ -80,9 +84,10 @@ class AppServer(AppThread):
         else:
             self._store.close()
 
-    def _authenticate(self, request: web.Request) -> None:
+    def _authenticate(self, request: web.Request) -> str:
         if _bearer(request) not in self.accepted:
             raise Unauthenticated("unauthorized")
+        return _bearer(request).removeprefix("Bearer ")
 
     @web.middleware
     async def _notice(self, request: web.Request, handler: Handler) -> web.StreamResponse:

@@ -14,7 +14,7 @@ from tests.support.tracker import TRACKER, mutators
 
 
 async def main(url: str, file: str, prefix: str, line: str) -> None:
-    options = {"user_id": "u", "auth": "token", "store": file, "offline": line == "offline"}
+    options = {"user_id": "u", "auth": "u-token", "store": file, "offline": line == "offline"}
     async with Client(url, TRACKER, mutators=mutators, **options) as client:  # type: ignore[arg-type]
         for number in count():
             issue = f"{prefix}{number}"

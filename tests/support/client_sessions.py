@@ -74,7 +74,7 @@ def session_world(folder: Path, make_cache: MakeCache | None = None) -> Iterator
         options = ("--permissions", "allow-all", "--runner", "inline")
         endpoint = stack.enter_context(Serving(store.adapter, store.settings, folder / "state", options=options))
         endpoint.start()
-        app = stack.enter_context(TrackerApp(folder / "app.db", "token"))
+        app = stack.enter_context(TrackerApp(folder / "app.db", "u-token", "ann-token"))
         cache = stack.enter_context((make_cache or ours)(endpoint.stream_url, app.settings)).start()
         stack.callback(lambda: print(f"--- cache ---\n{cache.process.tail(60)}"))
         wire = stack.enter_context(TcpProxy(cache.port))
@@ -90,7 +90,7 @@ class Player:
 
     async def start(self) -> None:
         file = self._world.folder / f"{self._name}.db"
-        self.client = Client(self._world.url, TRACKER, mutators=mutators, user_id="u", auth="token", store=file)
+        self.client = Client(self._world.url, TRACKER, mutators=mutators, user_id="u", auth="u-token", store=file)
         await self.client.open()
         self.all = self.client.query(ALL)
         self._windows: list[tuple[QueryBuilder, LiveView]] = []

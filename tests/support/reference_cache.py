@@ -50,6 +50,10 @@ class ReferenceCache:
         """The current (or last) run."""
         return self.runs[-1]
 
+    def set(self, variable: str, value: str) -> None:
+        """Give the next run another setting."""
+        self._env[variable] = value
+
     def start(self, *, seconds: float = SYNC_SECONDS) -> ReferenceCache:
         """Start and wait until clients can connect."""
         self.launch()

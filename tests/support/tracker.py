@@ -123,6 +123,11 @@ async def add_comment(tx: Any, args: Comment) -> None:
     await tx.upsert("comment", args.model_dump())
 
 
+def user_of_token(token: str) -> str | None:
+    """Tokens begin with the name of their user; without one, nobody is logged in."""
+    return token.partition("-")[0] or None
+
+
 class TrackerApp(AppThread):
     """The application's server over a SQLite file, in a thread of its own. Tokens outside `accepted` get a 401."""
 
@@ -137,7 +142,7 @@ class TrackerApp(AppThread):
     def _application(self) -> web.Application:
         self._store = SqliteStore(self._path, TRACKER)
         app = web.Application(middlewares=[self._watch])
-        app.add_routes(zero_routes(queries, mutators, self._store, authenticate=self._user))
+        app.add_routes(zero_routes(queries, mutators, self._store, authenticate=self._user, user_id=user_of_token))
         return app
 
     async def _close(self) -> None:
