@@ -18,6 +18,7 @@ import aiohttp
 from reference_cache.app_client.post import AppPost
 from reference_cache.app_client.pusher import Pusher
 from reference_cache.app_client.transform import QueryTransformer
+from reference_cache.byte_budget import ByteBudget
 from reference_cache.config import AppEndpoint, CacheConfig
 from reference_cache.errors import CacheError
 from reference_cache.observe import event, logger
@@ -60,9 +61,10 @@ class Cache:
         self._session = aiohttp.ClientSession(connector=aiohttp.TCPConnector(limit=1000))
         query, mutate = self._post(config.query, "ZERO_QUERY_URL"), self._post(config.mutate, "ZERO_MUTATE_URL")
         transformer = QueryTransformer(query)
-        self._pusher = Pusher(mutate) if mutate is not None else None
+        budget = ByteBudget(config.intake_group_bytes, config.intake_bytes)
+        self._pusher = Pusher(mutate, budget) if mutate is not None else None
         self._syncer = ViewSyncer(_syncer_options(config), transformer)
-        parts = (self._authenticator, CacheMetrics(), Inspectors(config))
+        parts = (self._authenticator, CacheMetrics(), Inspectors(config), budget)
         services = Services(config, self._syncer, transformer, self._pusher, *parts)
         self._server = SyncServer(services, self._ready, self._replication_status)
         try:

@@ -282,6 +282,22 @@ class CacheConfig:
             "CHANGESOURCE_CACHE_REFUSE_AD_HOC_QUERIES", _flag, "take named queries only, none that a client wrote"
         ),
     )
+    intake_group_bytes: int = field(
+        default=32 * 1024 * 1024,
+        metadata=of(
+            "CHANGESOURCE_CACHE_INTAKE_GROUP_BYTES",
+            _whole(64 * 1024),
+            "what a client group may have sent that still waits; more is refused with ServerOverloaded",
+        ),
+    )
+    intake_bytes: int = field(
+        default=256 * 1024 * 1024,
+        metadata=of(
+            "CHANGESOURCE_CACHE_INTAKE_BYTES",
+            _whole(1024 * 1024),
+            "what all clients together may have sent that still waits",
+        ),
+    )
     development: bool = field(
         default=False, metadata=of("NODE_ENV", _is_development, "development opens the inspector without a password")
     )

@@ -16,6 +16,10 @@ from protocol import values
 Origin = Literal["zeroCache", "server"]
 
 
+OVERLOADED_BACKOFF_MS = 10_000
+"""How long a client waits at least before it comes back to a server that was overloaded."""
+
+
 class ErrorKind(StrEnum):
     """Every kind the official client 1.9.0 knows."""
 
@@ -74,6 +78,11 @@ class SyncError(Exception):
 
 def unauthorized(message: str) -> SyncError:
     return SyncError(ErrorKind.UNAUTHORIZED, message)
+
+
+def overloaded(message: str) -> SyncError:
+    """The server has no room for what the client sent: the client closes, waits, and sends it again."""
+    return SyncError(ErrorKind.SERVER_OVERLOADED, message, minBackoffMs=OVERLOADED_BACKOFF_MS)
 
 
 def transform_failed(reason: str, message: str, query_ids: Sequence[str], **details: Any) -> SyncError:

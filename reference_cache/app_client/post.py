@@ -67,10 +67,10 @@ class AppPost:
     backoff: float = 0.1
 
     async def __call__(self, address: Address, token: str | None, body: object) -> object:
-        """The JSON value of the answer; raises `AppFailure`."""
+        """The JSON value of the answer; raises `AppFailure`. A body of bytes is JSON text already."""
         url = self._url(address)
         headers = self._headers(address, token)
-        payload = values.dumps(body)
+        payload = body if isinstance(body, bytes) else values.dumps(body)
         for attempt in range(1, ATTEMPTS + 1):
             try:
                 return await self._attempt(url, headers, payload)

@@ -1,7 +1,8 @@
 """Custom mutations to the application: `ZERO_MUTATE_URL`.
 
-One request per client group at a time, so that mutations reach the application in order. What arrives meanwhile waits
-and is merged by connection into the next requests; a group whose application is slow holds back only its own sockets.
+One request per client group at a time, so that mutations reach the application in order. What arrives meanwhile waits,
+encoded as it will be sent, and is merged by connection into the next requests. What waits is counted in bytes, per
+group and in total; a push for which there is no room is refused with `ServerOverloaded`: its client sends it later.
 Results are not taken from the answers: they come back through the change source, with the rows they wrote. Only a
 request that fails as a whole is told, to the clients whose mutations were in it.
 """
@@ -10,37 +11,70 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from protocol import values
 from protocol.errors import CodecError
 from protocol.sync.app_server import LegacyPushError, MutateResponse, MutationId, PushFailed, parse_mutate_answer
 from protocol.sync.errors import SyncError, push_failed
 from protocol.sync.messages import Push
+from reference_cache.app_client.cleanups import Cleanups
 from reference_cache.app_client.credentials import Credentials
 from reference_cache.app_client.post import AppFailure, AppPost
+from reference_cache.byte_budget import ByteBudget
 from reference_cache.observe import event, logger, unexpected
 from reference_cache.view_syncer.api import Downstream
 
 log = logger("mutations")
 
-WAITING_PUSHES = 1000
-"""How many pushes of a group may wait; then its sockets are not read until there is room."""
+REQUEST_BYTES = 4 * 1024 * 1024
+"""Pushes are merged into one request up to this size; a larger push is a request of its own."""
 
-CLEANUP = "_zero_cleanupResults"
+PUSH_OVERHEAD_BYTES = 512
+"""What a waiting push costs besides its text."""
+
 _LEGACY_MESSAGES = {
     "unsupportedPushVersion": "Unsupported push version",
     "unsupportedSchemaVersion": "Unsupported schema version",
 }
 
 
+MutationIds = list[dict[str, Any]]
+
+
 @dataclass(frozen=True, slots=True)
 class _Waiting:
+    """A push that waits. `head` is its body without the mutations, `mutations` are their texts with commas between."""
+
     sender: str
     credentials: Credentials
-    push: Push
+    head: bytes
+    mutations: bytes
+    ids: MutationIds
+
+    @property
+    def size(self) -> int:
+        return len(self.head) + len(self.mutations) + PUSH_OVERHEAD_BYTES
+
+
+@dataclass(slots=True)
+class _Request:
+    """Pushes of one socket with the same credentials, for one request."""
+
+    credentials: Credentials
+    pushes: list[_Waiting]
+    size: int = 0
+
+    @property
+    def ids(self) -> MutationIds:
+        return [each for push in self.pushes for each in push.ids]
+
+    def body(self) -> bytes:
+        """The JSON text of the request."""
+        mutations = b",".join(push.mutations for push in self.pushes)
+        return b'%b,"mutations":[%b]}' % (self.pushes[0].head[:-1], mutations)
 
 
 @dataclass(slots=True)
@@ -48,17 +82,18 @@ class _Group:
     """The clients of one group that can be told of failures, and the pushes that wait."""
 
     clients: dict[str, Downstream] = field(default_factory=dict)
-    queue: asyncio.Queue[_Waiting] = field(default_factory=lambda: asyncio.Queue(WAITING_PUSHES))
+    waiting: list[_Waiting] = field(default_factory=list)
     worker: asyncio.Task[None] | None = None
 
 
 class Pusher:
     """Forwards pushes of all groups. Invariant: at most one request of a group is under way."""
 
-    def __init__(self, post: AppPost) -> None:
+    def __init__(self, post: AppPost, budget: ByteBudget) -> None:
+        self.cleanups = Cleanups(post)
         self._post = post
+        self._budget = budget
         self._groups: dict[str, _Group] = {}
-        self._cleanups: set[asyncio.Task[None]] = set()
         self._stopped = False
 
     def register(self, group_id: str, client_id: str, downstream: Downstream) -> None:
@@ -72,43 +107,31 @@ class Pusher:
             del group.clients[client_id]
             self._forget_if_idle(group_id, group)
 
-    async def push(self, group_id: str, sender: str, credentials: Credentials, push: Push) -> None:
-        """Queue a push; waits only while the group has too many waiting. `sender` names the socket."""
+    def push(self, group_id: str, sender: str, credentials: Credentials, push: Push) -> None:
+        """Queue a push; raises `SyncError` if too much is waiting already. `sender` names the socket."""
         if self._stopped:
             return
+        waiting = _encoded(sender, credentials, push)
+        self._budget.take(group_id, waiting.size)
         group = self._groups.setdefault(group_id, _Group())
-        await group.queue.put(_Waiting(sender, credentials, push))
-        if group.worker is None and not self._stopped:
+        group.waiting.append(waiting)
+        if group.worker is None:
             group.worker = asyncio.create_task(self._work(group_id, group))
-
-    def results_seen(self, group_id: str, credentials: Credentials, client_id: str, up_to: float) -> None:
-        """Have the application forget results a client has seen; failing that costs only space, so nobody waits."""
-        argument = {"type": "single", "clientGroupID": group_id, "clientID": client_id, "upToMutationID": up_to}
-        self._clean_up(credentials, group_id, client_id, argument, f"cleanup-{group_id}-{client_id}-{up_to}")
-
-    def clients_deleted(self, group_id: str, credentials: Credentials, client_ids: Sequence[str]) -> None:
-        """Have the application forget the results of clients that are gone."""
-        if client_ids:
-            argument = {"type": "bulk", "clientGroupID": group_id, "clientIDs": list(client_ids)}
-            self._clean_up(credentials, group_id, client_ids[0], argument, f"cleanup-bulk-{group_id}-{_now()}")
 
     async def stop(self) -> None:
         """Give up what is under way; clients send unconfirmed mutations again when they are back."""
         self._stopped = True
-        tasks = [group.worker for group in self._groups.values() if group.worker is not None] + list(self._cleanups)
+        tasks = [group.worker for group in self._groups.values() if group.worker is not None]
         for task in tasks:
             task.cancel()
-        await asyncio.gather(*tasks, return_exceptions=True)
-        for group in list(self._groups.values()):
-            while not group.queue.empty():
-                group.queue.get_nowait()
-                await asyncio.sleep(0)  # whoever waits for room has it now
+        await asyncio.gather(self.cleanups.stop(), *tasks, return_exceptions=True)
 
     async def _work(self, group_id: str, group: _Group) -> None:
-        while not group.queue.empty():
-            waiting = [group.queue.get_nowait() for _ in range(group.queue.qsize())]
-            for credentials, body in merged(waiting):
-                await self._forward(group, credentials, body)
+        while group.waiting:
+            waiting, group.waiting = group.waiting, []
+            for request in merged(waiting):
+                await self._forward(group_id, group, request)
+                self._budget.release(group_id, request.size)
         group.worker = None
         self._forget_if_idle(group_id, group)
 
@@ -116,10 +139,10 @@ class Pusher:
         if not group.clients and group.worker is None and self._groups.get(group_id) is group:
             del self._groups[group_id]
 
-    async def _forward(self, group: _Group, credentials: Credentials, body: Mapping[str, Any]) -> None:
-        ids = [{"id": each["id"], "clientID": each["clientID"]} for each in body["mutations"]]
+    async def _forward(self, group_id: str, group: _Group, request: _Request) -> None:
+        credentials, ids = request.credentials, request.ids
         try:
-            answer = parse_mutate_answer(await self._post(credentials.mutate, credentials.token, body))
+            answer = parse_mutate_answer(await self._post(credentials.mutate, credentials.token, request.body()))
             failures = _failures(answer, credentials)
         except AppFailure as failure:
             failures = [push_failed(failure.reason, failure.message, ids, **failure.details)]
@@ -128,40 +151,29 @@ class Pusher:
         except Exception as error:
             failures = [push_failed("internal", unexpected(log, "push failed", error), ids)]
         for each in failures:
-            event(log, logging.WARNING, "push failed", group=body["clientGroupID"], why=each.message)
+            event(log, logging.WARNING, "push failed", group=group_id, why=each.message)
             _tell(group, each)
 
-    def _clean_up(
-        self, credentials: Credentials, group_id: str, client_id: str, argument: Mapping[str, Any], request: str
-    ) -> None:
-        now = _now()
-        mutation = {"type": "custom", "id": 0, "clientID": client_id, "name": CLEANUP, "args": [argument]}
-        body = {
-            "clientGroupID": group_id,
-            "mutations": [{**mutation, "timestamp": now}],
-            "pushVersion": 1,
-            "timestamp": now,
-            "requestID": request,
-        }
-        task = asyncio.create_task(self._send_cleanup(credentials, body))
-        self._cleanups.add(task)
-        task.add_done_callback(self._cleanups.discard)
 
-    async def _send_cleanup(self, credentials: Credentials, body: Mapping[str, Any]) -> None:
-        try:
-            await self._post(credentials.mutate, credentials.token, body)
-        except AppFailure as failure:
-            event(log, logging.WARNING, "results were not cleaned up", why=failure.message)
+def _encoded(sender: str, credentials: Credentials, push: Push) -> _Waiting:
+    wire = push.model_dump(exclude_none=True)
+    mutations = wire.pop("mutations")
+    ids = [{"id": each["id"], "clientID": each["clientID"]} for each in mutations]
+    return _Waiting(sender, credentials, values.dumps(wire), values.dumps(mutations)[1:-1], ids)
 
 
-def merged(waiting: Sequence[_Waiting]) -> list[tuple[Credentials, dict[str, Any]]]:
-    """Request bodies: the pushes of one socket with the same credentials in one, in the order they came."""
-    bodies: dict[tuple[str, Credentials], dict[str, Any]] = {}
-    for each in waiting:
-        wire = each.push.model_dump(exclude_none=True)
-        body = bodies.setdefault((each.sender, each.credentials), {**wire, "mutations": []})
-        body["mutations"] += wire["mutations"]
-    return [(credentials, body) for (_, credentials), body in bodies.items()]
+def merged(waiting: Sequence[_Waiting]) -> list[_Request]:
+    """Requests: consecutive pushes of one socket with the same credentials in one, in the order they came."""
+    requests: list[_Request] = []
+    newest: dict[str, _Request] = {}  # by socket
+    for push in waiting:
+        request = newest.get(push.sender)
+        if request is None or request.credentials != push.credentials or request.size + push.size > REQUEST_BYTES:
+            request = newest[push.sender] = _Request(push.credentials, [])
+            requests.append(request)
+        request.pushes.append(push)
+        request.size += push.size
+    return requests
 
 
 def _failures(answer: MutateResponse | PushFailed | LegacyPushError, credentials: Credentials) -> list[SyncError]:
@@ -212,7 +224,3 @@ def _tell(group: _Group, failure: SyncError) -> None:
         if downstream is not None:
             own = {**failure.details, "mutationIDs": ids}
             downstream.fail(SyncError(failure.kind, failure.message, origin=failure.origin, **own))
-
-
-def _now() -> int:
-    return int(time.time() * 1000)

@@ -10,7 +10,9 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
+from collections import deque
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -23,6 +25,7 @@ from protocol.sync.errors import ErrorKind, SyncError
 from protocol.sync.handshake import ConnectRequest
 from reference_cache.app_client.credentials import Credentials, chosen_by_client
 from reference_cache.app_client.pusher import CLEANUP, Pusher
+from reference_cache.byte_budget import ByteBudget
 from reference_cache.config import CacheConfig
 from reference_cache.observe import event, logger, unexpected
 from reference_cache.sync_server import auth
@@ -35,8 +38,11 @@ from reference_cache.view_syncer.api import ClientInfo, Connection, Outgoing, Sy
 
 log = logger("sync")
 
-WAITING_MESSAGES = 64
-"""How many messages of one client may wait for their turn; then its socket is not read."""
+MESSAGE_OVERHEAD_BYTES = 256
+"""What a waiting message costs besides its text."""
+
+PING_CHARACTERS = 64
+"""Messages up to this length are looked at when they arrive: one may be a ping."""
 
 SETTLE_SECONDS = 0.25
 """What a client needs to take in `connected`. An error that overtakes that leaves the official client believing that it
@@ -56,6 +62,15 @@ class Services:
     authenticator: Authenticator
     metrics: CacheMetrics
     inspectors: Inspectors
+    budget: ByteBudget
+
+
+@dataclass(frozen=True, slots=True)
+class Received:
+    """A message that waits, as text: decoded it can be many times as large."""
+
+    text: str | bytes
+    size: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,7 +102,7 @@ class Client:
         self._synced: Connection | None = None
         self._greeted = asyncio.get_running_loop().time()
         self._has_failed = False
-        self._inbox: list[up.Upstream | Retransform] = []
+        self._inbox: deque[Received | up.Upstream | Retransform] = deque()  # what waits, in order
         self._worker: asyncio.Task[None] | None = None
 
     @property
@@ -134,43 +149,74 @@ class Client:
         try:
             first, self._first = self._first, None
             if first is not None:
-                await self._take(up.parse(first))
+                self._take(up.parse(first))
                 del first
             async for text in self._socket:
-                await self._take(up.decode(text))
+                self._receive(text)
         except SyncError as error:
             self.fail(error)
-            await self._socket.wait_closed()
+            await self._read_to_the_end()
         except ConnectionClosed:
             pass
         finally:
             await self._leave()
 
-    async def do(self, command: up.Upstream | Retransform) -> None:
-        """Have something done after the messages that wait; waits itself while there are too many."""
+    async def _read_to_the_end(self) -> None:
+        """Take off and drop what the client still sends, so that its part in closing is seen."""
+        self._socket.stop_counting()
+        with suppress(ConnectionClosed):
+            async for _ in self._socket:
+                pass
+
+    def do(self, command: Received | up.Upstream | Retransform) -> None:
+        """Have something done after the messages that wait."""
         self._inbox.append(command)
         if self._worker is None:
             self._worker = asyncio.create_task(self._work())
-        elif len(self._inbox) >= WAITING_MESSAGES:
-            await asyncio.wait((self._worker,))
 
-    async def _take(self, message: up.Upstream) -> None:
-        self._services.metrics.messages.labels(message.tag).inc()
+    def _receive(self, text: str | bytes) -> None:
+        """Answer a ping at once and let anything else wait for its turn; raises `SyncError` if too much waits."""
+        size = len(text) if isinstance(text, bytes) or text.isascii() else len(text.encode("utf-8", "surrogatepass"))
+        self._socket.take_off(size)
+        if len(text) <= PING_CHARACTERS and isinstance(message := up.decode(text), up.Ping):
+            self._take(message)
+            return
+        received = Received(text, size + MESSAGE_OVERHEAD_BYTES)
+        self._services.budget.take(self.asked.client_group_id, received.size)
+        self.do(received)
+
+    def _take(self, message: up.Upstream) -> None:
         if isinstance(message, up.Ping):
+            self._count(message)
             self.send(PONG)
         else:
-            await self.do(message)
+            self.do(message)
+
+    def _count(self, message: up.Upstream) -> None:
+        self._services.metrics.messages.labels(message.tag).inc()
 
     async def _work(self) -> None:
         while self._inbox and self.is_open:
-            command = self._inbox.pop(0)
+            waiting = self._inbox.popleft()
+            is_first = False
             try:
+                command = self._decoded(waiting)
+                is_first = isinstance(command, up.InitConnection)
                 await self._handle(command)
             except SyncError as error:
-                self._end_with(error, auth.CLOSE_CODE if _is_refusal(command, error) else None)
+                refuses = is_first and error.kind is ErrorKind.UNAUTHORIZED
+                self._end_with(error, auth.CLOSE_CODE if refuses else None)
             except Exception as error:
                 self.fail(SyncError(ErrorKind.INTERNAL, self._unexpected(error)))
         self._worker = None
+
+    def _decoded(self, command: Received | up.Upstream | Retransform) -> up.Upstream | Retransform:
+        if isinstance(command, Received):
+            self._services.budget.release(self.asked.client_group_id, command.size)
+            command = up.decode(command.text)
+        if not isinstance(command, Retransform):
+            self._count(command)
+        return command
 
     async def _handle(self, command: up.Upstream | Retransform) -> None:
         match command:
@@ -181,7 +227,7 @@ class Client:
             case _ if self._synced is None:
                 self._log(logging.WARNING, "message before initConnection", message=type(command).__name__)
             case up.Push():
-                await self._push(command)
+                self._push(command)
             case up.AckMutationResponses():
                 self._results_seen(command)
             case up.ChangeDesiredQueries():
@@ -221,7 +267,7 @@ class Client:
         self._forget_results(self._synced.deleted_clients)
         self.validated_at = asyncio.get_running_loop().time()
 
-    async def _push(self, push: up.Push) -> None:
+    def _push(self, push: up.Push) -> None:
         group = self.asked.client_group_id
         if push.client_group_id != group:
             named = f'clientGroupID in mutation "{push.client_group_id}"'
@@ -235,12 +281,12 @@ class Client:
             raise _invalid_push(f"{CLEANUP} is not a mutation of clients")
         if self._services.pusher is None:
             raise _invalid_push("A ZERO_MUTATE_URL must be set in order to process custom mutations.")
-        await self._services.pusher.push(group, f"{self.asked.client_id}:{self.asked.ws_id}", self.credentials, push)
+        self._services.pusher.push(group, f"{self.asked.client_id}:{self.asked.ws_id}", self.credentials, push)
 
     def _results_seen(self, message: up.AckMutationResponses) -> None:
         if self._services.pusher is not None:
             group = self.asked.client_group_id
-            self._services.pusher.results_seen(group, self.credentials, message.client_id, message.id)
+            self._services.pusher.cleanups.results_seen(group, self.credentials, message.client_id, message.id)
 
     async def _delete_clients(self, synced: Connection, client_ids: list[str]) -> None:
         await synced.delete_clients(client_ids)
@@ -248,7 +294,8 @@ class Client:
 
     def _forget_results(self, client_ids: Sequence[str]) -> None:
         if self._services.pusher is not None:
-            self._services.pusher.clients_deleted(self.asked.client_group_id, self.credentials, client_ids)
+            cleanups = self._services.pusher.cleanups
+            cleanups.clients_deleted(self.asked.client_group_id, self.credentials, client_ids)
 
     async def _update_auth(self, synced: Connection, token: str) -> None:
         identity = await self._services.authenticator.changed(self._identity, self.asked.user_id, token)
@@ -291,6 +338,9 @@ class Client:
         loop.call_at(max(loop.time(), self._greeted + SETTLE_SECONDS), self._socket.tell_and_close, error, code)
 
     async def _leave(self) -> None:
+        for each in self._inbox:
+            if isinstance(each, Received):
+                self._services.budget.release(self.asked.client_group_id, each.size)
         self._inbox.clear()
         if self._worker is not None:
             # What is under way is not interrupted: a syncer that has begun to admit this client must be told to let go.
@@ -305,10 +355,6 @@ class Client:
 
     def _log(self, level: int, what: str, **fields: Any) -> None:
         event(log, level, what, client=self.asked.client_id, group=self.asked.client_group_id, **fields)
-
-
-def _is_refusal(command: object, error: SyncError) -> bool:
-    return isinstance(command, up.InitConnection) and error.kind is ErrorKind.UNAUTHORIZED
 
 
 def _invalid_push(message: str) -> SyncError:

@@ -20,6 +20,9 @@ class CacheMetrics:
         self.waiting_bytes = Gauge(
             "changesource_cache_waiting_bytes", "Bytes that wait for clients to take them", registry=made
         )
+        self.intake_bytes = Gauge(
+            "changesource_cache_intake_bytes", "Bytes from clients that wait for their turn", registry=made
+        )
         self.opened = Counter("changesource_cache_connections_opened", "Sockets ever opened", registry=made)
         self.messages = Counter("changesource_cache_messages", "Messages from clients", ["tag"], registry=made)
         self.errors = Counter("changesource_cache_errors", "Errors told to clients", ["kind"], registry=made)

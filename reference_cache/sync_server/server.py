@@ -43,7 +43,9 @@ WAITING_SOCKETS = 4096
 """How many connections may wait to be accepted. One that finds no room is not refused but forgotten, and tries again a
 second later: after a restart everybody comes at once."""
 
-WAITING_FRAMES = 8
+WAITING_FRAMES = 4
+"""Frames of one client that wait to be taken off its socket; then it is not read."""
+
 STOP_SECONDS = 5.0
 READY_SECONDS = 5.0
 """How long a client is kept waiting for a cache that is not ready; it gives an attempt ten seconds."""
@@ -131,12 +133,14 @@ class SyncServer:
         metrics.queries.set(syncer.queries)
         metrics.rows.set(syncer.rows)
         metrics.waiting_bytes.set(waiting)
+        metrics.intake_bytes.set(self._services.budget.held)
         sync = {"version": syncer.version, "groups": syncer.groups, "clients": syncer.clients}
         sync |= {"queries": syncer.queries, "rows": syncer.rows, "advances": syncer.advances, "pokes": syncer.pokes}
         document: dict[str, Any] = {
             "ready": self._ready.is_set(),
             "connections": self._sockets,
             "waitingBytes": waiting,
+            "intakeBytes": self._services.budget.held,
         }
         return document | {"sync": sync | syncer.extra} | dict(self._more_status())
 
@@ -145,6 +149,7 @@ class SyncServer:
             page = self._pages.answer(request.path, request.headers.get("Authorization"))
             return _response(page or Page(404, "text/plain; charset=utf-8", b"no such page\n"))
         assert isinstance(connection, SyncSocket)
+        connection.budget = self._services.budget
         if not await self._is_ready_soon():
             return self._turned_away("not-ready", b"not ready yet\n")
         if self._sockets >= self._services.config.max_connections:

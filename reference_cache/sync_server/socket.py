@@ -9,10 +9,12 @@ from collections.abc import Callable
 from typing import Any
 
 from websockets.asyncio.server import ServerConnection
+from websockets.frames import DATA_OPCODES, Frame
 from websockets.protocol import State
 
 from protocol.sync.errors import SyncError
 from protocol.sync.handshake import ConnectRequest
+from reference_cache.byte_budget import ByteBudget
 
 TRANSPORT_BYTES = 64 * 1024
 """What may wait in the transport itself, where bytes are copied."""
@@ -30,6 +32,10 @@ class SyncSocket(ServerConnection):
         self.asked: ConnectRequest | None = None
         self.refused: str | None = None  # why the handshake cannot be served
         self.on_room: Callable[[], None] | None = None
+        self.budget: ByteBudget | None = None  # set by the server
+        self._is_deaf = False  # what still arrives is thrown away unread
+        self._framed = 0  # bytes of whole frames that were not taken off yet
+        self._counted = 0  # what is counted in the budget: those, and what is there of the next frame
 
     def forget_request(self) -> None:
         """Let go of what the client came with: the first message is in it, in the subprotocol and in the headers."""
@@ -38,6 +44,46 @@ class SyncSocket(ServerConnection):
         for each in (self.request, self.response):
             if each is not None:
                 each.headers.clear()  # the library keeps the messages themselves
+
+    def data_received(self, data: bytes) -> None:
+        if not self._is_deaf:
+            super().data_received(data)
+            self._count()
+
+    def process_event(self, event: Any) -> None:
+        if isinstance(event, Frame) and event.opcode in DATA_OPCODES:
+            self._framed += len(event.data)
+        super().process_event(event)
+
+    def take_off(self, size: int) -> None:
+        """A message of that many bytes was received and is counted elsewhere from now on."""
+        self._framed -= size
+        self._count()
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        super().connection_lost(exc)
+        self.stop_counting()
+
+    def _count(self) -> None:
+        if self.budget is None:
+            return
+        counted = self._framed + len(self.protocol.reader.buffer)
+        try:
+            self.budget.resize(self._counted, counted)
+        except SyncError as error:
+            self.stop_counting()
+            self.tell_and_close(error)
+            # The memory is needed now, not when the client has closed.
+            self._is_deaf = True
+            self.protocol.reader.buffer.clear()
+        else:
+            self._counted = counted
+
+    def stop_counting(self) -> None:
+        """Count nothing of what comes from now on: it is not kept."""
+        if self.budget is not None:
+            self.budget.resize(self._counted, 0)
+            self._counted, self.budget = 0, None
 
     def tell_and_close(self, error: SyncError, code: int | None = None) -> None:
         """Tell the client what is wrong and close."""

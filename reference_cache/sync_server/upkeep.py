@@ -69,7 +69,7 @@ class Upkeep:
             client.keep_alive(SILENT_SECONDS)
             if client.is_synced:
                 self._check_credentials(client, now)
-                await self._ask_again(client, now, groups)
+                self._ask_again(client, now, groups)
         self._transformed = groups
 
     def _check_credentials(self, client: Client, now: float) -> None:
@@ -89,11 +89,11 @@ class Upkeep:
                 # The application has trouble of its own; the client is asked about again at the next interval.
                 event(log, logging.WARNING, "credentials could not be checked", why=error.message)
 
-    async def _ask_again(self, client: Client, now: float, groups: dict[str, float]) -> None:
+    def _ask_again(self, client: Client, now: float, groups: dict[str, float]) -> None:
         group = client.asked.client_group_id
         if group in groups:
             return
         groups[group] = self._transformed.get(group, now)
         if self._retransform > 0 and now - groups[group] >= self._retransform:
             groups[group] = now
-            await client.do(Retransform())
+            client.do(Retransform())

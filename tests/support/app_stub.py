@@ -56,7 +56,7 @@ class AppStub:
 async def app_stub() -> AsyncIterator[AppStub]:
     stub = AppStub()
     stub.gate.set()
-    app = web.Application()
+    app = web.Application(client_max_size=64 * 1024 * 1024)
     app.router.add_post("/{name:.*}", stub.handle)
     runner = web.AppRunner(app, shutdown_timeout=0.1)
     await runner.setup()

@@ -12,12 +12,16 @@ from aiohttp import web
 
 from protocol.sync.errors import SyncError
 from protocol.sync.messages import Push
+from reference_cache.app_client.cleanups import AT_ONCE
 from reference_cache.app_client.credentials import Address, Credentials
 from reference_cache.app_client.post import AppPost
 from reference_cache.app_client.pusher import Pusher
+from reference_cache.byte_budget import ByteBudget
 from reference_cache.config import AppEndpoint
 from reference_cache.view_syncer.api import Outgoing
 from tests.support.app_stub import AppStub
+
+GROUP_BYTES, TOTAL_BYTES = 100_000, 400_000
 
 
 class Heard:
@@ -43,14 +47,18 @@ class Heard:
 async def pusher(app: AppStub, session: aiohttp.ClientSession) -> AsyncIterator[Pusher]:
     app.answer = done
     endpoint = AppEndpoint(urls=(app.url,))
-    made = Pusher(AppPost(session, endpoint, "ZERO_MUTATE_URL", "zero_0", "zero", backoff=0.001))
+    made = Pusher(
+        AppPost(session, endpoint, "ZERO_MUTATE_URL", "zero_0", "zero", backoff=0.001),
+        ByteBudget(GROUP_BYTES, TOTAL_BYTES),
+    )
     yield made
     await made.stop()
 
 
-def push(client: str, *ids: int) -> Push:
+def push(client: str, *ids: int, padding: object = None) -> Push:
     mutations = [
-        {"type": "custom", "id": n, "clientID": client, "name": "m", "args": [{"n": None}], "timestamp": n} for n in ids
+        {"type": "custom", "id": n, "clientID": client, "name": "m", "args": [{"n": padding}], "timestamp": n}
+        for n in ids
     ]
     body = {"clientGroupID": "g", "mutations": mutations, "pushVersion": 1, "timestamp": 5, "requestID": f"r{ids}"}
     return Push.model_validate(body)
@@ -70,7 +78,7 @@ def sent(app: AppStub) -> list[list[tuple[str, int]]]:
 
 
 async def test_a_push_is_forwarded_as_it_came(app: AppStub, pusher: Pusher) -> None:
-    await pusher.push("g", "s1", user(app), push("c1", 1))
+    pusher.push("g", "s1", user(app), push("c1", 1))
     await app.wait_for_requests(1)
     assert app.requests[0].body == push("c1", 1).model_dump(exclude_none=True)
     assert app.requests[0].body["mutations"][0]["args"] == [{"n": None}]
@@ -79,10 +87,10 @@ async def test_a_push_is_forwarded_as_it_came(app: AppStub, pusher: Pusher) -> N
 
 async def test_what_waits_is_merged_by_socket_in_order_one_request_at_a_time(app: AppStub, pusher: Pusher) -> None:
     app.gate.clear()
-    await pusher.push("g", "s1", user(app), push("c1", 1))
+    pusher.push("g", "s1", user(app), push("c1", 1))
     await app.wait_for_requests(1)
     for sender, client, number in (("s1", "c1", 2), ("s2", "c2", 1), ("s1", "c1", 3), ("s2", "c2", 2)):
-        await pusher.push("g", sender, user(app), push(client, number))
+        pusher.push("g", sender, user(app), push(client, number))
     app.gate.set()
     await app.wait_for_requests(3)
     assert sent(app) == [[("c1", 1)], [("c1", 2), ("c1", 3)], [("c2", 1), ("c2", 2)]]
@@ -91,17 +99,17 @@ async def test_what_waits_is_merged_by_socket_in_order_one_request_at_a_time(app
 
 async def test_groups_do_not_wait_for_each_other(app: AppStub, pusher: Pusher) -> None:
     app.gate.clear()
-    await pusher.push("g", "s1", user(app), push("c1", 1))
-    await pusher.push("g2", "s2", user(app), push("c2", 1))
+    pusher.push("g", "s1", user(app), push("c1", 1))
+    pusher.push("g2", "s2", user(app), push("c2", 1))
     await app.wait_for_requests(2)
 
 
 async def test_new_credentials_are_a_request_of_their_own(app: AppStub, pusher: Pusher) -> None:
     app.gate.clear()
-    await pusher.push("g", "s1", user(app), push("c1", 1))
+    pusher.push("g", "s1", user(app), push("c1", 1))
     await app.wait_for_requests(1)
-    await pusher.push("g", "s1", user(app), push("c1", 2))
-    await pusher.push("g", "s1", user(app, "new"), push("c1", 3))
+    pusher.push("g", "s1", user(app), push("c1", 2))
+    pusher.push("g", "s1", user(app, "new"), push("c1", 3))
     app.gate.set()
     await app.wait_for_requests(3)
     assert [request.headers["Authorization"] for request in app.requests] == ["Bearer t", "Bearer t", "Bearer new"]
@@ -113,7 +121,7 @@ async def test_each_client_hears_of_its_own_failed_mutations(app: AppStub, pushe
         pusher.register("g", client, heard)
     app.answer = lambda body: web.Response(status=401, text="who?")
     both = push("c1", 1).model_copy(update={"mutations": [*push("c1", 1).mutations, *push("c2", 4).mutations]})
-    await pusher.push("g", "s1", user(app), both)
+    pusher.push("g", "s1", user(app), both)
     assert await one.error() == {
         "kind": "PushFailed",
         "message": "Fetch from API server returned non-OK status 401",
@@ -175,7 +183,7 @@ async def test_a_request_that_fails_as_a_whole_is_told(
     heard = Heard()
     pusher.register("g", "c1", heard)
     app.answer = lambda body: answer
-    await pusher.push("g", "s1", user(app), push("c1", 1))
+    pusher.push("g", "s1", user(app), push("c1", 1))
     error = await heard.error()
     assert (error["kind"], error["reason"], error["origin"]) == ("PushFailed", reason, origin)
     assert error["mutationIDs"] == [{"id": 1, "clientID": "c1"}]
@@ -185,18 +193,18 @@ async def test_a_refused_mutation_is_not_told_here(app: AppStub, pusher: Pusher)
     heard = Heard()
     pusher.register("g", "c1", heard)
     app.answer = lambda body: {"mutations": [{"id": {"id": 1, "clientID": "c1"}, "result": {"error": "app"}}]}
-    await pusher.push("g", "s1", user(app), push("c1", 1))
+    pusher.push("g", "s1", user(app), push("c1", 1))
     await app.wait_for_requests(1)
     app.answer = lambda body: web.Response(status=400)
-    await pusher.push("g", "s1", user(app), push("c1", 2))
+    pusher.push("g", "s1", user(app), push("c1", 2))
     assert (await heard.error())["mutationIDs"] == [{"id": 2, "clientID": "c1"}]
 
 
 async def test_seen_results_and_deleted_clients_are_cleaned_up(app: AppStub, pusher: Pusher) -> None:
-    pusher.results_seen("g", user(app), "c1", 2)
+    pusher.cleanups.results_seen("g", user(app), "c1", 2)
     await app.wait_for_requests(1)
-    pusher.clients_deleted("g", user(app), [])
-    pusher.clients_deleted("g", user(app), ["c1", "c2"])
+    pusher.cleanups.clients_deleted("g", user(app), [])
+    pusher.cleanups.clients_deleted("g", user(app), ["c1", "c2"])
     await app.wait_for_requests(2)
     first, second = (request.body["mutations"][0] for request in app.requests)
     assert (first["name"], first["id"], first["type"]) == ("_zero_cleanupResults", 0, "custom")
@@ -213,18 +221,107 @@ async def test_nothing_is_kept_of_a_group_that_is_gone(app: AppStub, pusher: Pus
     assert not pusher._groups
 
 
-async def test_stopping_lets_go_of_whoever_waits_for_a_slow_application(
+async def test_pushes_that_wait_are_bounded_by_bytes_and_none_that_was_taken_is_lost(
+    app: AppStub, pusher: Pusher
+) -> None:
+    app.gate.clear()
+    taken = 0
+    with pytest.raises(SyncError) as refused:
+        for number in range(1, 100):
+            pusher.push("g", "s1", user(app), push("c1", number, padding="x" * 10_000))
+            taken = number
+    assert refused.value.kind == "ServerOverloaded"
+    assert refused.value.details["minBackoffMs"] > 0
+    assert taken == GROUP_BYTES // 11_000
+    pusher.push("g2", "s2", user(app), push("c2", 1))
+    workers = [group.worker for group in pusher._groups.values() if group.worker is not None]
+    app.gate.set()
+    async with asyncio.timeout(60):
+        await asyncio.gather(*workers)
+    assert sorted(each for request in sent(app) for each in request if each[0] == "c1") == [
+        ("c1", number) for number in range(1, taken + 1)
+    ]
+    assert pusher._budget.held == 0
+    pusher.push("g", "s1", user(app), push("c1", taken + 1))
+
+
+async def test_many_groups_together_are_bounded_and_one_that_sends_little_still_gets_through(
+    app: AppStub, pusher: Pusher
+) -> None:
+    app.gate.clear()
+    refused = 0
+    for group in range(20):
+        try:
+            pusher.push(f"g{group}", "s", user(app), push("c1", 1, padding="x" * 90_000))
+        except SyncError:
+            refused += 1
+    assert refused == 17
+    assert pusher._budget.held <= TOTAL_BYTES
+    pusher.push("healthy", "s", user(app), push("c2", 1))
+    await app.wait_for_requests(4)
+
+
+async def test_a_push_above_the_groups_limit_is_taken_when_nothing_else_waits(app: AppStub, pusher: Pusher) -> None:
+    app.gate.clear()
+    pusher.push("g", "s1", user(app), push("c1", 1, padding="x" * (GROUP_BYTES + 1)))
+    with pytest.raises(SyncError):
+        pusher.push("g", "s1", user(app), push("c1", 2))
+    app.gate.set()
+    await app.wait_for_requests(1)
+
+
+async def test_a_merged_request_is_bounded(app: AppStub, pusher: Pusher, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("reference_cache.app_client.pusher.REQUEST_BYTES", 25_000)
+    for number in range(1, 6):
+        pusher.push("g", "s1", user(app), push("c1", number, padding="x" * 10_000))
+    await app.wait_for_requests(3)
+    assert sent(app) == [[("c1", 1), ("c1", 2)], [("c1", 3), ("c1", 4)], [("c1", 5)]]
+
+
+async def test_credentials_that_change_back_do_not_reorder_mutations(app: AppStub, pusher: Pusher) -> None:
+    for number, token in enumerate(("a", "b", "a"), 1):
+        pusher.push("g", "s1", user(app, token), push("c1", number))
+    await app.wait_for_requests(3)
+    assert sent(app) == [[("c1", 1)], [("c1", 2)], [("c1", 3)]]
+
+
+async def test_a_flood_of_acknowledgements_is_merged_and_holds_up_no_mutation(app: AppStub, pusher: Pusher) -> None:
+    app.gate.clear()
+    for number in range(5_000):
+        pusher.cleanups.results_seen("g", user(app), "c1", number)
+        pusher.cleanups.results_seen(f"g{number % 50}", user(app), "c1", number)
+    pusher.push("other", "s2", user(app), push("c2", 1))
+    await app.wait_for_requests(AT_ONCE + 1)
+    assert [("c2", 1)] in sent(app)
+    assert app.under_way == AT_ONCE + 1
+    app.gate.set()
+    await app.wait_for_requests(1 + 51 + AT_ONCE)
+    newest = {
+        request.body["clientGroupID"]: request.body["mutations"][0]["args"][0]["upToMutationID"]
+        for request in app.requests
+        if request.body["mutations"][0]["name"] == "_zero_cleanupResults"
+    }
+    assert newest == {"g": 4_999} | {f"g{number}": 4_950 + number for number in range(50)}
+
+
+async def test_acknowledgements_for_more_clients_than_a_group_can_have_are_dropped(
     app: AppStub, pusher: Pusher, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("reference_cache.app_client.pusher.WAITING_PUSHES", 2)
+    monkeypatch.setattr("reference_cache.app_client.cleanups.MOST_CLIENTS", 3)
+    for number in range(100):
+        pusher.cleanups.results_seen("g", user(app), f"c{number}", 1)
+    await app.wait_for_requests(4)
+    pusher.push("g", "s1", user(app), push("c1", 1))
+    await app.wait_for_requests(5)
+    assert len(app.requests) == 5
+
+
+async def test_a_pusher_that_has_stopped_takes_nothing(app: AppStub, pusher: Pusher) -> None:
     app.gate.clear()
-    await pusher.push("g", "s1", user(app), push("c1", 1))
+    pusher.push("g", "s1", user(app), push("c1", 1))
     await app.wait_for_requests(1)
-    waiting = [asyncio.create_task(pusher.push("g", "s1", user(app), push("c1", number))) for number in range(2, 7)]
-    await asyncio.wait(waiting, timeout=0.05)
-    assert [task.done() for task in waiting] == [True, True, False, False, False]
+    pusher.push("g", "s1", user(app), push("c1", 2))
     await pusher.stop()
-    async with asyncio.timeout(60):
-        await asyncio.gather(*waiting)
-        await pusher.push("g", "s1", user(app), push("c1", 9))
+    pusher.push("g", "s1", user(app), push("c1", 3))
+    pusher.cleanups.results_seen("g", user(app), "c1", 1)
     assert sent(app) == [[("c1", 1)]]

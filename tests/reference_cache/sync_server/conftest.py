@@ -13,6 +13,7 @@ import pytest
 from reference_cache.app_client.post import AppPost
 from reference_cache.app_client.pusher import Pusher
 from reference_cache.app_client.transform import QueryTransformer
+from reference_cache.byte_budget import ByteBudget
 from reference_cache.config import CacheConfig
 from reference_cache.sync_server import client
 from reference_cache.sync_server.auth import Authenticator
@@ -45,14 +46,16 @@ async def serve(monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[Serve]:
             config = CacheConfig(upstream_db="ws://unused", host="127.0.0.1", port=0, **settings)
             session = await stack.enter_async_context(aiohttp.ClientSession())
             syncer = ScriptedSyncer()
+            budget = ByteBudget(config.intake_group_bytes, config.intake_bytes)
             services = Services(
                 config,
                 syncer,
                 QueryTransformer(_post(session, config, "query")),
-                _pusher(session, config),
+                _pusher(session, config, budget),
                 Authenticator(config),
                 CacheMetrics(),
                 Inspectors(config),
+                budget,
             )
             ready = asyncio.Event()
             ready.set()
@@ -72,6 +75,6 @@ def _post(session: aiohttp.ClientSession, config: CacheConfig, kind: str) -> App
     return AppPost(session, endpoint, variable, config.schema, config.app_id, backoff=0.001) if endpoint.urls else None
 
 
-def _pusher(session: aiohttp.ClientSession, config: CacheConfig) -> Pusher | None:
+def _pusher(session: aiohttp.ClientSession, config: CacheConfig, budget: ByteBudget) -> Pusher | None:
     post = _post(session, config, "mutate")
-    return Pusher(post) if post is not None else None
+    return Pusher(post, budget) if post is not None else None

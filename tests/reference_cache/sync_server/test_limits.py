@@ -1,0 +1,160 @@
+"""What one client, or many together, may take of the cache; and that the others do not notice when one tries."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import socket
+import struct
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from typing import Any
+
+import pytest
+
+from protocol.sync.handshake import encode_subprotocol
+from tests.reference_cache.sync_server.conftest import Serve, Served
+from tests.support.app_stub import AppStub, app_stub
+from tests.support.sync_client import SECONDS, SyncClient, sync_client, sync_url
+
+INIT: dict[str, Any] = {"desiredQueriesPatch": []}
+MEGABYTE = 1024 * 1024
+
+
+@pytest.fixture
+async def app() -> AsyncIterator[AppStub]:
+    async with app_stub() as stub:
+        yield stub
+
+
+@asynccontextmanager
+async def synced(served: Served, client_id: str = "c1", group: str = "g1", **more: Any) -> AsyncIterator[SyncClient]:
+    async with sync_client(sync_url(served.port, client_id, group), init=INIT, **more) as client:
+        await client.hear("pokeEnd")
+        yield client
+
+
+async def push(client: SyncClient, group: str, number: int, size: int) -> None:
+    mutation = {"type": "custom", "id": number, "clientID": "c1", "name": "m", "args": ["x" * size], "timestamp": 1}
+    body = {"clientGroupID": group, "mutations": [mutation], "pushVersion": 1, "timestamp": 1, "requestID": "r"}
+    await client.say("push", body)
+
+
+async def ping(client: SyncClient) -> None:
+    await client.say("ping", {})
+    await client.hear("pong")
+
+
+async def test_pushes_that_the_application_does_not_take_are_bounded_and_the_client_is_told_to_come_back(
+    serve: Serve, app: AppStub
+) -> None:
+    served = await serve(mutate_urls=(app.url,))
+    app.gate.clear()
+    async with synced(served, "healthy", "g0") as healthy, synced(served) as client:
+        sending = asyncio.create_task(_push_for_ever(client))
+        error = await client.error()
+        sending.cancel()
+        await asyncio.gather(sending, return_exceptions=True)
+        assert error["kind"] == "ServerOverloaded"
+        assert error["minBackoffMs"] >= 5_000
+        await ping(healthy)
+        await push(healthy, "g0", 1, 100)
+        await app.wait_for_requests(2)
+    assert served.services.budget.held <= 33 * MEGABYTE
+
+
+async def _push_for_ever(client: SyncClient) -> None:
+    number = 0
+    while True:
+        number += 1
+        await push(client, "g1", number, 4 * MEGABYTE)
+
+
+async def test_what_was_taken_before_an_overload_reaches_the_application_and_the_bytes_are_free_again(
+    serve: Serve, app: AppStub
+) -> None:
+    served = await serve(mutate_urls=(app.url,), intake_group_bytes=300_000)
+    app.gate.clear()
+    async with synced(served) as client:
+        for number in range(1, 10):
+            await push(client, "g1", number, 60_000)
+        assert (await client.error())["kind"] == "ServerOverloaded"
+    worker = served.services.pusher._groups["g1"].worker  # type: ignore[union-attr]
+    assert worker is not None
+    app.gate.set()
+    await asyncio.wait_for(worker, SECONDS)
+    arrived = [each["id"] for request in app.requests for each in request.body["mutations"]]
+    assert arrived == list(range(1, len(arrived) + 1))
+    assert 1 <= len(arrived) <= 4
+    async with synced(served) as client:
+        await push(client, "g1", len(arrived) + 1, 60_000)
+        await app.wait_for_requests(len(app.requests) + 1)
+    assert served.services.budget.held == 0
+
+
+async def test_messages_that_wait_for_their_turn_are_bounded_by_bytes(serve: Serve) -> None:
+    served = await serve(intake_group_bytes=1_000_000)
+    async with synced(served) as client:
+        served.syncer.gate.clear()
+        for _ in range(20):
+            await client.say("deleteClients", {"clientIDs": ["x" * 100_000]})
+        assert (await client.error())["kind"] == "ServerOverloaded"
+        served.syncer.gate.set()
+    await served.syncer.wait_for("close", "c1", None)
+    assert served.services.budget.held == 0
+
+
+async def test_messages_whose_end_does_not_arrive_are_bounded_together(serve: Serve) -> None:
+    served = await serve(intake_bytes=4 * MEGABYTE)
+    loop = asyncio.get_running_loop()
+    sockets = []
+    async with synced(served, "healthy", "g0") as healthy:
+        for number in range(6):
+            raw = await upgraded(served, f"c{number}")
+            sockets.append(raw)
+            # A frame of 2 MB of which the last byte is kept back.
+            await loop.sock_sendall(raw, b"\x81\xff" + struct.pack("!Q", 2 * MEGABYTE) + bytes(4))
+            await loop.sock_sendall(raw, bytes(2 * MEGABYTE - 1))
+        closed = await asyncio.wait_for(asyncio.gather(*(_is_told(raw) for raw in sockets[2:])), SECONDS)
+        assert closed == ["ServerOverloaded"] * 4
+        await ping(healthy)
+    for raw in sockets:
+        raw.close()
+
+
+async def upgraded(served: Served, client_id: str) -> socket.socket:
+    """A client's socket in the raw."""
+    loop = asyncio.get_running_loop()
+    raw = socket.socket()
+    raw.setblocking(False)
+    await loop.sock_connect(raw, ("127.0.0.1", served.port))
+    target = sync_url(served.port, client_id, client_id).removeprefix(f"ws://127.0.0.1:{served.port}")
+    lines = (
+        f"GET {target} HTTP/1.1",
+        f"Host: 127.0.0.1:{served.port}",
+        "Upgrade: websocket",
+        "Connection: Upgrade",
+        "Sec-WebSocket-Version: 13",
+        "Sec-WebSocket-Key: AAAAAAAAAAAAAAAAAAAAAA==",
+        f"Sec-WebSocket-Protocol: {encode_subprotocol(None, None)}",
+        "",
+        "",
+    )
+    await loop.sock_sendall(raw, "\r\n".join(lines).encode())
+    received = b""
+    while b'"connected"' not in received:
+        received += await loop.sock_recv(raw, 65536)
+    return raw
+
+
+async def _is_told(raw: socket.socket) -> str:
+    """The kind of the error a raw socket is told before it is closed."""
+    received = b""
+    while b"}]" not in received.partition(b'["error"')[2]:
+        more = await asyncio.get_running_loop().sock_recv(raw, 65536)
+        if not more:
+            return "closed"
+        received += more
+    text = received[received.index(b'["error"') : received.index(b"}]") + 2]
+    kind: str = json.loads(text)[1]["kind"]
+    return kind
