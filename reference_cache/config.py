@@ -15,12 +15,13 @@ from dataclasses import dataclass, field, fields
 from difflib import get_close_matches
 from pathlib import Path
 from typing import Any
-from urllib.parse import urlsplit
+from urllib.parse import parse_qsl, urlsplit
 
 from protocol.redaction import hide_setting
 from reference_cache.errors import BadSetting
 from reference_cache.zero_variables import NOT_USED
 
+_RESERVED_PARAMETERS = frozenset({"schema", "appid"})
 _APP_ID = re.compile(r"[a-z0-9_]+")
 _TRUE, _FALSE = frozenset({"true", "1", "t", "yes"}), frozenset({"false", "0", "f", "no"})
 
@@ -82,13 +83,19 @@ def _url(variable: str, value: str) -> str:
 def _urls(variable: str, value: str) -> tuple[str, ...]:
     urls = tuple(_url(variable, url) for url in _list(variable, value))
     for url in urls:
-        if any(name in urlsplit(url).query for name in ("schema=", "appID=")):
+        if reserved_parameters(url):
             raise BadSetting(
                 variable,
                 "the URL has a query parameter that the cache adds itself",
                 "leave schema and appID out of the URL",
             )
     return urls
+
+
+def reserved_parameters(url: str) -> list[str]:
+    """The query parameters of an application's URL that are the cache's to set."""
+    names = [name for name, _ in parse_qsl(urlsplit(url).query, keep_blank_values=True)]
+    return [name for name in names if name.lower() in _RESERVED_PARAMETERS]
 
 
 def _stream(variable: str, value: str) -> str:

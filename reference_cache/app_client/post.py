@@ -15,12 +15,13 @@ from typing import Any
 from urllib.parse import parse_qsl, urlencode, urlsplit, urlunsplit
 
 import aiohttp
+from yarl import URL
 
 from protocol import values
 from protocol.errors import CodecError
 from reference_cache.app_client.credentials import Address
-from reference_cache.app_client.url_pattern import is_allowed
-from reference_cache.config import AppEndpoint
+from reference_cache.app_client.url_pattern import canonical, is_allowed
+from reference_cache.config import AppEndpoint, reserved_parameters
 from reference_cache.observe import event, logger
 
 log = logger("app")
@@ -29,6 +30,10 @@ ATTEMPTS = 4
 PREVIEW_CHARACTERS = 512
 MAX_ANSWER_BYTES = 64 * 1024 * 1024
 TIMEOUT_SECONDS = 60.0
+
+
+_CONNECTION_HEADERS = frozenset({"host", "connection", "content-length", "transfer-encoding", "upgrade"})
+"""Headers that belong to one connection and are never passed on."""
 
 
 class AppFailure(Exception):
@@ -82,29 +87,39 @@ class AppPost:
                 await asyncio.sleep(min(1.0, self.backoff * 2 ** (attempt - 1) + random.random() * self.backoff))
         raise AssertionError("the last attempt returns or raises")
 
-    def _url(self, address: Address) -> str:
+    def _url(self, address: Address) -> URL:
         if address.url is None:
             raise AppFailure("internal", f"{self.variable} is not set")
-        if address.is_clients_choice and not is_allowed(address.url, self.endpoint.urls):
-            message = f'URL "{address.url}" is not allowed by the {self.variable} configuration'
-            raise AppFailure("internal", message)
-        parts = urlsplit(address.url)
+        url = self._clients_url(address.url) if address.is_clients_choice else address.url
+        parts = urlsplit(url)
         query = [*parse_qsl(parts.query, keep_blank_values=True), ("schema", self.schema), ("appID", self.app_id)]
-        return urlunsplit((parts.scheme, parts.netloc, parts.path, urlencode(query), ""))
+        made = urlunsplit((parts.scheme, parts.netloc, parts.path, urlencode(query), ""))
+        return URL(made, encoded=address.is_clients_choice)  # a client's is requested as it was matched
+
+    def _clients_url(self, url: str) -> str:
+        """A URL that a client named, in the spelling that was matched with the patterns."""
+        spelled = canonical(url)
+        if spelled is None or not is_allowed(spelled, self.endpoint.urls):
+            raise AppFailure("internal", f'URL "{url}" is not allowed by the {self.variable} configuration')
+        taken = reserved_parameters(spelled)
+        if taken:
+            raise AppFailure("internal", f'URL "{url}" has parameters that the cache sets: {", ".join(taken)}')
+        return spelled
 
     def _headers(self, address: Address, token: str | None) -> dict[str, str]:
-        headers = {"Content-Type": "application/json"}
+        own = {"Content-Type": "application/json"}
         if self.endpoint.api_key:
-            headers["X-Api-Key"] = self.endpoint.api_key
-        headers |= dict(address.headers)
+            own["X-Api-Key"] = self.endpoint.api_key
         if token:
-            headers["Authorization"] = f"Bearer {token}"
-        return headers
+            own["Authorization"] = f"Bearer {token}"
+        reserved = _CONNECTION_HEADERS | {name.lower() for name in own}
+        return {name: value for name, value in address.headers if name.lower() not in reserved} | own
 
-    async def _attempt(self, url: str, headers: dict[str, str], payload: bytes) -> object:
+    async def _attempt(self, url: URL, headers: dict[str, str], payload: bytes) -> object:
         try:
             async with asyncio.timeout(self.timeout):
-                async with self.session.post(url, data=payload, headers=headers, allow_redirects=True) as answer:
+                # A redirect would carry the API key and the user's token to wherever it points.
+                async with self.session.post(url, data=payload, headers=headers, allow_redirects=False) as answer:
                     text = await _read(answer)
         except TimeoutError:
             raise AppFailure("timeout", f"the application did not answer in {self.timeout:g} s") from None
@@ -138,5 +153,6 @@ def _unreachable(error: Exception) -> AppFailure:
 def _refused(status: int, text: bytes) -> Exception:
     shown = text.decode("utf-8", "replace")
     preview = shown if len(shown) <= PREVIEW_CHARACTERS else shown[:PREVIEW_CHARACTERS] + "..."
-    failure = AppFailure("http", f"Fetch from API server returned non-OK status {status}", status, preview)
+    hint = "; redirects are not followed, name the URL itself" if 300 <= status < 400 else ""
+    failure = AppFailure("http", f"Fetch from API server returned non-OK status {status}{hint}", status, preview)
     return _TryAgain(failure) if 500 <= status < 600 else failure

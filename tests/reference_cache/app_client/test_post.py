@@ -81,3 +81,50 @@ async def test_a_client_may_only_name_urls_that_are_allowed(app: AppStub, sessio
     with pytest.raises(AppFailure, match="ZERO_QUERY_URL"):
         await send(Address("http://169.254.169.254/query", is_clients_choice=True), None, [])
     assert [request.path for request in app.requests] == ["/eu/query"]
+
+
+@pytest.mark.parametrize(
+    "path",
+    ["/api/query/../../admin", "/api/query/%2e%2e/%2e%2e/admin", "/api/query/..%2f..%2fadmin", "/api\\..\\admin"],
+)
+async def test_no_spelling_of_a_path_leads_out_of_what_is_allowed(
+    app: AppStub, session: aiohttp.ClientSession, path: str
+) -> None:
+    send = post(session, f"{app.url}/api/query/*")
+    with pytest.raises(AppFailure, match="not allowed"):
+        await send(Address(f"{app.url}{path}", is_clients_choice=True), None, [])
+    assert app.requests == []
+
+
+async def test_what_is_requested_is_what_was_matched(app: AppStub, session: aiohttp.ClientSession) -> None:
+    send = post(session, f"{app.url}/api/query/*")
+    await send(Address(f"{app.url}/api/x/../query/%61%2Cb?q=%2F#part", is_clients_choice=True), None, [])
+    assert [request.path for request in app.requests] == ["/api/query/a,b"]
+    assert app.requests[0].query == {"q": "/", "schema": "zero_0", "appID": "zero"}
+
+
+@pytest.mark.parametrize("query", ["schema=evil", "appID=evil", "x=1&%73chema=evil", "APPID=evil", "schema"])
+async def test_a_client_cannot_set_the_parameters_that_are_the_caches(
+    app: AppStub, session: aiohttp.ClientSession, query: str
+) -> None:
+    send = post(session, f"{app.url}/*")
+    with pytest.raises(AppFailure, match="the cache sets"):
+        await send(Address(f"{app.url}/query?{query}", is_clients_choice=True), None, [])
+    assert app.requests == []
+
+
+@pytest.mark.parametrize("status", [301, 302, 303, 307, 308])
+async def test_a_redirect_is_not_followed(app: AppStub, session: aiohttp.ClientSession, status: int) -> None:
+    app.answer = lambda body: web.Response(status=status, headers={"Location": f"{app.url}/elsewhere"})
+    with pytest.raises(AppFailure, match="redirects are not followed") as failed:
+        await post(session, app.url, api_key="k")(Address(app.url), "token", [])
+    assert failed.value.status == status
+    assert [request.path for request in app.requests] == ["/"]
+
+
+async def test_headers_of_the_cache_are_not_the_clients_to_set(app: AppStub, session: aiohttp.ClientSession) -> None:
+    theirs = (("authorization", "Basic x"), ("content-type", "text/plain"), ("host", "evil"), ("x-api-key", "theirs"))
+    await post(session, app.url, api_key="ours")(Address(app.url, theirs), "token", [])
+    sent = {name.lower(): value for name, value in app.requests[0].headers.items()}
+    assert (sent["x-api-key"], sent["authorization"]) == ("ours", "Bearer token")
+    assert (sent["content-type"], sent["host"]) == ("application/json", app.url.removeprefix("http://"))

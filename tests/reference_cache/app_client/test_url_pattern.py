@@ -2,7 +2,7 @@
 
 import pytest
 
-from reference_cache.app_client.url_pattern import is_allowed
+from reference_cache.app_client.url_pattern import canonical, is_allowed
 
 
 @pytest.mark.parametrize(
@@ -18,6 +18,10 @@ from reference_cache.app_client.url_pattern import is_allowed
         ("https://api.example.com/mutate/:part?", "https://api.example.com/mutate"),
         ("https://api.example.com/mutate/:part?", "https://api.example.com/mutate/x"),
         ("http://localhost:3000/q", "http://localhost:3000/q"),
+        ("http://[::1]:3000/q", "http://[::1]:3000/q"),
+        ("https://api.example.com/query/*", "HTTPS://API.Example.com/query/%61"),
+        ("https://api.example.com/query", "https://api.example.com/x/../query"),
+        ("https://api.example.com/query", "https:\\\\api.example.com\\query"),
     ],
 )
 def test_a_url_that_matches_is_allowed(pattern: str, url: str) -> None:
@@ -39,7 +43,42 @@ def test_a_url_that_matches_is_allowed(pattern: str, url: str) -> None:
         ("http://localhost:3000/q", "http://localhost:3001/q"),
         ("http://localhost:3000/q", "http://[::1/q"),
         ("http://localhost:3000/q", "file:///etc/passwd"),
+        ("http://app/api/query/*", "http://app/api/query/../../admin"),
+        ("http://app/api/query/*", "http://app/api/query/%2e%2e/%2E%2e/admin"),
+        ("http://app/api/query/*", "http://app/api/query/.%2e/../admin"),
+        ("http://app/api/query/*", "http://app/api/query\\..\\..\\admin"),
+        ("http://app/api/query/*", "http://app/api/query/..%2f..%2fadmin"),
+        ("http://app/api/query/*", "http://app/api/query/..%5c..%5cadmin"),
+        ("http://app/api/query/*", "http://app/api/query/x/../../../admin"),
+        ("http://app/api/query/*", "http://app/api/query/.."),
+        ("http://app/api/query/*", "http://app/api/query/%00"),
+        ("http://app/api/query/*", "http://app/api/query/%zz"),
+        ("http://app/api/query/*", "http://app/api/query/\x0d\x0aX-Evil: 1"),
+        ("http://app/api/query/*", "http://user:secret@app/api/query/x"),
+        ("http://app/api/query/*", "http://app:80@evil/api/query/x"),
+        ("http://app/api/query/*", "http://app\\@evil/api/query/x"),
+        ("http://app/api/query/*", "http://evil#@app/api/query/x"),
+        ("http://app/api/query/*", "http://app./api/query/x"),
+        ("http://app/api/query/*", "http:///api/query/x"),
+        ("http://app/api/query/*", "http://\uff41pp/api/query/x"),
+        ("http://app/api/query/*", "http://app:99999/api/query/x"),
     ],
 )
 def test_any_other_is_not(pattern: str, url: str) -> None:
     assert not is_allowed(url, [pattern])
+
+
+@pytest.mark.parametrize(
+    ("url", "spelled"),
+    [
+        ("HTTP://App:80", "http://app/"),
+        ("https://app:443/a/./b/../c?x=%2e#part", "https://app/a/c?x=%2e"),
+        ("http://app:8080/%7euser/%e2%82%ac/a%2Cb/.", "http://app:8080/~user/%E2%82%AC/a%2Cb/"),
+        ("http://app/../../x/..", "http://app/"),
+        ("http://app//a//b", "http://app//a//b"),
+        ("http://app/gr\u00fcn?q=a|b", "http://app/gr%C3%BCn?q=a|b"),
+    ],
+)
+def test_a_url_has_one_spelling(url: str, spelled: str) -> None:
+    assert canonical(url) == spelled
+    assert canonical(spelled) == spelled
