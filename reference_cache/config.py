@@ -22,6 +22,7 @@ from reference_cache.errors import BadSetting
 from reference_cache.zero_variables import NOT_USED
 
 _RESERVED_PARAMETERS = frozenset({"schema", "appid"})
+_ORIGIN = re.compile(r"[a-zA-Z][a-zA-Z0-9+.-]*://[^/\s@?#]+|null")
 _APP_ID = re.compile(r"[a-z0-9_]+")
 _TRUE, _FALSE = frozenset({"true", "1", "t", "yes"}), frozenset({"false", "0", "f", "no"})
 
@@ -90,6 +91,15 @@ def _urls(variable: str, value: str) -> tuple[str, ...]:
                 "leave schema and appID out of the URL",
             )
     return urls
+
+
+def _origins(variable: str, value: str) -> tuple[str, ...]:
+    origins = _list(variable, value)
+    for origin in origins:
+        if not _ORIGIN.fullmatch(origin):
+            fix = f"set {variable}=https://app.example.com, without a path; * stands for a part of the host"
+            raise BadSetting(variable, f"{origin!r} is no origin", fix)
+    return origins
 
 
 def reserved_parameters(url: str) -> list[str]:
@@ -270,7 +280,27 @@ class CacheConfig:
             "ZERO_CVR_GARBAGE_COLLECTION_INACTIVITY_THRESHOLD_HOURS", _number, "how long a client group may stay away"
         ),
     )
-    host: str = field(default="0.0.0.0", metadata=of("CHANGESOURCE_CACHE_HOST", _text, "address to listen on"))
+    host: str = field(
+        default="127.0.0.1",
+        metadata=of("CHANGESOURCE_CACHE_HOST", _text, "address to listen on; 0.0.0.0 is every one of this machine"),
+    )
+    tls_cert: Path | None = field(
+        default=None,
+        metadata=of(
+            "CHANGESOURCE_CACHE_TLS_CERT", _path, "PEM file with the server's certificate chain, for wss and https"
+        ),
+    )
+    tls_key: Path | None = field(
+        default=None, metadata=of("CHANGESOURCE_CACHE_TLS_KEY", _path, "PEM file with the certificate's private key")
+    )
+    allowed_origins: tuple[str, ...] = field(
+        default=(),
+        metadata=of(
+            "CHANGESOURCE_CACHE_ALLOWED_ORIGINS",
+            _origins,
+            "web pages that may connect, such as https://app.example.com,https://*.example.com; any if not set",
+        ),
+    )
     max_connections: int = field(
         default=20_000,
         metadata=of("CHANGESOURCE_CACHE_MAX_CONNECTIONS", _whole(1), "sockets at once; more are told to come back"),
@@ -382,6 +412,10 @@ def _check(config: CacheConfig) -> None:
             "no change source is given",
             "set it to the change source, ws://host:port/changes/v0/stream",
         )
+    if (config.tls_cert is None) != (config.tls_key is None):
+        missing = "CERT" if config.tls_cert is None else "KEY"
+        fix = "set both CHANGESOURCE_CACHE_TLS_CERT and CHANGESOURCE_CACHE_TLS_KEY, or neither"
+        raise BadSetting(f"CHANGESOURCE_CACHE_TLS_{missing}", "TLS needs a certificate and its key", fix)
     ways = {"SECRET": config.auth_secret, "JWK": config.auth_jwk, "JWKS_URL": config.auth_jwks_url}
     given = [f"ZERO_AUTH_{name}" for name, value in ways.items() if value is not None]
     if len(given) > 1:

@@ -6,19 +6,25 @@
     POST /stages/{name}/{verb}   start or stop a stage
     POST /writer                 {"perSecond": n}
 
-The buttons want a header that other sites' pages cannot send without being asked about it first.
+The buttons want a header that other sites' pages cannot send without being asked about it first. And requests must name
+this machine, by address or by a name of its own: another site's name that was made to point here is refused, or that
+site's page could read everything as if it were this one.
 """
 
 from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import Awaitable, Callable
+import socket
+from collections.abc import Awaitable, Callable, Collection
 from contextlib import suppress
+from ipaddress import ip_address
 from pathlib import Path
 from typing import Any
+from urllib.parse import urlsplit
 
 from aiohttp import web
+from aiohttp.typedefs import Middleware
 
 from changesource_sdk.demo.flow import Flow
 from changesource_sdk.errors import ChangesourceError
@@ -42,7 +48,7 @@ class Console:
 
     async def start(self, host: str, port: int) -> int:
         """Listen; the port in use."""
-        app = web.Application(middlewares=[_only_the_page])
+        app = web.Application(middlewares=[_only_this_machine(host), _only_the_page])
         app.router.add_get("/", _index)
         app.router.add_get("/setup", self._setup)
         app.router.add_get("/events", self._events)
@@ -108,6 +114,34 @@ class Console:
             raise web.HTTPBadRequest(text=f"perSecond is a number from 0 to {MOST_WRITES:g}")
         self._flow.writer.per_second = float(asked)
         return web.json_response({})
+
+
+def _only_this_machine(host: str) -> Middleware:
+    own = {"localhost", host.lower(), socket.gethostname().lower()}
+
+    @web.middleware
+    async def check(request: web.Request, handler: _Handler) -> web.StreamResponse:
+        if not _names_this_machine(request.headers.get("Host", ""), own):
+            raise web.HTTPForbidden(text="open this page by the machine's address, or as localhost")
+        return await handler(request)
+
+    return check
+
+
+def _names_this_machine(host: str, own: Collection[str]) -> bool:
+    try:
+        name = (urlsplit(f"//{host}").hostname or "").rstrip(".")
+    except ValueError:
+        return False
+    return name in own or name.endswith(".localhost") or _is_address(name)
+
+
+def _is_address(name: str) -> bool:
+    try:
+        ip_address(name)
+    except ValueError:
+        return False
+    return True
 
 
 async def _index(_: web.Request) -> web.FileResponse:

@@ -28,10 +28,12 @@ from reference_cache.app_client.credentials import Credentials, address
 from reference_cache.errors import CacheError
 from reference_cache.observe import event, logger
 from reference_cache.sync_server import auth
+from reference_cache.sync_server.access import admits_origin, is_local, is_loopback
 from reference_cache.sync_server.auth import Identity
 from reference_cache.sync_server.client import Client, Services
 from reference_cache.sync_server.pages import Page, Pages
 from reference_cache.sync_server.socket import TRANSPORT_BYTES, SyncSocket
+from reference_cache.sync_server.tls import tls_context
 from reference_cache.sync_server.upkeep import Upkeep
 
 log = logger("server")
@@ -50,7 +52,7 @@ STOP_SECONDS = 5.0
 READY_SECONDS = 5.0
 """How long a client is kept waiting for a cache that is not ready; it gives an attempt ten seconds."""
 
-_REASONS = {200: "OK", 401: "Unauthorized", 404: "Not Found", 503: "Service Unavailable"}
+_REASONS = {200: "OK", 401: "Unauthorized", 403: "Forbidden", 404: "Not Found", 503: "Service Unavailable"}
 
 
 class SyncServer:
@@ -82,6 +84,7 @@ class SyncServer:
                 config.host,
                 config.port,
                 backlog=WAITING_SOCKETS,
+                ssl=tls_context(config.tls_cert, config.tls_key),
                 process_request=self._process_request,
                 select_subprotocol=_echoed,
                 create_connection=SyncSocket,
@@ -96,9 +99,21 @@ class SyncServer:
             )
         except OSError as error:
             raise _cannot_listen(error, f"{config.host}:{config.port}") from None
+        self._warn_if_reachable()
         self._tasks = [asyncio.create_task(self._upkeep.run())]
         port: int = self._server.sockets[0].getsockname()[1]
         return port
+
+    def _warn_if_reachable(self) -> None:
+        config = self._services.config
+        if is_loopback(config.host):
+            return
+        if config.admin_password is None:
+            fix = "set ZERO_ADMIN_PASSWORD; until then /metrics and /statusz are for this machine only"
+            event(log, logging.WARNING, "other machines can connect and there is no admin password", fix=fix)
+        if config.tls_cert is None:
+            fix = "set CHANGESOURCE_CACHE_TLS_CERT and _KEY, or put a proxy that speaks TLS in front"
+            event(log, logging.WARNING, "other machines can connect, without encryption", fix=fix)
 
     async def stop(self) -> None:
         """Tell every client to go, wait a moment for them, then cut what is left."""
@@ -146,10 +161,14 @@ class SyncServer:
 
     async def _process_request(self, connection: ServerConnection, request: Request) -> Response | None:
         if "websocket" not in request.headers.get("Upgrade", "").lower():
-            page = self._pages.answer(request.path, request.headers.get("Authorization"))
+            page = self._page(connection, request)
             return _response(page or Page(404, "text/plain; charset=utf-8", b"no such page\n"))
         assert isinstance(connection, SyncSocket)
         connection.budget = self._services.budget
+        origin = request.headers.get("Origin")
+        if not admits_origin(origin, self._services.config.allowed_origins):
+            self._refused(connection, "origin", f"{origin} is not in CHANGESOURCE_CACHE_ALLOWED_ORIGINS")
+            return _response(Page(403, "text/plain; charset=utf-8", b"pages of this origin may not connect\n"))
         if not await self._is_ready_soon():
             return self._turned_away("not-ready", b"not ready yet\n")
         if self._sockets >= self._services.config.max_connections:
@@ -160,6 +179,10 @@ class SyncServer:
             # The upgrade is completed all the same: a browser cannot see why one was refused.
             connection.refused = str(error)
         return None
+
+    def _page(self, connection: ServerConnection, request: Request) -> Page | None:
+        local = is_local(_peer(connection), request.headers)
+        return self._pages.answer(request.path, request.headers.get("Authorization"), is_local=local)
 
     async def _is_ready_soon(self) -> bool:
         """A client turned away waits five seconds before it tries again; a cache that restarts is ready sooner."""
@@ -244,8 +267,12 @@ class SyncServer:
 
     def _refused(self, socket: SyncSocket, reason: str, why: str) -> None:
         self._services.metrics.refused.labels(reason).inc()
-        peer = str(socket.remote_address[0]) if socket.remote_address else None
-        event(log, logging.WARNING, "client refused", reason=reason, why=why, peer=peer)
+        event(log, logging.WARNING, "client refused", reason=reason, why=why, peer=_peer(socket))
+
+
+def _peer(connection: ServerConnection) -> str | None:
+    """The address the connection comes from."""
+    return str(connection.remote_address[0]) if connection.remote_address else None
 
 
 def _echoed(_: ServerConnection, offered: Sequence[Subprotocol]) -> Subprotocol | None:

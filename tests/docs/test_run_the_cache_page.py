@@ -37,7 +37,7 @@ def test_every_page_beside_the_socket_is_listed() -> None:
     pages = Pages(CacheMetrics(), None, lambda: True, dict)
     listed = [word.strip("`") for row in ROWS for word in row.split("|")[1].split() if word.startswith("`/")]
     assert len(listed) == 6
-    assert all(pages.answer(path, None) is not None for path in listed)
+    assert all(pages.answer(path, None, is_local=True) is not None for path in listed)
 
 
 def test_client_records_are_where_the_page_says() -> None:

@@ -68,6 +68,8 @@ def test_no_variable_is_both_used_and_unused() -> None:
         ("ZERO_LOG_LEVEL", "loud", "debug"),
         ("ZERO_AUTH_JWK", "{", "JSON object"),
         ("ZERO_YIELD_THRESHOLD_MS", "soon", "number"),
+        ("CHANGESOURCE_CACHE_ALLOWED_ORIGINS", "app.example.com", "https://app.example.com"),
+        ("CHANGESOURCE_CACHE_ALLOWED_ORIGINS", "https://app.example.com/path", "without a path"),
         ("ZERO_PROT", "1", "ZERO_PORT"),
         ("CHANGESOURCE_CACHE_MAX_CONNECTION", "1", "CHANGESOURCE_CACHE_MAX_CONNECTIONS"),
     ],
@@ -88,3 +90,13 @@ def test_a_missing_upstream_is_named() -> None:
 def test_only_one_way_to_verify_tokens_may_be_set() -> None:
     with pytest.raises(BadSetting, match="ZERO_AUTH_JWK"):
         load({**LEAST, "ZERO_AUTH_SECRET": "s", "ZERO_AUTH_JWK": "{}"})
+
+
+def test_only_this_machine_can_connect_unless_the_address_is_set() -> None:
+    assert load(LEAST).host == "127.0.0.1"
+    assert load({**LEAST, "CHANGESOURCE_CACHE_HOST": "0.0.0.0"}).host == "0.0.0.0"
+
+
+def test_a_certificate_needs_its_key() -> None:
+    with pytest.raises(BadSetting, match="TLS_KEY"):
+        load({**LEAST, "CHANGESOURCE_CACHE_TLS_CERT": "cert.pem"})

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import ssl
 from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import asynccontextmanager, suppress
 from typing import Any
@@ -71,6 +72,7 @@ async def sync_client(
     subprotocol: str | None = None,
     headers: Mapping[str, str] | None = None,
     compression: str | None = None,
+    tls: ssl.SSLContext | None = None,
 ) -> AsyncIterator[SyncClient]:
     """A connected client; `init` goes into the handshake. A `subprotocol` of "" offers none."""
     message = None if init is None else ["initConnection", dict(init)]
@@ -80,6 +82,7 @@ async def sync_client(
         subprotocols=[offered] if offered else None,  # type: ignore[list-item]
         additional_headers=dict(headers or {}),
         compression=compression,
+        ssl=tls,
         max_size=None,
         open_timeout=SECONDS,
     )

@@ -43,7 +43,7 @@ async def serve(monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[Serve]:
     async with AsyncExitStack() as stack:
 
         async def start(**settings: Any) -> Served:
-            config = CacheConfig(upstream_db="ws://unused", host="127.0.0.1", port=0, **settings)
+            config = CacheConfig(upstream_db="ws://unused", port=0, **settings)
             session = await stack.enter_async_context(aiohttp.ClientSession())
             syncer = ScriptedSyncer()
             budget = ByteBudget(config.intake_group_bytes, config.intake_bytes)

@@ -5,17 +5,20 @@ from __future__ import annotations
 import asyncio
 import base64
 import json
+import ssl
 from dataclasses import replace
+from pathlib import Path
 
 import aiohttp
 import pytest
-from websockets.exceptions import InvalidStatus
+from websockets.exceptions import InvalidMessage, InvalidStatus
 
 from protocol.sync.errors import unauthorized
 from protocol.sync.handshake import encode_subprotocol
 from reference_cache.errors import CacheError
 from reference_cache.sync_server import server
 from tests.reference_cache.sync_server.conftest import Serve, Served
+from tests.support.certificates import Authority
 from tests.support.sync_client import sync_client, sync_url
 
 INIT = {"desiredQueriesPatch": [{"op": "put", "hash": "h1", "name": "all", "args": []}]}
@@ -230,3 +233,87 @@ async def serve_at(serve: Serve, port: int) -> None:
     other = await serve()
     other.services.config = replace(other.services.config, port=port)
     await server.SyncServer(other.services, other.ready).start()
+
+
+ALLOWED = ("https://app.example.com", "http://*.local:3000")
+
+
+@pytest.mark.parametrize(
+    "origin", [None, "https://app.example.com", "HTTPS://APP.example.com:443", "http://a.local:3000"]
+)
+async def test_pages_of_allowed_origins_and_programs_connect(serve: Serve, origin: str | None) -> None:
+    served = await serve(allowed_origins=ALLOWED)
+    headers = {} if origin is None else {"Origin": origin}
+    async with sync_client(sync_url(served.port, "c1", "g1"), init=INIT, headers=headers) as client:
+        await client.hear("pokeEnd")
+
+
+@pytest.mark.parametrize(
+    "origin",
+    [
+        "https://evil.example",
+        "https://app.example.com.evil.example",
+        "https://app.example.com:8443",
+        "http://app.example.com",
+        "http://evil.example/.local:3000",
+        "http://.local:3000",
+        "null",
+        "",
+    ],
+)
+async def test_pages_of_other_origins_do_not(serve: Serve, origin: str) -> None:
+    served = await serve(allowed_origins=ALLOWED)
+    with pytest.raises(InvalidStatus) as refused:
+        async with sync_client(sync_url(served.port, "c1", "g1"), headers={"Origin": origin}):
+            raise AssertionError("connected")
+    assert refused.value.response.status_code == 403
+
+
+async def test_any_origin_connects_where_none_is_listed(serve: Serve) -> None:
+    served = await serve()
+    async with sync_client(sync_url(served.port, "c1", "g1"), init=INIT, headers={"Origin": "https://any"}) as client:
+        await client.hear("pokeEnd")
+
+
+@pytest.mark.parametrize("header", [{"X-Forwarded-For": "203.0.113.7"}, {"Host": "rebound.example:4848"}])
+async def test_without_a_password_metrics_and_status_are_for_this_machine_only(
+    serve: Serve, header: dict[str, str]
+) -> None:
+    served = await serve()
+    for path in ("/metrics", "/statusz"):
+        assert (await page(served, path))[0] == 200
+        assert (await page(served, path, **header))[0] == 403
+    assert (await page(served, "/readyz", **header))[0] == 200
+
+
+async def test_clients_are_served_over_tls(serve: Serve, tmp_path: Path) -> None:
+    authority = Authority(tmp_path)
+    pem = tmp_path / "server.pem"
+    pem.write_text(authority.server_pem())
+    served = await serve(tls_cert=pem, tls_key=pem)
+    trusting = ssl.create_default_context(cafile=authority.ca)
+    url = sync_url(served.port, "c1", "g1").replace("ws://", "wss://")
+    async with sync_client(url, init=INIT, tls=trusting) as client:
+        await client.hear("pokeEnd")
+    with pytest.raises((ConnectionError, InvalidMessage)):
+        async with sync_client(sync_url(served.port, "c1", "g1")):
+            raise AssertionError("connected in plain text")
+
+
+async def test_tls_files_that_cannot_be_used_are_named(serve: Serve, tmp_path: Path) -> None:
+    with pytest.raises(CacheError, match="bad-tls") as refused:
+        await serve(tls_cert=tmp_path / "none.pem", tls_key=tmp_path / "none.pem")
+    assert "CHANGESOURCE_CACHE_TLS_CERT" in refused.value.where
+
+
+async def test_a_cache_that_others_can_reach_says_what_is_missing(
+    serve: Serve, caplog: pytest.LogCaptureFixture
+) -> None:
+    with caplog.at_level("WARNING"):
+        await serve()
+        assert caplog.records == []
+        await serve(host="0.0.0.0")
+    assert [record.getMessage() for record in caplog.records] == [
+        "other machines can connect and there is no admin password",
+        "other machines can connect, without encryption",
+    ]
