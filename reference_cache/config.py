@@ -305,6 +305,14 @@ class CacheConfig:
         default=20_000,
         metadata=of("CHANGESOURCE_CACHE_MAX_CONNECTIONS", _whole(1), "sockets at once; more are told to come back"),
     )
+    max_connections_per_address: int = field(
+        default=20_000,
+        metadata=of(
+            "CHANGESOURCE_CACHE_MAX_CONNECTIONS_PER_ADDRESS",
+            _whole(1),
+            "sockets of one address at once; behind a proxy all have the proxy's",
+        ),
+    )
     send_buffer_bytes: int = field(
         default=64 * 1024 * 1024,
         metadata=of(

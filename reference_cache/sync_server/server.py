@@ -28,6 +28,13 @@ from reference_cache.app_client.credentials import Credentials, address
 from reference_cache.errors import CacheError
 from reference_cache.observe import event, logger
 from reference_cache.sync_server import auth
+from reference_cache.sync_server.accepting import (
+    ACCEPT_AT_ONCE,
+    Connections,
+    connections_allowed,
+    lengthen_queue,
+    report_briefly,
+)
 from reference_cache.sync_server.access import admits_origin, is_local, is_loopback
 from reference_cache.sync_server.auth import Identity
 from reference_cache.sync_server.client import Client, Services
@@ -71,6 +78,8 @@ class SyncServer:
         self._upkeep = Upkeep(lambda: self.open_clients, services.transformer, services.config)
         self._groups: Counter[str] = Counter()  # group -> how many connections it has
         self._sockets = 0
+        self._limit = connections_allowed(services.config.max_connections)
+        self._connections = Connections(self._limit, services.config.max_connections_per_address)
         self._tasks: list[asyncio.Task[None]] = []
         self._server: Server | None = None
 
@@ -83,11 +92,12 @@ class SyncServer:
                 self._handle,
                 config.host,
                 config.port,
-                backlog=WAITING_SOCKETS,
+                backlog=ACCEPT_AT_ONCE,
                 ssl=tls_context(config.tls_cert, config.tls_key),
                 process_request=self._process_request,
                 select_subprotocol=_echoed,
-                create_connection=SyncSocket,
+                # The library asks for a class and calls it with its own arguments.
+                create_connection=self._make_socket,  # type: ignore[arg-type]
                 compression="deflate" if config.compression else None,
                 # Liveness is the protocol's own ping, and the upkeep's look at who reads.
                 ping_interval=None,
@@ -99,10 +109,15 @@ class SyncServer:
             )
         except OSError as error:
             raise _cannot_listen(error, f"{config.host}:{config.port}") from None
+        lengthen_queue(self._server, WAITING_SOCKETS)
+        report_briefly(asyncio.get_running_loop())
         self._warn_if_reachable()
         self._tasks = [asyncio.create_task(self._upkeep.run())]
         port: int = self._server.sockets[0].getsockname()[1]
         return port
+
+    def _make_socket(self, *args: Any, **kwargs: Any) -> SyncSocket:
+        return SyncSocket(*args, budget=self._services.budget, connections=self._connections, **kwargs)
 
     def _warn_if_reachable(self) -> None:
         config = self._services.config
@@ -164,14 +179,13 @@ class SyncServer:
             page = self._page(connection, request)
             return _response(page or Page(404, "text/plain; charset=utf-8", b"no such page\n"))
         assert isinstance(connection, SyncSocket)
-        connection.budget = self._services.budget
         origin = request.headers.get("Origin")
         if not admits_origin(origin, self._services.config.allowed_origins):
             self._refused(connection, "origin", f"{origin} is not in CHANGESOURCE_CACHE_ALLOWED_ORIGINS")
             return _response(Page(403, "text/plain; charset=utf-8", b"pages of this origin may not connect\n"))
         if not await self._is_ready_soon():
             return self._turned_away("not-ready", b"not ready yet\n")
-        if self._sockets >= self._services.config.max_connections:
+        if self._sockets >= self._limit:
             return self._turned_away("too-many", b"too many connections\n")
         try:
             connection.asked = parse_request(request.path, request.headers.get("Sec-WebSocket-Protocol"))

@@ -5,6 +5,7 @@ Closing never waits: the close frame is written at once, and a client that takes
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Callable
 from typing import Any
 
@@ -15,6 +16,7 @@ from websockets.protocol import State
 from protocol.sync.errors import SyncError
 from protocol.sync.handshake import ConnectRequest
 from reference_cache.byte_budget import ByteBudget
+from reference_cache.sync_server.accepting import Connections
 
 TRANSPORT_BYTES = 64 * 1024
 """What may wait in the transport itself, where bytes are copied."""
@@ -27,12 +29,14 @@ REASON_BYTES = 120
 class SyncSocket(ServerConnection):
     """A server connection that can be ended from anywhere, without waiting and more than once."""
 
-    def __init__(self, *args: Any, **kwargs: Any) -> None:
+    def __init__(self, *args: Any, budget: ByteBudget, connections: Connections, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
         self.asked: ConnectRequest | None = None
         self.refused: str | None = None  # why the handshake cannot be served
         self.on_room: Callable[[], None] | None = None
-        self.budget: ByteBudget | None = None  # set by the server
+        self._budget: ByteBudget | None = budget  # None once nothing is counted any more
+        self._connections = connections
+        self._address = ""  # the peer's, as `connections` counts it
         self._is_deaf = False  # what still arrives is thrown away unread
         self._framed = 0  # bytes of whole frames that were not taken off yet
         self._counted = 0  # what is counted in the budget: those, and what is there of the next frame
@@ -44,6 +48,12 @@ class SyncSocket(ServerConnection):
         for each in (self.request, self.response):
             if each is not None:
                 each.headers.clear()  # the library keeps the messages themselves
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        super().connection_made(transport)
+        self._address = str((transport.get_extra_info("peername") or ("",))[0])
+        if not self._connections.enter(self._address):
+            self.transport.abort()
 
     def data_received(self, data: bytes) -> None:
         if not self._is_deaf:
@@ -62,14 +72,15 @@ class SyncSocket(ServerConnection):
 
     def connection_lost(self, exc: Exception | None) -> None:
         super().connection_lost(exc)
+        self._connections.leave(self._address)
         self.stop_counting()
 
     def _count(self) -> None:
-        if self.budget is None:
+        if self._budget is None:
             return
         counted = self._framed + len(self.protocol.reader.buffer)
         try:
-            self.budget.resize(self._counted, counted)
+            self._budget.resize(self._counted, counted)
         except SyncError as error:
             self.stop_counting()
             self.tell_and_close(error)
@@ -81,9 +92,9 @@ class SyncSocket(ServerConnection):
 
     def stop_counting(self) -> None:
         """Count nothing of what comes from now on: it is not kept."""
-        if self.budget is not None:
-            self.budget.resize(self._counted, 0)
-            self._counted, self.budget = 0, None
+        if self._budget is not None:
+            self._budget.resize(self._counted, 0)
+            self._counted, self._budget = 0, None
 
     def tell_and_close(self, error: SyncError, code: int | None = None) -> None:
         """Tell the client what is wrong and close."""

@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import asyncio
 import json
+import os
+import resource
 import socket
 import struct
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from collections.abc import AsyncIterator, Iterator
+from contextlib import asynccontextmanager, contextmanager, suppress
 from typing import Any
 
 import pytest
+from websockets.exceptions import InvalidMessage
 
 from protocol.sync.handshake import encode_subprotocol
 from tests.reference_cache.sync_server.conftest import Serve, Served
@@ -120,6 +123,76 @@ async def test_messages_whose_end_does_not_arrive_are_bounded_together(serve: Se
         await ping(healthy)
     for raw in sockets:
         raw.close()
+
+
+async def test_without_file_descriptors_the_log_stays_short_and_clients_that_are_there_are_served(
+    serve: Serve, caplog: pytest.LogCaptureFixture
+) -> None:
+    served = await serve()
+    loop = asyncio.get_running_loop()
+    async with synced(served, "healthy", "g0") as healthy:
+        comer = socket.socket()
+        comer.setblocking(False)
+        with no_descriptors():
+            await loop.sock_connect(comer, ("127.0.0.1", served.port))
+            ended = loop.time() + 2.5  # asyncio tries again after a second
+            while loop.time() < ended:
+                await ping(healthy)
+        told = [record for record in caplog.records if "accept" in record.getMessage()]
+        assert [record.getMessage() for record in told] == ["connections cannot be accepted"]
+        await loop.sock_sendall(comer, b"GET /healthz HTTP/1.1\r\nHost: localhost\r\n\r\n")
+        async with asyncio.timeout(SECONDS):
+            assert b"200 OK" in await loop.sock_recv(comer, 1000)
+        comer.close()
+
+
+@contextmanager
+def no_descriptors() -> Iterator[None]:
+    """This process cannot open anything."""
+    limits = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (min(limits[0], 1024), limits[1]))
+    taken = []
+    try:
+        with suppress(OSError):
+            while True:
+                taken.append(os.dup(0))
+        yield
+    finally:
+        for each in taken:
+            os.close(each)
+        resource.setrlimit(resource.RLIMIT_NOFILE, limits)
+
+
+async def test_one_address_has_a_limit_of_its_own(serve: Serve) -> None:
+    served = await serve(max_connections_per_address=2)
+    async with synced(served, "c1", "g1") as one, synced(served, "c2", "g2"):
+        with pytest.raises((ConnectionError, InvalidMessage)):
+            async with sync_client(sync_url(served.port, "c3", "g3")):
+                raise AssertionError("connected")
+        await ping(one)
+    async with synced(served, "c3", "g3") as client:
+        await ping(client)
+
+
+async def test_sockets_that_never_say_what_they_want_are_limited_too(
+    serve: Serve, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("reference_cache.sync_server.accepting.WAITING_HANDSHAKES", 2)
+    served = await serve(max_connections=1)
+    loop = asyncio.get_running_loop()
+    silent = []
+    async with synced(served) as client:
+        for _ in range(6):
+            comer = socket.socket()
+            comer.setblocking(False)
+            await loop.sock_connect(comer, ("127.0.0.1", served.port))
+            silent.append(comer)
+        for comer in silent[2:]:
+            with suppress(ConnectionResetError):
+                assert await asyncio.wait_for(loop.sock_recv(comer, 1), SECONDS) == b""
+        await ping(client)
+    for comer in silent:
+        comer.close()
 
 
 async def upgraded(served: Served, client_id: str) -> socket.socket:

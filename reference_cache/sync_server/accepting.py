@@ -1,0 +1,120 @@
+"""Accepting connections: how many, and what happens when the process can open no more files.
+
+Without a free descriptor asyncio cannot accept: it reports every attempt, makes as many attempts as the backlog is
+long, and tries again a second later. Here the attempts are few, and the report is one line per interval. Well before
+that the number of sockets is limited, so that files and requests to the application have the descriptors they need.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import socket
+from collections import Counter
+from contextlib import suppress
+from typing import Any
+
+from websockets.asyncio.server import Server
+
+from reference_cache.observe import event, logger
+
+try:
+    import resource
+except ImportError:  # not a POSIX system; there is no such limit
+    resource = None  # type: ignore[assignment]
+
+log = logger("server")
+
+ACCEPT_AT_ONCE = 64
+"""Connections accepted in one turn of the event loop."""
+
+REPORT_SECONDS = 10.0
+KEPT_DESCRIPTORS = 256
+"""What files, the replicator and requests to the application need; sockets get the rest."""
+
+WAITING_HANDSHAKES = 1024
+"""Sockets beyond the limit of connections that may be open: those whose handshake is under way or is being refused."""
+
+_NO_DESCRIPTORS = "socket.accept() out of system resource"
+
+
+class Connections:
+    """Open sockets, in all and by address, from the moment they are accepted."""
+
+    def __init__(self, limit: int, per_address: int) -> None:
+        self._limit = limit + WAITING_HANDSHAKES
+        self._per_address = per_address
+        self._addresses: Counter[str] = Counter()
+        self._count = 0
+        self.refused = 0
+
+    def enter(self, address: str) -> bool:
+        """Count a socket; whether it may stay. Call `leave` in either case."""
+        self._count += 1
+        self._addresses[address] += 1
+        may_stay = self._count <= self._limit and self._addresses[address] <= self._per_address
+        self.refused += not may_stay
+        return may_stay
+
+    def leave(self, address: str) -> None:
+        """The socket is closed."""
+        self._count -= 1
+        self._addresses[address] -= 1
+        if not self._addresses[address]:
+            del self._addresses[address]
+
+
+def connections_allowed(wanted: int) -> int:
+    """How many connections there can be: as many as wanted, if the process may open that many files.
+
+    The limit is raised as far as the process itself may raise it.
+    """
+    if resource is None:
+        return wanted
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    needed = wanted + WAITING_HANDSHAKES + KEPT_DESCRIPTORS
+    if soft != resource.RLIM_INFINITY and soft < needed:
+        raised = needed if hard == resource.RLIM_INFINITY else min(needed, hard)
+        with suppress(ValueError, OSError):
+            resource.setrlimit(resource.RLIMIT_NOFILE, (max(soft, raised), hard))
+        soft = max(soft, resource.getrlimit(resource.RLIMIT_NOFILE)[0])
+        if soft < needed:
+            allowed = max(1, soft - WAITING_HANDSHAKES - KEPT_DESCRIPTORS)
+            event(log, logging.INFO, "fewer connections than set: too few open files", files=soft, allowed=allowed)
+            return min(wanted, allowed)
+    return wanted
+
+
+def lengthen_queue(server: Server, length: int) -> None:
+    """Let that many connections wait to be accepted; asyncio would also try to accept that many at once."""
+    for each in server.sockets:
+        with socket.fromfd(each.fileno(), each.family, each.type) as listening:
+            listening.listen(length)
+
+
+def report_briefly(loop: asyncio.AbstractEventLoop) -> None:
+    """Report connections that cannot be accepted with one line per interval; other trouble of the loop as before."""
+    former = loop.get_exception_handler()
+    if not isinstance(former, _Reports):
+        loop.set_exception_handler(_Reports(former))
+
+
+class _Reports:
+    """An exception handler of an event loop."""
+
+    def __init__(self, former: Any) -> None:
+        self._former = former
+        self._reported = float("-inf")  # when the last line was written, on the loop's clock
+        self._attempts = 0  # failed ones since then
+
+    def __call__(self, loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
+        if context.get("message") != _NO_DESCRIPTORS:
+            handle = self._former or (lambda _, given: loop.default_exception_handler(given))
+            handle(loop, context)
+            return
+        self._attempts += 1
+        if loop.time() - self._reported >= REPORT_SECONDS:
+            fix = "raise the limit of open files, or lower CHANGESOURCE_CACHE_MAX_CONNECTIONS"
+            why, attempts = str(context.get("exception")), self._attempts
+            event(log, logging.ERROR, "connections cannot be accepted", why=why, attempts=attempts, fix=fix)
+            self._reported, self._attempts = loop.time(), 0
