@@ -74,7 +74,8 @@ class Cache:
             raise
         self._replicator.on_version(self._note_version)
         self._tasks = [
-            asyncio.create_task(each) for each in (self._replicator.run(), self._sync(), self._report_read())
+            asyncio.create_task(each)
+            for each in (self._replicator.run(), self._sync(), self._report_read(), self._watch_replica())
         ]
         return port
 
@@ -128,6 +129,20 @@ class Cache:
                 self._replicator.forget_changes(read)
                 told = read
             await asyncio.sleep(READ_SECONDS)
+
+    async def _watch_replica(self) -> None:
+        """Let no clients in while the replica is gone."""
+        await self._ready.wait()
+        while True:
+            await asyncio.sleep(READ_SECONDS)
+            if self._syncer.has_replica == self._ready.is_set():
+                continue
+            if self._ready.is_set():
+                self._ready.clear()
+                event(log, logging.ERROR, "not ready: the replica is gone", file=self._config.replica_file)
+            else:
+                self._ready.set()
+                event(log, logging.INFO, "ready again", version=self._syncer.version)
 
     def _replication_status(self) -> dict[str, Any]:
         status = self._replicator.status()

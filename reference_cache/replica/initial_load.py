@@ -27,6 +27,7 @@ from reference_cache.replica.applying import Applying
 from reference_cache.replica.bulk_rows import BulkRows
 from reference_cache.replica.catalog import Catalog, Effect, StoredIndex, create_index_sql
 from reference_cache.replica.change_log import log_statements
+from reference_cache.replica.file_identity import remove_leftovers
 from reference_cache.replica.required import check_required_tables
 from reference_cache.replica.schema import schema_of
 from reference_cache.replica.stored_catalog import STATE, Origin, create_system_tables, save_catalog
@@ -170,10 +171,11 @@ class InitialLoad(Applying):
 
 
 def load_beside(path: Path, origin: Origin) -> InitialLoad:
-    """A load for a replica that does not exist yet."""
+    """A load for a replica that does not exist yet, or not any more."""
     staged = path.with_name(path.name + ".initial")
-    for leftover in (staged, staged.with_name(staged.name + "-journal")):
-        leftover.unlink(missing_ok=True)
+    staged.unlink(missing_ok=True)
+    for each in (staged, path):
+        remove_leftovers(each)
     private_file(staged)
     connection = sqlite3.connect(staged, isolation_level=None, check_same_thread=False)
     connection.execute("PRAGMA journal_mode = MEMORY")

@@ -26,6 +26,7 @@ from reference_cache.private_file import private_file
 from reference_cache.replica.applying import Applying
 from reference_cache.replica.catalog import Effect
 from reference_cache.replica.change_log import log_name, log_statements, quiet_statements, unlog_statements
+from reference_cache.replica.file_identity import file_identity
 from reference_cache.replica.log_retention import LogRetention
 from reference_cache.replica.schema import schema_of
 from reference_cache.replica.stored_catalog import (
@@ -48,8 +49,10 @@ class ReplicaWriter(Applying):
     Invariant: after `flush` or `rollback` nothing is pending and `state` is what a new reader sees.
     """
 
-    def __init__(self, connection: sqlite3.Connection) -> None:
+    def __init__(self, connection: sqlite3.Connection, path: Path) -> None:
         super().__init__(connection, load_catalog(connection))
+        self._path = path
+        self._identity = file_identity(path)  # of the file that is open
         self.state = read_state(connection)
         self.retention = LogRetention(connection)
         self._saved = self.catalog.copy()
@@ -116,6 +119,11 @@ class ReplicaWriter(Applying):
         self._breaks.clear()
         self._committed = self.state.version
 
+    @property
+    def is_in_place(self) -> bool:
+        """Whether what is open is what is found under its name; not once somebody has deleted or replaced it."""
+        return file_identity(self._path) == self._identity
+
     def close(self) -> None:
         """Close the file; what was not flushed is lost."""
         self.connection.close()
@@ -162,7 +170,7 @@ def open_writer(path: Path, origin: Origin) -> ReplicaWriter:
     connection = _connect(path)
     try:
         check_origin(connection, origin)
-        return ReplicaWriter(_tuned(connection))
+        return ReplicaWriter(_tuned(connection), path)
     except BaseException:
         connection.close()
         raise

@@ -10,7 +10,7 @@ back-pressure. So it wants a loop of its own; `process` gives it a process of it
 What happens when. The source is away or refuses: try again, with growing waits. A message is wrong or does not fit the
 replica: nothing of its transaction stays, it is not acknowledged, the connection ends; if it does not fit a second time
 the replica is synced anew (with `auto_reset`). The source asks for a reset: likewise. The reader of the replica is too
-far behind: no more is taken in until it has caught up.
+far behind: no more is taken in until it has caught up. The replica's file is deleted: it is synced again.
 """
 
 from __future__ import annotations
@@ -36,6 +36,9 @@ from reference_cache.replicator.status import ReplicatorStatus
 from reference_cache.replicator.upstream import Upstream, UpstreamError, connect
 
 PROGRESS_SECONDS = 5.0
+LOOK_SECONDS = 0.5
+"""How often it is looked whether the replica's file is still there."""
+
 _LOG = logging.getLogger("changesource.replicator")
 _TROUBLE = (UpstreamError, ProtocolError, CannotApply, sqlite3.Error, OSError)
 
@@ -109,11 +112,13 @@ class Replicator:
     async def _attempt(self) -> None:
         """One connection, and the wait after it if it failed."""
         self._status.attempts += 1
+        if self._writer is not None and not self._writer.is_in_place:
+            self._lose(self._writer)
         try:
             if self._writer is None or self._must_reset:
                 await self._initial_sync()
             else:
-                await self._follow(self._writer)
+                await self._follow_in_place(self._writer)
         except _TROUBLE as error:
             self._note(error)
             self._status.phase = "waiting"
@@ -170,6 +175,35 @@ class Replicator:
         self._status.error = None
         writer.retention.max_logged = self._settings.max_logged
         self._announce(writer)
+
+    async def _follow_in_place(self, writer: ReplicaWriter) -> None:
+        """Follow the source for as long as the replica's file is there."""
+        following = asyncio.ensure_future(self._follow(writer))
+        moved = asyncio.ensure_future(_until_moved(writer))
+        try:
+            await asyncio.wait((following, moved), return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            for task in (following, moved):
+                task.cancel()
+            await asyncio.gather(following, moved, return_exceptions=True)
+        if not writer.is_in_place:
+            self._lose(writer)
+        elif not following.cancelled():
+            following.result()
+
+    def _lose(self, writer: ReplicaWriter) -> None:
+        """Let go of a file that was deleted or replaced, and go on with what is there now."""
+        path = self._settings.replica_file
+        writer.close()
+        self._writer, self._must_reset, self._misfit = None, False, None
+        self._status.version = self._status.replica_version = None
+        if path.exists():
+            _tell(
+                logging.ERROR, "the replica's file was replaced while in use; opening the one that is there", file=path
+            )
+            self._open(open_writer(path, self._settings.origin))
+        else:
+            _tell(logging.ERROR, "the replica's file was deleted while in use; syncing again", file=path)
 
     async def _follow(self, writer: ReplicaWriter) -> None:
         await self._room(writer)
@@ -242,6 +276,11 @@ class Replicator:
             await self._has_room.wait()
         self._status.phase = "following"
         _tell(logging.INFO, "going on: the reader has caught up", logged=writer.retention.logged)
+
+
+async def _until_moved(writer: ReplicaWriter) -> None:
+    while writer.is_in_place:  # noqa: ASYNC110 - nothing tells when a file is deleted
+        await asyncio.sleep(LOOK_SECONDS)
 
 
 def _tell(level: int, what: str, **fields: object) -> None:

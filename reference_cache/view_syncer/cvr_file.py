@@ -18,6 +18,7 @@ from pathlib import Path
 
 from reference_cache.private_file import private_file
 from reference_cache.replica.checkpoints import Checkpoints, leave_to_others
+from reference_cache.replica.file_identity import file_identity, remove_leftovers
 from reference_cache.replica.wal import Wal
 
 FORMAT = 1
@@ -83,6 +84,20 @@ class CvrFile:
     """
 
     def __init__(self, path: Path) -> None:
+        self._path = path
+        self._open()
+
+    def renew(self) -> None:
+        """Begin a new file if the one that is open was deleted."""
+        if file_identity(self._path) != self._identity:
+            self._checkpoints.wait()
+            self.connection.close()
+            if not self._path.exists():
+                remove_leftovers(self._path)
+            self._open()
+
+    def _open(self) -> None:
+        path = self._path
         private_file(path)
         self.connection = sqlite3.connect(path, isolation_level=None, cached_statements=256)
         self.connection.execute("PRAGMA journal_mode = WAL")
@@ -91,6 +106,7 @@ class CvrFile:
         self._checkpoints = Checkpoints(path)
         self._wal = Wal(path)
         self.connection.execute("PRAGMA cache_size = -32768")
+        self._identity = file_identity(path)  # of the file that is open
         found = self._stored_state()
         if found is None:
             self._create()

@@ -25,6 +25,7 @@ from reference_cache.ivm.shared import SharedQuery
 from reference_cache.query.cost_model import SqliteCostModel
 from reference_cache.replica.change_log import SchemaChanged, Truncate, changes_between
 from reference_cache.replica.errors import ChangesForgotten
+from reference_cache.replica.file_identity import file_identity
 from reference_cache.replica.replica import Replica, open_replica
 from reference_cache.replica.schema import ReplicaSchema, read_schema
 from reference_cache.replica.stored_catalog import ReplicaState, read_state
@@ -77,7 +78,7 @@ class Pipelines:
         self._by_shared: dict[SharedQuery, LiveQuery] = {}
         self._hydrations, self._updates = Digest(), Digest()
         self._replica: Replica | None = None
-        self._inode = 0
+        self._identity: tuple[int, int] | None = None  # of the replica's file that is open
         self._held: sqlite3.Connection
         self._spare: sqlite3.Connection
         self._planning: sqlite3.Connection  # estimates costs; holds no snapshot
@@ -90,9 +91,9 @@ class Pipelines:
     def start(self) -> ReplicaState:
         """Open the replica and read its newest version; `FileNotFoundError` while there is none."""
         self.close()
-        inode = self._path.stat().st_ino
+        identity = file_identity(self._path)
         self._replica = open_replica(self._path)
-        self._inode = inode
+        self._identity = identity
         self._held, self._spare, self._planning = (self._replica.connect() for _ in range(3))
         hold_snapshot(self._held)
         state = read_state(self._held)
@@ -116,11 +117,12 @@ class Pipelines:
 
     def newest(self) -> ReplicaState | None:
         """The newest state of the replica; None if it is another file now, or none."""
-        try:
-            replaced = self._path.stat().st_ino != self._inode
-        except FileNotFoundError:
-            replaced = True
-        return None if replaced or self._replica is None else self._replica.state()
+        return self._replica.state() if self._replica is not None and self.is_in_place else None
+
+    @property
+    def is_in_place(self) -> bool:
+        """Whether the replica that is open is the one that is found under its name."""
+        return self._replica is not None and file_identity(self._path) == self._identity
 
     def evaluation(self, choice: KeyChoice) -> Evaluation:
         """The evaluation for this way of identifying rows."""

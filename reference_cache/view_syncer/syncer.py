@@ -86,6 +86,7 @@ class ViewSyncer:
             state = services.pipelines.start()
         except FileNotFoundError:
             return False
+        services.file.renew()
         if services.file.replica_version != state.replica_version:
             services.file.start_over(state.replica_version)
         services.read_permissions = None
@@ -146,6 +147,11 @@ class ViewSyncer:
     def version(self) -> str | None:
         """The version of the replica that the queries are at."""
         return self._services.pipelines.version or None
+
+    @property
+    def has_replica(self) -> bool:
+        """Whether there is a replica to serve clients from; not while it is deleted and yet to be synced again."""
+        return self._services.pipelines.is_in_place
 
     def status(self) -> SyncerStatus:
         """What is going on."""
