@@ -31,6 +31,7 @@ from reference_cache.sync_server.inspectors import Inspectors
 from reference_cache.sync_server.metrics import CacheMetrics
 from reference_cache.sync_server.server import SyncServer
 from reference_cache.view_syncer.api import SyncerOptions
+from reference_cache.view_syncer.group_limits import GroupLimits
 from reference_cache.view_syncer.syncer import ViewSyncer
 
 log = logger("cache")
@@ -178,4 +179,6 @@ def _syncer_options(config: CacheConfig) -> SyncerOptions:
         forget_groups_after=config.forget_group_hours * 3600,
         takes_credentials=config.takes_credentials,
         refuse_ad_hoc_queries=config.refuse_ad_hoc_queries,
+        limits=GroupLimits(config.group_queries, config.group_query_bytes, config.group_clients),
+        records_bytes=config.records_bytes,
     )

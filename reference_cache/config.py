@@ -327,6 +327,27 @@ class CacheConfig:
             "CHANGESOURCE_CACHE_REFUSE_AD_HOC_QUERIES", _flag, "take named queries only, none that a client wrote"
         ),
     )
+    group_queries: int = field(
+        default=5_000,
+        metadata=of("CHANGESOURCE_CACHE_GROUP_QUERIES", _whole(1), "queries a client group may have at once"),
+    )
+    group_query_bytes: int = field(
+        default=16 * 1024 * 1024,
+        metadata=of(
+            "CHANGESOURCE_CACHE_GROUP_QUERY_BYTES", _whole(1024), "names, arguments and ASTs of a group's queries"
+        ),
+    )
+    group_clients: int = field(
+        default=1_000, metadata=of("CHANGESOURCE_CACHE_GROUP_CLIENTS", _whole(1), "clients a group may have")
+    )
+    records_bytes: int = field(
+        default=8 * 1024 * 1024 * 1024,
+        metadata=of(
+            "CHANGESOURCE_CACHE_RECORDS_BYTES",
+            _whole(1024 * 1024),
+            "client records of all groups; then groups that nobody uses are forgotten, and new queries must wait",
+        ),
+    )
     intake_group_bytes: int = field(
         default=32 * 1024 * 1024,
         metadata=of(

@@ -23,6 +23,7 @@ from typing import Any, Protocol, TypeAlias
 from protocol.sync.ast import Query
 from protocol.sync.errors import SyncError
 from protocol.sync.messages import InitConnection, Inspection, QueryPatch
+from reference_cache.view_syncer.group_limits import GroupLimits
 
 Credentials: TypeAlias = Any
 """Whatever the transformer needs to speak for a client (token, cookies, headers, URL); the syncer only passes it on."""
@@ -121,6 +122,10 @@ class SyncerOptions:
     """Whether clients can present credentials: the cache verifies tokens, or an application does."""
     refuse_ad_hoc_queries: bool = False
     """Whether only named queries are run, and none whose AST a client sent."""
+    limits: GroupLimits = field(default_factory=GroupLimits)
+    """What one group may have recorded."""
+    records_bytes: int = 8 << 30
+    """How large the records of all groups may become; then groups that nobody uses are forgotten, longest first."""
     clock: Callable[[], float] = time.monotonic
     """What time to live and lingering are measured by."""
 

@@ -18,7 +18,7 @@ from typing import Any
 
 from protocol import values
 from protocol.sync.ast import Query
-from protocol.sync.errors import ErrorKind, SyncError
+from protocol.sync.errors import ErrorKind, SyncError, overloaded
 from protocol.sync.messages import Inspection, PutQuery, QueryPatch
 from reference_cache.replica.schema import ReplicaSchema
 from reference_cache.view_syncer.admission import Admission
@@ -62,6 +62,7 @@ class ClientGroup:
         self._fits: ReplicaSchema | None = None
         self._clock = TtlClock(stored.ttl_clock, services.options.clock)
         self._eviction: asyncio.TimerHandle | None = None
+        self._forgotten = ""  # clients with a cookie before this version cannot be caught up
 
     @property
     def ttl_clock(self) -> float:
@@ -81,6 +82,10 @@ class ClientGroup:
             admission.check_owner(self.stored, self._services.options.takes_credentials)
             self._note_owner(connection)
             self._check_patch(admission.init.desired_queries_patch)
+            self._check_room(admission.init.desired_queries_patch)
+            self._services.options.limits.check_client(self.config, connection.client_id)
+            if connection.cookie is not None and connection.cookie < self._forgotten:
+                raise SyncError(ErrorKind.CLIENT_NOT_FOUND, "Client not found: too much has ended since it was here")
             before = self.config.version
             edit = GroupEdit(self.config)
             connection.deleted_clients = admission.edit(edit, self._clock.now())
@@ -155,11 +160,13 @@ class ClientGroup:
         """A client wants other queries from now on."""
         async with self.lock:
             self._check_patch(patch)
+            self._check_room(patch)
             edit = GroupEdit(self.config)
             edit.apply(connection.client_id, patch, self._clock.now())
             self._store(edit)
             self._tell_wishes(edit)
             await self._follow_wishes(connection, again=False)
+            self._forget_ended()
 
     async def delete_clients(self, connection: ClientConnection, client_ids: Sequence[str]) -> None:
         """Clients of the group are gone for good."""
@@ -212,6 +219,20 @@ class ClientGroup:
         query = await subject(question, self._services, connection)
         async with self.lock, self._services.pipelines.lock:
             return answer(question, self, self._services, query)
+
+    # --- limits ---
+
+    def _check_room(self, patch: Sequence[QueryPatch]) -> None:
+        """Raise `SyncError` if the group, or all groups together, have no room for the queries of a patch."""
+        self._services.options.limits.check_patch(self.config, patch)
+        if (self.is_new or patch) and not self._services.file.has_room:
+            raise overloaded("The cache has no room for more client records")
+
+    def _forget_ended(self) -> None:
+        """Keep what has ended within its limit. Every client that is connected knows of it."""
+        if not self.is_new and self._services.options.limits.must_forget(self.config):
+            with self._services.file.transaction():
+                self._forgotten = self._services.retention.forget_ended(self.stored)
 
     # --- wishes ---
 

@@ -11,6 +11,7 @@ disk: the log is moved into the database by a thread.
 
 from __future__ import annotations
 
+import shutil
 import sqlite3
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -22,6 +23,8 @@ from reference_cache.replica.file_identity import file_identity, remove_leftover
 from reference_cache.replica.wal import Wal
 
 FORMAT = 1
+KEPT_FREE = 64 << 20
+"""Bytes of the disk that records for clients do not use: the replica, and what commits change, need them."""
 
 _TABLES = """
 CREATE TABLE state (format INTEGER, replica_version TEXT, data_version TEXT);
@@ -83,8 +86,10 @@ class CvrFile:
     `data_version` is the newest version of the data that anything in the file was recorded at.
     """
 
-    def __init__(self, path: Path) -> None:
+    def __init__(self, path: Path, limit: int = 8 << 30) -> None:
         self._path = path
+        self._limit = limit
+        self.has_room = True  # whether more may be recorded for clients; as of the last `measure`
         self._open()
 
     def renew(self) -> None:
@@ -156,6 +161,16 @@ class CvrFile:
         self._checkpoints.after_commit(self.connection)
         if data_version is not None and data_version > self.data_version:
             self.data_version = data_version
+
+    def measure(self) -> bool:
+        """Find out whether there is room for more: within the limit, and on the disk."""
+        pages, free, size = (
+            self.connection.execute(f"PRAGMA {name}").fetchone()[0]
+            for name in ("page_count", "freelist_count", "page_size")
+        )
+        disk = shutil.disk_usage(self._path.absolute().parent)
+        self.has_room = (pages - free) * size + self._wal.size <= self._limit and disk.free >= KEPT_FREE
+        return self.has_room
 
     def tidy(self) -> None:
         """Cut the write-ahead log back, if it could not begin anew for so long that it grew large."""

@@ -15,6 +15,9 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal, TypeAlias
 
+import orjson
+
+from protocol.sync import ast_json
 from protocol.sync.ast import Query
 from protocol.sync.messages import ClearQueries, DelQuery, PutQuery, QueryPatch
 from reference_cache.view_syncer.versions import EMPTY, next_config
@@ -32,6 +35,16 @@ def clamped_ttl(ttl: float | None) -> float:
     if ttl is None:
         return DEFAULT_TTL
     return MAX_TTL if ttl < 0 else min(float(ttl), MAX_TTL)
+
+
+def definition_size(hash: str, ast: Query | None, name: str | None, args: Sequence[Any]) -> int:
+    """About how many bytes a query takes to record."""
+    return len(hash) + len(definition(ast, name, args))
+
+
+def definition(ast: Query | None, name: str | None, args: Sequence[Any]) -> bytes:
+    """A query as it is recorded."""
+    return orjson.dumps([None if ast is None else ast_json.to_json(ast), name, list(args)])
 
 
 @dataclass(slots=True)
@@ -62,6 +75,12 @@ class QueryConfig:
     got: bool = False
     deleted: bool = False
     desires: dict[str, Desire] = field(default_factory=dict)
+    size: int = 0  # bytes of its definition
+
+    def ended_desires(self) -> list[str]:
+        """The clients whose desires are over, of a query that others still desire; else its expiry depends on them."""
+        ended = [client_id for client_id, desire in self.desires.items() if not desire.active]
+        return ended if self.deleted or len(ended) < len(self.desires) else []
 
     def expires_at(self) -> float | None:
         """When the last wish runs out, on the TTL clock; None while one stands."""
@@ -81,10 +100,32 @@ class GroupConfig:
     version: str = EMPTY
     clients: set[str] = field(default_factory=set)
     queries: dict[str, QueryConfig] = field(default_factory=dict)
+    definition_bytes: int = 0  # of the queries that have not ended
+    desire_count: int = 0  # desires of all clients, those that have ended included
 
     def wanted(self) -> Iterator[QueryConfig]:
         """The queries that are to run."""
         return (query for query in self.queries.values() if not query.deleted)
+
+    def count_ended(self) -> int:
+        """How many queries and desires have ended and are remembered."""
+        return sum(query.deleted + len(query.ended_desires()) for query in self.queries.values())
+
+    def forget_ended(self) -> str:
+        """Forget the older half of what has ended; the version before which nothing that ended is known now."""
+        ended = [query.version or EMPTY for query in self.queries.values() if query.deleted]
+        ended += [query.desires[client].version for query in self.queries.values() for client in query.ended_desires()]
+        before = sorted(ended)[len(ended) // 2]
+        for query in list(self.queries.values()):
+            if query.deleted and (query.version or EMPTY) < before:
+                del self.queries[query.hash]
+                self.desire_count -= len(query.desires)
+                continue
+            for client_id in query.ended_desires():
+                if query.desires[client_id].version < before:
+                    del query.desires[client_id]
+                    self.desire_count -= 1
+        return before
 
     def expired(self, now: float) -> list[str]:
         """The hashes of the queries nobody wishes for any more."""
@@ -179,12 +220,15 @@ class GroupEdit:
             return
         if desire is not None and desire.active:
             ttl = max(ttl, desire.ttl)
+        self.config.desire_count += desire is None
         query.desires[client_id] = Desire(ttl, self.version)
         self._note_desire("put", client_id, query.hash)
 
     def _begin(self, put: PutQuery, tombstone: QueryConfig | None) -> QueryConfig:
         """A query the group does not have; what is known of its past stays, for clients that missed its end."""
         query = QueryConfig(put.hash, put.ast, put.name, put.args or ())
+        query.size = definition_size(put.hash, put.ast, put.name, query.args)
+        self.config.definition_bytes += query.size
         if tombstone is not None:
             query.desires, query.version = tombstone.desires, tombstone.version
         self.config.queries[put.hash] = query
@@ -220,6 +264,8 @@ class GroupEdit:
     def drop(self, hash: str) -> None:
         """The query is no longer part of the view; what is left is a tombstone."""
         query = self.config.queries[hash]
+        self.config.definition_bytes -= 0 if query.deleted else query.size
         query.got, query.deleted, query.version = False, True, self.version
+        query.ast, query.name, query.args = None, None, ()  # a tombstone needs no definition
         self.got.append(("del", hash))
         self.touched_queries.add(hash)

@@ -13,7 +13,7 @@ from protocol.sync import ast_json
 from protocol.sync.messages import ClientSchema
 from reference_cache.view_syncer.client_schema import KnownSchemas
 from reference_cache.view_syncer.cvr_file import CvrFile
-from reference_cache.view_syncer.group_config import Desire, GroupConfig, GroupEdit, QueryConfig
+from reference_cache.view_syncer.group_config import Desire, GroupConfig, GroupEdit, QueryConfig, definition
 from reference_cache.view_syncer.group_owner import GroupOwner
 
 
@@ -62,7 +62,10 @@ class GroupStore:
         if found is None:
             return None
         version, user_id, schema, ttl_clock = found
-        config = GroupConfig(group_id, version, self._clients(group_id), self._queries(group_id))
+        queries = self._queries(group_id)
+        config = GroupConfig(group_id, version, self._clients(group_id), queries)
+        config.definition_bytes = sum(query.size for query in config.wanted())
+        config.desire_count = sum(len(query.desires) for query in queries.values())
         memberships = {each.query: each for each in self._memberships(group_id)}
         client_schema = self._schemas.shared(ClientSchema.model_validate_json(schema))
         return StoredGroup(config, user_id, client_schema, self._owner(group_id), ttl_clock, memberships)
@@ -86,8 +89,8 @@ class GroupStore:
     def _queries(self, group_id: str) -> dict[str, QueryConfig]:
         sql = "SELECT hash, definition, version, got, deleted FROM group_queries WHERE group_id = ?"
         queries = {
-            hash: QueryConfig(hash, *_defined(definition), version, bool(got), bool(deleted))
-            for hash, definition, version, got, deleted in self._connection.execute(sql, (group_id,))
+            hash: QueryConfig(hash, *_defined(text), version, bool(got), bool(deleted), size=len(hash) + len(text))
+            for hash, text, version, got, deleted in self._connection.execute(sql, (group_id,))
         }
         sql = "SELECT hash, client_id, ttl, version, inactivated_at FROM desires WHERE group_id = ?"
         for hash, client_id, ttl, version, inactivated_at in self._connection.execute(sql, (group_id,)):
@@ -162,8 +165,9 @@ class GroupStore:
         return self._connection.execute(sql, (group_id, version)).fetchall()
 
     def idle_since(self, time: float) -> list[str]:
-        """The groups nobody has used since."""
-        return [group for (group,) in self._connection.execute("SELECT id FROM groups WHERE last_active < ?", (time,))]
+        """The groups nobody has used since, longest unused first."""
+        sql = "SELECT id FROM groups WHERE last_active < ? ORDER BY last_active"
+        return [group for (group,) in self._connection.execute(sql, (time,))]
 
     def delete(self, group_id: str) -> None:
         """Forget a group; a client of it that returns starts over."""
@@ -173,9 +177,8 @@ class GroupStore:
 
 
 def _query_row(query: QueryConfig) -> tuple[Any, ...]:
-    ast = None if query.ast is None else ast_json.to_json(query.ast)
-    definition = orjson.dumps([ast, query.name, list(query.args)]).decode()
-    return query.hash, definition, query.version, query.got, query.deleted
+    text = definition(query.ast, query.name, query.args).decode()
+    return query.hash, text, query.version, query.got, query.deleted
 
 
 def _defined(text: str) -> tuple[Any, str | None, list[Any]]:

@@ -92,11 +92,11 @@ class RecordStore:
         sql = "SELECT row_table, row_key FROM records WHERE query = ? AND patch_version >= ? AND NOT there"
         return iter(self._connection.execute(sql, (query_id, version)).fetchall())
 
-    def forget_unused(self, running: Iterable[int]) -> int:
-        """Drop queries that no group refers to and that do not run; how many."""
+    def forget_unused(self, running: Iterable[int], most: int | None = None) -> int:
+        """Drop queries that no group refers to and that do not run, `most` of them if given; how many."""
         kept = set(running)
         sql = "SELECT id FROM queries WHERE id NOT IN (SELECT query FROM memberships)"
-        unused = [(query,) for (query,) in self._connection.execute(sql) if query not in kept]
+        unused = [(query,) for (query,) in self._connection.execute(sql) if query not in kept][:most]
         self._connection.executemany("DELETE FROM records WHERE query = ?", unused)
         self._connection.executemany("DELETE FROM queries WHERE id = ?", unused)
         return len(unused)

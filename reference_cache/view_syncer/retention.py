@@ -11,6 +11,7 @@ from __future__ import annotations
 from collections.abc import Collection
 
 from reference_cache.view_syncer.cvr_file import CvrFile
+from reference_cache.view_syncer.group_store import StoredGroup
 
 
 class Retention:
@@ -53,14 +54,32 @@ class Retention:
             "SELECT group_id, version FROM group_queries WHERE deleted AND version < ?1) GROUP BY group_id"
         )
         for group_id, newest in connection.execute(sql, (before,)).fetchall():
-            if group_id in in_use:
-                continue
-            place = (group_id, before)
-            connection.execute("DELETE FROM memberships WHERE group_id = ? AND removed < ?", place)
-            ended = "SELECT hash FROM group_queries WHERE group_id = ?1 AND deleted AND version < ?2"
-            connection.execute(f"DELETE FROM desires WHERE group_id = ?1 AND hash IN ({ended})", place)
-            connection.execute("DELETE FROM group_queries WHERE group_id = ? AND deleted AND version < ?", place)
-            connection.execute("UPDATE groups SET forgotten = ? WHERE id = ?", (newest, group_id))
+            if group_id not in in_use:
+                self._forget_of_group(group_id, before, newest)
+
+    def _forget_of_group(self, group_id: str, before: str, newest: str) -> None:
+        connection, place = self._file.connection, (group_id, before)
+        connection.execute("DELETE FROM memberships WHERE group_id = ? AND removed < ?", place)
+        ended = "SELECT hash FROM group_queries WHERE group_id = ?1 AND deleted AND version < ?2"
+        connection.execute(f"DELETE FROM desires WHERE group_id = ?1 AND hash IN ({ended})", place)
+        connection.execute("DELETE FROM group_queries WHERE group_id = ? AND deleted AND version < ?", place)
+        connection.execute("UPDATE groups SET forgotten = ? WHERE id = ?", (newest, group_id))
+
+    def forget_ended(self, stored: StoredGroup) -> str:
+        """Forget the older half of what has ended in a group that is in use; clients with a cookie before the returned
+        version start over."""
+        group_id = stored.config.group_id
+        before = stored.config.forget_ended()
+        for query_id, membership in list(stored.memberships.items()):
+            if membership.removed is not None and membership.removed < before:
+                del stored.memberships[query_id]
+        self._forget_of_group(group_id, before, before)
+        self._file.connection.execute(
+            "DELETE FROM desires WHERE group_id = ?1 AND version < ?2 AND inactivated_at IS NOT NULL "
+            "AND hash IN (SELECT hash FROM desires WHERE group_id = ?1 AND inactivated_at IS NULL)",
+            (group_id, before),
+        )
+        return before
 
     def reaches_back_to(self, group_id: str, cookie: str) -> bool:
         """Whether a client of the group can be caught up from this cookie; one of before any data always can."""

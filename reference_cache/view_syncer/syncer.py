@@ -45,6 +45,9 @@ log = logging.getLogger(__name__)
 HOUSEKEEPING = 1.0
 """Seconds between looks for groups that have been alone for long enough."""
 
+AT_ONCE = 100
+"""Groups and queries forgotten in one go when there is no room."""
+
 PURGING = 600.0
 """Seconds between looks for what has been gone for too long."""
 
@@ -54,7 +57,7 @@ class ViewSyncer:
 
     def __init__(self, options: SyncerOptions, transformer: Transformer) -> None:
         self._options = options
-        file = CvrFile(options.cvr_file)
+        file = CvrFile(options.cvr_file, options.records_bytes)
         mutations = MutationTables(options.app_id, options.shard_num)
         self._permissions_table = f"{options.app_id}.permissions"
         watched = (mutations.clients, mutations.mutations, self._permissions_table)
@@ -366,6 +369,8 @@ class ViewSyncer:
             await asyncio.sleep(min(HOUSEKEEPING, self._options.linger or HOUSEKEEPING))
             await to_the_end(self.stop_abandoned())
             self._services.file.tidy()
+            if not self._services.file.measure():
+                self.make_room()
             if time.monotonic() - purged > PURGING:
                 purged = time.monotonic()
                 self.purge()
@@ -384,6 +389,19 @@ class ViewSyncer:
         """Drop all queries whose time is over, without waiting for the groups' own timers."""
         for group in list(self._groups.values()):
             await group.evict_expired()
+
+    def make_room(self) -> int:
+        """The records take too much: forget some of the groups that nobody uses, longest first; how many."""
+        services = self._services
+        idle = [each for each in services.groups.idle_since(time.time()) if each not in self._groups][:AT_ONCE]
+        with services.file.transaction():
+            for group_id in idle:
+                services.groups.delete(group_id)
+            running = (live.id for live in services.pipelines.live.values())
+            forgotten = services.pipelines.records.forget_unused(running, AT_ONCE)
+        if idle or forgotten:
+            log.warning("client records take too much room: %d unused groups forgotten", len(idle))
+        return len(idle)
 
     def purge(self) -> int:
         """Forget groups nobody has used for long, and what has been gone for as long; how many groups."""
