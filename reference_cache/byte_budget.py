@@ -24,7 +24,6 @@ class ByteBudget:
         self._total = total
         self._groups: dict[str, int] = {}  # client group -> bytes held; groups that hold nothing are left out
         self.held = 0
-        self.refused = 0  # how often there was no room
 
     def take(self, group_id: str, size: int) -> None:
         """Count `size` more bytes for a group; raises `SyncError` if it holds too much, or all together do.
@@ -33,7 +32,6 @@ class ByteBudget:
         """
         before = self._groups.get(group_id, 0)
         if before and before + size > self._per_group:
-            self.refused += 1
             raise _too_much("Too much of what this client group sent is still waiting")
         if not self._fits(before, size):
             raise _too_much("Too much of what clients sent is still waiting")
@@ -58,9 +56,7 @@ class ByteBudget:
     def _fits(self, before: int, size: int) -> bool:
         """Whether there is room for `size` more bytes of one that holds `before`; always, if nobody else holds any."""
         reserve = 0 if before + size <= SMALL_BYTES else self._total // RESERVED_PART
-        fits = self.held <= before or self.held + size <= self._total - reserve
-        self.refused += not fits
-        return fits
+        return self.held <= before or self.held + size <= self._total - reserve
 
 
 def _too_much(message: str) -> SyncError:

@@ -29,6 +29,7 @@ from reference_cache.sync_server.auth import Authenticator
 from reference_cache.sync_server.client import Services
 from reference_cache.sync_server.inspectors import Inspectors
 from reference_cache.sync_server.metrics import CacheMetrics
+from reference_cache.sync_server.rates import MutationLimit
 from reference_cache.sync_server.server import SyncServer
 from reference_cache.view_syncer.api import SyncerOptions
 from reference_cache.view_syncer.group_limits import GroupLimits
@@ -65,7 +66,7 @@ class Cache:
         budget = ByteBudget(config.intake_group_bytes, config.intake_bytes)
         self._pusher = Pusher(mutate, budget) if mutate is not None else None
         self._syncer = ViewSyncer(_syncer_options(config), transformer)
-        parts = (self._authenticator, CacheMetrics(), Inspectors(config), budget)
+        parts = (self._authenticator, CacheMetrics(), Inspectors(config), budget, _mutation_limit(config))
         services = Services(config, self._syncer, transformer, self._pusher, *parts)
         self._server = SyncServer(services, self._ready, self._replication_status)
         try:
@@ -167,6 +168,12 @@ def _raise_for(error: BaseException | None, config: CacheConfig) -> None:
 def _replicator_settings(config: CacheConfig) -> ReplicatorSettings:
     origin = Origin(config.app_id, config.shard_num, frozenset(config.publications))
     return ReplicatorSettings(config.upstream_db, config.replica_file.absolute(), origin, config.auto_reset)
+
+
+def _mutation_limit(config: CacheConfig) -> MutationLimit | None:
+    if config.mutation_limit is None:
+        return None
+    return MutationLimit(config.mutation_limit, config.mutation_limit_window_ms / 1000)
 
 
 def _syncer_options(config: CacheConfig) -> SyncerOptions:

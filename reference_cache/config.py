@@ -280,6 +280,15 @@ class CacheConfig:
             "ZERO_CVR_GARBAGE_COLLECTION_INACTIVITY_THRESHOLD_HOURS", _number, "how long a client group may stay away"
         ),
     )
+    mutation_limit: int | None = field(
+        default=None,
+        metadata=of(
+            "ZERO_PER_USER_MUTATION_LIMIT_MAX", _whole(1), "mutations of a client group per window; no limit if not set"
+        ),
+    )
+    mutation_limit_window_ms: int = field(
+        default=60_000, metadata=of("ZERO_PER_USER_MUTATION_LIMIT_WINDOW_MS", _whole(1), "the window of that limit")
+    )
     host: str = field(
         default="127.0.0.1",
         metadata=of("CHANGESOURCE_CACHE_HOST", _text, "address to listen on; 0.0.0.0 is every one of this machine"),
@@ -326,6 +335,18 @@ class CacheConfig:
         metadata=of(
             "CHANGESOURCE_CACHE_REFUSE_AD_HOC_QUERIES", _flag, "take named queries only, none that a client wrote"
         ),
+    )
+    client_messages_per_second: int = field(
+        default=500,
+        metadata=of(
+            "CHANGESOURCE_CACHE_CLIENT_MESSAGES_PER_SECOND",
+            _whole(1),
+            "messages of one client in the long run; ten seconds' worth may come at once, then it is read more slowly",
+        ),
+    )
+    client_bytes_per_second: int = field(
+        default=8 * 1024 * 1024,
+        metadata=of("CHANGESOURCE_CACHE_CLIENT_BYTES_PER_SECOND", _whole(1024), "bytes of one client, likewise"),
     )
     group_queries: int = field(
         default=5_000,

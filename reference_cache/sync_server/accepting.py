@@ -11,6 +11,7 @@ import asyncio
 import logging
 import socket
 from collections import Counter
+from collections.abc import Callable
 from contextlib import suppress
 from typing import Any
 
@@ -41,19 +42,20 @@ _NO_DESCRIPTORS = "socket.accept() out of system resource"
 class Connections:
     """Open sockets, in all and by address, from the moment they are accepted."""
 
-    def __init__(self, limit: int, per_address: int) -> None:
+    def __init__(self, limit: int, per_address: int, refused: Callable[[], None]) -> None:
         self._limit = limit + WAITING_HANDSHAKES
         self._per_address = per_address
         self._addresses: Counter[str] = Counter()
         self._count = 0
-        self.refused = 0
+        self._refused = refused
 
     def enter(self, address: str) -> bool:
         """Count a socket; whether it may stay. Call `leave` in either case."""
         self._count += 1
         self._addresses[address] += 1
         may_stay = self._count <= self._limit and self._addresses[address] <= self._per_address
-        self.refused += not may_stay
+        if not may_stay:
+            self._refused()
         return may_stay
 
     def leave(self, address: str) -> None:

@@ -33,6 +33,7 @@ from reference_cache.sync_server.auth import Authenticator, Identity
 from reference_cache.sync_server.inspectors import Inspectors
 from reference_cache.sync_server.metrics import CacheMetrics
 from reference_cache.sync_server.outbox import Outbox
+from reference_cache.sync_server.rates import ClientRate, MutationLimit, Pace
 from reference_cache.sync_server.socket import SyncSocket
 from reference_cache.view_syncer.api import ClientInfo, Connection, Outgoing, Syncer, Transformer
 
@@ -63,6 +64,7 @@ class Services:
     metrics: CacheMetrics
     inspectors: Inspectors
     budget: ByteBudget
+    mutation_limit: MutationLimit | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,6 +104,9 @@ class Client:
         self._synced: Connection | None = None
         self._greeted = asyncio.get_running_loop().time()
         self._has_failed = False
+        rate = ClientRate(services.config.client_messages_per_second, services.config.client_bytes_per_second)
+        self._pace = Pace(rate, self._greeted)
+        self._limited: dict[str, float] = {}  # client -> its first mutation that was refused for its rate
         self._inbox: deque[Received | up.Upstream | Retransform] = deque()  # what waits, in order
         self._worker: asyncio.Task[None] | None = None
 
@@ -153,6 +158,10 @@ class Client:
                 del first
             async for text in self._socket:
                 self._receive(text)
+                wait = self._pace.wait_after(len(text), self._socket.loop.time())
+                if wait:
+                    self._services.metrics.throttled.inc()
+                    await asyncio.sleep(wait)
         except SyncError as error:
             self.fail(error)
             await self._read_to_the_end()
@@ -281,7 +290,30 @@ class Client:
             raise _invalid_push(f"{CLEANUP} is not a mutation of clients")
         if self._services.pusher is None:
             raise _invalid_push("A ZERO_MUTATE_URL must be set in order to process custom mutations.")
+        if not self._is_in_time(push):
+            return
         self._services.pusher.push(group, f"{self.asked.client_id}:{self.asked.ws_id}", self.credentials, push)
+
+    def _is_in_time(self, push: up.Push) -> bool:
+        """Whether the push is within the limit of mutations; if not the client is told, and sends it again later.
+
+        What it sent after a refused mutation is dropped until that one comes again: mutations are run in order.
+        """
+        limit, group = self._services.mutation_limit, self.asked.client_group_id
+        if limit is None:
+            return True
+        if any(each.id > self._limited.get(each.client_id, each.id) for each in push.mutations):
+            return False
+        if limit.admits(group, len(push.mutations), time.time()):
+            for each in push.mutations:
+                self._limited.pop(each.client_id, None)
+            return True
+        for each in push.mutations:
+            self._limited.setdefault(each.client_id, each.id)
+        error = SyncError(ErrorKind.MUTATION_RATE_LIMITED, "Rate limit exceeded")
+        self._services.metrics.errors.labels(str(error.kind)).inc()
+        self._say(["error", error.body])
+        return False
 
     def _results_seen(self, message: up.AckMutationResponses) -> None:
         if self._services.pusher is not None:

@@ -26,6 +26,9 @@ class CacheMetrics:
         self.opened = Counter("changesource_cache_connections_opened", "Sockets ever opened", registry=made)
         self.messages = Counter("changesource_cache_messages", "Messages from clients", ["tag"], registry=made)
         self.errors = Counter("changesource_cache_errors", "Errors told to clients", ["kind"], registry=made)
+        self.throttled = Counter(
+            "changesource_cache_throttled", "Times a client was read more slowly for sending too fast", registry=made
+        )
         self.refused = Counter("changesource_cache_refused", "Requests refused", ["reason"], registry=made)
         self.dropped = Counter("changesource_cache_dropped", "Clients dropped for not reading", registry=made)
 

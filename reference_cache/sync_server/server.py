@@ -79,7 +79,8 @@ class SyncServer:
         self._groups: Counter[str] = Counter()  # group -> how many connections it has
         self._sockets = 0
         self._limit = connections_allowed(services.config.max_connections)
-        self._connections = Connections(self._limit, services.config.max_connections_per_address)
+        refused = services.metrics.refused.labels("connections").inc
+        self._connections = Connections(self._limit, services.config.max_connections_per_address, refused)
         self._tasks: list[asyncio.Task[None]] = []
         self._server: Server | None = None
 

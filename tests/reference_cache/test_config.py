@@ -100,3 +100,9 @@ def test_only_this_machine_can_connect_unless_the_address_is_set() -> None:
 def test_a_certificate_needs_its_key() -> None:
     with pytest.raises(BadSetting, match="TLS_KEY"):
         load({**LEAST, "CHANGESOURCE_CACHE_TLS_CERT": "cert.pem"})
+
+
+def test_the_limit_of_mutations_is_zero_caches_own() -> None:
+    assert load(LEAST).mutation_limit is None
+    limited = load({**LEAST, "ZERO_PER_USER_MUTATION_LIMIT_MAX": "5"})
+    assert (limited.mutation_limit, limited.mutation_limit_window_ms, limited.unused) == (5, 60_000, ())

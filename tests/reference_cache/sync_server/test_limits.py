@@ -16,6 +16,7 @@ import pytest
 from websockets.exceptions import InvalidMessage
 
 from protocol.sync.handshake import encode_subprotocol
+from reference_cache.sync_server.rates import MutationLimit
 from tests.reference_cache.sync_server.conftest import Serve, Served
 from tests.support.app_stub import AppStub, app_stub
 from tests.support.sync_client import SECONDS, SyncClient, sync_client, sync_url
@@ -193,6 +194,46 @@ async def test_sockets_that_never_say_what_they_want_are_limited_too(
         await ping(client)
     for comer in silent:
         comer.close()
+
+
+async def test_a_client_that_sends_too_fast_is_read_more_slowly_and_others_are_not(serve: Serve) -> None:
+    served = await serve(client_messages_per_second=20)
+    loop = asyncio.get_running_loop()
+    async with synced(served, "healthy", "g0") as healthy, synced(served) as client:
+        began = loop.time()
+        for _ in range(230):  # a burst of 200, and 1.5 seconds' worth
+            await client.say("ping", {})
+        await ping(healthy)
+        for _ in range(230):
+            await client.hear("pong")
+        assert loop.time() - began > 1.3
+    assert served.services.metrics.throttled._value.get() > 0
+
+
+async def test_mutations_above_the_limit_are_refused_without_closing_and_later_ones_do_not_overtake_them(
+    serve: Serve, app: AppStub
+) -> None:
+    served = await serve(mutate_urls=(app.url,))
+    served.services.mutation_limit = limit = MutationLimit(3, 3600.0)
+    async with synced(served) as client:
+        for number in range(1, 7):
+            await push(client, "g1", number, 10)
+        error = await client.hear("error")
+        assert (error["kind"], error["origin"]) == ("MutationRateLimited", "zeroCache")
+        limit.most = 100
+        await push(client, "g1", 7, 10)
+        for number in range(4, 8):
+            await push(client, "g1", number, 10)
+        await ping(client)
+        async with asyncio.timeout(SECONDS):
+            while (arrived := _ids(app))[-1:] != [7]:
+                await app.wait_for_requests(len(app.requests) + 1)
+        assert arrived == list(range(1, 8))
+        assert [frame[0] for frame in client.frames].count("error") == 1
+
+
+def _ids(app: AppStub) -> list[int]:
+    return [each["id"] for request in app.requests for each in request.body["mutations"]]
 
 
 async def upgraded(served: Served, client_id: str) -> socket.socket:
