@@ -13,8 +13,8 @@ import time
 from collections import deque
 from collections.abc import Callable, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, replace
-from typing import Any
+from dataclasses import dataclass, field, replace
+from typing import Any, TypeAlias
 
 from websockets.exceptions import ConnectionClosed
 from websockets.protocol import State
@@ -65,6 +65,10 @@ class Services:
     inspectors: Inspectors
     budget: ByteBudget
     mutation_limit: MutationLimit | None = None
+    rate: ClientRate = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.rate = ClientRate(self.config.client_messages_per_second, self.config.client_bytes_per_second)
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,6 +82,9 @@ class Received:
 @dataclass(frozen=True, slots=True)
 class Retransform:
     """Asks the application for the group's named queries again."""
+
+
+_Command: TypeAlias = Received | up.Upstream | Retransform
 
 
 class Client:
@@ -104,10 +111,9 @@ class Client:
         self._synced: Connection | None = None
         self._greeted = asyncio.get_running_loop().time()
         self._has_failed = False
-        rate = ClientRate(services.config.client_messages_per_second, services.config.client_bytes_per_second)
-        self._pace = Pace(rate, self._greeted)
+        self._pace = Pace(services.rate, self._greeted)
         self._limited: dict[str, float] = {}  # client -> its first mutation that was refused for its rate
-        self._inbox: deque[Received | up.Upstream | Retransform] = deque()  # what waits, in order
+        self._inbox: deque[_Command] | None = None  # what waits, in order; none for idle clients, which are many
         self._worker: asyncio.Task[None] | None = None
 
     @property
@@ -177,8 +183,10 @@ class Client:
             async for _ in self._socket:
                 pass
 
-    def do(self, command: Received | up.Upstream | Retransform) -> None:
+    def do(self, command: _Command) -> None:
         """Have something done after the messages that wait."""
+        if self._inbox is None:
+            self._inbox = deque()
         self._inbox.append(command)
         if self._worker is None:
             self._worker = asyncio.create_task(self._work())
@@ -218,8 +226,10 @@ class Client:
             except Exception as error:
                 self.fail(SyncError(ErrorKind.INTERNAL, self._unexpected(error)))
         self._worker = None
+        if not self._inbox:
+            self._inbox = None
 
-    def _decoded(self, command: Received | up.Upstream | Retransform) -> up.Upstream | Retransform:
+    def _decoded(self, command: _Command) -> up.Upstream | Retransform:
         if isinstance(command, Received):
             self._services.budget.release(self.asked.client_group_id, command.size)
             command = up.decode(command.text)
@@ -370,10 +380,10 @@ class Client:
         loop.call_at(max(loop.time(), self._greeted + SETTLE_SECONDS), self._socket.tell_and_close, error, code)
 
     async def _leave(self) -> None:
-        for each in self._inbox:
+        waiting, self._inbox = self._inbox or (), None
+        for each in waiting:
             if isinstance(each, Received):
                 self._services.budget.release(self.asked.client_group_id, each.size)
-        self._inbox.clear()
         if self._worker is not None:
             # What is under way is not interrupted: a syncer that has begun to admit this client must be told to let go.
             await asyncio.wait((self._worker,))

@@ -26,6 +26,8 @@ class ClientRate:
 class Pace:
     """One client's use of its rate. Invariant: the debts are what it has sent less what time has paid off."""
 
+    __slots__ = ("_bytes", "_messages", "_paid_until", "_rate")
+
     def __init__(self, rate: ClientRate, now: float) -> None:
         self._rate = rate
         self._paid_until = now
