@@ -8,13 +8,13 @@ syncer are the replica file, word of new versions, and word of what has been rea
 from __future__ import annotations
 
 import asyncio
-import gc
 import logging
 from contextlib import suppress
 from typing import Any
 
 import aiohttp
 
+from reference_cache import memory
 from reference_cache.app_client.post import AppPost
 from reference_cache.app_client.pusher import Pusher
 from reference_cache.app_client.transform import QueryTransformer
@@ -37,10 +37,6 @@ from reference_cache.view_syncer.syncer import ViewSyncer
 
 log = logger("cache")
 
-COLLECTOR = (50_000, 20, 100)
-"""How seldom the cycle collector looks through memory: rows are held by the hundred thousand and form no cycles, and a
-look at all of them would keep the event loop for tenths of a second."""
-
 READ_SECONDS = 0.25
 """How often the replicator is told what has been read, so that it can forget it."""
 
@@ -58,7 +54,7 @@ class Cache:
 
     async def start(self) -> int:
         """Listen and begin to replicate; the port in use. Raises `CacheError`."""
-        gc.set_threshold(*COLLECTOR)
+        memory.tune()
         config = self._config
         self._session = aiohttp.ClientSession(connector=aiohttp.TCPConnector(limit=1000))
         query, mutate = self._post(config.query, "ZERO_QUERY_URL"), self._post(config.mutate, "ZERO_MUTATE_URL")

@@ -45,6 +45,9 @@ MESSAGE_OVERHEAD_BYTES = 256
 PING_CHARACTERS = 64
 """Messages up to this length are looked at when they arrive: one may be a ping."""
 
+TURN_SECONDS = 0.002
+"""How long the messages of one client are received, or handled, before it is the others' turn."""
+
 SETTLE_SECONDS = 0.25
 """What a client needs to take in `connected`. An error that overtakes that leaves the official client believing that it
 is connected, on a socket it has closed; so an error found sooner waits."""
@@ -112,6 +115,7 @@ class Client:
         self._greeted = asyncio.get_running_loop().time()
         self._has_failed = False
         self._pace = Pace(services.rate, self._greeted)
+        self._turn_ends = self._greeted  # when others are to be let in between two messages
         self._limited: dict[str, float] = {}  # client -> its first mutation that was refused for its rate
         self._inbox: deque[_Command] | None = None  # what waits, in order; none for idle clients, which are many
         self._worker: asyncio.Task[None] | None = None
@@ -164,10 +168,7 @@ class Client:
                 del first
             async for text in self._socket:
                 self._receive(text)
-                wait = self._pace.wait_after(len(text), self._socket.loop.time())
-                if wait:
-                    self._services.metrics.throttled.inc()
-                    await asyncio.sleep(wait)
+                await self._keep_pace(len(text))
         except SyncError as error:
             self.fail(error)
             await self._read_to_the_end()
@@ -175,6 +176,19 @@ class Client:
             pass
         finally:
             await self._leave()
+
+    async def _keep_pace(self, size: int) -> None:
+        """After a message: let others have their turn, and read nothing for a while if the client sends too fast.
+
+        Messages that are there already are received without waiting for anything, and thousands fit into one packet.
+        """
+        now = self._socket.loop.time()
+        wait = self._pace.wait_after(size, now)
+        if wait:
+            self._services.metrics.throttled.inc()
+        if wait or now >= self._turn_ends:
+            await asyncio.sleep(wait)
+            self._turn_ends = self._socket.loop.time() + TURN_SECONDS
 
     async def _read_to_the_end(self) -> None:
         """Take off and drop what the client still sends, so that its part in closing is seen."""
@@ -213,7 +227,12 @@ class Client:
         self._services.metrics.messages.labels(message.tag).inc()
 
     async def _work(self) -> None:
+        turn_ends = self._socket.loop.time() + TURN_SECONDS
         while self._inbox and self.is_open:
+            if self._socket.loop.time() >= turn_ends:
+                await asyncio.sleep(0)
+                turn_ends = self._socket.loop.time() + TURN_SECONDS
+                continue
             waiting = self._inbox.popleft()
             is_first = False
             try:

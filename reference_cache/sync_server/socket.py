@@ -21,6 +21,9 @@ from reference_cache.sync_server.accepting import Connections
 TRANSPORT_BYTES = 64 * 1024
 """What may wait in the transport itself, where bytes are copied."""
 
+READ_BYTES = 32 * 1024
+"""What is read from one socket before others have their turn."""
+
 CLOSE_SECONDS = 5.0
 REASON_BYTES = 120
 """What a close frame has room for."""
@@ -51,6 +54,8 @@ class SyncSocket(ServerConnection):
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         super().connection_made(transport)
+        if hasattr(transport, "max_size"):  # what asyncio reads at once, 256 KB: many thousand small frames
+            transport.max_size = READ_BYTES
         self._address = str((transport.get_extra_info("peername") or ("",))[0])
         if not self._connections.enter(self._address):
             self.transport.abort()

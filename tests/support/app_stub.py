@@ -23,10 +23,11 @@ class Request:
 
 @dataclass
 class AppStub:
-    """`answer` makes a JSON value, or a `web.Response`, of a request's body; `gate` holds answers back."""
+    """`answer` makes a JSON value, or a `web.Response`, of a request's body; `gate` and `delay` hold answers back."""
 
     url: str = ""
     answer: Answer = lambda body: {}
+    delay: Callable[[Any], float] = lambda body: 0.0
     requests: list[Request] = field(default_factory=list)
     gate: asyncio.Event = field(default_factory=asyncio.Event)
     arrived: asyncio.Condition = field(default_factory=asyncio.Condition)
@@ -42,6 +43,7 @@ class AppStub:
         self.most_under_way = max(self.most_under_way, self.under_way)
         try:
             await self.gate.wait()
+            await asyncio.sleep(self.delay(body))
             made = self.answer(body)
         finally:
             self.under_way -= 1
