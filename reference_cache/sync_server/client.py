@@ -42,8 +42,8 @@ log = logger("sync")
 MESSAGE_OVERHEAD_BYTES = 256
 """What a waiting message costs besides its text."""
 
-PING_CHARACTERS = 64
-"""Messages up to this length are looked at when they arrive: one may be a ping."""
+PINGS = frozenset({'["ping",{}]', '["ping", {}]'})
+"""A ping as clients write it. It is answered when it arrives; in another spelling it waits for its turn."""
 
 TURN_SECONDS = 0.002
 """How long the messages of one client are received, or handled, before it is the others' turn."""
@@ -209,8 +209,8 @@ class Client:
         """Answer a ping at once and let anything else wait for its turn; raises `SyncError` if too much waits."""
         size = len(text) if isinstance(text, bytes) or text.isascii() else len(text.encode("utf-8", "surrogatepass"))
         self._socket.take_off(size)
-        if len(text) <= PING_CHARACTERS and isinstance(message := up.decode(text), up.Ping):
-            self._take(message)
+        if text in PINGS:
+            self._take(up.Ping())
             return
         received = Received(text, size + MESSAGE_OVERHEAD_BYTES)
         self._services.budget.take(self.asked.client_group_id, received.size)
@@ -260,7 +260,9 @@ class Client:
         match command:
             case up.InitConnection():
                 await self._init(command)
-            case up.Pull() | up.CloseConnection() | up.Ping():
+            case up.Ping():
+                self.send(PONG)
+            case up.Pull() | up.CloseConnection():
                 pass
             case _ if self._synced is None:
                 self._log(logging.WARNING, "message before initConnection", message=type(command).__name__)
