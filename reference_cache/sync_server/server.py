@@ -63,14 +63,14 @@ _REASONS = {200: "OK", 401: "Unauthorized", 403: "Forbidden", 404: "Not Found", 
 
 
 class SyncServer:
-    """Serves clients on one address. Invariant: `clients` holds the newest admitted connection of each client, by group
-    id and client id; `open_clients` holds all that are open."""
+    """Serves clients on one address. Invariant: `open_clients` holds every open connection."""
 
     def __init__(
         self, services: Services, ready: asyncio.Event, more_status: Callable[[], Mapping[str, Any]] = dict
     ) -> None:
-        self.clients: dict[tuple[str, str], Client] = {}
         self.open_clients: set[Client] = set()
+        # The open connections of each client, by group id and client id, in the order they were opened.
+        self._of_client: dict[tuple[str, str], list[Client]] = {}
         self._services = services
         self._ready = ready
         self._more_status = more_status
@@ -260,21 +260,25 @@ class SyncServer:
 
     def _enter(self, client: Client) -> None:
         self.open_clients.add(client)
+        self._of_client.setdefault(_key(client), []).append(client)
         self._groups[client.asked.client_group_id] += 1
 
     def _replace_older(self, client: Client) -> None:
-        """The client has proved that it belongs to its group: close the socket it had before."""
-        key = client.asked.client_group_id, client.asked.client_id
-        older = self.clients.get(key)
-        if older is not None:
-            older.close()
-        self.clients[key] = client
+        """The client has proved that it belongs to its group: close the sockets it had before.
+
+        Also those that are still being admitted, which would otherwise displace this one when they are.
+        """
+        for other in self._of_client[_key(client)]:
+            if other is client:
+                break
+            other.close()
 
     def _exit(self, client: Client) -> None:
         self.open_clients.discard(client)
+        self._of_client[_key(client)].remove(client)
+        if not self._of_client[_key(client)]:
+            del self._of_client[_key(client)]
         group = client.asked.client_group_id
-        if self.clients.get((group, client.asked.client_id)) is client:
-            del self.clients[group, client.asked.client_id]
         self._groups[group] -= 1
         if not self._groups[group]:
             del self._groups[group]
@@ -288,6 +292,10 @@ class SyncServer:
 def _peer(connection: ServerConnection) -> str | None:
     """The address the connection comes from."""
     return str(connection.remote_address[0]) if connection.remote_address else None
+
+
+def _key(client: Client) -> tuple[str, str]:
+    return client.asked.client_group_id, client.asked.client_id
 
 
 def _echoed(_: ServerConnection, offered: Sequence[Subprotocol]) -> Subprotocol | None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import sqlite3
 from collections.abc import Iterator
 from contextlib import ExitStack
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -78,10 +79,19 @@ class Running:
         before()
         self.cache.start()
 
+    @property
+    def records(self) -> Path:
+        """The file of client records."""
+        return self.cache.replica_file.with_name(f"{self.cache.replica_file.name}-cvr")
+
+    def forget_records(self) -> None:
+        """Lose the file of client records."""
+        for file in self.records.parent.glob(f"{self.records.name}*"):
+            file.unlink()
+
     def forget_owners(self) -> None:
         """Make the file of client records what the version before the record of owners has written."""
-        file = self.cache.replica_file
-        with sqlite3.connect(file.with_name(f"{file.name}-cvr")) as records:
+        with sqlite3.connect(self.records) as records:
             records.execute("DROP TABLE group_owners")
         records.close()
 

@@ -41,7 +41,6 @@ async def test_where_the_user_is_named_any_of_her_tokens_joins(running: Running)
     url = running.url("ann1", "g2", user="ann")
     async with sync_client(url, init=INIT, token="named-ann-1") as ann:
         cookie = await synced(ann)
-    running.restart()
     async with sync_client(
         running.url("ann1", "g2", user="ann", cookie=cookie), init=AGAIN, token="named-ann-2"
     ) as ann:

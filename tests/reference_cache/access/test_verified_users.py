@@ -94,6 +94,22 @@ async def test_a_group_of_an_older_file_is_its_verified_users(running: Running) 
         assert await refusal(intruder) == UNAUTHORIZED
 
 
+async def test_a_group_whose_record_was_lost_is_its_users_again_when_she_comes(running: Running) -> None:
+    async with sync_client(running.url("ann1", "g15", user="ann"), init=INIT, token=token()) as ann:
+        cookie = await synced(ann)
+    running.restart(running.forget_records)
+    async with sync_client(running.url("ann1", "g15", user="ann", cookie=cookie), init=AGAIN, token=token()) as ann:
+        assert (await ann.error())["kind"] == "ClientNotFound"
+    async with sync_client(running.url("evil", "g15", user="ann"), init=INIT) as squatter:
+        await synced(squatter)
+        async with sync_client(running.url("ann1", "g15", user="ann"), init=INIT, token=token()) as ann:
+            await synced(ann)
+            assert (await squatter.error())["kind"] == "Unauthorized"
+            running.source.commit(insert(15, "fifteen"))
+            await ann.hear("pokePart", where=lambda body: "fifteen" in str(body))
+        assert "fifteen" not in rows(squatter)
+
+
 @pytest.mark.parametrize("group", ["g6", "g7"])
 async def test_a_known_client_id_disconnects_nobody(running: Running, group: str) -> None:
     async with sync_client(running.url("ann1", "g6", user="ann"), init=INIT, token=token()) as ann:

@@ -58,7 +58,7 @@ async def test_what_a_client_came_with_is_not_kept_while_it_is_connected(serve: 
         await client.hear("pokeEnd")
         await client.say("ping", {})
         await client.hear("pong")
-        connected = served.server.clients["g1", "c1"]
+        (connected,) = served.server.open_clients
         assert connected.asked.init is None
         assert connected._first is None
         assert connected._socket.asked is None
@@ -165,6 +165,24 @@ async def test_a_second_socket_of_a_client_replaces_the_first_without_an_error(s
             assert not downstream.is_open
             assert (await first.closing())[0] == 1005
             assert "error" not in [frame[0] for frame in first.frames]
+            await second.say("ping", {})
+            await second.hear("pong")
+
+
+async def test_a_socket_that_is_admitted_late_does_not_displace_a_newer_one(serve: Serve) -> None:
+    served = await serve()
+    slow = served.syncer.gate
+    slow.clear()
+    async with sync_client(sync_url(served.port, "c1", "g1"), init=INIT) as first:
+        await first.say("ping", {})
+        await first.hear("pong")
+        served.syncer.gate = asyncio.Event()
+        served.syncer.gate.set()
+        async with sync_client(sync_url(served.port, "c1", "g1"), init=INIT) as second:
+            await second.hear("pokeEnd")
+            assert (await first.closing())[0] == 1005
+            slow.set()
+            await served.syncer.wait_for("close", "c1", None)
             await second.say("ping", {})
             await second.hear("pong")
 
