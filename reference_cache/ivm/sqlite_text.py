@@ -12,6 +12,7 @@ from typing import Any, TypeAlias
 from protocol.sync.ast import And, Column, Condition, Literal, Or, Ordering, Simple
 from reference_cache.ivm.operator import Start
 from reference_cache.ivm.sqlite_codec import json_text
+from reference_cache.query.ordering import decisive
 from reference_cache.query.schema import TableSchema
 from reference_cache.query.values import kind
 
@@ -92,13 +93,14 @@ def split_filter(condition: Condition | None, table: TableSchema) -> tuple[Sql |
 def order_sql(ordering: Ordering, *, reverse: bool) -> str:
     """The ORDER BY list; SQLite puts nulls first ascending and last descending, as the query language does."""
     directions = {"asc": "DESC", "desc": "ASC"} if reverse else {"asc": "ASC", "desc": "DESC"}
-    return ", ".join(f"{quoted(column)} {directions[direction]}" for column, direction in ordering)
+    return ", ".join(f"{quoted(column)} {directions[direction]}" for column, direction in decisive(ordering))
 
 
 def start_sql(start: Start, ordering: Ordering, table: TableSchema, *, reverse: bool) -> Sql:
     """The rows from a position on: equal in the first columns and beyond the position in the next."""
     bound = [
-        (column, (direction == "asc") is not reverse, start.row[table.index[column]]) for column, direction in ordering
+        (column, (direction == "asc") is not reverse, start.row[table.index[column]])
+        for column, direction in decisive(ordering)
     ]
     cases: list[Sql] = []
     equal: list[Sql] = []

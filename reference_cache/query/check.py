@@ -21,8 +21,8 @@ from protocol.sync.ast import (
     Simple,
 )
 from protocol.sync.ast_json import AstError
-from reference_cache.query.like import LikePatternError, like
-from reference_cache.query.nearest import unknown
+from reference_cache.query.like import LikePatternError, check_pattern
+from reference_cache.query.nearest import shown, unknown
 from reference_cache.query.schema import ColumnType, Schema, TableSchema
 from reference_cache.query.values import kind
 
@@ -109,7 +109,7 @@ def _check_simple(condition: Simple, table: TableSchema, path: str) -> None:
 
 def _check_pattern(pattern: str, path: str) -> None:
     try:
-        like(pattern)
+        check_pattern(pattern)
     except LikePatternError as error:
         raise AstError(path, str(error)) from None
 
@@ -124,4 +124,4 @@ def _check_literal(value: Any, column: ColumnType, name: str, path: str) -> None
 
 def _check_value(value: Any, column: ColumnType, name: str, path: str) -> None:
     if value is not None and column.type not in ("json", kind(value)):
-        raise AstError(path, f"column {name!r} holds {column.type}, but {value!r} is a {kind(value)}")
+        raise AstError(path, f"column {name!r} holds {column.type}, but {shown(value)} is a {kind(value)}")

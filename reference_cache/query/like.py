@@ -1,48 +1,117 @@
 r"""LIKE and ILIKE patterns as matchers over strings.
 
 `%` is any run, `_` one character (a code point), `\x` the character x itself; the whole value must match. Common
-shapes become plain string methods; the rest a regular expression that cannot backtrack from one `%` into an earlier
-one, so matching stays linear in the value for every pattern a client may send.
+shapes become plain string methods. The rest is matched segment by segment: the leftmost occurrence of each segment
+between two `%` is always good enough, so no part of the value is searched twice and the time is linear in the value
+for every pattern a client may send.
 """
 
 from __future__ import annotations
 
 import re
 from collections.abc import Callable
-from dataclasses import dataclass
 
 Matcher = Callable[[str], bool]
 
+MAX_PATTERN = 4096
+"""Characters of a pattern. A segment with `_` costs a word of work per character of the value and 30 of the pattern."""
+
+_SMALL = 1 << 16
+"""Characters of the value times those of the segment, up to which a backtracking search is fast enough."""
+
 
 class LikePatternError(ValueError):
-    """A pattern that ends in a lone escape character."""
+    """A pattern that ends in a lone escape character, or is too long."""
 
     code = "bad-like-pattern"
 
 
-@dataclass(frozen=True, slots=True)
-class _Segment:
-    """A stretch between two `%`: one entry per character, None standing for `_`."""
+class _Text:
+    """A segment without `_`."""
 
-    characters: tuple[str | None, ...]
+    __slots__ = ("length", "text")
 
-    @property
-    def text(self) -> str | None:
-        """The stretch as plain text, if it has no `_`."""
-        return None if None in self.characters else "".join(c for c in self.characters if c is not None)
+    def __init__(self, text: str) -> None:
+        self.text = text
+        self.length = len(text)
 
-    @property
-    def regex(self) -> str:
-        return "".join("." if c is None else re.escape(c) for c in self.characters)
+    def is_at(self, value: str, place: int) -> bool:
+        """Whether the segment stands at this place of the value."""
+        return value.startswith(self.text, place)
+
+    def find(self, value: str, start: int) -> int:
+        """The first place from `start` on where the segment stands, or -1; linear time."""
+        return value.find(self.text, start)
+
+
+class _Wild:
+    """A segment with `_`: one entry per character, None standing for `_`."""
+
+    __slots__ = ("_any", "_masks", "_runs", "_search", "length")
+
+    def __init__(self, characters: list[str | None]) -> None:
+        self.length = len(characters)
+        self._runs = _runs(characters)
+        self._search = re.compile("".join("." if c is None else re.escape(c) for c in characters), re.DOTALL).search
+        self._any = sum(1 << place for place, c in enumerate(characters) if c is None)
+        self._masks: dict[str, int] = {}
+        for place, character in enumerate(characters):
+            if character is not None:
+                self._masks[character] = self._masks.get(character, self._any) | 1 << place
+
+    def is_at(self, value: str, place: int) -> bool:
+        """Whether the segment stands at this place of the value."""
+        if place + self.length > len(value):
+            return False
+        return all(value.startswith(text, place + offset) for offset, text in self._runs)
+
+    def find(self, value: str, start: int) -> int:
+        """The first place from `start` on where the segment stands, or -1; linear time."""
+        if (len(value) - start) * self.length <= _SMALL:
+            found = self._search(value, start)
+            return -1 if found is None else found.start()
+        # Bit i of `state`: the last i + 1 characters are the first i + 1 of the segment (the shift-and algorithm).
+        state, last, masks, any_character = 0, 1 << self.length - 1, self._masks, self._any
+        for place in range(start, len(value)):
+            state = (state << 1 | 1) & masks.get(value[place], any_character)
+            if state & last:
+                return place - self.length + 1
+        return -1
+
+
+_Segment = _Text | _Wild
+
+
+def _runs(characters: list[str | None]) -> list[tuple[int, str]]:
+    """The stretches of plain text, each with its offset."""
+    runs: list[tuple[int, str]] = []
+    begin = 0
+    for place, character in enumerate([*characters, None]):
+        if character is None:
+            if place > begin:
+                runs.append((begin, "".join(c for c in characters[begin:place] if c is not None)))
+            begin = place + 1
+    return runs
 
 
 def like(pattern: str, *, ignore_case: bool = False) -> Matcher:
-    """A matcher for the pattern; raises `LikePatternError` if it ends in a lone backslash."""
-    segments = _segments(pattern.lower() if ignore_case else pattern)
-    match = _matcher(segments)
+    """A matcher for the pattern; raises `LikePatternError` if it is too long or ends in a lone backslash."""
+    _check_length(pattern)
+    match = _matcher(_segments(pattern.lower() if ignore_case else pattern))
     if ignore_case:
         return lambda value: match(value.lower())
     return match
+
+
+def check_pattern(pattern: str) -> None:
+    """Raise `LikePatternError` for a pattern that `like` refuses."""
+    _check_length(pattern)
+    _segments(pattern)
+
+
+def _check_length(pattern: str) -> None:
+    if len(pattern) > MAX_PATTERN:
+        raise LikePatternError(f"the LIKE pattern has {len(pattern)} characters; at most {MAX_PATTERN} are allowed")
 
 
 def _segments(pattern: str) -> list[_Segment]:
@@ -51,7 +120,7 @@ def _segments(pattern: str) -> list[_Segment]:
     characters = iter(pattern)
     for character in characters:
         if character == "%":
-            segments.append(_Segment(tuple(current)))
+            segments.append(_segment(current))
             current = []
         elif character == "_":
             current.append(None)
@@ -62,13 +131,18 @@ def _segments(pattern: str) -> list[_Segment]:
             current.append(escaped)
         else:
             current.append(character)
-    segments.append(_Segment(tuple(current)))
+    segments.append(_segment(current))
     return segments
 
 
+def _segment(characters: list[str | None]) -> _Segment:
+    if None in characters:
+        return _Wild(characters)
+    return _Text("".join(c for c in characters if c is not None))
+
+
 def _matcher(segments: list[_Segment]) -> Matcher:
-    texts = [segment.text for segment in segments]
-    match texts:
+    match [segment.text if isinstance(segment, _Text) else None for segment in segments]:
         case [str(whole)]:
             return lambda value: value == whole
         case ["", ""]:
@@ -82,14 +156,29 @@ def _matcher(segments: list[_Segment]) -> Matcher:
         case [str(prefix), str(suffix)]:
             shortest = len(prefix) + len(suffix)
             return lambda value: len(value) >= shortest and value.startswith(prefix) and value.endswith(suffix)
+        case [None]:
+            only = segments[0]
+            return lambda value: len(value) == only.length and only.is_at(value, 0)
         case _:
-            return _regex_matcher(segments)
+            return _in_turn(segments)
 
 
-def _regex_matcher(segments: list[_Segment]) -> Matcher:
-    # The leftmost place of each middle segment is always good enough, so an atomic group may forget the others.
-    first, *rest = segments
-    middle = "".join(f"(?>.*?{segment.regex})" for segment in rest[:-1])
-    last = f".*{rest[-1].regex}" if rest else ""
-    fullmatch = re.compile(first.regex + middle + last, re.DOTALL).fullmatch
-    return lambda value: fullmatch(value) is not None
+def _in_turn(segments: list[_Segment]) -> Matcher:
+    """A matcher for two segments or more: the first at the beginning, the last at the end, the others in between."""
+    first, *middle, last = segments
+    middle = [segment for segment in middle if segment.length]
+    shortest = sum(segment.length for segment in segments)
+
+    def matches(value: str) -> bool:
+        end = len(value) - last.length
+        if len(value) < shortest or not first.is_at(value, 0) or not last.is_at(value, end):
+            return False
+        place = first.length
+        for segment in middle:
+            found = segment.find(value, place)
+            if found < 0:
+                return False
+            place = found + segment.length
+        return place <= end
+
+    return matches

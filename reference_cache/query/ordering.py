@@ -54,7 +54,7 @@ def is_total(ordering: Ordering, table: TableSchema) -> bool:
 def comparator(ordering: Ordering, table: TableSchema) -> Comparator:
     """A function giving -1, 0 or 1 for two rows; raises TypeError where values have no order."""
     lines = ["def compare(a, b):"]
-    for column, direction in _decisive(ordering):
+    for column, direction in decisive(ordering):
         less, more = ("-1", "1") if direction == "asc" else ("1", "-1")
         place = table.index[column]
         lines.append(f"    x = a[{place}]; y = b[{place}]")
@@ -81,7 +81,7 @@ def _lambda(body: str) -> KeyOf:
     return cast(KeyOf, eval(compile(f"lambda r: {body}", "<generated key>", "eval"), {"Descending": Descending}))
 
 
-def _decisive(ordering: Ordering) -> list[tuple[str, str]]:
+def decisive(ordering: Ordering) -> list[tuple[str, str]]:
     """The ordering without second mentions of a column, which never decide."""
     first: dict[str, str] = {}
     for column, direction in ordering:
@@ -113,7 +113,7 @@ def sort_key(ordering: Ordering, table: TableSchema) -> KeyOf:
     Only non-json columns can be keyed; order a json column with `comparator`, which reports what has no order.
     """
     parts: list[str] = []
-    for column, direction in _decisive(ordering):
+    for column, direction in decisive(ordering):
         value = f"r[{table.index[column]}]"
         nullable = column not in table.primary_key
         if direction == "asc":

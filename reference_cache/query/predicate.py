@@ -8,7 +8,7 @@ constant. Callers promise rows with values of the declared types or None. Column
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from functools import lru_cache
 from types import CodeType
 from typing import Any, cast
@@ -142,7 +142,22 @@ class _Writer:
 
 
 def _json_judge(op: SimpleOp, right: Any) -> Callable[[Any], bool]:
+    if op in ("IN", "NOT IN") and right is not None:
+        return _membership(_members(op, right), wanted=op == "IN")
     return lambda left: evaluate(op, left, right)
+
+
+def _membership(items: Iterable[Any], *, wanted: bool) -> Callable[[Any], bool]:
+    """IN or NOT IN by the complete rules, in constant time however long the list is."""
+    members = frozenset((kind(item), item) for item in items)
+
+    def judge(left: Any) -> bool:
+        if left is None:
+            return False
+        left_kind = kind(left)
+        return (left_kind != "json" and (left_kind, left) in members) == wanted
+
+    return judge
 
 
 def _literal_value(operand: Operand) -> Any:

@@ -2,6 +2,7 @@
 
 An empty AND is true, an empty OR false. The normal form, which tells queries apart, drops empty groups; so whoever uses
 it on a query that is to be evaluated simplifies first: what can never be true becomes one comparison that says so.
+A comparison of two literals is evaluated here, once, however often the query is compiled later.
 """
 
 from __future__ import annotations
@@ -9,6 +10,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from protocol.sync.ast import And, Condition, CorrelatedSubquery, Exists, Literal, Or, Query, Simple
+from reference_cache.query.predicate import evaluate
 
 NEVER = Simple("=", Literal(0), Literal(1))
 """A condition that no row satisfies."""
@@ -25,9 +27,16 @@ def _simplified(condition: Condition) -> Condition | None:
     if isinstance(condition, Exists):
         return replace(condition, related=_related(condition.related))
     if isinstance(condition, Simple):
-        return condition
+        return _folded(condition)
     members = [_simplified(member) for member in condition.conditions]
     return _conjunction(condition, members) if isinstance(condition, And) else _disjunction(condition, members)
+
+
+def _folded(condition: Simple) -> Condition | None:
+    left, right = condition.left, condition.right
+    if not isinstance(left, Literal) or not isinstance(right, Literal):
+        return condition
+    return None if evaluate(condition.op, left.value, right.value) else NEVER
 
 
 def _conjunction(condition: And, members: list[Condition | None]) -> Condition | None:

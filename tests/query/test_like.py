@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from reference_cache.query.like import LikePatternError, like
+from reference_cache.query.like import LikePatternError, check_pattern, like
 
 
 @pytest.mark.parametrize(
@@ -60,3 +60,25 @@ def test_a_pattern_made_to_backtrack_is_still_fast() -> None:
     begin = time.perf_counter()
     assert not match("a" * 5_000)
     assert time.perf_counter() - begin < 2
+
+
+@given(st.text("ab%_", max_size=12), st.text("ab", min_size=2, max_size=40))
+def test_the_search_for_large_values_agrees_with_a_plain_regular_expression(pattern: str, value: str) -> None:
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setattr("reference_cache.query.like._SMALL", 0)
+        assert like(pattern)(value) == bool(re.fullmatch(simple_regex(pattern), value, re.DOTALL))
+
+
+@pytest.mark.parametrize("pattern", ["%" + "a" * 4000 + "b%c", "%" + "a_" * 2000 + "b%", "%" + "a%" * 2000 + "_b%"])
+def test_a_pattern_against_a_long_value_takes_linear_time(pattern: str) -> None:
+    match = like(pattern)
+    begin = time.perf_counter()
+    assert not match("a" * 150_000)
+    assert time.perf_counter() - begin < 2
+
+
+def test_a_pattern_of_more_characters_than_anybody_needs_is_refused() -> None:
+    with pytest.raises(LikePatternError, match="at most 4096"):
+        like("%" * 4097)
+    with pytest.raises(LikePatternError, match="at most 4096"):
+        check_pattern("%" * 4097)

@@ -1,5 +1,6 @@
 """Empty groups are worked out before a query is told apart by its normal form."""
 
+from protocol.sync.ast import Literal, Query, Simple
 from protocol.sync.ast_json import parse, to_json
 from protocol.sync.normal_form import normalize
 from reference_cache.ivm.engine import Engine
@@ -45,3 +46,10 @@ def test_a_query_that_never_holds_shares_nothing_with_one_that_has_no_condition(
     for query in (nothing, everything):
         assert list(shared.subscribe(query)) == []
     assert (shared.rows(nothing), len(shared.rows(everything))) == ([], 1)
+
+
+def test_a_comparison_of_two_literals_is_settled_once() -> None:
+    true = Simple("LIKE", Literal("abc"), Literal("%b%"))
+    false = Simple("LIKE", Literal("abc"), Literal("%x%"))
+    assert simplify(Query("issue", where=true)).where is None
+    assert simplify(Query("issue", where=false)).where == NEVER
