@@ -14,6 +14,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
 from protocol.sync.ast import Query
@@ -88,6 +89,9 @@ class Engine:
 
     `in_order` is for whoever hears of row changes in turn; without it they come in any order, and reading costs less.
     Views are in order in any case.
+
+    A query whose pipeline raises while a change is pushed through it is removed and put into `failed`, with the
+    exception; the other queries see the change all the same.
     """
 
     def __init__(
@@ -103,6 +107,7 @@ class Engine:
     ) -> None:
         self.schema = schema
         self.stale: set[str] = set()
+        self.failed: dict[str, Exception] = {}  # written by `push`, emptied by the caller
         self._open_source = open_source
         self._cost_model = cost_model
         self._use_scalars = use_scalars
@@ -135,10 +140,23 @@ class Engine:
         companions: tuple[Companion, ...] = ()
         if self._use_scalars:
             query, companions = resolve_scalars(query, self.schema, self._first_row)
-        watches = [self._watch(query_id, companion) for companion in companions]
-        live = LiveQuery(query_id, build(self.prepare(query), self._rows_host), watches, self._out)
+        watches: list[CompanionWatch] = []
+        try:
+            for companion in companions:
+                watches.append(self._watch(query_id, companion))
+            host = replace(self._rows_host, on_failure=partial(self._fail, query_id))
+            live = LiveQuery(query_id, build(self.prepare(query), host), watches, self._out)
+        except BaseException:
+            for watch in watches:
+                watch.destroy()
+            raise
         self._queries[query_id] = live
         return live.hydrate()
+
+    def _fail(self, query_id: str, error: Exception) -> None:
+        if query_id in self._queries:
+            self.remove_query(query_id)
+            self.failed[query_id] = error
 
     def _watch(self, query_id: str, companion: Companion) -> CompanionWatch:
         input = build(self.prepare(companion.query), self._host)

@@ -99,6 +99,9 @@ class SharedQueries:
         self._by_id: dict[str, SharedQuery] = {}
         self._keys: dict[str, KeyOf] = {}
         self._touched: dict[str, SharedQuery] = {}
+        self.failed: dict[
+            SharedQuery, Exception
+        ] = {}  # stopped by a change; the caller empties it
         self._next_id = 1
         self._last: tuple[Query, Query] | None = None
 
@@ -149,9 +152,18 @@ class SharedQueries:
             shared.note(row_change, self._row_id(row_change))
 
     def settle(self) -> list[SharedQuery]:
-        """End the transaction: the queries whose sets it touched; each has its `patches`, if it was changed at all."""
+        """End the transaction: the queries whose sets it touched; each has its `patches`, if it was changed at all.
+
+        Queries that could not take a change have no subscribers any more and are in `failed`.
+        """
         for query_id in list(self._engine.stale):
             self._touched[query_id] = self._start_anew(self._by_id[query_id])
+        for query_id, error in self._engine.failed.items():
+            self._touched.pop(query_id, None)
+            shared = self._by_id.pop(query_id)
+            del self._by_query[shared.query]
+            self.failed[shared] = error
+        self._engine.failed.clear()
         self._engine.flush()
         touched, self._touched = self._touched, {}
         return list(touched.values())

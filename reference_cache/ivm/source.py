@@ -38,6 +38,10 @@ Expired = Callable[[], bool]
 """Whether the time slice is used up; stays true until the consumer of the stream has paused."""
 
 
+OnFailure = Callable[[Exception], None]
+"""Takes an exception that a pipeline raised while a change was pushed through it; destroys the pipeline."""
+
+
 def never_ignored(change: SourceChange) -> bool:
     """For levels without a limit: every change counts."""
     return False
@@ -48,7 +52,7 @@ class Connection:
 
     Invariant: it shows each source change either not at all or completely, turning at its place in the walk.
     `is_ignored` says of a change that the limit at the end of its level will not take notice of it, so that nothing
-    in between need look at it; see `take`.
+    in between need look at it; see `take`. `on_failure` is set by whoever can lose the pipeline alone when it fails.
     """
 
     __slots__ = (
@@ -56,6 +60,7 @@ class Connection:
         "condition",
         "fully_applied",
         "is_ignored",
+        "on_failure",
         "ordinal",
         "output",
         "place",
@@ -77,6 +82,7 @@ class Connection:
         self.schema = InputSchema(source.table, ordering)
         self.place: Place
         self.output: Push = no_output
+        self.on_failure: OnFailure | None = None
         self.is_ignored: Callable[[SourceChange], bool] = never_ignored
         self.predicate: Predicate | None = None if condition is None else compile_predicate(condition, source.table)
         self._reader = source.store.reader(ordering, condition)
@@ -96,6 +102,7 @@ class Connection:
 
     def destroy(self) -> None:
         self.source.disconnect(self)
+        self.output = _to_nobody  # a walk in progress may still come by
 
     def push(self, change: SourceChange) -> None:
         """Hand a change to the output as far as it passes the filter and anyone will care."""
@@ -122,6 +129,10 @@ class Connection:
         if self.schema.ordering is None:
             return chain((row,), rows)
         return _spliced(row, rows, self.schema.order_key, reverse)
+
+
+def _to_nobody(change: object) -> None:
+    """The output of a pipeline that was destroyed."""
 
 
 def _spliced(row: Row, rows: Iterator[Row], order_key: KeyOf, reverse: bool) -> Iterator[Row]:
@@ -244,7 +255,12 @@ class Source:
         try:
             for connection in self._readers_of(change):
                 self.serving = connection.ordinal
-                connection.push(change)
+                try:
+                    connection.push(change)
+                except Exception as error:
+                    if connection.on_failure is None:
+                        raise
+                    connection.on_failure(error)
         finally:
             self.passing = None
 

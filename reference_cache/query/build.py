@@ -27,7 +27,7 @@ from reference_cache.ivm.join import Join
 from reference_cache.ivm.operator import Columns, Input, Start
 from reference_cache.ivm.routing import Under
 from reference_cache.ivm.skip import Skip
-from reference_cache.ivm.source import Connection, Source
+from reference_cache.ivm.source import Connection, OnFailure, Source
 from reference_cache.ivm.take import Take
 from reference_cache.ivm.union import UnionFanIn, UnionFanOut
 from reference_cache.query.ordering import join_key
@@ -52,6 +52,8 @@ class Host:
     """What a pipeline is built on: the sources, what the host allows, and a hook around every operator.
 
     `ordered` is False where rows are only counted: tables are then read in order only as far as limits depend on it.
+    `on_failure` takes an exception raised while a change is pushed through the pipeline, which must then be destroyed;
+    without it the exception is raised to whoever pushed.
     """
 
     source_of: SourceOf
@@ -59,18 +61,28 @@ class Host:
     allow_not_exists: bool = True
     wrap: Wrap = lambda operator, label: operator
     union: type[UnionFanIn] = UnionFanIn
+    on_failure: OnFailure | None = None
 
 
 def build(query: Query, host: Host) -> Input:
-    """The pipeline of a query, not yet connected to an output. Raises `BuildError`."""
-    return _Level(host, query, under=None, below_exists=False).build()
+    """The pipeline of a query, not yet connected to an output. Raises `BuildError`, and then leaves nothing behind."""
+    opened: list[Connection] = []
+    try:
+        return _Level(host, query, opened, under=None, below_exists=False).build()
+    except BaseException:
+        for connection in reversed(opened):
+            connection.destroy()
+        raise
 
 
 class _Level:
-    """One level of a query while its operators are put together."""
+    """One level of a query while its operators are put together. `opened` collects the connections of all levels."""
 
-    def __init__(self, host: Host, query: Query, *, under: Under | None, below_exists: bool) -> None:
+    def __init__(
+        self, host: Host, query: Query, opened: list[Connection], *, under: Under | None, below_exists: bool
+    ) -> None:
         self._host = host
+        self._opened = opened
         self._query = replace(query, where=_with_unique_aliases(query.where))
         self._under = under
         self._partition: Columns = under.child_columns if under else ()
@@ -101,6 +113,8 @@ class _Level:
         query = self._query
         ordering = query.order_by if self._needs_order() else None
         connection = self._source.connect(ordering, query.where, self._split_columns(), self._under)
+        self._opened.append(connection)
+        connection.on_failure = self._host.on_failure
         self._place = connection.place
         end = self._wrap(connection, f"source {query.table}")
         if query.start is not None:
@@ -146,7 +160,7 @@ class _Level:
     def _child(self, related: CorrelatedSubquery, query: Query, *, below_exists: bool) -> _Level:
         columns = related.correlation
         under = Under(self._place, columns.parent_field, columns.child_field, limited=query.limit is not None)
-        return _Level(self._host, query, under=under, below_exists=below_exists)
+        return _Level(self._host, query, self._opened, under=under, below_exists=below_exists)
 
     def _exists_join(self, input: Input, condition: Exists) -> Input:
         related = condition.related

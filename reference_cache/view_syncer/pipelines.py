@@ -50,7 +50,7 @@ class Step:
     """From one version of the data to a later one: what happened to each query, and to the tables watched directly.
 
     `anew`: all queries were started again (the schema is another, or the log does not reach back), so `watched` is
-    empty and says nothing. Queries that cannot run any more are in `failed` and have been stopped.
+    empty and says nothing. Queries that cannot go on are in `failed` and have been stopped.
     """
 
     version: str
@@ -174,8 +174,8 @@ class Pipelines:
         ended = []
         for live in lives:
             live.users -= 1
-            if not live.users and self.live.pop(live.key, None) is not None:
-                del self._by_shared[live.shared]
+            if not live.users and self.live.get(live.key) is live:
+                del self.live[live.key], self._by_shared[live.shared]
                 live.evaluation.shared.unsubscribe(live.query)
                 ended.append(live)
         if ended:
@@ -241,12 +241,23 @@ class Pipelines:
                     await self._push(net)
         await self._push(net)
         for evaluation in self._evaluations.values():
-            for shared in evaluation.settle():
+            touched = evaluation.settle()
+            self._drop_failed(evaluation, step)
+            for shared in touched:
                 live = self._by_shared[shared]
                 patches = await self._pace.collected(live.patches())
                 if patches:
                     step.patches[live] = patches
         return True
+
+    def _drop_failed(self, evaluation: Evaluation, step: Step) -> None:
+        """Stop the queries that could not take a change."""
+        for shared, error in evaluation.shared.failed.items():
+            live = self._by_shared.pop(shared)
+            del self.live[live.key]
+            step.failed[live] = error
+            log.warning("a query on %s was stopped by a change: %s", live.query.table, error)
+        evaluation.shared.failed.clear()
 
     async def _push(self, net: NetChanges) -> None:
         async for table, change in self._pace.sliced(net.drain(), every=8):

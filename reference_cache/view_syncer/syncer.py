@@ -283,7 +283,7 @@ class ViewSyncer:
         services.status.advances += 1
         if step.patches or step.anew:
             services.whole_views.clear()
-        if step.anew:
+        if step.anew or step.failed:
             self._part_with_misfits(step)
         confirmed = self._confirmed(step)
         patches = StepPatches(step.patches)
@@ -339,7 +339,7 @@ class ViewSyncer:
             group.fail(error)
 
     def _part_with_misfits(self, step: Step) -> None:
-        """The tables are others now: part from groups that cannot go on with them."""
+        """Part from groups that cannot go on: the tables are others now, or one of their queries was stopped."""
         for group_id, group in list(self._groups.items()):
             error = self._misfit(group, step)
             if error is not None:

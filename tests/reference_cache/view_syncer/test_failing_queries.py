@@ -1,0 +1,75 @@
+"""A query that cannot be built, or cannot take a change, costs nobody but those who asked for it."""
+
+from __future__ import annotations
+
+import logging
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from protocol.sync.errors import SyncError
+from tests.reference_cache.view_syncer.clients import Client, named
+from tests.reference_cache.view_syncer.conftest import Setup, issue, related
+
+
+def exists(table: str, parent: str, child: str, **more: Any) -> dict[str, Any]:
+    return {
+        "type": "correlatedSubquery",
+        "op": "EXISTS",
+        "related": related(table, parent, child, **more),
+        "flip": False,
+    }
+
+
+HALF_BUILT = {
+    "table": "issue",
+    "where": exists(
+        "comment",
+        "id",
+        "issue",
+        where=exists("label", "issue", "issue", related=[related("label", "issue", "issue")]),
+    ),
+}
+
+
+def readers(setup: Setup) -> int:
+    evaluations = setup.syncer._services.pipelines._evaluations.values()
+    return sum(len(list(each.engine.source(table).connections)) for each in evaluations for table in each.stores)
+
+
+async def test_a_query_that_cannot_be_built_leaves_no_part_of_a_pipeline_behind(
+    setup: Setup, caplog: pytest.LogCaptureFixture
+) -> None:
+    setup.app.queries["bad"] = HALF_BUILT
+    healthy = Client("ann", "g1")
+    await healthy.connect(setup.syncer, [named("all")])
+    before = readers(setup)
+    with pytest.raises(SyncError, match="start or related"):
+        await Client("eve", "g2").connect(setup.syncer, [named("bad")])
+    assert readers(setup) == before
+    with caplog.at_level(logging.WARNING):
+        await setup.commit(("put", "issue", issue("1")), ("put", "comment", {"id": "c", "issue": "1", "text": "x"}))
+    assert caplog.records == []
+    assert ("issue", '{"id":"1"}') in healthy.rows
+
+
+async def test_a_query_that_a_change_breaks_is_stopped_alone(setup: Setup) -> None:
+    healthy, unlucky = Client("ann", "g1"), Client("bob", "g2")
+    await healthy.connect(setup.syncer, [named("all")])
+    await unlucky.connect(setup.syncer, [named("talk")])
+    (evaluation,) = setup.syncer._services.pipelines._evaluations.values()
+    talk = next(live for live in setup.syncer._services.pipelines.live.values() if live.query.related)
+
+    def fail(*_: object) -> None:
+        raise TypeError("cannot compare apples with pears")
+
+    evaluation.engine._queries[talk.shared.id].rows = SimpleNamespace(expand=fail)  # type: ignore[assignment]
+    await setup.commit(("put", "issue", issue("1")))
+    assert [str(error) for error in unlucky.errors] == ["Internal: cannot compare apples with pears"]
+    assert healthy.errors == []
+    assert ("issue", '{"id":"1"}') in healthy.rows
+    assert [live.query.table for live in setup.syncer._services.pipelines.live.values()] == ["issue"]
+    again = Client("bob", "g2")
+    await again.connect(setup.syncer, [named("talk")])
+    assert ("issue", '{"id":"1"}') in again.rows
