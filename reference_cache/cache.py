@@ -122,7 +122,7 @@ class Cache:
         await self._ready.wait()
         told = None
         while True:
-            read = self._syncer.version
+            read = self._syncer.read_version
             if read is not None and read != told:
                 self._replicator.forget_changes(read)
                 told = read
@@ -179,6 +179,9 @@ def _syncer_options(config: CacheConfig) -> SyncerOptions:
         config.app_id,
         config.shard_num,
         time_slice=config.yield_threshold_ms / 1000,
+        hydration_seconds=config.hydration_seconds,
+        hydration_rows=config.hydration_rows,
+        push_seconds=config.push_seconds,
         forget_groups_after=config.forget_group_hours * 3600,
         takes_credentials=config.takes_credentials,
         refuse_ad_hoc_queries=config.refuse_ad_hoc_queries,

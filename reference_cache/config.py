@@ -385,6 +385,26 @@ class CacheConfig:
             "what all clients together may have sent that still waits",
         ),
     )
+    hydration_seconds: float = field(
+        default=60.0,
+        metadata=of("CHANGESOURCE_CACHE_HYDRATION_SECONDS", _number, "time one query may take to start; then an error"),
+    )
+    hydration_rows: int = field(
+        default=1_000_000,
+        metadata=of(
+            "CHANGESOURCE_CACHE_HYDRATION_ROWS",
+            _whole(1),
+            "rows one query may have when it starts, counted as often as they are reached; then an error",
+        ),
+    )
+    push_seconds: float = field(
+        default=1.0,
+        metadata=of(
+            "CHANGESOURCE_CACHE_PUSH_SECONDS",
+            _number,
+            "how long very expensive queries may hold up one step to new data; then their clients start them again",
+        ),
+    )
     development: bool = field(
         default=False, metadata=of("NODE_ENV", _is_development, "development opens the inspector without a password")
     )

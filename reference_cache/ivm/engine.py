@@ -23,7 +23,7 @@ from reference_cache.ivm.companion import CompanionWatch
 from reference_cache.ivm.explanation import Explanation, explain
 from reference_cache.ivm.operator import EVERYTHING, Input, first
 from reference_cache.ivm.row_changes import RowChange, RowChanges
-from reference_cache.ivm.source import Source
+from reference_cache.ivm.source import Connection, Source
 from reference_cache.ivm.union import UnionFanIn
 from reference_cache.ivm.view import View
 from reference_cache.query import planner
@@ -45,29 +45,35 @@ class EngineError(ValueError):
 
 
 class LiveQuery:
-    """A query's pipeline, its companions, and what turns their output into row changes."""
+    """A query's pipeline with its connections, its companions, and what turns their output into row changes."""
 
-    __slots__ = ("_out", "companions", "input", "rows")
+    __slots__ = ("companions", "connections", "input", "out", "rows")
 
-    def __init__(self, query_id: str, input: Input, companions: list[CompanionWatch], out: list[RowChange]) -> None:
+    def __init__(
+        self,
+        query_id: str,
+        input: Input,
+        connections: list[Connection],
+        companions: list[CompanionWatch],
+        out: list[RowChange],
+    ) -> None:
         self.input = input
+        self.connections = connections
         self.companions = companions
         self.rows = RowChanges(query_id, input.schema)
-        self._out = out
+        self.out = out  # where row changes go: its engine's list
         input.set_output(self._push)
 
     def _push(self, change: Change) -> None:
-        self.rows.expand(change, self._out)
+        self.rows.expand(change, self.out)
 
     def hydrate(self) -> Iterator[RowChange | Pause]:
         """The query's rows, and then its companions', as adds."""
         for node in self.input.fetch(EVERYTHING):
             if node is YIELD:
                 yield node
-                continue
-            found: list[RowChange] = []
-            self.rows.expand_node(node, "add", found)
-            yield from found
+            else:
+                yield from self.rows.adds(node)
         for companion in self.companions:
             yield from companion.rows()
 
@@ -88,7 +94,7 @@ class Engine:
     into `stale`, and the caller removes and adds it again. Without it the hint is ignored, which is always right.
 
     `in_order` is for whoever hears of row changes in turn; without it they come in any order, and reading costs less.
-    Views are in order in any case.
+    Views are in order in any case. `checkpoint` is called between the steps of planning; it may pause or raise.
 
     A query whose pipeline raises while a change is pushed through it is removed and put into `failed`, with the
     exception; the other queries see the change all the same.
@@ -100,6 +106,7 @@ class Engine:
         open_source: OpenSource,
         *,
         cost_model: CostModel | None = None,
+        checkpoint: planner.Checkpoint = bool,
         allow_not_exists: bool = True,
         use_scalars: bool = False,
         in_order: bool = True,
@@ -110,6 +117,7 @@ class Engine:
         self.failed: dict[str, Exception] = {}  # written by `push`, emptied by the caller
         self._open_source = open_source
         self._cost_model = cost_model
+        self._checkpoint = checkpoint
         self._use_scalars = use_scalars
         self._host = Host(self.source, allow_not_exists=allow_not_exists, union=union)
         self._rows_host = replace(self._host, ordered=in_order)
@@ -131,7 +139,7 @@ class Engine:
         """The query as it will be built: checked against the schema, orderings complete, flips planned."""
         check(query, self.schema)
         query = complete_query(query, self.schema)
-        return query if self._cost_model is None else planner.plan(query, self._cost_model)
+        return query if self._cost_model is None else planner.plan(query, self._cost_model, self._checkpoint)
 
     def add_query(self, query_id: str, query: Query) -> Iterator[RowChange | Pause]:
         """Start a query; its rows as adds. Read the iterator to its end before pushing changes."""
@@ -144,16 +152,37 @@ class Engine:
         try:
             for companion in companions:
                 watches.append(self._watch(query_id, companion))
-            host = replace(self._rows_host, on_failure=partial(self._fail, query_id))
-            live = LiveQuery(query_id, build(self.prepare(query), host), watches, self._out)
+            connections: list[Connection] = []
+            input = build(self.prepare(query), self._rows_host, connections)
+            live = LiveQuery(query_id, input, connections, watches, self._out)
         except BaseException:
             for watch in watches:
                 watch.destroy()
             raise
-        self._queries[query_id] = live
+        self._own(query_id, live)
         return live.hydrate()
 
-    def _fail(self, query_id: str, error: Exception) -> None:
+    def adopt(self, query_id: str, other: Engine) -> None:
+        """Take over a hydrated query of another engine. Both are at the same version of the data.
+
+        That engine hydrated the query in its own time, while this one followed changes.
+        """
+        live = other._queries.pop(query_id)
+        for connection in live.connections:
+            self.source(connection.schema.table.name).adopt(connection)
+        for connection in live.connections:
+            connection.place.need_again()
+        live.out = self._out
+        self._own(query_id, live)
+
+    def _own(self, query_id: str, live: LiveQuery) -> None:
+        self._queries[query_id] = live
+        for connection in live.connections:
+            connection.owner = query_id
+            connection.on_failure = partial(self.fail, query_id)
+
+    def fail(self, query_id: str, error: Exception) -> None:
+        """Remove a query that cannot go on, and note why."""
         if query_id in self._queries:
             self.remove_query(query_id)
             self.failed[query_id] = error
@@ -209,6 +238,6 @@ class Engine:
         """Run a query once, watching every operator; `keep_rows` keeps what it reads."""
         check(query, self.schema)
         query = complete_query(query, self.schema)
-        planned = None if self._cost_model is None else planner.explain(query, self._cost_model)
+        planned = None if self._cost_model is None else planner.explain(query, self._cost_model, self._checkpoint)
         prepared = query if planned is None else planned.query
         return explain(prepared, self._rows_host, planned, keep_rows=keep_rows)

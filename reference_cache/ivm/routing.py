@@ -63,11 +63,14 @@ class Place:
     """Where a reader stands in the routes of its table; lasts as long as the reader.
 
     `tables` are those looked into to find the reader; `clocks` those of the tables where watching changes the answer.
+    `under` and `needs` are what the place was found by, to find another in other routes.
     """
 
-    __slots__ = ("clocks", "group", "member", "name", "routes", "tables")
+    __slots__ = ("clocks", "group", "member", "name", "needs", "routes", "tables", "under")
 
     def __init__(self, routes: Routes[Any], name: object, group: Group, member: Member) -> None:
+        self.under: Under | None = None
+        self.needs: list[tuple[Place, Columns, Columns]] = []
         self.routes = routes
         self.name = name
         self.group = group
@@ -80,8 +83,20 @@ class Place:
         self.group.watch(self.member, key)
         self.routes.clock.ticks += 1
 
+    def take_over(self, found: Place) -> None:
+        """Stand where `found` stands."""
+        self.routes, self.name, self.group, self.member = found.routes, found.name, found.group, found.member
+        self.tables, self.clocks = found.tables, found.clocks
+
+    def need_again(self) -> None:
+        """Say again what the level needs, after the reader was adopted by other routes."""
+        needs, self.needs = self.needs, []
+        for each in needs:
+            self.need(*each)
+
     def need(self, child: Place, columns: Columns, child_columns: Columns) -> None:
         """Every row of the reader's level must have a row of the child level, joined by these columns."""
+        self.needs.append((child, columns, child_columns))
         self.routes.narrow(self, child, columns, child_columns)
 
 
@@ -118,20 +133,36 @@ class Routes(Generic[R]):
 
     def enter(self, reader: R, under: Under | None = None) -> Place:
         """Find a reader's place; ordinals must come in ascending order."""
-        pins = pins_of(reader.condition, self.table)
+        place = self._find(reader, pins_of(reader.condition, self.table), under)
+        place.under = under
+        self._enter(reader, place)
+        return place
+
+    def adopt(self, reader: R, place: Place) -> None:
+        """Let a reader that left other routes enter these, with the place object it has and what was watched there.
+
+        Whoever it hangs on has been adopted before it. What it needs is told again afterwards, by `need_again`.
+        """
+        keys = place.member.keys
+        place.take_over(self._find(reader, place.member.pins, place.under))
+        self._enter(reader, place)
+        for key in keys:
+            place.watch(key)
+
+    def _find(self, reader: R, pins: Pins, under: Under | None) -> Place:
         if under is not None and under.limited:
-            place = self._watched(reader, pins, under.child_columns)
-        elif under is not None and under.parent.group.selective:
-            place = self._linked(reader, pins, under.child_columns, under.parent, under.parent_columns)
-        else:
-            group = self._known(name := ("pinned", pins.columns)) or PinnedGroup(self.table, pins.columns)
-            place = Place(self, name, group, Member(reader, reader.ordinal, pins, None))
+            return self._watched(reader, pins, under.child_columns)
+        if under is not None and under.parent.group.selective:
+            return self._linked(reader, pins, under.child_columns, under.parent, under.parent_columns)
+        group = self._known(name := ("pinned", pins.columns)) or PinnedGroup(self.table, pins.columns)
+        return Place(self, name, group, Member(reader, reader.ordinal, pins, None))
+
+    def _enter(self, reader: R, place: Place) -> None:
         self._readers[reader.ordinal] = reader
         self._list_all()
         self._take_place(place)
         if len(self._readers) > self._few:
             self._begin()
-        return place
 
     def narrow(self, place: Place, child: Place, columns: Columns, child_columns: Columns) -> None:
         """Find a reader through the child rows its level needs, if nothing better is known of it.
@@ -141,9 +172,7 @@ class Routes(Generic[R]):
         if place.group.selective or not child.group.selective or self.table.name in child.tables:
             return
         self._give_up_place(place)
-        found = self._linked(place.member.reader, place.member.pins, columns, child, child_columns)
-        place.name, place.group, place.member = found.name, found.group, found.member
-        place.tables, place.clocks = found.tables, found.clocks
+        place.take_over(self._linked(place.member.reader, place.member.pins, columns, child, child_columns))
         self._take_place(place)
 
     def _watched(self, reader: R, pins: Pins, columns: Columns) -> Place:

@@ -7,9 +7,10 @@ references: add +1, remove -1, edit 0; the row is gone at zero.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Literal, TypeAlias
 
-from reference_cache.ivm.change import YIELD, Add, Change, Child, Edit, Node
+from reference_cache.ivm.change import YIELD, Add, Change, Child, Edit, Node, Pause
 from reference_cache.ivm.operator import InputSchema
 from reference_cache.query.schema import Row
 
@@ -55,6 +56,23 @@ class RowChanges:
             out.append(RowChange(self._query_id, "edit", self._table, change.node.row))
         else:
             self.expand_node(change.node, "add" if isinstance(change, Add) else "remove", out)
+
+    def adds(self, node: Node) -> Iterator[RowChange | Pause]:
+        """The node and each node below it as adds, depth first; pauses as the streams below have them."""
+        yield RowChange(self._query_id, "add", self._table, node.row)
+        if not self._below:
+            return
+        for name, children in node.relationships.items():
+            below = self._below.get(name)
+            if below is None:
+                continue
+            for child in children():
+                if child is YIELD:
+                    yield child
+                elif below._below:
+                    yield from below.adds(child)
+                else:
+                    yield RowChange(below._query_id, "add", below._table, child.row)
 
     def expand_node(self, node: Node, op: Op, out: list[RowChange]) -> None:
         """Append one row change for the node and for each node below it, depth first."""

@@ -16,7 +16,9 @@ are net: a row that came and went within a transaction is not mentioned, nor one
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Iterable, Iterator
+from itertools import count
 
 from protocol.sync.ast import Query
 from protocol.sync.normal_form import normalize
@@ -90,19 +92,30 @@ class SharedQuery:
                 yield RowPatch(*row_id, new, old)
 
 
-class SharedQueries:
-    """The queries of all subscribers. Invariant: the engine runs exactly the queries that have a subscriber."""
+class TooManyRows(Exception):
+    """A query has more rows than one may have."""
 
-    def __init__(self, engine: Engine) -> None:
+    code = "query-too-large"
+
+
+_ids = count(1)
+"""Query ids, unique among all engines of the process, so that one may adopt another's query."""
+
+
+class SharedQueries:
+    """The queries of all subscribers. Invariant: the engine runs exactly the queries that have a subscriber.
+
+    `most_rows` is how many references to rows a query may have when it is hydrated; beyond, `TooManyRows` is raised.
+    """
+
+    def __init__(self, engine: Engine, most_rows: int | None = None) -> None:
         self._engine = engine
+        self._most_rows = sys.maxsize if most_rows is None else most_rows
         self._by_query: dict[Query, SharedQuery] = {}
         self._by_id: dict[str, SharedQuery] = {}
         self._keys: dict[str, KeyOf] = {}
         self._touched: dict[str, SharedQuery] = {}
-        self.failed: dict[
-            SharedQuery, Exception
-        ] = {}  # stopped by a change; the caller empties it
-        self._next_id = 1
+        self.failed: dict[SharedQuery, Exception] = {}  # stopped by a change; the caller empties it
         self._last: tuple[Query, Query] | None = None
 
     def __len__(self) -> int:
@@ -112,19 +125,35 @@ class SharedQueries:
         """Count one subscriber more. Read to the end before changes are pushed: whoever comes first hydrates."""
         shared = self._by_query.get(key := self.identity(query))
         if shared is None:
-            shared = SharedQuery(key, str(self._next_id))
-            self._next_id += 1
+            shared = SharedQuery(key, str(next(_ids)))
             shared.hydration = self._hydrate(shared, self._engine.add_query(shared.id, shared.query))
             self._by_query[key] = self._by_id[shared.id] = shared
         shared.subscribers += 1
         return shared.hydration
 
     def _hydrate(self, shared: SharedQuery, changes: Iterator[RowChange | Pause]) -> Iterator[Pause]:
-        for change in changes:
+        hold, row_id, most_rows = shared.held.add, self._row_id, self._most_rows
+        for number, change in enumerate(changes):
             if isinstance(change, RowChange):
-                shared.held.add(self._row_id(change), change.row)
+                if number >= most_rows:
+                    raise TooManyRows(f"more than {most_rows} rows, counted as often as they are reached")
+                hold(row_id(change), change.row)
             else:
                 yield change
+
+    def adopt(self, query: Query, other: SharedQueries) -> SharedQuery:
+        """Take over a query that others hydrated, at the same version of the data; its set, or the one that is here."""
+        key = self.identity(query)
+        known = self._by_query.get(key)
+        if known is not None:
+            other.unsubscribe(query)
+            known.subscribers += 1
+            return known
+        shared = other._by_query.pop(key)
+        del other._by_id[shared.id]
+        self._engine.adopt(shared.id, other._engine)
+        self._by_query[key] = self._by_id[shared.id] = shared
+        return shared
 
     def unsubscribe(self, query: Query) -> None:
         """Count one subscriber less; the last one's call stops the pipeline."""
@@ -149,7 +178,11 @@ class SharedQueries:
         """Push one change of a transaction; sets are right again after `settle`."""
         for row_change in self._engine.push(table, change):
             shared = self._touched[row_change.query_id] = self._by_id[row_change.query_id]
-            shared.note(row_change, self._row_id(row_change))
+            try:
+                shared.note(row_change, self._row_id(row_change))
+            except KeyError:
+                # Possible where a client gives a relationship and an EXISTS the same alias, as nobody does by accident.
+                self._engine.fail(row_change.query_id, EngineError("a row left the query that was not in it"))
 
     def settle(self) -> list[SharedQuery]:
         """End the transaction: the queries whose sets it touched; each has its `patches`, if it was changed at all.

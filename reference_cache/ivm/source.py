@@ -24,6 +24,7 @@ from itertools import chain
 
 from protocol.sync.ast import Condition, Ordering
 from reference_cache.ivm.change import YIELD, Add, Edit, Node, Remove, SourceChange, Stream
+from reference_cache.ivm.effort import Effort
 from reference_cache.ivm.operator import Columns, InputSchema, Key, Push, Request, no_output
 from reference_cache.ivm.reader_groups import Lookup
 from reference_cache.ivm.routing import FEW_READERS, Place, Routes, Under
@@ -63,6 +64,7 @@ class Connection:
         "on_failure",
         "ordinal",
         "output",
+        "owner",
         "place",
         "predicate",
         "schema",
@@ -83,6 +85,7 @@ class Connection:
         self.place: Place
         self.output: Push = no_output
         self.on_failure: OnFailure | None = None
+        self.owner: object = None  # the query it belongs to, for what its pushes cost
         self.is_ignored: Callable[[SourceChange], bool] = never_ignored
         self.predicate: Predicate | None = None if condition is None else compile_predicate(condition, source.table)
         self._reader = source.store.reader(ordering, condition)
@@ -103,6 +106,11 @@ class Connection:
     def destroy(self) -> None:
         self.source.disconnect(self)
         self.output = _to_nobody  # a walk in progress may still come by
+
+    def move_to(self, source: Source, ordinal: int) -> None:
+        """Read another source from now on."""
+        self.source, self.ordinal = source, ordinal
+        self._reader = source.store.reader(self.schema.ordering, self.condition)
 
     def push(self, change: SourceChange) -> None:
         """Hand a change to the output as far as it passes the filter and anyone will care."""
@@ -171,12 +179,20 @@ class Source:
     Invariant: between two pushes every connection and the store agree on the rows.
     """
 
-    def __init__(self, store: RowStore, *, expired: Expired | None = None, few_readers: int = FEW_READERS) -> None:
+    def __init__(
+        self,
+        store: RowStore,
+        *,
+        expired: Expired | None = None,
+        effort: Effort | None = None,
+        few_readers: int = FEW_READERS,
+    ) -> None:
         self.store = store
         self.table = store.table
         self.keys = KeyExtractors(store.table)
         self.key = self.keys[store.table.primary_key]
-        self.expired = expired
+        self.expired = expired if effort is None else effort.expired
+        self._effort = effort
         self.passing: SourceChange | None = None
         self.serving = 0
         self._routes: Routes[Connection] = Routes(store.table, self._rows_with, few_readers)
@@ -206,9 +222,20 @@ class Source:
         connection = Connection(self, self._next_ordinal, ordering, where, frozenset(split_columns))
         self._next_ordinal += 1
         connection.place = self._routes.enter(connection, under)
+        self._note_split(connection)
+        return connection
+
+    def adopt(self, connection: Connection) -> None:
+        """Take over a reader of another source of the same table, which has the same rows; see `Engine.adopt`."""
+        connection.source.disconnect(connection)
+        connection.move_to(self, self._next_ordinal)
+        self._next_ordinal += 1
+        self._routes.adopt(connection, connection.place)
+        self._note_split(connection)
+
+    def _note_split(self, connection: Connection) -> None:
         self._split_counts.update(connection.split_columns)
         self._split_places = self._places()
-        return connection
 
     def _check_ordering(self, ordering: Ordering) -> None:
         if not is_total(ordering, self.table):
@@ -252,9 +279,13 @@ class Source:
         self.store.apply(change)
         self.passing = change
         self.serving = 0
+        effort = self._effort
         try:
             for connection in self._readers_of(change):
                 self.serving = connection.ordinal
+                if effort is not None:
+                    effort.turn += 1
+                    effort.owner = connection.owner
                 try:
                     connection.push(change)
                 except Exception as error:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import sqlite3
 from collections.abc import Iterator
+from contextlib import suppress
 from typing import Any, TypeAlias
 
 from protocol.sync.ast import Condition, Ordering
@@ -177,7 +178,8 @@ def _all_rows(batch: list[Row], cursor: sqlite3.Cursor) -> Iterator[Row]:
             yield from batch
             batch = cursor.fetchmany(BATCH)
     finally:
-        cursor.close()
+        with suppress(sqlite3.ProgrammingError):  # a stream dropped late, after its connection was closed
+            cursor.close()
 
 
 def _any_of_sql(any_of: AnyOf, table: TableSchema) -> Sql:

@@ -27,7 +27,7 @@ from reference_cache.ivm.join import Join
 from reference_cache.ivm.operator import Columns, Input, Start
 from reference_cache.ivm.routing import Under
 from reference_cache.ivm.skip import Skip
-from reference_cache.ivm.source import Connection, OnFailure, Source
+from reference_cache.ivm.source import Connection, Source
 from reference_cache.ivm.take import Take
 from reference_cache.ivm.union import UnionFanIn, UnionFanOut
 from reference_cache.query.ordering import join_key
@@ -52,8 +52,6 @@ class Host:
     """What a pipeline is built on: the sources, what the host allows, and a hook around every operator.
 
     `ordered` is False where rows are only counted: tables are then read in order only as far as limits depend on it.
-    `on_failure` takes an exception raised while a change is pushed through the pipeline, which must then be destroyed;
-    without it the exception is raised to whoever pushed.
     """
 
     source_of: SourceOf
@@ -61,12 +59,14 @@ class Host:
     allow_not_exists: bool = True
     wrap: Wrap = lambda operator, label: operator
     union: type[UnionFanIn] = UnionFanIn
-    on_failure: OnFailure | None = None
 
 
-def build(query: Query, host: Host) -> Input:
-    """The pipeline of a query, not yet connected to an output. Raises `BuildError`, and then leaves nothing behind."""
-    opened: list[Connection] = []
+def build(query: Query, host: Host, opened: list[Connection] | None = None) -> Input:
+    """The pipeline of a query, not yet connected to an output. Raises `BuildError`, and then leaves nothing behind.
+
+    `opened` gets the pipeline's connections, in the order of their creation.
+    """
+    opened = [] if opened is None else opened
     try:
         return _Level(host, query, opened, under=None, below_exists=False).build()
     except BaseException:
@@ -114,7 +114,6 @@ class _Level:
         ordering = query.order_by if self._needs_order() else None
         connection = self._source.connect(ordering, query.where, self._split_columns(), self._under)
         self._opened.append(connection)
-        connection.on_failure = self._host.on_failure
         self._place = connection.place
         end = self._wrap(connection, f"source {query.table}")
         if query.start is not None:

@@ -8,7 +8,7 @@ orderings must be complete; the output is the same query with `flip` set on ever
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 
 from protocol.sync.ast import Condition, CorrelatedSubquery, Exists, Query, Simple, map_leaves
@@ -58,25 +58,29 @@ class Plan:
     root: LevelPlan
 
 
-def plan(query: Query, model: CostModel) -> Query:
+Checkpoint = Callable[[], object]
+"""Called before each attempt; may pause, or raise to give up."""
+
+
+def plan(query: Query, model: CostModel, checkpoint: Checkpoint = bool) -> Query:
     """The query with every flip decided."""
-    return explain(query, model).query
+    return explain(query, model, checkpoint).query
 
 
-def explain(query: Query, model: CostModel) -> Plan:
+def explain(query: Query, model: CostModel, checkpoint: Checkpoint = bool) -> Plan:
     """The query with every flip decided, and every pattern that was tried."""
-    root = _plan_level(query, model, None)
+    root = _plan_level(query, model, None, checkpoint)
     return Plan(_apply(query, root), root)
 
 
-def _plan_level(query: Query, model: CostModel, base: Constraint | None) -> LevelPlan:
+def _plan_level(query: Query, model: CostModel, base: Constraint | None, checkpoint: Checkpoint) -> LevelPlan:
     # Of several relationships with one alias only the last is evaluated, so its plan serves them all.
     related = {
-        each.alias: _plan_level(each.subquery, model, tuple(dict.fromkeys(each.correlation.child_field)))
+        each.alias: _plan_level(each.subquery, model, tuple(dict.fromkeys(each.correlation.child_field)), checkpoint)
         for each in query.related
     }
     graph = build_graph(query, model, base)
-    attempts, skipped = _search(graph)
+    attempts, skipped = _search(graph, checkpoint)
     best = _cheapest(attempts)
     graph.reset()
     if best is not None:
@@ -88,7 +92,7 @@ def _joins(graph: PlanGraph) -> tuple[JoinPlan, ...]:
     return tuple(JoinPlan(join.name, join.op, join.flipped, join.flippable) for join in graph.joins)
 
 
-def _search(graph: PlanGraph) -> tuple[tuple[Attempt, ...], int]:
+def _search(graph: PlanGraph, checkpoint: Checkpoint) -> tuple[tuple[Attempt, ...], int]:
     """Every pattern in ascending order, and how many joins were too many to try (or 0)."""
     flippable = [join for join in graph.joins if join.flippable]
     if not flippable or len(flippable) > MAX_FLIPPABLE_JOINS:
@@ -96,6 +100,7 @@ def _search(graph: PlanGraph) -> tuple[tuple[Attempt, ...], int]:
     unions = [union_candidates(fan_out) for fan_out in graph.fan_outs]
     attempts: list[Attempt] = []
     for pattern in range(2 ** len(flippable)):
+        checkpoint()
         graph.reset()
         _flip(graph, pattern)
         for fan_in, between in unions:

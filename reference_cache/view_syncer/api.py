@@ -116,6 +116,12 @@ class SyncerOptions:
     """How long a group's pipelines outlive its last client."""
     time_slice: float = 0.01
     """How long the event loop may be kept by evaluation."""
+    hydration_seconds: float = 60.0
+    """How much time one query's hydration may take of the event loop."""
+    hydration_rows: int = 1_000_000
+    """How many rows one query may have when it is hydrated, counted as often as they are reached."""
+    push_seconds: float = 1.0
+    """How long queries that are out of the ordinary may hold up one step to a new version."""
     forget_groups_after: float = 48 * 3600.0
     """How long a group nobody connects to is remembered."""
     takes_credentials: bool = False

@@ -40,6 +40,11 @@ class ClientConnection:
     def open(self) -> bool:
         return self._downstream is not None
 
+    @property
+    def is_there(self) -> bool:
+        """Whether anybody may still listen: its socket may be gone before the group hears of it."""
+        return self._downstream is not None and self._downstream.is_open
+
     def send(self, outgoing: Outgoing) -> None:
         """Send frames that do not change the client's position."""
         if self._downstream is not None:

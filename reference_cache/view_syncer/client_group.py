@@ -14,6 +14,7 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import Iterable, Mapping, Sequence
+from functools import partial
 from typing import Any
 
 from protocol import values
@@ -30,7 +31,7 @@ from reference_cache.view_syncer.group_config import GroupEdit, QueryConfig
 from reference_cache.view_syncer.group_owner import Proof
 from reference_cache.view_syncer.group_store import StoredGroup
 from reference_cache.view_syncer.group_view import GroupView
-from reference_cache.view_syncer.inspector import answer, subject
+from reference_cache.view_syncer.inspector import analysis, answer, subject
 from reference_cache.view_syncer.live_query import LiveQuery
 from reference_cache.view_syncer.mutation_data import Confirmed
 from reference_cache.view_syncer.pokes import PokeContent, compose
@@ -217,8 +218,11 @@ class ClientGroup:
     async def inspect(self, connection: ClientConnection, question: Inspection) -> Any:
         """Answer an inspector's question."""
         query = await subject(question, self._services, connection)
+        if query is not None:
+            work = partial(analysis, query, question)
+            return await self._services.pipelines.examine(query, self.view.choice, lambda: connection.is_there, work)
         async with self.lock, self._services.pipelines.lock:
-            return answer(question, self, self._services, query)
+            return answer(question, self, self._services)
 
     # --- limits ---
 
@@ -270,10 +274,9 @@ class ClientGroup:
             # Those of a group that was stored when they were not refused.
             expired += [query.hash for query in self.config.wanted() if query.ast and query.hash not in expired]
         queries, failures = await self._transformed(speaker, set(expired), again)
+        started = await self._started(queries, speaker)
         async with services.pipelines.lock:
-            if self.stopped:
-                raise SyncError(ErrorKind.REHOME, "The cache starts its queries anew")
-            started = await self._started(queries)
+            self._check_started(started)
             self._tell_failures(failures, speaker)
             if self._switch(started, [*expired, *failures]) or self._is_behind():
                 await self._bring_up(list(self.clients.values()))
@@ -310,20 +313,40 @@ class ClientGroup:
         queries |= {hash: found for hash, found in answers.items() if isinstance(found, Query)}
         return queries, failures
 
-    async def _started(self, queries: Mapping[str, Query]) -> dict[str, LiveQuery]:
-        """The queries, running; each counted once more."""
+    async def _started(self, queries: Mapping[str, Query], speaker: ClientConnection) -> dict[str, LiveQuery]:
+        """The queries, running; each counted once more. Starting them ends when no client of the group is there."""
         pipelines = self._services.pipelines
         choice = self.view.choice
         started: dict[str, LiveQuery] = {}
+
+        def wanted() -> bool:
+            return not self.stopped and (speaker.is_there or any(each.is_there for each in self.clients.values()))
+
         try:
             for hash, query in queries.items():
-                started[hash] = await pipelines.open(query, choice)
+                started[hash] = await pipelines.open(query, choice, wanted)
         except BaseException as error:
-            pipelines.release(started.values())
+            async with pipelines.lock:
+                pipelines.release(started.values())
             if isinstance(error, Exception) and not isinstance(error, SyncError):
                 raise query_failed(error) from error
             raise
         return started
+
+    def _check_started(self, started: Mapping[str, LiveQuery]) -> None:
+        """Raise `SyncError`, and release the queries, if the view cannot move to them; call with the pipelines' lock.
+
+        Others had their turn while the queries were started: the tables may be others, and queries may have stopped.
+        """
+        pipelines = self._services.pipelines
+        try:
+            running = all(pipelines.live.get(live.key) is live for live in started.values())
+            if self.stopped or not running or any(live.choice != self.view.choice for live in started.values()):
+                raise SyncError(ErrorKind.REHOME, "The cache starts its queries anew")
+            self._check_schema()
+        except SyncError:
+            pipelines.release(started.values())
+            raise
 
     def _tell_failures(self, failures: Mapping[str, QueryFailure], speaker: ClientConnection) -> None:
         """Tell the clients that want them which queries the application refused."""

@@ -14,6 +14,7 @@ from typing import TypeAlias
 from protocol.sync.ast import Query
 from protocol.sync.messages import ClientSchema
 from reference_cache.ivm.change import Edit, Pause, SourceChange, add, remove
+from reference_cache.ivm.effort import Effort
 from reference_cache.ivm.engine import Engine
 from reference_cache.ivm.followed_table import FollowedTable
 from reference_cache.ivm.shared import SharedQueries, SharedQuery
@@ -53,21 +54,25 @@ class Evaluation:
         schema: Schema,
         choice: KeyChoice,
         connection: sqlite3.Connection,
-        expired: Callable[[], bool],
+        effort: Effort | Callable[[], bool],
         cost_model: CostModel | None = None,
+        most_rows: int | None = None,
     ) -> None:
         self.schema = keyed_schema(schema, choice)
         self.keys = RowKeys(self.schema)
         self.stores: dict[str, FollowedTable] = {}
-        self.engine = Engine(self.schema, self._open, cost_model=cost_model, in_order=False)
-        self.shared = SharedQueries(self.engine)
+        checkpoint = effort.expired if isinstance(effort, Effort) else effort
+        self.engine = Engine(self.schema, self._open, cost_model=cost_model, checkpoint=checkpoint, in_order=False)
+        self.shared = SharedQueries(self.engine, most_rows)
         self.query_keys: dict[Query, str] = {}
         self._connection = connection
-        self._expired = expired
+        self._effort = effort
 
     def _open(self, table: TableSchema) -> Source:
         store = self.stores[table.name] = FollowedTable(self._connection, table)
-        return Source(store, expired=self._expired)
+        if isinstance(self._effort, Effort):
+            return Source(store, effort=self._effort)
+        return Source(store, expired=self._effort)
 
     def subscribe(self, query: Query) -> Iterator[Pause]:
         """Start a query, or join those who have it; read to the end."""

@@ -51,8 +51,8 @@ async def _transformed(name: str, args: Sequence[Any], services: Services, conne
     return found
 
 
-def answer(question: Inspection, group: ClientGroup, services: Services, query: Query | None) -> Any:
-    """The value of the answer; `query` is the question's subject. Call with the pipelines' lock."""
+def answer(question: Inspection, group: ClientGroup, services: Services) -> Any:
+    """The value of the answer to a question that is about no query. Call with the pipelines' lock."""
     match question:
         case InspectVersion():
             return _own_version()
@@ -60,9 +60,6 @@ def answer(question: Inspection, group: ClientGroup, services: Services, query: 
             return list(_queries(group, question.client_id))
         case InspectMetrics():
             return services.pipelines.metrics()
-        case InspectAnalyzeQuery() if query is not None:
-            engine = services.pipelines.evaluation(group.view.choice).engine
-            return _analysis(query, engine, question.options or AnalyzeOptions())
     raise ValueError(f"the inspector's {question.op!r} is answered elsewhere")
 
 
@@ -100,8 +97,9 @@ def _described(group: ClientGroup, query: QueryConfig, client_id: str, desire: D
     }
 
 
-def _analysis(query: Query, engine: Engine, options: AnalyzeOptions) -> dict[str, Any]:
-    """Evaluate a query once, watching it."""
+def analysis(query: Query, question: Inspection, engine: Engine) -> dict[str, Any]:
+    """Evaluate a query once, watching it; the value of the answer."""
+    options = (isinstance(question, InspectAnalyzeQuery) and question.options) or AnalyzeOptions()
     start = time.time()
     explanation = engine.explain(query, keep_rows=bool(options.vended_rows))
     end = time.time()

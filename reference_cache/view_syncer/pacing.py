@@ -15,10 +15,16 @@ T = TypeVar("T")
 class Pace:
     """How long work may go on before others get their turn."""
 
-    __slots__ = ("_slice",)
+    __slots__ = ("_slice", "seconds")
 
     def __init__(self, seconds: float) -> None:
+        self.seconds = seconds
         self._slice = TimeSlice(seconds)
+
+    @property
+    def slice(self) -> TimeSlice:
+        """The slice that is running."""
+        return self._slice
 
     def expired(self) -> bool:
         return self._slice.expired()

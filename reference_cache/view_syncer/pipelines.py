@@ -1,11 +1,14 @@
 """All running queries, over the replica's newest version: starting, stopping, and following the replica.
 
+    live = await pipelines.open(query, choice, wanted)  # hydrated, its records up to date; takes the lock itself
     async with pipelines.lock:
-        live = await pipelines.open(query, choice)      # hydrated, its records up to date
         step = await pipelines.advance()                # to the newest version, or None if that is where we are
 
 Whatever reads or changes sets of rows holds `lock`; long work lets others run in between and keeps it. The replica is
 read through two connections that take turns: one holds the snapshot all queries have, the other the next one.
+
+Nothing keeps the lock for long. A query that does not hydrate within `PATIENCE` is hydrated aside (`slow_start`), and
+one that takes too much time of a transaction is stopped: whoever has it comes again and has it hydrated aside.
 """
 
 from __future__ import annotations
@@ -14,14 +17,17 @@ import asyncio
 import logging
 import sqlite3
 import time
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, TypeVar
 
 from protocol.sync.ast import Query
+from protocol.sync.errors import ErrorKind, SyncError
 from reference_cache.ivm.change import SourceChange
+from reference_cache.ivm.effort import Effort, is_overrun
+from reference_cache.ivm.engine import Engine
 from reference_cache.ivm.followed_table import hold_snapshot, release_snapshot
-from reference_cache.ivm.shared import SharedQuery
+from reference_cache.ivm.shared import SharedQuery, TooManyRows
 from reference_cache.query.cost_model import SqliteCostModel
 from reference_cache.replica.change_log import SchemaChanged, Truncate, changes_between
 from reference_cache.replica.errors import ChangesForgotten
@@ -30,6 +36,7 @@ from reference_cache.replica.replica import Replica, open_replica
 from reference_cache.replica.schema import ReplicaSchema, read_schema
 from reference_cache.replica.stored_catalog import ReplicaState, read_state
 from reference_cache.view_syncer.api import SyncerOptions
+from reference_cache.view_syncer.aside import STEPS_BETWEEN_CLOCK_READINGS, Aside, Turns, Wanted
 from reference_cache.view_syncer.cvr_file import CvrFile
 from reference_cache.view_syncer.digest import Digest
 from reference_cache.view_syncer.evaluation import Evaluation, KeyChoice
@@ -38,8 +45,14 @@ from reference_cache.view_syncer.net_changes import KeyOf, NetChanges
 from reference_cache.view_syncer.pacing import Pace
 from reference_cache.view_syncer.record_store import RecordStore
 from reference_cache.view_syncer.recording import BATCH, record_hydration
+from reference_cache.view_syncer.slow_start import SlowStart, too_many_rows
 
 log = logging.getLogger(__name__)
+
+T = TypeVar("T")
+
+PATIENCE = 0.25
+"""Seconds that a query may hydrate while commits wait."""
 
 WINDOW = 20_000
 """Rows whose changes are put together before they are evaluated; bounds the memory a large transaction takes."""
@@ -76,6 +89,11 @@ class Pipelines:
         self._pace = pace
         self._evaluations: dict[KeyChoice, Evaluation] = {}
         self._by_shared: dict[SharedQuery, LiveQuery] = {}
+        self._effort = Effort(pace.slice)
+        self._slow = SlowStart(self, options, file, pace)
+        self.moved = asyncio.Event()  # set when `version` changes, and replaced
+        self.notify: Callable[[], None] = lambda: None  # asks for an advance; set by the view syncer
+        self._options = options
         self._hydrations, self._updates = Digest(), Digest()
         self._replica: Replica | None = None
         self._identity: tuple[int, int] | None = None  # of the replica's file that is open
@@ -95,6 +113,8 @@ class Pipelines:
         self._replica = open_replica(self._path)
         self._identity = identity
         self._held, self._spare, self._planning = (self._replica.connect() for _ in range(3))
+        for connection in (self._held, self._spare):
+            connection.set_progress_handler(self._effort.interrupts, STEPS_BETWEEN_CLOCK_READINGS)
         hold_snapshot(self._held)
         state = read_state(self._held)
         self.version = state.version
@@ -129,17 +149,38 @@ class Pipelines:
         found = self._evaluations.get(choice)
         if found is None:
             costs = SqliteCostModel(self._planning)
-            found = Evaluation(self.engine_schema, choice, self._held, self._pace.expired, costs)
+            rows = self._options.hydration_rows
+            found = Evaluation(self.engine_schema, choice, self._held, self._effort, costs, rows)
             self._evaluations[choice] = found
         return found
 
-    async def open(self, query: Query, choice: KeyChoice) -> LiveQuery:
-        """Join a running query, or start it: hydrate it and record its rows. Give it back with `release`."""
-        evaluation = self.evaluation(choice)
-        key = query_key(query, choice, evaluation)
-        live = self.live.get(key) or await self._start(key, query, choice, evaluation)
-        live.users += 1
-        return live
+    async def open(self, query: Query, choice: KeyChoice, wanted: Wanted = lambda: True) -> LiveQuery:
+        """Join a running query, or start it: hydrate it and record its rows. Give it back with `release`.
+
+        Call without the lock. A query that takes long is given up once `wanted` says no; then, or if it is too
+        expensive, `SyncError` is raised.
+        """
+        async with self.lock:
+            evaluation = self.evaluation(choice)
+            key = query_key(query, choice, evaluation)
+            live = self.live.get(key)
+            if live is None and not self._slow.is_starting(key):
+                live = await self._start_soon(key, query, choice, evaluation)
+            if live is not None:
+                live.users += 1
+                return live
+        return await self._slow.open(key, query, choice, wanted)
+
+    async def _start_soon(self, key: str, query: Query, choice: KeyChoice, evaluation: Evaluation) -> LiveQuery | None:
+        """Start a query; None if it takes longer than others should wait."""
+        try:
+            return await self._start(key, query, choice, evaluation)
+        except TooManyRows as error:
+            raise too_many_rows(query, error) from None
+        except Exception as error:
+            if is_overrun(error):
+                return None
+            raise
 
     async def _start(self, key: str, query: Query, choice: KeyChoice, evaluation: Evaluation) -> LiveQuery:
         began = time.perf_counter()
@@ -154,20 +195,64 @@ class Pipelines:
         except BaseException:
             evaluation.shared.unsubscribe(query)
             raise
-        live.hydration = time.perf_counter() - began
-        self._hydrations.add(live.hydration * 1000)
-        self.live[key] = self._by_shared[live.shared] = live
+        self.enter(live, time.perf_counter() - began)
+        return live
+
+    def enter(self, live: LiveQuery, seconds: float) -> None:
+        """Follow changes with a query that took so long to hydrate."""
+        live.hydration = seconds
+        self._hydrations.add(seconds * 1000)
+        self.live[live.key] = self._by_shared[live.shared] = live
+
+    def adopt(self, live: LiveQuery) -> LiveQuery:
+        """Move a query that was hydrated elsewhere, at this version, into its evaluation here; or the one there is."""
+        evaluation = self.evaluation(live.choice)
+        shared = evaluation.shared.adopt(live.query, live.evaluation.shared)
+        same = self._by_shared.get(shared)
+        if same is not None:  # somebody has started the same query in other words
+            evaluation.shared.unsubscribe(live.query)
+            return same
+        live.move_to(evaluation)
         return live
 
     async def _hydrate(self, query: Query, evaluation: Evaluation) -> None:
         self._pace.begin()
-        hydration = evaluation.subscribe(query)
+        self._effort.limit_hydration(PATIENCE)
         try:
-            for _ in hydration:
-                await self._pace.pause()
-        except BaseException:
-            evaluation.shared.unsubscribe(query)
-            raise
+            hydration = evaluation.subscribe(query)
+            try:
+                for _ in hydration:
+                    await self._pace.pause()
+            except BaseException:
+                evaluation.shared.unsubscribe(query)
+                raise
+        finally:
+            self._effort.free()
+
+    def aside(self, query: Query, choice: KeyChoice, turns: Turns, wanted: Wanted) -> Aside:
+        """An evaluation of its own for a query, over the replica as it is now."""
+        assert self._replica is not None
+        seconds, rows = self._options.hydration_seconds, self._options.hydration_rows
+        return Aside(
+            self._replica, self.schema, choice, turns, wanted, table=query.table, seconds=seconds, rows=rows
+        )
+
+    async def examine(self, query: Query, choice: KeyChoice, wanted: Wanted, work: Callable[[Engine], T]) -> T:
+        """What plain code finds out about a query, in an engine of its own. Call without the lock."""
+        return await self._slow.examine(query, choice, wanted, work)
+
+    def stop_starting(self) -> None:
+        """Give up all queries that are being hydrated aside, soon; and start none."""
+        self._slow.stop()
+
+    @property
+    def read_version(self) -> str:
+        """The version up to which the replica's change log has been read by everybody here."""
+        return min(self.version, self._slow.oldest_version or self.version)
+
+    def recorded_ids(self) -> set[int]:
+        """The queries in the file that are running or about to."""
+        return {live.id for live in self.live.values()} | self._slow.recorded_ids()
 
     def release(self, lives: Iterable[LiveQuery]) -> None:
         """Stop those of these queries that nobody else uses."""
@@ -227,6 +312,13 @@ class Pipelines:
     async def _push_changes(self, after: sqlite3.Connection, step: Step) -> bool:
         """Push what is between the two snapshots; False if pipelines must start anew instead."""
         self._pace.begin()
+        self._effort.limit_pushes(self._options.push_seconds)
+        try:
+            return await self._push_limited(after, step)
+        finally:
+            self._effort.free()
+
+    async def _push_limited(self, after: sqlite3.Connection, step: Step) -> bool:
         read = frozenset[str]().union(*(each.stores for each in self._evaluations.values()))
         net = NetChanges(self._key_of)
         changes = changes_between(after, self.schema, self.version, step.version, read | self._watched)
@@ -255,12 +347,13 @@ class Pipelines:
         for shared, error in evaluation.shared.failed.items():
             live = self._by_shared.pop(shared)
             del self.live[live.key]
-            step.failed[live] = error
+            step.failed[live] = too_slow(live.query) if is_overrun(error) else error
             log.warning("a query on %s was stopped by a change: %s", live.query.table, error)
         evaluation.shared.failed.clear()
 
     async def _push(self, net: NetChanges) -> None:
-        async for table, change in self._pace.sliced(net.drain(), every=8):
+        async for table, change in self._pace.sliced(net.drain(), every=1):
+            self._effort.note_change()
             for evaluation in self._evaluations.values():
                 if table in evaluation.stores:
                     evaluation.push(table, change)
@@ -275,7 +368,10 @@ class Pipelines:
             evaluation.move_to(after)
         release_snapshot(self._held)
         self._held, self._spare = after, self._held
-        self.version = version
+        if version != self.version:
+            self.version = version
+            self.moved.set()
+            self.moved = asyncio.Event()
 
     async def _start_anew(self, step: Step) -> None:
         """Start all queries again and find what is different from what is recorded."""
@@ -291,7 +387,7 @@ class Pipelines:
             except Exception as error:
                 log.warning("a query on %s cannot run any more: %s", live.query.table, error)
                 del self.live[live.key]
-                step.failed[live] = error
+                step.failed[live] = too_slow(live.query) if is_overrun(error) else error
             else:
                 self._by_shared[live.shared] = live
                 if patches:
@@ -310,6 +406,11 @@ class Pipelines:
                 for live, patches in batch:
                     self.records.write(live.recorded, step.version, [patch.change() for patch in patches])
             await self._pace.pause()
+
+
+def too_slow(query: Query) -> SyncError:
+    """Tells whoever has a query to come again, and have it hydrated without anybody waiting for it."""
+    return SyncError(ErrorKind.REHOME, f"The query on {query.table!r} takes too long to follow changes; connect again")
 
 
 def _batches(patches: dict[LiveQuery, list[Patch]]) -> Iterator[list[tuple[LiveQuery, list[Patch]]]]:

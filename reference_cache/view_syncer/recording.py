@@ -23,9 +23,45 @@ async def record_hydration(live: LiveQuery, file: CvrFile, store: RecordStore, v
     May be cut short at any point: what is recorded by then is true, and the rest will be found again. A query that is
     not large is recorded in one transaction.
     """
+    found, patches = await find_differences(live, store, pace)
+    await record(live, found, patches, file, store, version, pace)
+    return patches
+
+
+async def find_differences(live: LiveQuery, store: RecordStore, pace: Pace) -> tuple[RecordedQuery | None, list[Patch]]:
+    """What is known of a query, and what its records lack."""
     found = store.find(live.key)
     known = await _known(found, store, pace)
-    patches = await pace.collected(_differences(live, known))
+    return found, await pace.collected(_differences(live, known))
+
+
+async def record_new(
+    live: LiveQuery, patches: list[Patch], file: CvrFile, store: RecordStore, version: str, pace: Pace
+) -> RecordedQuery:
+    """Record the rows of a query that nobody has had yet, at a version that may be older than the file's.
+
+    The query is not settled: `record` must follow, with what happened since.
+    """
+    found = store.find(live.key)
+    for batch in _batches(patches):
+        with file.transaction(version):
+            found = found or store.enter(live.key)
+            store.write(found, version, [patch.change() for patch in batch])
+        await pace.pause()
+    assert found is not None
+    return found
+
+
+async def record(
+    live: LiveQuery,
+    found: RecordedQuery | None,
+    patches: list[Patch],
+    file: CvrFile,
+    store: RecordStore,
+    version: str,
+    pace: Pace,
+) -> None:
+    """Record what the records of a query lack, and that they are right from this version on."""
     *before, last = _batches(patches)
     for batch in before:
         with file.transaction(version):
@@ -40,7 +76,6 @@ async def record_hydration(live: LiveQuery, file: CvrFile, store: RecordStore, v
             # do not tell those who have seen the old set from those who have seen the new; the epoch does.
             recorded.epoch += 1
         store.settle(recorded, None)
-    return patches
 
 
 async def _known(found: RecordedQuery | None, store: RecordStore, pace: Pace) -> dict[tuple[str, str], str]:

@@ -63,6 +63,7 @@ class ViewSyncer:
         watched = (mutations.clients, mutations.mutations, self._permissions_table)
         pace = Pace(options.time_slice)
         pipelines = Pipelines(options, file, watched, pace)
+        pipelines.notify = self.notify
         stores = GroupStore(file), Retention(file)
         self._services = Services(options, transformer, file, *stores, pipelines, mutations, pace)
         self._groups: dict[str, ClientGroup] = {}
@@ -122,7 +123,8 @@ class ViewSyncer:
         self._remember_dropped(confirmed, pipelines.version)
 
     async def stop(self) -> None:
-        """Write what is to be written and let go of everything."""
+        """Write what is to be written and let go of everything; queries that are being started are given up."""
+        self._services.pipelines.stop_starting()
         tasks = list(self._services.tasks)
         for task in tasks:
             task.cancel()
@@ -155,6 +157,10 @@ class ViewSyncer:
     def has_replica(self) -> bool:
         """Whether there is a replica to serve clients from; not while it is deleted and yet to be synced again."""
         return self._services.pipelines.is_in_place
+
+    def read_version(self) -> str | None:
+        """The version up to which the replica's change log is not needed any more."""
+        return self._services.pipelines.read_version or None
 
     def status(self) -> SyncerStatus:
         """What is going on."""
@@ -415,7 +421,7 @@ class ViewSyncer:
             gone = [group_id for group_id in idle if group_id not in self._groups]
             for group_id in gone:
                 services.groups.delete(group_id)
-            services.pipelines.records.forget_unused(live.id for live in services.pipelines.live.values())
+            services.pipelines.records.forget_unused(services.pipelines.recorded_ids())
         return len(gone)
 
 

@@ -73,3 +73,30 @@ async def test_a_query_that_a_change_breaks_is_stopped_alone(setup: Setup) -> No
     again = Client("bob", "g2")
     await again.connect(setup.syncer, [named("talk")])
     assert ("issue", '{"id":"1"}') in again.rows
+
+
+async def test_two_meanings_of_one_alias_break_no_query_but_their_own(setup: Setup) -> None:
+    clash = related("issue", "issue", "id")
+    setup.app.queries["clash"] = {
+        "table": "comment",
+        "where": {
+            "type": "correlatedSubquery",
+            "op": "EXISTS",
+            "related": related("issue", "text", "owner"),
+            "flip": True,
+        },
+        "related": [clash],
+    }
+    await setup.commit(
+        *(("put", "issue", issue(str(number))) for number in range(3)),
+        *(("put", "comment", {"id": str(number), "issue": "1", "text": "ann"}) for number in range(3)),
+    )
+    healthy, eve = Client("ann", "g1"), Client("eve", "g2")
+    await healthy.connect(setup.syncer, [named("all")])
+    await eve.connect(setup.syncer, [named("clash")])
+    before = setup.syncer._services.pipelines.live
+    await setup.commit(("del", "issue", issue("0")), ("del", "issue", issue("2")), ("del", "issue", issue("1")))
+    assert [error.message for error in eve.errors] == ["a row left the query that was not in it"]
+    assert healthy.errors == []
+    assert healthy.rows == {}
+    assert len(before) == 1

@@ -23,6 +23,7 @@ from protocol.sync.errors import ErrorKind, SyncError
 from reference_cache.ivm.engine import Engine
 from reference_cache.ivm.memory_table import memory_source
 from reference_cache.ivm.row_changes import RowChange
+from reference_cache.view_syncer.pipelines import Pipelines
 from tests.reference_cache.view_syncer.clients import Client, dropped, named
 from tests.reference_cache.view_syncer.conftest import QUERIES, Setup, issue
 from tests.reference_cache.view_syncer.world import Rows
@@ -254,13 +255,28 @@ WEIGHTS = {
 
 @pytest.mark.parametrize("seed", range(HISTORIES))
 async def test_every_client_always_has_the_rows_of_its_queries(tmp_path: Path, seed: int) -> None:
-    setup = Setup(tmp_path, time_slice=0.0 if seed % 2 else 0.01)
+    await play(tmp_path, seed, STEPS)
+
+
+@pytest.mark.parametrize("seed", range(100, 100 + max(2, HISTORIES // 4)))
+async def test_so_it_is_when_every_query_is_hydrated_aside(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, seed: int
+) -> None:
+    async def never(*_: object) -> None:
+        return None
+
+    monkeypatch.setattr(Pipelines, "_start_soon", never)
+    await play(tmp_path, seed, STEPS)
+
+
+async def play(folder: Path, seed: int, steps: int) -> None:
+    setup = Setup(folder, time_slice=0.0 if seed % 2 else 0.01)
     setup.forget_after(-1.0)
     await setup.start_again()
     history = History(setup, Random(seed))
     taken = []
     try:
-        for _ in range(STEPS):
+        for _ in range(steps):
             taken.append(await history.step())
     except BaseException:
         print("steps:", taken)
