@@ -18,6 +18,7 @@ from typing import Any
 from urllib.parse import parse_qsl, urlsplit
 
 from protocol.redaction import hide_setting
+from protocol.sync.ast_limits import QueryLimits
 from reference_cache.errors import BadSetting
 from reference_cache.zero_variables import NOT_USED
 
@@ -397,6 +398,26 @@ class CacheConfig:
             "rows one query may have when it starts, counted as often as they are reached; then an error",
         ),
     )
+    query_objects: int = field(
+        default=6000,
+        metadata=of(
+            "CHANGESOURCE_CACHE_QUERY_OBJECTS",
+            _whole(1),
+            "JSON objects in a client's query; a comparison is three, a subquery three and what is in it",
+        ),
+    )
+    query_values: int = field(
+        default=50_000,
+        metadata=of(
+            "CHANGESOURCE_CACHE_QUERY_VALUES",
+            _whole(1),
+            "members of objects and lists in a client's query; a list of IN counts each of its members",
+        ),
+    )
+    query_characters: int = field(
+        default=200_000,
+        metadata=of("CHANGESOURCE_CACHE_QUERY_CHARACTERS", _whole(1), "characters of all text in a client's query"),
+    )
     push_seconds: float = field(
         default=1.0,
         metadata=of(
@@ -431,6 +452,11 @@ class CacheConfig:
     def takes_credentials(self) -> bool:
         """Whether clients can present credentials: the cache verifies them, or the application does."""
         return self.verifies_tokens or bool(self.query_urls)
+
+    @property
+    def query_limits(self) -> QueryLimits:
+        """How large a query may be that a client sends."""
+        return QueryLimits(self.query_objects, self.query_values, self.query_characters)
 
     @property
     def cvr_file(self) -> Path:

@@ -194,6 +194,29 @@ def has_subquery(condition: Condition | None) -> bool:
     return next(exists_conditions(condition), None) is not None
 
 
+def has_more_parts(query: Query, most: int) -> bool:
+    """Whether a query has more conditions, subqueries, list members and order columns than that."""
+    left = most
+    waiting: list[Query | Condition] = [query]
+    while waiting and left >= 0:
+        part = waiting.pop()
+        left -= 1
+        match part:
+            case Query():
+                left -= len(part.order_by)
+                waiting += [related.subquery for related in part.related]
+                if part.where is not None:
+                    waiting.append(part.where)
+            case Exists():
+                waiting.append(part.related.subquery)
+            case Simple():
+                if isinstance(part.right, Literal) and isinstance(part.right.value, tuple):
+                    left -= len(part.right.value)
+            case _:
+                waiting += part.conditions
+    return left < 0
+
+
 def map_leaves(condition: Condition, change: Callable[[Simple | Exists], Condition]) -> Condition:
     """The condition with every comparison and EXISTS of this level replaced by `change` of it; groups stay."""
     if isinstance(condition, And | Or):

@@ -15,6 +15,7 @@ from pydantic.alias_generators import to_camel
 from protocol import values
 from protocol.errors import CodecError
 from protocol.sync.ast_field import QueryField
+from protocol.sync.ast_limits import QueryLimits
 from protocol.sync.errors import ErrorKind, SyncError
 
 Json: TypeAlias = Any
@@ -268,15 +269,15 @@ _BODIES: dict[str, type[Upstream]] = {
 }
 
 
-def decode(text: bytes | str) -> Upstream:
-    """The message of a text frame; raises `SyncError` of kind `InvalidMessage`."""
+def decode(text: bytes | str, limits: QueryLimits | None = None) -> Upstream:
+    """The message of a text frame; raises `SyncError` of kind `InvalidMessage`. `limits` hold for each query in it."""
     try:
-        return parse(values.loads(text))
+        return parse(values.loads(text), limits)
     except CodecError as error:
         raise _invalid(error.message) from None
 
 
-def parse(wire: object) -> Upstream:
+def parse(wire: object, limits: QueryLimits | None = None) -> Upstream:
     """The message a JSON value stands for; raises `SyncError` of kind `InvalidMessage`."""
     if not isinstance(wire, list) or len(wire) != 2:
         raise _invalid("a message is an array of a tag and a body")
@@ -288,7 +289,8 @@ def parse(wire: object) -> Upstream:
         return CloseConnection()
     _refuse_nulls(content, tag)
     try:
-        return body.model_validate({"question": content} if body is Inspect else content, by_alias=True, by_name=False)
+        content = {"question": content} if body is Inspect else content
+        return body.model_validate(content, context=limits, by_alias=True, by_name=False)
     except ValidationError as error:
         first = error.errors(include_url=False, include_context=False, include_input=False)[0]
         raise _invalid(f"{_path(tag, first['loc'])}: {first['msg'].removeprefix('Value error, ')}") from None

@@ -45,6 +45,7 @@ class Effort:
         "_costs",
         "_cpu",
         "_end",
+        "_last_owner",
         "_seen",
         "_slice",
         "_total",
@@ -57,7 +58,9 @@ class Effort:
         self.turn = 0  # grows with every pipeline that is handed a change; written by `Source`
         self.owner: object = None  # whose pipeline has the turn; written by `Source`
         self._seen = 0  # the turn of the last check
-        self._began = self._checked = 0.0  # the first and the last check of that turn
+        self._began = 0.0  # the first check of that turn
+        self._checked = 0.0  # the last check
+        self._last_owner: object = None  # and whose pipeline it was; one query may have many turns in succession
         self._cpu = 0.0  # this thread's processor time when the limit was set
         self._end = 0.0  # hydration: when it must be over. Pushes: what all of them may take, in seconds
         self._changes = -1  # pushes: changes so far; -1 while no pushes are limited
@@ -92,6 +95,7 @@ class Effort:
     def note_change(self) -> None:
         """One more change is about to be pushed."""
         self._changes += 1
+        self._last_owner = None
 
     def free(self) -> None:
         """There is no limit any more."""
@@ -99,8 +103,10 @@ class Effort:
 
     def _check_push(self, now: float) -> None:
         if self.turn != self._seen:
-            self._seen, self._began, self._checked = self.turn, now, now
-            return
+            self._seen, self._began = self.turn, now
+            if self.owner != self._last_owner:
+                self._last_owner, self._checked = self.owner, now
+                return
         spent, self._checked = now - self._checked, now
         cost = self._costs[self.owner] = self._costs.get(self.owner, 0.0) + spent
         self._total += spent

@@ -14,6 +14,7 @@ from reference_cache.ivm.operator import Start
 from reference_cache.ivm.sqlite_codec import json_text
 from reference_cache.query.ordering import decisive
 from reference_cache.query.schema import TableSchema
+from reference_cache.query.sql_groups import chained
 from reference_cache.query.values import kind
 
 Sql: TypeAlias = tuple[str, tuple[Any, ...]]
@@ -42,8 +43,7 @@ def filter_sql(condition: Condition, table: TableSchema) -> Sql | None:
 def _joined(parts: list[Sql], word: str, empty: Sql) -> Sql:
     if not parts:
         return empty
-    text = "(" + word.join(text for text, _ in parts) + ")"
-    return text, tuple(value for _, values in parts for value in values)
+    return chained([text for text, _ in parts], word), tuple(value for _, values in parts for value in values)
 
 
 def _simple_sql(condition: Simple, table: TableSchema) -> Sql | None:

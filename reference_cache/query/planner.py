@@ -19,6 +19,9 @@ from reference_cache.query.plan_graph import PlanGraph
 MAX_FLIPPABLE_JOINS = 9
 """Beyond this the 2^n patterns cost more to try than they could save; every undecided join then stays as it is."""
 
+MAX_PATTERNS = 2048
+"""Patterns that are tried for one query, on all its levels together; further levels stay as they are."""
+
 
 @dataclass(frozen=True, slots=True)
 class JoinPlan:
@@ -69,18 +72,26 @@ def plan(query: Query, model: CostModel, checkpoint: Checkpoint = bool) -> Query
 
 def explain(query: Query, model: CostModel, checkpoint: Checkpoint = bool) -> Plan:
     """The query with every flip decided, and every pattern that was tried."""
-    root = _plan_level(query, model, None, checkpoint)
+    root = _plan_level(query, model, None, _Attempts(MAX_PATTERNS, checkpoint))
     return Plan(_apply(query, root), root)
 
 
-def _plan_level(query: Query, model: CostModel, base: Constraint | None, checkpoint: Checkpoint) -> LevelPlan:
+@dataclass(slots=True)
+class _Attempts:
+    """How many patterns may still be tried."""
+
+    left: int
+    checkpoint: Checkpoint
+
+
+def _plan_level(query: Query, model: CostModel, base: Constraint | None, allowed: _Attempts) -> LevelPlan:
     # Of several relationships with one alias only the last is evaluated, so its plan serves them all.
     related = {
-        each.alias: _plan_level(each.subquery, model, tuple(dict.fromkeys(each.correlation.child_field)), checkpoint)
+        each.alias: _plan_level(each.subquery, model, tuple(dict.fromkeys(each.correlation.child_field)), allowed)
         for each in query.related
     }
     graph = build_graph(query, model, base)
-    attempts, skipped = _search(graph, checkpoint)
+    attempts, skipped = _search(graph, allowed)
     best = _cheapest(attempts)
     graph.reset()
     if best is not None:
@@ -92,15 +103,16 @@ def _joins(graph: PlanGraph) -> tuple[JoinPlan, ...]:
     return tuple(JoinPlan(join.name, join.op, join.flipped, join.flippable) for join in graph.joins)
 
 
-def _search(graph: PlanGraph, checkpoint: Checkpoint) -> tuple[tuple[Attempt, ...], int]:
+def _search(graph: PlanGraph, allowed: _Attempts) -> tuple[tuple[Attempt, ...], int]:
     """Every pattern in ascending order, and how many joins were too many to try (or 0)."""
     flippable = [join for join in graph.joins if join.flippable]
-    if not flippable or len(flippable) > MAX_FLIPPABLE_JOINS:
+    if not flippable or len(flippable) > MAX_FLIPPABLE_JOINS or 2 ** len(flippable) > allowed.left:
         return (), len(flippable)
+    allowed.left -= 2 ** len(flippable)
     unions = [union_candidates(fan_out) for fan_out in graph.fan_outs]
     attempts: list[Attempt] = []
     for pattern in range(2 ** len(flippable)):
-        checkpoint()
+        allowed.checkpoint()
         graph.reset()
         _flip(graph, pattern)
         for fan_in, between in unions:

@@ -13,6 +13,7 @@ from dataclasses import dataclass
 
 from protocol.sync.ast import And, Column, Condition, Exists, Literal, LiteralValue, Or, Ordering
 from reference_cache.query.cost import Constraint
+from reference_cache.query.sql_groups import chained
 
 _SQL_OPERATORS = {"!=": "<>", "ILIKE": "LIKE", "NOT ILIKE": "NOT LIKE"}
 _SEARCH = re.compile(
@@ -74,7 +75,7 @@ def _sql(condition: Condition) -> str:
     """The condition as SQL good enough to be planned: literals matter only by their presence."""
     if isinstance(condition, And | Or):
         word, empty = (" AND ", "TRUE") if isinstance(condition, And) else (" OR ", "FALSE")
-        return f"({word.join(map(_sql, condition.conditions)) or empty})"
+        return chained([*map(_sql, condition.conditions)], word) if condition.conditions else empty
     if isinstance(condition, Exists) or not isinstance(condition.left, Column):
         return "TRUE"
     column, value = quote(condition.left.name), condition.right.value if isinstance(condition.right, Literal) else None

@@ -25,6 +25,7 @@ from protocol.sync.errors import ErrorKind, SyncError
 from protocol.sync.handshake import ConnectRequest
 from reference_cache.app_client.credentials import Credentials, chosen_by_client
 from reference_cache.app_client.pusher import CLEANUP, Pusher
+from reference_cache.background import in_background
 from reference_cache.byte_budget import ByteBudget
 from reference_cache.config import CacheConfig
 from reference_cache.observe import event, logger, unexpected
@@ -47,6 +48,9 @@ PINGS = frozenset({'["ping",{}]', '["ping", {}]'})
 
 TURN_SECONDS = 0.002
 """How long the messages of one client are received, or handled, before it is the others' turn."""
+
+LARGE_MESSAGE = 32 * 1024
+"""Messages from this size on are not decoded on the event loop: thousands of queries take most of a second."""
 
 SETTLE_SECONDS = 0.25
 """What a client needs to take in `connected`. An error that overtakes that leaves the official client believing that it
@@ -164,7 +168,7 @@ class Client:
         try:
             first, self._first = self._first, None
             if first is not None:
-                self._take(up.parse(first))
+                self._take(up.parse(first, self._services.config.query_limits))
                 del first
             async for text in self._socket:
                 self._receive(text)
@@ -236,7 +240,7 @@ class Client:
             waiting = self._inbox.popleft()
             is_first = False
             try:
-                command = self._decoded(waiting)
+                command = await self._decoded(waiting)
                 is_first = isinstance(command, up.InitConnection)
                 await self._handle(command)
             except SyncError as error:
@@ -248,10 +252,12 @@ class Client:
         if not self._inbox:
             self._inbox = None
 
-    def _decoded(self, command: _Command) -> up.Upstream | Retransform:
+    async def _decoded(self, command: _Command) -> up.Upstream | Retransform:
         if isinstance(command, Received):
             self._services.budget.release(self.asked.client_group_id, command.size)
-            command = up.decode(command.text)
+            text, limits = command.text, self._services.config.query_limits
+            is_large = len(text) >= LARGE_MESSAGE
+            command = await in_background(lambda: up.decode(text, limits)) if is_large else up.decode(text, limits)
         if not isinstance(command, Retransform):
             self._count(command)
         return command

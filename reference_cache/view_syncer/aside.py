@@ -12,11 +12,14 @@ from __future__ import annotations
 import asyncio
 import sqlite3
 import time
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import asynccontextmanager
 from typing import Any, TypeVar
 
+from protocol.sync.ast import Query
 from protocol.sync.errors import ErrorKind, SyncError
+from reference_cache.background import in_background
+from reference_cache.ivm.change import Pause
 from reference_cache.ivm.followed_table import hold_snapshot, release_snapshot
 from reference_cache.query.cost_model import SqliteCostModel
 from reference_cache.replica.change_log import SchemaChanged, Truncate, changes_between
@@ -88,7 +91,7 @@ class Aside:
         self._table = table
         self._left = self._budget = seconds
         self._thread: SteppedThread[Any] | None = None  # while `run` is under way
-        self._slice_end = 0.0
+        self._slice_end = 0.0  # of the slice that `_thread` has
         self._held, self._spare = replica.connect(), replica.connect()
         for connection in (self._held, self._spare):
             connection.set_progress_handler(self._pause_in_sqlite, STEPS_BETWEEN_CLOCK_READINGS)
@@ -101,6 +104,10 @@ class Aside:
         """Close the connections; the evaluation must not be used any more."""
         for connection in (self._held, self._spare):
             connection.close()
+
+    async def compiled(self, query: Query) -> Iterator[Pause]:
+        """The hydration of a query, to be read to its end by plain code in `run`."""
+        return await in_background(lambda: self.evaluation.subscribe(query))
 
     # --- pacing ---
 
@@ -137,7 +144,7 @@ class Aside:
 
     def _checkpoint(self) -> bool:
         """For sources: pauses here, so streams need no pauses in them."""
-        if time.monotonic() >= self._slice_end and self._thread is not None:
+        if self._thread is not None and time.monotonic() >= self._slice_end:
             self._thread.pause()
         return False
 

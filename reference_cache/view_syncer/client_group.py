@@ -304,7 +304,10 @@ class ClientGroup:
         permissions = self._services.permissions()
         ad_hoc = fresh if permissions is self._restricted_by else wanted
         self._restricted_by = permissions
-        queries = {query.hash: permissions.apply(query.ast, speaker.auth_data) for query in ad_hoc if query.ast}
+        queries: dict[str, Query] = {}
+        async for query in self._services.pace.sliced(ad_hoc, every=16):
+            if query.ast is not None:
+                queries[query.hash] = permissions.apply(query.ast, speaker.auth_data)
         named = [_named(query) for query in fresh if query.ast is None]
         if not named:
             return queries, {}

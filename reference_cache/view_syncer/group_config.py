@@ -158,18 +158,23 @@ class GroupEdit:
     """One change of a group's configuration: everything done through it carries the same version.
 
     `desired` and `got` are what a client at the version before must be told; the `touched_…` sets name what is to be
-    stored.
+    stored. `begun_queries` are those of `touched_queries` whose definition is new.
     """
 
     def __init__(self, config: GroupConfig, version: str | None = None) -> None:
         self.config = config
         self.before = config.version
         self.version = next_config(config.version) if version is None else version
-        self.desired: dict[str, list[QueryOp]] = {}
+        self._desired: dict[str, dict[str, Op]] = {}  # by client and hash, in the order of the last change
         self.got: list[QueryOp] = []
+        self.begun_queries: set[str] = set()
         self.touched_queries: set[str] = set()
         self.touched_desires: set[tuple[str, str]] = set()
         self.touched_clients: set[str] = set()
+
+    @property
+    def desired(self) -> dict[str, list[QueryOp]]:
+        return {client_id: [(op, hash) for hash, op in ops.items()] for client_id, ops in self._desired.items()}
 
     @property
     def changed(self) -> bool:
@@ -232,6 +237,7 @@ class GroupEdit:
         if tombstone is not None:
             query.desires, query.version = tombstone.desires, tombstone.version
         self.config.queries[put.hash] = query
+        self.begun_queries.add(put.hash)
         self.touched_queries.add(put.hash)
         return query
 
@@ -248,9 +254,9 @@ class GroupEdit:
             self.touched_desires.add((client_id, query.hash))
 
     def _note_desire(self, op: Op, client_id: str, hash: str) -> None:
-        ops = self.desired.setdefault(client_id, [])
-        ops[:] = [each for each in ops if each[1] != hash]
-        ops.append((op, hash))
+        ops = self._desired.setdefault(client_id, {})
+        ops.pop(hash, None)
+        ops[hash] = op
         self.touched_desires.add((client_id, hash))
 
     def get(self, hash: str) -> None:

@@ -143,7 +143,12 @@ class GroupStore:
             self._connection.execute(sql, (group_id, client_id))
         self._connection.executemany(
             "REPLACE INTO group_queries VALUES (?, ?, ?, ?, ?, ?)",
-            [(group_id, *_query_row(config.queries[hash])) for hash in edit.touched_queries],
+            [(group_id, *_query_row(config.queries[hash])) for hash in edit.begun_queries],
+        )
+        known = [config.queries[hash] for hash in edit.touched_queries - edit.begun_queries]
+        self._connection.executemany(
+            "UPDATE group_queries SET version = ?, got = ?, deleted = ? WHERE group_id = ? AND hash = ?",
+            [(query.version, query.got, query.deleted, group_id, query.hash) for query in known],
         )
         self._connection.executemany(
             "REPLACE INTO desires VALUES (?, ?, ?, ?, ?, ?)",

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from reference_cache.view_syncer.client_group import ClientGroup
 
 MOST_QUERY_KEYS = 1024
-"""Keys that an evaluation remembers: many groups ask for the same queries."""
+"""Keys that an evaluation remembers: many groups ask for the same queries. Those of large queries it does not."""
 
 
 def query_key(query: Query, choice: KeyChoice, evaluation: Evaluation) -> str:
@@ -34,11 +34,12 @@ def query_key(query: Query, choice: KeyChoice, evaluation: Evaluation) -> str:
     if found is None:
         if len(known) >= MOST_QUERY_KEYS:
             known.clear()
-        found = known[query] = _query_key(query, choice, evaluation)
+        found = known[query] = derive_key(query, choice, evaluation)
     return found
 
 
-def _query_key(query: Query, choice: KeyChoice, evaluation: Evaluation) -> str:
+def derive_key(query: Query, choice: KeyChoice, evaluation: Evaluation) -> str:
+    """The key, worked out; may run in any thread."""
     text = stringify(to_json(evaluation.shared.identity(query)))
     named = orjson.dumps(choice) if choice else b""
     return hashlib.sha256(text.encode("utf-8", "surrogatepass") + named).hexdigest()

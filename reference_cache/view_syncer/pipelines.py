@@ -19,10 +19,12 @@ import sqlite3
 import time
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any, TypeVar
 
-from protocol.sync.ast import Query
+from protocol.sync.ast import Query, has_more_parts
 from protocol.sync.errors import ErrorKind, SyncError
+from reference_cache.background import in_background
 from reference_cache.ivm.change import SourceChange
 from reference_cache.ivm.effort import Effort, is_overrun
 from reference_cache.ivm.engine import Engine
@@ -40,7 +42,7 @@ from reference_cache.view_syncer.aside import STEPS_BETWEEN_CLOCK_READINGS, Asid
 from reference_cache.view_syncer.cvr_file import CvrFile
 from reference_cache.view_syncer.digest import Digest
 from reference_cache.view_syncer.evaluation import Evaluation, KeyChoice
-from reference_cache.view_syncer.live_query import LiveQuery, Patch, query_key
+from reference_cache.view_syncer.live_query import LiveQuery, Patch, derive_key, query_key
 from reference_cache.view_syncer.net_changes import KeyOf, NetChanges
 from reference_cache.view_syncer.pacing import Pace
 from reference_cache.view_syncer.record_store import RecordStore
@@ -50,6 +52,9 @@ from reference_cache.view_syncer.slow_start import SlowStart, too_many_rows
 log = logging.getLogger(__name__)
 
 T = TypeVar("T")
+
+LARGE_QUERY = 300
+"""Parts from which on a query is not even compiled while others wait."""
 
 PATIENCE = 0.25
 """Seconds that a query may hydrate while commits wait."""
@@ -160,11 +165,13 @@ class Pipelines:
         Call without the lock. A query that takes long is given up once `wanted` says no; then, or if it is too
         expensive, `SyncError` is raised.
         """
+        is_large = has_more_parts(query, LARGE_QUERY)
+        key = await in_background(partial(derive_key, query, choice, self.evaluation(choice))) if is_large else None
         async with self.lock:
             evaluation = self.evaluation(choice)
-            key = query_key(query, choice, evaluation)
+            key = key or query_key(query, choice, evaluation)
             live = self.live.get(key)
-            if live is None and not self._slow.is_starting(key):
+            if live is None and not is_large and not self._slow.is_starting(key):
                 live = await self._start_soon(key, query, choice, evaluation)
             if live is not None:
                 live.users += 1
@@ -216,7 +223,7 @@ class Pipelines:
         return live
 
     async def _hydrate(self, query: Query, evaluation: Evaluation) -> None:
-        self._pace.begin()
+        await self._pace.pause()  # many short hydrations are one long stretch of work
         self._effort.limit_hydration(PATIENCE)
         try:
             hydration = evaluation.subscribe(query)
@@ -233,9 +240,7 @@ class Pipelines:
         """An evaluation of its own for a query, over the replica as it is now."""
         assert self._replica is not None
         seconds, rows = self._options.hydration_seconds, self._options.hydration_rows
-        return Aside(
-            self._replica, self.schema, choice, turns, wanted, table=query.table, seconds=seconds, rows=rows
-        )
+        return Aside(self._replica, self.schema, choice, turns, wanted, table=query.table, seconds=seconds, rows=rows)
 
     async def examine(self, query: Query, choice: KeyChoice, wanted: Wanted, work: Callable[[Engine], T]) -> T:
         """What plain code finds out about a query, in an engine of its own. Call without the lock."""

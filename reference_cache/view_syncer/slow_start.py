@@ -110,7 +110,8 @@ class SlowStart:
         began = time.perf_counter()
         aside = starting.aside = self._pipelines.aside(query, choice, self._turns, starting.is_wanted)
         try:
-            await aside.run(lambda: deque(aside.evaluation.subscribe(query), maxlen=0))
+            hydration = await aside.compiled(query)
+            await aside.run(lambda: deque(hydration, maxlen=0))
             live = LiveQuery(key, query, choice, aside.evaluation)
             patches = await self._recorded(live, aside.version, starting)
             while True:
