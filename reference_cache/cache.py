@@ -29,6 +29,7 @@ from reference_cache.sync_server.auth import Authenticator
 from reference_cache.sync_server.client import Services
 from reference_cache.sync_server.inspectors import Inspectors
 from reference_cache.sync_server.metrics import CacheMetrics
+from reference_cache.sync_server.outbox import Backlog
 from reference_cache.sync_server.rates import MutationLimit
 from reference_cache.sync_server.server import SyncServer
 from reference_cache.view_syncer.api import SyncerOptions
@@ -62,7 +63,8 @@ class Cache:
         budget = ByteBudget(config.intake_group_bytes, config.intake_bytes)
         self._pusher = Pusher(mutate, budget) if mutate is not None else None
         self._syncer = ViewSyncer(_syncer_options(config), transformer)
-        parts = (self._authenticator, CacheMetrics(), Inspectors(config), budget, _mutation_limit(config))
+        backlog = Backlog(config.send_buffers_bytes)
+        parts = (self._authenticator, CacheMetrics(), Inspectors(config), budget, backlog, _mutation_limit(config))
         services = Services(config, self._syncer, transformer, self._pusher, *parts)
         self._server = SyncServer(services, self._ready, self._replication_status)
         try:

@@ -386,6 +386,14 @@ class CacheConfig:
             "what all clients together may have sent that still waits",
         ),
     )
+    send_buffers_bytes: int = field(
+        default=256 * 1024 * 1024,
+        metadata=of(
+            "CHANGESOURCE_CACHE_SEND_BUFFERS_BYTES",
+            _whole(64 * 1024),
+            "what may wait for all clients together; beyond, the one that reads least is dropped",
+        ),
+    )
     hydration_seconds: float = field(
         default=60.0,
         metadata=of("CHANGESOURCE_CACHE_HYDRATION_SECONDS", _number, "time one query may take to start; then an error"),

@@ -11,7 +11,7 @@ from collections.abc import Callable, Sequence
 
 from protocol.sync.ast import Correlation, System
 from reference_cache.ivm.change import Change, Node, Stream
-from reference_cache.ivm.operator import Input, InputSchema, Key, Push, Request, no_output, nodes
+from reference_cache.ivm.operator import Input, InputSchema, Key, Push, Request, no_output, nodes, to_nobody
 from reference_cache.ivm.undo import undone
 from reference_cache.query.ordering import join_key
 from reference_cache.query.schema import Row
@@ -56,6 +56,7 @@ class Correlated(ABC):
         self._output = push
 
     def destroy(self) -> None:
+        self._output = to_nobody
         self._parent.destroy()
         self._child.destroy()
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 
 from reference_cache.ivm.change import Change, Node, Stream
-from reference_cache.ivm.operator import Input, InputSchema, Push, Request, no_output
+from reference_cache.ivm.operator import Input, InputSchema, Push, Request, no_output, to_nobody
 from reference_cache.query.schema import Row
 
 
@@ -28,6 +28,7 @@ class OneInput(ABC):
         return self._input.node(row)
 
     def destroy(self) -> None:
+        self._output = to_nobody
         self._input.destroy()
 
     @abstractmethod

@@ -159,3 +159,11 @@ def first(stream: Stream) -> Node | None:
 def no_output(change: Change) -> None:
     """The output of an operator that nobody listens to yet."""
     raise RuntimeError(f"{change!r} was pushed before set_output; connect the pipeline's end first")
+
+
+def to_nobody(change: Change) -> None:
+    """The output of an operator that was destroyed.
+
+    A walk over a source's readers may still come by. And outputs point up the tree as inputs point down: without them
+    a destroyed pipeline is freed at once, and does not wait for the cycle collector.
+    """

@@ -221,6 +221,7 @@ class Routes(Generic[R]):
         del self._readers[reader.ordinal]
         self._list_all()
         self._give_up_place(place)
+        place.member.reader = None  # the reader has the place: both are freed at once
         return True
 
     def _list_all(self) -> None:

@@ -25,7 +25,7 @@ from itertools import chain
 from protocol.sync.ast import Condition, Ordering
 from reference_cache.ivm.change import YIELD, Add, Edit, Node, Remove, SourceChange, Stream
 from reference_cache.ivm.effort import Effort
-from reference_cache.ivm.operator import Columns, InputSchema, Key, Push, Request, no_output
+from reference_cache.ivm.operator import Columns, InputSchema, Key, Push, Request, no_output, to_nobody
 from reference_cache.ivm.reader_groups import Lookup
 from reference_cache.ivm.routing import FEW_READERS, Place, Routes, Under
 from reference_cache.ivm.store import KeyExtractors, RowStore, SourceError, matches
@@ -105,7 +105,7 @@ class Connection:
 
     def destroy(self) -> None:
         self.source.disconnect(self)
-        self.output = _to_nobody  # a walk in progress may still come by
+        self.output, self.is_ignored, self.on_failure = to_nobody, never_ignored, None
 
     def move_to(self, source: Source, ordinal: int) -> None:
         """Read another source from now on."""
@@ -137,10 +137,6 @@ class Connection:
         if self.schema.ordering is None:
             return chain((row,), rows)
         return _spliced(row, rows, self.schema.order_key, reverse)
-
-
-def _to_nobody(change: object) -> None:
-    """The output of a pipeline that was destroyed."""
 
 
 def _spliced(row: Row, rows: Iterator[Row], order_key: KeyOf, reverse: bool) -> Iterator[Row]:

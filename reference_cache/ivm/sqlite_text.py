@@ -2,7 +2,7 @@
 
 Only conditions that SQLite judges exactly as the query language does are put into SQL; the caller applies the rest to
 the rows itself. That leaves out LIKE (settings of the connection would matter), json columns, and literals whose
-type is not the column's (SQLite would convert).
+type is not the column's (SQLite would convert), and chains of conditions longer than SQLite reads.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from reference_cache.ivm.operator import Start
 from reference_cache.ivm.sqlite_codec import json_text
 from reference_cache.query.ordering import decisive
 from reference_cache.query.schema import TableSchema
-from reference_cache.query.sql_groups import chained
+from reference_cache.query.sqlite_access import MOST_IN_CHAIN
 from reference_cache.query.values import kind
 
 Sql: TypeAlias = tuple[str, tuple[Any, ...]]
@@ -32,6 +32,8 @@ def quoted(name: str) -> str:
 def filter_sql(condition: Condition, table: TableSchema) -> Sql | None:
     """The condition in SQL; None if SQLite would judge any part of it differently."""
     if isinstance(condition, And | Or):
+        if len(condition.conditions) > MOST_IN_CHAIN:
+            return None
         members = [filter_sql(member, table) for member in condition.conditions]
         known = [member for member in members if member is not None]
         if len(known) < len(members):
@@ -43,7 +45,8 @@ def filter_sql(condition: Condition, table: TableSchema) -> Sql | None:
 def _joined(parts: list[Sql], word: str, empty: Sql) -> Sql:
     if not parts:
         return empty
-    return chained([text for text, _ in parts], word), tuple(value for _, values in parts for value in values)
+    text = "(" + word.join(text for text, _ in parts) + ")"
+    return text, tuple(value for _, values in parts for value in values)
 
 
 def _simple_sql(condition: Simple, table: TableSchema) -> Sql | None:
@@ -84,10 +87,15 @@ def split_filter(condition: Condition | None, table: TableSchema) -> tuple[Sql |
         return whole, None
     if not isinstance(condition, And):
         return None, condition
-    pairs = [(member, filter_sql(member, table)) for member in condition.conditions]
-    known = [sql for _, sql in pairs if sql is not None]
-    rest = tuple(member for member, sql in pairs if sql is None)
-    return (_joined(known, " AND ", TRUE) if known else None), And(rest)
+    known: list[Sql] = []
+    rest: list[Condition] = []
+    for member in condition.conditions:
+        sql = filter_sql(member, table) if len(known) < MOST_IN_CHAIN else None
+        if sql is None:
+            rest.append(member)
+        else:
+            known.append(sql)
+    return (_joined(known, " AND ", TRUE) if known else None), And(tuple(rest))
 
 
 def order_sql(ordering: Ordering, *, reverse: bool) -> str:

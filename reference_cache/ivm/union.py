@@ -12,7 +12,7 @@ from collections.abc import Generator
 from functools import partial
 
 from reference_cache.ivm.change import YIELD, Add, Change, Child, Edit, Node, Pause, Remove, Stream
-from reference_cache.ivm.operator import Input, InputSchema, Push, Request, first, no_output
+from reference_cache.ivm.operator import Input, InputSchema, Push, Request, first, no_output, to_nobody
 from reference_cache.ivm.undo import undone
 from reference_cache.query.ordering import join_key
 from reference_cache.query.schema import Row
@@ -43,16 +43,19 @@ class UnionFanOut:
         self._fan_in = fan_in
 
     def _push(self, change: Change) -> None:
-        assert self._fan_in is not None
-        self._fan_in.begin()
+        fan_in = self._fan_in
+        assert fan_in is not None
+        fan_in.begin()
         for branch in self._branches:
             branch.output(change)
-        self._fan_in.finish(change)
+        fan_in.finish(change)
 
     def branch_destroyed(self) -> None:
         """Let go of the input with the last branch."""
         self._destroyed += 1
         if self._destroyed == len(self._branches):
+            self._fan_in = None
+            self._branches.clear()
             self._input.destroy()
 
 
@@ -78,6 +81,7 @@ class _BranchStart:
         return self._input.node(row)
 
     def destroy(self) -> None:
+        self.output = to_nobody
         self._fan_out.branch_destroyed()
 
 
@@ -102,6 +106,7 @@ class UnionFanIn:
         self._output = push
 
     def destroy(self) -> None:
+        self._output = to_nobody
         for branch in self._branches:
             branch.destroy()
 

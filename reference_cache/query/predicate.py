@@ -24,6 +24,9 @@ Predicate = Callable[[Row], bool]
 ALWAYS = And(())
 NEVER = Or(())
 
+LONGEST_KEPT = 2000
+"""Characters up to which a text's code is kept for other queries; the code is some ten times as large as the text."""
+
 _RANGE = {"<": "<", "<=": "<=", ">": ">", ">=": ">="}
 
 
@@ -36,13 +39,18 @@ def compile_predicate(condition: Condition | None, table: TableSchema) -> Predic
         return lambda row: True
     writer = _Writer(table)
     text = writer.condition(condition)
-    return cast(Predicate, eval(_code(f"lambda r: {text}"), writer.constants))
+    code = _code if len(text) <= LONGEST_KEPT else _compiled
+    return cast(Predicate, eval(code(f"lambda r: {text}"), writer.constants))
+
+
+def _compiled(text: str) -> CodeType:
+    return compile(text, "<generated predicate>", "eval")
 
 
 @lru_cache(maxsize=4096)
 def _code(text: str) -> CodeType:
     # Queries that differ only in their literals have one text, so thousands of them are compiled once.
-    return compile(text, "<generated predicate>", "eval")
+    return _compiled(text)
 
 
 def evaluate(op: SimpleOp, left: Any, right: Any) -> bool:

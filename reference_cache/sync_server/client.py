@@ -33,7 +33,7 @@ from reference_cache.sync_server import auth
 from reference_cache.sync_server.auth import Authenticator, Identity
 from reference_cache.sync_server.inspectors import Inspectors
 from reference_cache.sync_server.metrics import CacheMetrics
-from reference_cache.sync_server.outbox import Outbox
+from reference_cache.sync_server.outbox import Backlog, Outbox
 from reference_cache.sync_server.rates import ClientRate, MutationLimit, Pace
 from reference_cache.sync_server.socket import SyncSocket
 from reference_cache.view_syncer.api import ClientInfo, Connection, Outgoing, Syncer, Transformer
@@ -71,6 +71,7 @@ class Services:
     metrics: CacheMetrics
     inspectors: Inspectors
     budget: ByteBudget
+    backlog: Backlog
     mutation_limit: MutationLimit | None = None
     rate: ClientRate = field(init=False)
 
@@ -108,7 +109,7 @@ class Client:
     ) -> None:
         self.asked = replace(asked, init=None)
         self.credentials = credentials
-        self.outbox = Outbox(socket, services.config.send_buffer_bytes)
+        self.outbox = Outbox(socket, services.config.send_buffer_bytes, services.backlog, self.drop)
         self.validated_at = 0.0
         self._first = asked.init
         self._socket = socket
@@ -411,6 +412,7 @@ class Client:
         for each in waiting:
             if isinstance(each, Received):
                 self._services.budget.release(self.asked.client_group_id, each.size)
+        self.outbox.discard()
         if self._worker is not None:
             # What is under way is not interrupted: a syncer that has begun to admit this client must be told to let go.
             await asyncio.wait((self._worker,))

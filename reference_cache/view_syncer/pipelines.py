@@ -98,6 +98,7 @@ class Pipelines:
         self._slow = SlowStart(self, options, file, pace)
         self.moved = asyncio.Event()  # set when `version` changes, and replaced
         self.notify: Callable[[], None] = lambda: None  # asks for an advance; set by the view syncer
+        self.on_ended: Callable[[Iterable[LiveQuery]], None] = lambda ended: None  # hears of queries that stopped
         self._options = options
         self._hydrations, self._updates = Digest(), Digest()
         self._replica: Replica | None = None
@@ -269,6 +270,7 @@ class Pipelines:
                 live.evaluation.shared.unsubscribe(live.query)
                 ended.append(live)
         if ended:
+            self.on_ended(ended)
             with self._file.transaction(self.version):
                 for live in ended:
                     self.records.settle(live.recorded, self.version)
@@ -298,6 +300,7 @@ class Pipelines:
         self._move(after, state.version)
         if step.anew:
             await self._start_anew(step)
+        self.on_ended(step.failed)
         await self._write(step)
         self._note_update(step, time.perf_counter() - began)
         return step

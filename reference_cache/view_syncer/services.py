@@ -18,20 +18,14 @@ from reference_cache.view_syncer.pokes import row_chunks
 from reference_cache.view_syncer.read_permissions import ReadPermissions, load_permissions
 from reference_cache.view_syncer.retention import Retention
 from reference_cache.view_syncer.views import View, whole
+from reference_cache.view_syncer.whole_views import WholeViews
 
 log = logging.getLogger(__name__)
-
-MOST_WHOLE_VIEWS = 64
-LARGEST_WHOLE_VIEW = 4 << 20
-"""How many views are kept encoded, and how large one may be."""
 
 
 @dataclass(slots=True)
 class Services:
-    """Shared by all groups. Invariant: `whole_views` and `read_permissions` belong to the pipelines' version.
-
-    `whole_views` has an empty list for views that were asked for once.
-    """
+    """Shared by all groups. Invariant: `whole_views` and `read_permissions` belong to the pipelines' version."""
 
     options: SyncerOptions
     transformer: Transformer
@@ -42,7 +36,7 @@ class Services:
     mutations: MutationTables
     pace: Pace
     status: SyncerStatus = field(default_factory=SyncerStatus)
-    whole_views: dict[View, list[bytes]] = field(default_factory=dict)
+    whole_views: WholeViews = field(default_factory=WholeViews)
     read_permissions: ReadPermissions | None = None
     tasks: set[asyncio.Task[None]] = field(default_factory=set)
 
@@ -70,11 +64,7 @@ class Services:
         if known:
             return known
         found = await self.chunks(whole(view))
-        while len(self.whole_views) >= MOST_WHOLE_VIEWS:
-            del self.whole_views[next(iter(self.whole_views))]
-        # Kept from the second time on: most views are one group's own.
-        is_shared = known is not None and sum(map(len, found)) <= LARGEST_WHOLE_VIEW
-        self.whole_views[view] = found if is_shared else []
+        self.whole_views.note(view, found)
         return found
 
     async def chunks(self, patches: Iterator[bytes]) -> list[bytes]:

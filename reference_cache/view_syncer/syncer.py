@@ -66,6 +66,7 @@ class ViewSyncer:
         pipelines.notify = self.notify
         stores = GroupStore(file), Retention(file)
         self._services = Services(options, transformer, file, *stores, pipelines, mutations, pace)
+        pipelines.on_ended = self._services.whole_views.forget
         self._groups: dict[str, ClientGroup] = {}
         self._news = asyncio.Event()
         self._ready = asyncio.Event()

@@ -20,6 +20,7 @@ from reference_cache.sync_server.auth import Authenticator
 from reference_cache.sync_server.client import Services
 from reference_cache.sync_server.inspectors import Inspectors
 from reference_cache.sync_server.metrics import CacheMetrics
+from reference_cache.sync_server.outbox import Backlog
 from reference_cache.sync_server.server import SyncServer
 from tests.reference_cache.sync_server.scripted_syncer import ScriptedSyncer
 
@@ -56,6 +57,7 @@ async def serve(monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[Serve]:
                 CacheMetrics(),
                 Inspectors(config),
                 budget,
+                Backlog(config.send_buffers_bytes),
             )
             ready = asyncio.Event()
             ready.set()

@@ -269,6 +269,45 @@ async def test_a_client_that_never_reads_is_dropped_and_the_others_are_served(
     slow.close()
 
 
+async def test_a_client_that_does_not_read_its_first_large_poke_is_dropped_and_nothing_is_kept_for_it(
+    serve: Serve, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(outbox, "STUCK_SECONDS", 0.3)
+    served = await serve()
+    slow = await silent_reader(served)
+    served.syncer.send("slow", json.dumps(["pokePart", {"text": "x" * 30_000_000}]).encode())
+    assert served.services.backlog.bytes > 25_000_000
+    await served.syncer.wait_for("close", "slow", None)
+    assert served.services.backlog.bytes == 0
+    slow.close()
+
+
+async def test_when_too_much_waits_for_all_the_one_that_does_not_read_is_dropped(
+    serve: Serve, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(outbox, "RESTING_SECONDS", 0.05)
+    served = await serve(send_buffers_bytes=20_000_000)
+    slow = await silent_reader(served)
+    served.syncer.send("slow", json.dumps(["pokePart", {"text": "x" * 15_000_000}]).encode())
+    async with synced(served, "bystander", "g0") as bystander:
+        await bystander_is_fine(served, bystander)
+        assert "slow" in served.server.clients
+        served.syncer.send("slow", json.dumps(["pokePart", {"text": "x" * 15_000_000}]).encode())
+        await served.syncer.wait_for("close", "slow", None)
+        await bystander_is_fine(served, bystander)
+    assert served.services.metrics.dropped._value.get() == 1
+    assert served.services.backlog.bytes == 0
+    slow.close()
+
+
+async def test_a_large_poke_arrives_whole_at_a_client_that_reads(serve: Serve) -> None:
+    served = await serve()
+    async with synced(served) as client:
+        text = "".join(map(str, range(300_000)))
+        served.syncer.send("c1", json.dumps(["pokePart", {"text": text}]).encode())
+        assert await client.hear("pokePart") == {"text": text}
+
+
 async def test_a_client_hopelessly_behind_is_dropped_at_once(serve: Serve) -> None:
     served = await serve(send_buffer_bytes=64 * 1024)
     slow = await silent_reader(served)
