@@ -194,10 +194,10 @@ def has_subquery(condition: Condition | None) -> bool:
     return next(exists_conditions(condition), None) is not None
 
 
-def has_more_parts(query: Query, most: int) -> bool:
-    """Whether a query has more conditions, subqueries, list members and order columns than that."""
+def has_more_parts(whole: Query | Condition, most: int) -> bool:
+    """Whether there are more conditions, subqueries, list members and order columns than that."""
     left = most
-    waiting: list[Query | Condition] = [query]
+    waiting: list[Query | Condition] = [whole]
     while waiting and left >= 0:
         part = waiting.pop()
         left -= 1

@@ -27,7 +27,7 @@ from reference_cache.ivm.change import Add, Edit, SourceChange
 from reference_cache.ivm.memory_table import MemoryReader, MemoryTable
 from reference_cache.ivm.operator import Key, Request
 from reference_cache.ivm.source import Source
-from reference_cache.ivm.sqlite_snapshot import SqliteReader, SqliteSnapshot
+from reference_cache.ivm.sqlite_snapshot import Checkpoint, SqliteReader, SqliteSnapshot
 from reference_cache.query.ordering import sort_key
 from reference_cache.query.schema import Row, TableSchema
 
@@ -38,9 +38,11 @@ class FollowedTable:
     Invariant: the snapshot's rows whose key is not `touched`, and the rows `above`, are the truth.
     """
 
-    def __init__(self, connection: sqlite3.Connection, table: TableSchema) -> None:
+    def __init__(
+        self, connection: sqlite3.Connection, table: TableSchema, checkpoint: Checkpoint | None = None
+    ) -> None:
         self.table = table
-        self.below = SqliteSnapshot(connection, table)
+        self.below = SqliteSnapshot(connection, table, checkpoint)
         self.above = MemoryTable(table)
         self.touched: dict[Key, Row | None] = {}
         self.key = self.below.key

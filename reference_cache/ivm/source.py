@@ -22,7 +22,7 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
 from itertools import chain
 
-from protocol.sync.ast import Condition, Ordering
+from protocol.sync.ast import Condition, Ordering, has_more_parts
 from reference_cache.ivm.change import YIELD, Add, Edit, Node, Remove, SourceChange, Stream
 from reference_cache.ivm.effort import Effort
 from reference_cache.ivm.operator import Columns, InputSchema, Key, Push, Request, no_output, to_nobody
@@ -34,6 +34,9 @@ from reference_cache.query.predicate import Predicate, compile_predicate, weaken
 from reference_cache.query.schema import Row
 
 ROWS_BETWEEN_CLOCK_READINGS = 64
+
+HEAVY_CONDITION = 300
+"""Parts from which on a condition takes so long to judge that it counts as work."""
 
 Expired = Callable[[], bool]
 """Whether the time slice is used up; stays true until the consumer of the stream has paused."""
@@ -60,6 +63,7 @@ class Connection:
         "_reader",
         "condition",
         "fully_applied",
+        "is_heavy",
         "is_ignored",
         "on_failure",
         "ordinal",
@@ -81,6 +85,7 @@ class Connection:
         self.condition = condition
         self.split_columns = split
         self.fully_applied = not weakened
+        self.is_heavy = condition is not None and has_more_parts(condition, HEAVY_CONDITION)
         self.schema = InputSchema(source.table, ordering)
         self.place: Place
         self.output: Push = no_output
@@ -283,13 +288,24 @@ class Source:
                     effort.turn += 1
                     effort.owner = connection.owner
                 try:
-                    connection.push(change)
+                    if connection.is_heavy:
+                        self._push_heavy(connection, change)
+                    else:
+                        connection.push(change)
                 except Exception as error:
                     if connection.on_failure is None:
                         raise
                     connection.on_failure(error)
         finally:
             self.passing = None
+
+    def _push_heavy(self, connection: Connection, change: SourceChange) -> None:
+        """Push to a reader whose condition alone takes long, and have that counted."""
+        if self.expired is not None:
+            self.expired()
+        connection.push(change)
+        if self.expired is not None:
+            self.expired()
 
     def _readers_of(self, change: SourceChange) -> Iterable[Connection]:
         """The connections the change can concern, in creation order."""

@@ -7,8 +7,9 @@ statement cache serves them. What changes on top of the table is `followed_table
 from __future__ import annotations
 
 import sqlite3
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import suppress
+from itertools import islice
 from typing import Any, TypeAlias
 
 from protocol.sync.ast import Condition, Ordering
@@ -29,10 +30,22 @@ def tune(connection: sqlite3.Connection) -> None:
     connection.execute("PRAGMA mmap_size = 268435456")
 
 
-class SqliteSnapshot:
-    """The rows of one table. The table's primary key must be backed by a unique index."""
+JUDGED_AT_ONCE = 16
+"""Rows that are judged here, and not by SQLite, between two checkpoints: a condition may have thousands of parts."""
 
-    def __init__(self, connection: sqlite3.Connection, table: TableSchema) -> None:
+Checkpoint: TypeAlias = Callable[[], object]
+
+
+class SqliteSnapshot:
+    """The rows of one table. The table's primary key must be backed by a unique index.
+
+    `checkpoint` is called now and then while rows are judged that do not come out; it may pause or raise.
+    """
+
+    def __init__(
+        self, connection: sqlite3.Connection, table: TableSchema, checkpoint: Checkpoint | None = None
+    ) -> None:
+        self.checkpoint = checkpoint
         self.table = table
         self.connection = connection
         self.keys = KeyExtractors(table)
@@ -169,7 +182,10 @@ class SqliteReader:
         rows: Iterator[Row] = iter(batch) if len(batch) < BATCH else _all_rows(batch, cursor)
         if self._snapshot.decode is not None:
             rows = map(self._snapshot.decode, rows)
-        return rows if self._rest is None else filter(self._rest, rows)
+        if self._rest is None:
+            return rows
+        checkpoint = self._snapshot.checkpoint
+        return filter(self._rest, rows) if checkpoint is None else _judged(self._rest, rows, checkpoint)
 
 
 def _all_rows(batch: list[Row], cursor: sqlite3.Cursor) -> Iterator[Row]:
@@ -180,6 +196,12 @@ def _all_rows(batch: list[Row], cursor: sqlite3.Cursor) -> Iterator[Row]:
     finally:
         with suppress(sqlite3.ProgrammingError):  # a stream dropped late, after its connection was closed
             cursor.close()
+
+
+def _judged(predicate: Predicate, rows: Iterator[Row], checkpoint: Checkpoint) -> Iterator[Row]:
+    while some := list(islice(rows, JUDGED_AT_ONCE)):
+        checkpoint()
+        yield from filter(predicate, some)
 
 
 def _any_of_sql(any_of: AnyOf, table: TableSchema) -> Sql:

@@ -8,7 +8,7 @@ constant. Callers promise rows with values of the declared types or None. Column
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from functools import lru_cache
 from types import CodeType
 from typing import Any, cast
@@ -24,7 +24,11 @@ Predicate = Callable[[Row], bool]
 ALWAYS = And(())
 NEVER = Or(())
 
-LONGEST_KEPT = 2000
+CHUNK = 64
+"""Members of a group that are compiled as one text. The compiler is not interrupted, and takes seconds for thousands;
+parts that differ in their literals only have one text."""
+
+LONGEST_KEPT = 4000
 """Characters up to which a text's code is kept for other queries; the code is some ten times as large as the text."""
 
 _RANGE = {"<": "<", "<=": "<=", ">": ">", ">=": ">="}
@@ -100,7 +104,16 @@ class _Writer:
         if not condition.conditions:
             return "True" if isinstance(condition, And) else "False"
         word = " and " if isinstance(condition, And) else " or "
-        return "(" + word.join(self.condition(member) for member in condition.conditions) + ")"
+        return "(" + word.join(self._members(condition)) + ")"
+
+    def _members(self, group: And | Or) -> Iterator[str]:
+        members = group.conditions
+        if len(members) <= CHUNK:
+            yield from map(self.condition, members)
+            return
+        for start in range(0, len(members), CHUNK):
+            part = compile_predicate(type(group)(members[start : start + CHUNK]), self._table)
+            yield f"{self._constant(part)}(r)"
 
     def _constant(self, value: Any) -> str:
         name = f"c{len(self.constants)}"

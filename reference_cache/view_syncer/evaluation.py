@@ -61,15 +61,17 @@ class Evaluation:
         self.schema = keyed_schema(schema, choice)
         self.keys = RowKeys(self.schema)
         self.stores: dict[str, FollowedTable] = {}
-        checkpoint = effort.expired if isinstance(effort, Effort) else effort
-        self.engine = Engine(self.schema, self._open, cost_model=cost_model, checkpoint=checkpoint, in_order=False)
+        self._effort = effort
+        self._checkpoint = effort.expired if isinstance(effort, Effort) else effort
+        self.engine = Engine(
+            self.schema, self._open, cost_model=cost_model, checkpoint=self._checkpoint, in_order=False
+        )
         self.shared = SharedQueries(self.engine, most_rows)
         self.query_keys: dict[Query, str] = {}
         self._connection = connection
-        self._effort = effort
 
     def _open(self, table: TableSchema) -> Source:
-        store = self.stores[table.name] = FollowedTable(self._connection, table)
+        store = self.stores[table.name] = FollowedTable(self._connection, table, self._checkpoint)
         if isinstance(self._effort, Effort):
             return Source(store, effort=self._effort)
         return Source(store, expired=self._effort)

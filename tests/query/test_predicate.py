@@ -8,6 +8,7 @@ from protocol.sync.ast import And, Column, Condition, Exists, Literal, Or, Simpl
 from protocol.sync.ast_json import parse_condition
 from reference_cache.query.like import LikePatternError
 from reference_cache.query.predicate import compile_predicate, evaluate, simplify, weaken
+from reference_cache.query.schema import table
 from reference_cache.query.values import IncomparableError
 from tests.query.tables import THING, VALUES, rows
 
@@ -21,6 +22,7 @@ EXISTS = parse_condition(
         },
     }
 )
+MANY = table("many", {"id": "string", "n": "number"})
 ROW = ("k", "abc", 2, True, None, None)
 
 
@@ -188,3 +190,12 @@ def test_the_weaker_condition_holds_whenever_the_original_does(condition: Condit
         assert judge(weaker, row)
     if not dropped:
         assert judge(weaker, row) == original
+
+
+@pytest.mark.parametrize("group", [And, Or])
+def test_a_group_of_many_members_is_judged_like_a_small_one(group: type[And | Or]) -> None:
+    op: SimpleOp = "!=" if group is And else "="
+    judge = compile_predicate(group(tuple(Simple(op, Column("n"), Literal(number)) for number in range(1000))), MANY)
+    for number in (0, 63, 64, 999):
+        assert judge((str(number), number)) == (group is Or)
+    assert judge(("x", 1000)) == (group is And)
