@@ -6,7 +6,6 @@ tools. A position is an offset vector with the tables as consumers have them the
 
 from __future__ import annotations
 
-import logging
 import threading
 import time
 from collections.abc import Iterator, Sequence
@@ -27,10 +26,12 @@ from adapters.kafka.snapshot import current_catalog, take_snapshot
 from adapters.kafka.tail import Tail, data_starts
 from adapters.kafka.transactions import REMEMBERED
 from changesource_sdk.adapter import Check, Position, Snapshot, Table, Transaction
-from changesource_sdk.observe.logs import Throttle, event, logger
+from changesource_sdk.observe.logs import Throttle, logger
+from changesource_sdk.observe.warnings import clear, warn
 
 _log = logger("kafka")
 TELL_AGAIN_S = 60.0
+SILENT = "brokers-silent"
 
 
 class KafkaAdapter:
@@ -85,7 +86,7 @@ class KafkaAdapter:
 
     def _follow(self, consumer: Consumer, tail: Tail) -> Iterator[Transaction]:
         look_at = 0.0
-        silence = Throttle(TELL_AGAIN_S)
+        silence, is_silent = Throttle(TELL_AGAIN_S), False
         while not self._closed.is_set():
             batch = consumer.poll()
             now = time.monotonic()
@@ -94,9 +95,17 @@ class KafkaAdapter:
                 look_at = now + REFRESH_MS / 1000
                 tail.follow(consumer.new_partitions())
             tail.alarm(now)
-            if consumer.silence_s > SILENT_AFTER_S and silence.admit("silence") is not None:
-                what = "the brokers do not answer; reading goes on when they do"
-                event(_log, logging.WARNING, what, brokers=self._settings.where, silent_s=round(consumer.silence_s))
+            is_silent = self._warn_of_silence(consumer.silence_s, is_silent, silence)
+
+    def _warn_of_silence(self, seconds: float, was_silent: bool, throttle: Throttle) -> bool:
+        """Warn while brokers do not answer, and say when they do again; whether they are silent now."""
+        is_silent = seconds > SILENT_AFTER_S
+        if is_silent and throttle.admit("silence") is not None:
+            what = "the brokers do not answer; reading goes on when they do"
+            warn(_log, SILENT, self._settings.where, what, holds="stream", silent_s=round(seconds))
+        elif was_silent and not is_silent:
+            clear(_log, SILENT, self._settings.where, "the brokers answer again")
+        return is_silent
 
     def examine(self) -> Sequence[Check]:
         """What the brokers allow and lack."""

@@ -10,7 +10,7 @@
 | `transactions` | without that topic: `batch`, what one fetch brings is one transaction, or `record` |
 | `poison` | a record that cannot be read: `stop`, or `set-aside` in the file `dead_letters` |
 | `dead_letters` | that file; one JSON object per line |
-| `stall_after` | seconds after which a transaction that is not whole is told in the log |
+| `stall_after` | seconds after which a transaction that is not whole is warned of, and holds the stream up |
 | `open_limit` | so many transactions may be there in part at a time; one more is an error |
 | `order_by` | what tells the newest record of a key that lies in several partitions (`key_order`) |
 | `unordered_keys` | a key whose newest record nothing tells: `refuse`, or `set-aside`, which leaves its row out |
@@ -75,7 +75,7 @@ class KafkaSettings:
     transactions: Grouping = "batch"
     poison: Poison = "stop"
     dead_letters: str = ""
-    stall_after: float = 60.0
+    stall_after: float = 30.0
     open_limit: int = 50_000
     order_by: str = ""
     unordered_keys: Unordered = "refuse"
@@ -95,7 +95,7 @@ class KafkaSettings:
         transactions: str = "batch",
         poison: str = "stop",
         dead_letters: str = "",
-        stall_after: float | str = 60.0,
+        stall_after: float | str = 30.0,
         open_limit: int | str = 50_000,
         order_by: str = "",
         unordered_keys: str = "refuse",

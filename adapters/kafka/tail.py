@@ -32,10 +32,13 @@ from adapters.kafka.transactions import Assembler, Partition, Place, Released
 from changesource_sdk.adapter import Change, Transaction
 from changesource_sdk.errors import ChangesourceError, InvalidChange
 from changesource_sdk.observe.logs import event, logger
+from changesource_sdk.observe.warnings import Holds, clear, warn
 from changesource_sdk.pipeline.validate import NeedsNewGeneration
 
 _log = logger("kafka")
 
+STALLED = "stalled-transaction"
+WARN_AGAIN_S = 60.0
 STILL_THERE_S = 60.0
 """How long what is read may bring no change before a position is told all the same, so that it does not grow old."""
 
@@ -132,14 +135,19 @@ class Tail:
             self._track(topic)
 
     def alarm(self, now: float) -> None:
-        """Warn about transactions that have waited too long, each at most once per `stall_after`."""
+        """Warn about transactions that have waited too long, again now and then; say when that is over."""
         patience = self._settings.stall_after
-        for stalled in self._assembler.stalled(now - patience):
-            if now - self._alarmed.get(stalled.id, float("-inf")) > patience:
+        waiting = {stalled.id: stalled for stalled in self._assembler.stalled(now - patience)}
+        for known in self._alarmed.keys() - waiting.keys():
+            del self._alarmed[known]
+            clear(_log, STALLED, known, "the transaction is whole")
+        for stalled in waiting.values():
+            if now - self._alarmed.get(stalled.id, float("-inf")) > min(patience, WARN_AGAIN_S):
                 self._alarmed[stalled.id] = now
                 waited = round(now - stalled.since)
                 what = "nothing after it is passed on" if stalled.has_ended else "every start reads from its records on"
-                event(_log, logging.WARNING, f"{stalled}; {what}", waited_s=waited)
+                holds: Holds = "stream" if stalled.has_ended else ""
+                warn(_log, STALLED, stalled.id, f"{stalled}; {what}", holds=holds, waited_s=waited)
 
     def close(self) -> None:
         """Remove the files of what waits and of tracked keys."""
@@ -181,7 +189,6 @@ class Tail:
                     if released.id is None:
                         alone += released.entries
                         continue
-                    self._alarmed.pop(released.id, None)
                     if alone or released.size:
                         yield self._transaction(chain(alone, released.entries), released.time_ms)
                         alone = []

@@ -7,7 +7,6 @@ the end of a commit, which is also the watermark of its transaction.
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Iterator, Sequence
 from contextlib import closing
 from typing import Any
@@ -22,7 +21,8 @@ from adapters.postgres.snapshot import import_snapshot, table_ranges
 from adapters.postgres.stream import Stream
 from adapters.postgres.system_tables import as_consumers_expect
 from changesource_sdk.adapter import Check, Position, Snapshot, Table, Transaction
-from changesource_sdk.observe.logs import event, logger
+from changesource_sdk.observe.logs import logger
+from changesource_sdk.observe.warnings import NOT_SYNCED, StandingWarnings
 
 _log = logger("postgres")
 
@@ -76,8 +76,7 @@ class PostgresAdapter:
         except BaseException:
             exported.close()
             raise
-        for where, what in found.notes:
-            event(_log, logging.WARNING, f"{where}: {what}")
+        StandingWarnings(_log, NOT_SYNCED).set(found.warnings)
         return Snapshot(exported.lsn, parts, tables=tables, close=exported.close, watermark=exported.watermark)
 
     def _declared(self, found: Found) -> tuple[Table, ...]:

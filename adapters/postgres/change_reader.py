@@ -8,8 +8,9 @@ its definition is out of step with the stream; whatever is passed over is made g
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
+from types import MappingProxyType
 
 from adapters.postgres.capture import PREFIX, REWRITE_PREFIX, Announcement
 from adapters.postgres.connection import Connection, naming_the_cause
@@ -37,8 +38,8 @@ from adapters.postgres.visibility import Move
 from adapters.postgres.watch import Watcher
 from changesource_sdk.adapter import Change, Insert, Truncate
 from changesource_sdk.observe.logs import event, logger
+from changesource_sdk.observe.warnings import NOT_SYNCED, StandingWarnings
 
-Note = tuple[str, str]
 _log = logger("postgres")
 
 
@@ -46,9 +47,14 @@ class ChangeReader:
     """Reads one transaction after the other. Invariant: between transactions, `version` is the stored one."""
 
     def __init__(
-        self, settings: PostgresSettings, db: Connection, version: Version, watcher: Watcher, told: Iterable[Note] = ()
+        self,
+        settings: PostgresSettings,
+        db: Connection,
+        version: Version,
+        watcher: Watcher,
+        warnings: Mapping[str, str] = MappingProxyType({}),
     ) -> None:
-        """Start with a version; `told` are the notes on the catalog that the user has seen."""
+        """Start with a version; `warnings` are about the catalog as it is now, by table or column."""
         self.version = version
         self.stored_at = 1
         self._settings = settings
@@ -57,7 +63,8 @@ class ChangeReader:
         self._announced: dict[int, Relation] = {}
         self._readers: dict[int, RelationReader | None] = {}
         self._passed: set[int] = set()
-        self._told = set(told)
+        self._not_synced = StandingWarnings(_log, NOT_SYNCED)
+        self._not_synced.set(warnings)
         self._xid = 0
         self._rewritten: frozenset[int] = frozenset()
 
@@ -167,7 +174,7 @@ class ChangeReader:
         """To a new catalog: first the schema changes, then the rows they call for."""
         old, new = self.version.catalog, found.catalog
         self._watcher.known = new
-        self._tell(found.notes)
+        self._not_synced.set(found.warnings)
         steps = migration(old, new, notice)
         created = {table.oid for table in steps.created}
         again = {table.oid for table in steps.resent} | (self.version.waiting - created)
@@ -185,12 +192,6 @@ class ChangeReader:
         for table in new.tables:
             if table.oid in created or table.oid in again:
                 yield from self._read_whole(table.oid, is_new=True)
-
-    def _tell(self, notes: Iterable[Note]) -> None:
-        for note in notes:
-            if note not in self._told:
-                self._told.add(note)
-                event(_log, logging.WARNING, f"{note[0]}: {note[1]}")
 
     def _read_whole(self, oid: int, *, is_new: bool) -> Iterator[Change]:
         """All rows of a table as they are now; what they hold already is passed over from here on."""

@@ -112,6 +112,14 @@ class Found:
     types: Types
     notes: tuple[tuple[str, str], ...] = ()
 
+    @property
+    def warnings(self) -> dict[str, str]:
+        """The notes as sentences, by table or column."""
+        found: dict[str, str] = {}
+        for where, what in self.notes:
+            found[where] = f"{found[where]}; {what}" if where in found else f"{where}: {what}"
+        return found
+
 
 @dataclass(frozen=True, slots=True)
 class _Key:

@@ -93,11 +93,11 @@ class Stream:
             version = last_version(db, settings.slot, after)
             self._ahead = watermarks_ahead(db, settings.slot)
             with publications_needed():
-                told = read_catalog(db, settings.all_publications, settings.selection).notes
+                warnings = read_catalog(db, settings.all_publications, settings.selection).warnings
         if version is None:
             raise position_lost("the schema it was read under is not kept any more")
         watcher = Watcher(settings, version.catalog, has_triggers=has_triggers)
-        return ChangeReader(settings, db, version, watcher, told), watcher
+        return ChangeReader(settings, db, version, watcher, warnings), watcher
 
     def _open_session(self, db: Connection, after: int) -> ReplicationSession:
         """Start streaming; a former reader may still hold the slot for a moment."""

@@ -15,18 +15,19 @@ import logging
 import secrets
 import sqlite3
 from dataclasses import dataclass, replace
-from functools import lru_cache
 
 from adapters.sqlite.catalog import Catalog
 from adapters.sqlite.connection import write_transaction
 from adapters.sqlite.identity import Trace, recognise
 from adapters.sqlite.introspect import OWN, Found, Selection, find_tables, quoted, schema_objects
 from adapters.sqlite.triggers import CHANGES, ESSENTIAL, key_columns, listed_columns, parse_name, table_triggers
+from changesource_sdk.observe.warnings import NOT_SYNCED, StandingWarnings
 
 SCHEMA = f"{OWN}schema"
 PRUNE_ROWS = 10_000
 
 log = logging.getLogger("changesource.adapters.sqlite")
+_not_synced = StandingWarnings(log, NOT_SYNCED)
 
 
 @dataclass(frozen=True, slots=True)
@@ -161,13 +162,8 @@ def _store(db: sqlite3.Connection, last: SchemaVersion, catalog: Catalog) -> Sch
 
 
 def _report(found: Found) -> None:
-    for table, reason in found.skipped.items():
-        _warn_once(f"table {table} is not synced: {reason}")
+    said = {f"table {table}": f"table {table} is not synced: {reason}" for table, reason in found.skipped.items()}
     for column in found.unsynced_columns:
-        _warn_once(f"column {column} is replicated but not synced to clients: it holds blobs, or has no type")
-
-
-@lru_cache(maxsize=1_000)
-def _warn_once(message: str) -> None:
-    """The capture looks at the same tables again and again; the user wants to know once."""
-    log.warning(message)
+        why = "it holds blobs, or has no type"
+        said[f"column {column}"] = f"column {column} is replicated but not synced to clients: {why}"
+    _not_synced.set(said)

@@ -122,8 +122,8 @@ class PostgresRequests:
 class PostgresReports:
     """`Reports` on this host and in the log's database; the newer counts.
 
-    The database hears of what is urgent (another state, an error) at once and of the rest every second. While it does
-    not answer, reports are kept on this host only.
+    The database hears of what is urgent (another state, an error, a new warning) at once and of the rest every second.
+    While it does not answer, reports are kept on this host only.
     """
 
     def __init__(self, address: LogAddress, files: FileReports) -> None:
@@ -134,7 +134,7 @@ class PostgresReports:
     def leave(self, stage: str, report: Mapping[str, object]) -> None:
         """Replace the report of a stage."""
         self._files.leave(stage, report)
-        gist = report.get("state"), report.get("error")
+        gist = report.get("state"), report.get("error"), report.get("urgent")
         told, not_before = self._told.get(stage, (None, 0.0))
         now = time.monotonic()
         if told == gist and now < not_before:

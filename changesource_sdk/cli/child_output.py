@@ -1,8 +1,8 @@
 """What the pipeline's process writes to standard error, as events of ours.
 
-Its log lines keep their level; one said again and again is told once per interval. An error it will try again is
-left to the stage file, which has the fix and is told once. Everything else, stack traces above all, stays at debug
-level and is shown only if the process dies of it: a user's mistake has a message, a bug has a trace.
+Its log records (`relayed`) keep their level and fields; one said again and again is told once per interval. An error it
+will try again is left to the stage file, which has the fix and is told once. Everything else, stack traces above all,
+stays at debug level and is shown only if the process dies of it: a user's mistake has a message, a bug has a trace.
 """
 
 from __future__ import annotations
@@ -12,13 +12,12 @@ import logging
 import re
 from collections import deque
 
-from changesource_sdk.observe.logs import Throttle, event, logger
+from changesource_sdk.observe.logs import LOGGER_NAME, Throttle, event, logger
+from changesource_sdk.observe.relayed import decode
 
 log = logger("pipeline")
 
-_LINE = re.compile(r"(?P<level>DEBUG|INFO|WARNING|ERROR|CRITICAL) (?P<source>[\w.]+) (?P<text>.*)")
 _ENDING = re.compile(r"(error\[[\w-]+\]|fix): .*")
-_RETRIED = "; trying again in "
 REPEAT_INTERVAL = 60.0
 LAST_LINES = 40
 
@@ -37,10 +36,10 @@ class ChildOutput:
 
     def take(self, line: str) -> None:
         """Pass one line on."""
-        if found := _LINE.fullmatch(line):
-            self._tell(getattr(logging, found["level"]), found["text"], found["source"])
+        if record := decode(line):
+            self._tell_record(record)
         elif _ENDING.fullmatch(line):
-            self._tell(logging.ERROR, line, None)
+            self._tell(logging.ERROR, line, {})
         else:
             self._unexplained.append(line)
             event(log, logging.DEBUG, line)
@@ -50,12 +49,16 @@ class ChildOutput:
         if self._unexplained:
             log.error("pipeline crashed; it said last:\n%s", "\n".join(self._unexplained))
 
-    def _tell(self, level: int, text: str, source: str | None) -> None:
-        if level >= logging.ERROR and _RETRIED in text:
-            level = logging.DEBUG
-        repeated = self._throttle.admit(text)
+    def _tell_record(self, record: logging.LogRecord) -> None:
+        source = record.name.removeprefix(LOGGER_NAME + ".")
+        self._tell(record.levelno, record.getMessage(), {**record.__dict__["fields"], "source": source})
+        if record.exc_text:
+            event(log, logging.DEBUG, record.exc_text, source=source)
+
+    def _tell(self, level: int, text: str, fields: dict[str, object]) -> None:
+        repeated = self._throttle.admit(f"{text} {fields}")
         if repeated is not None:
-            event(log, level, text, source=source, repeated=repeated or None)
+            event(log, level, text, **{**fields, "repeated": repeated or None})
 
 
 async def _next_line(stream: asyncio.StreamReader) -> bytes:

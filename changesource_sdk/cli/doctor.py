@@ -30,6 +30,7 @@ from changesource_sdk.config import ServeConfig
 from changesource_sdk.endpoint.auth import tls_context
 from changesource_sdk.endpoint.keys import KeyRing
 from changesource_sdk.errors import AdapterError, ChangesourceError, ConfigurationError, EndpointError, StateError
+from changesource_sdk.observe.warnings import stages_only
 from changesource_sdk.pipeline.adapter_factory import adapter_factory, opened
 
 EPILOG = (
@@ -165,7 +166,7 @@ def _log(config: ServeConfig) -> str:
 def _pipeline(config: ServeConfig) -> str:
     store = open_store(config.state, config.log, config.log_schema, config.spool)
     try:
-        stages = store.reports.all()
+        stages = stages_only(store.reports.all())
     finally:
         store.close()
     for name, report in stages.items():

@@ -158,9 +158,30 @@ def _print(document: Document) -> None:
     _print_table("subscriber", columns, document["subscribers"], first="app")
     columns = {"shard": "shard", "phase": "phase", "sent": "sent", "behind": "behind", "verdict": "verdict"}
     _print_table("stream", columns, document.get("streams"), first="app")
+    _print_warnings(document.get("warnings"))
     for name, stage in stages.items():
         if error := stage.get("error"):
             stdout.print(f"{name} fails: {error['message']}\n  fix: {error['fix']}", markup=False)
+
+
+def _print_warnings(warnings: object) -> None:
+    """Those that hold now, each with its fix; those that are over in a line."""
+    for each in warnings if isinstance(warnings, list) else []:
+        where = f" ({each['where']})" if each["where"] else ""
+        code = f"[{each['code']}]" if each["code"] else ""
+        if not each["current"]:
+            shown = f"past warning{code}{where}, last said {_duration(each['lastSaid'])} ago: {each['message']}"
+            stdout.print(shown, markup=False)
+            continue
+        since = f"for {_duration(each['age'])}, last said {_duration(each['lastSaid'])} ago"
+        times = f", {each['count']} times" if each["count"] > 1 else ""
+        stdout.print(f"{each['level']}{code}{where}, {since}{times}: {each['message']}", markup=False)
+        if each["fix"]:
+            stdout.print(f"  fix: {each['fix']}", markup=False)
+
+
+def _duration(seconds: float) -> str:
+    return f"{seconds:.0f} s" if seconds < 120 else f"{seconds / 60:.0f} min"
 
 
 def _print_table(title: str, columns: dict[str, str], rows: object, first: str) -> None:

@@ -2,12 +2,13 @@
 
 For every stage it gives the position, the age of the last sign of life and the age of the last progress. That tells
 the cases apart: *stuck* lives without progress while there is work, *slow* progresses while the distance grows,
-*dead* gives no sign at all. `verdict` says it in a word.
+*dead* gives no sign at all. `verdict` says it in a word. Warnings of the pipeline are there with their ages, and count:
+one that holds the stream up makes its stage *stuck*, one that holds up a table makes it *degraded*.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Set
 from time import time
 
 from changesource_sdk.changelog.log import LogReader
@@ -16,6 +17,7 @@ from changesource_sdk.changelog.subscribers import Subscriber
 from changesource_sdk.endpoint.acks import subscriber_key
 from changesource_sdk.endpoint.subscription import Phase, Subscription
 from changesource_sdk.observe.metrics import EndpointMetrics
+from changesource_sdk.observe.warnings import REPORT, read_report, stages_only, warning_documents
 from protocol.watermark import to_int
 
 Document = dict[str, object]
@@ -23,6 +25,10 @@ Document = dict[str, object]
 DEAD_AFTER = 15.0
 #: Unacknowledged work without any progress for this long is called stuck.
 STUCK_AFTER = 30.0
+#: Until the first part of a snapshot is known nothing can move; large tables take their time.
+PLANNED_WITHIN = 300.0
+#: The stage that warnings are about.
+PIPELINE = "pipeline"
 
 
 def describe(
@@ -33,10 +39,17 @@ def describe(
     log = _log(reader, now)
     head = str(log["head"])
     request = store.requests.pending_snapshot()
+    reports = store.reports.all()
+    warnings = warning_documents(read_report(reports.get(REPORT)), now)
+    held = {str(each["holds"]) for each in warnings if each["current"]}
     return {
         "time": now,
         "state": str(store.layout.root),
-        "stages": {name: _stage(report, now) for name, report in store.reports.all().items()},
+        "stages": {
+            name: _stage(report, now, held if name == PIPELINE else set())
+            for name, report in stages_only(reports).items()
+        },
+        "warnings": warnings,
         "log": log,
         "snapshotRequest": {"above": request.above, "reason": request.reason} if request else None,
         "subscribers": [_subscriber(item, reader, now) for item in known],
@@ -55,6 +68,10 @@ def set_gauges(document: Mapping[str, object], metrics: EndpointMetrics) -> None
         metrics.stage_age.labels(name).set(stage["age"])
         metrics.stage_count.labels(name).set(stage["transactions"])
         metrics.stage_failing.labels(name).set(stage["error"] is not None)
+        metrics.stage_held_up.labels(name).set(stage["verdict"] in ("stuck", "degraded"))
+    warnings = document["warnings"]
+    assert isinstance(warnings, list)
+    metrics.warnings.set(sum(each["current"] for each in warnings))
     subscribers = document["subscribers"]
     assert isinstance(subscribers, list)
     for item in subscribers:
@@ -81,7 +98,7 @@ def _number(report: Mapping[str, object], field: str) -> float:
     return value if isinstance(value, int | float) else 0
 
 
-def _stage(report: Mapping[str, object], now: float) -> Document:
+def _stage(report: Mapping[str, object], now: float, held: Set[str]) -> Document:
     age = now - _number(report, "updated_ms") / 1000
     moved = _number(report, "moved_ms")
     since_progress = now - moved / 1000 if moved else None
@@ -90,11 +107,11 @@ def _stage(report: Mapping[str, object], now: float) -> Document:
         **shown,
         "age": age,
         "sinceProgress": since_progress,
-        "verdict": _stage_verdict(report, age, since_progress),
+        "verdict": _stage_verdict(report, age, since_progress or 0, held),
     }
 
 
-def _stage_verdict(report: Mapping[str, object], age: float, since_progress: float | None) -> str:
+def _stage_verdict(report: Mapping[str, object], age: float, since_progress: float, held: Set[str]) -> str:
     if report.get("state") == "stopped":
         return "stopped"
     if report.get("state") == "idle":
@@ -103,9 +120,12 @@ def _stage_verdict(report: Mapping[str, object], age: float, since_progress: flo
         return "dead"
     if report.get("error"):
         return "failing"
-    if report.get("state") == "snapshot" and (since_progress or 0) > STUCK_AFTER:
+    allowed = STUCK_AFTER if report.get("total") else PLANNED_WITHIN
+    if report.get("state") == "snapshot" and since_progress > allowed:
         return "stuck"
-    return "ok"
+    if "stream" in held:
+        return "stuck"
+    return "degraded" if "table" in held else "ok"
 
 
 def _subscriber(item: Subscriber, reader: LogReader, now: float) -> Document:

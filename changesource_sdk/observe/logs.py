@@ -4,13 +4,14 @@
 is redacted, whatever wrote it: messages, fields and stack traces may quote a driver that quotes a password.
 `Throttle` keeps a consumer that knocks forty times a second from filling the disk: the first of a kind is logged at
 once, the following ones are counted and told with the next line.
+
+A process that another one started writes its lines in the form of `relayed`, for that one to log in its own form.
 """
 
 from __future__ import annotations
 
 import json
 import logging
-import os
 import sys
 import time
 from collections.abc import Callable
@@ -25,7 +26,7 @@ def logger(part: str) -> logging.Logger:
     return logging.getLogger(f"{LOGGER_NAME}.{part}")
 
 
-def event(log: logging.Logger, level: int, what: str, **fields: object) -> None:
+def event(log: logging.Logger, level: int, what: str, /, **fields: object) -> None:
     """Log one event with its fields; None fields are left out."""
     if log.isEnabledFor(level):
         log.log(level, what, extra={"fields": {k: v for k, v in fields.items() if v is not None}})
@@ -38,15 +39,6 @@ class TextFormatter(logging.Formatter):
         clock = time.strftime("%H:%M:%S", time.localtime(record.created))
         part = record.name.removeprefix(LOGGER_NAME + ".")
         line = f"{clock} {record.levelname.lower():<7} {part}: {record.getMessage()}{_pairs(record)}"
-        return redact(f"{line}\n{self.formatException(record.exc_info)}" if record.exc_info else line)
-
-
-class RelayFormatter(logging.Formatter):
-    """`LEVEL part event key=value …`, for the process that started this one and tells it in its own form."""
-
-    def format(self, record: logging.LogRecord) -> str:
-        part = record.name.removeprefix(LOGGER_NAME + ".")
-        line = f"{record.levelname} {part} {record.getMessage()}{_pairs(record)}"
         return redact(f"{line}\n{self.formatException(record.exc_info)}" if record.exc_info else line)
 
 
@@ -79,17 +71,11 @@ def _word(value: object) -> str:
 def configure(*, form: str, level: str, stream: TextIO | None = None) -> None:
     """Send the package's events to one stream (standard error unless told); may be called again."""
     handler = logging.StreamHandler(stream or sys.stderr)
-    formatters = {"json": JsonFormatter, "relay": RelayFormatter}
-    handler.setFormatter(formatters.get(form, TextFormatter)())
+    handler.setFormatter(JsonFormatter() if form == "json" else TextFormatter())
     root = logging.getLogger(LOGGER_NAME)
     root.handlers[:] = [handler]
     root.setLevel(level.upper())
     root.propagate = False
-
-
-def configure_from_environment() -> None:
-    """The same in a process that a configured one started, which passes its level on and relays the lines."""
-    configure(form="relay", level=os.environ.get("CHANGESOURCE_LOG_LEVEL") or "info")
 
 
 class Throttle:

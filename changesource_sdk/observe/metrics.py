@@ -45,6 +45,13 @@ class EndpointMetrics:
         )
         self.stage_count = Gauge("changesource_stage_count", "What a stage has done so far.", ["stage"], registry=reg)
         self.stage_failing = Gauge("changesource_stage_failing", "1 while a stage fails.", ["stage"], registry=reg)
+        self.stage_held_up = Gauge(
+            "changesource_stage_held_up",
+            "1 while a stage, or a table of it, makes no progress.",
+            ["stage"],
+            registry=reg,
+        )
+        self.warnings = Gauge("changesource_warnings", "Warnings of the pipeline that hold now.", registry=reg)
         self.behind = Gauge(
             "changesource_consumer_behind_transactions",
             "Transactions in the log that a consumer has not acknowledged.",

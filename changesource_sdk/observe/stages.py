@@ -8,8 +8,10 @@ fresh `updated_ms` means idle or stuck, and `state` and `error` tell which.
 from __future__ import annotations
 
 import os
+import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import asdict, dataclass, replace
 from typing import Literal
 
@@ -52,19 +54,24 @@ def _now() -> float:
 
 
 class Stage:
-    """Leaves the reports of one stage; frequent updates are thinned out, changes of state and errors never."""
+    """Leaves the reports of one stage; frequent updates are thinned out, changes of state and errors never.
+
+    Threads may share it.
+    """
 
     def __init__(self, reports: Reports, name: str, clock: Callable[[], float] = _now) -> None:
         self._reports = reports
         self._clock = clock
         self.report = StageReport(name, pid=os.getpid())
         self._written_at = 0.0
+        self._lock = threading.RLock()  # around every change of `report`
 
     def take_over(self) -> None:
         """Go on with the counts another process reported; from now on this one reports the stage."""
         found = self._reports.all().get(self.report.stage)
         if found is not None:
-            self.report = replace(StageReport(**found), pid=os.getpid())  # type: ignore[arg-type]
+            with self._lock:
+                self.report = replace(StageReport(**found), pid=os.getpid())  # type: ignore[arg-type]
 
     def update(
         self,
@@ -81,53 +88,77 @@ class Stage:
         latency_ms: float | None = None,
     ) -> None:
         """Add to the counts (`transactions`, `changes`, `rows`, `done`) and replace the rest where given."""
-        before = self.report
-        moved = watermark is not None or transactions or rows
-        self.report = replace(
-            before,
-            state=state or before.state,
-            position=before.position if position is None else position,
-            watermark=before.watermark if watermark is None else watermark,
-            transactions=before.transactions + transactions,
-            changes=before.changes + changes,
-            rows=before.rows + rows,
-            done=before.done + done,
-            total=before.total if total is None else total,
-            lane=before.lane if lane is None else lane,
-            latency_ms=before.latency_ms if latency_ms is None else latency_ms,
-            moved_ms=self._clock() * 1000 if moved else before.moved_ms,
-        )
-        urgent = state is not None and state != before.state
-        if urgent or self._clock() - self._written_at >= MIN_INTERVAL_S:
-            self._write()
+        with self._lock:
+            before = self.report
+            moved = watermark is not None or transactions or rows
+            self.report = replace(
+                before,
+                state=state or before.state,
+                position=before.position if position is None else position,
+                watermark=before.watermark if watermark is None else watermark,
+                transactions=before.transactions + transactions,
+                changes=before.changes + changes,
+                rows=before.rows + rows,
+                done=before.done + done,
+                total=before.total if total is None else total,
+                lane=before.lane if lane is None else lane,
+                latency_ms=before.latency_ms if latency_ms is None else latency_ms,
+                moved_ms=self._clock() * 1000 if moved else before.moved_ms,
+            )
+            urgent = state is not None and state != before.state
+            if urgent or self._clock() - self._written_at >= MIN_INTERVAL_S:
+                self._write()
 
     def start(self, state: Activity, units: int) -> None:
         """A piece of work begins: counts of rows and units of work start over."""
-        self.report = replace(self.report, state=state, rows=0, done=0, total=units)
-        self._write()
+        with self._lock:
+            moved_ms = self._clock() * 1000
+            self.report = replace(self.report, state=state, rows=0, done=0, total=units, moved_ms=moved_ms)
+            self._write()
 
     def failed(self, error: ChangesourceError) -> None:
         """The stage failed and will try again."""
-        restarts = self.report.restarts + 1
-        self.report = replace(self.report, state="backing-off", error=error.as_json(), restarts=restarts)
-        self._write()
+        with self._lock:
+            restarts = self.report.restarts + 1
+            self.report = replace(self.report, state="backing-off", error=error.as_json(), restarts=restarts)
+            self._write()
 
     def recovered(self) -> None:
         """The last error is over."""
-        if self.report.error is not None:
-            self.report = replace(self.report, error=None)
-            self._write()
+        with self._lock:
+            if self.report.error is not None:
+                self.report = replace(self.report, error=None)
+                self._write()
 
     def beat(self) -> None:
         """Still alive; writes only if the report grew old."""
-        if self._clock() - self._written_at >= BEAT_S:
-            self._write()
+        with self._lock:
+            if self._clock() - self._written_at >= BEAT_S:
+                self._write()
+
+    @contextmanager
+    def beating(self) -> Iterator[None]:
+        """Show life from another thread while this one is busy with what may take long, such as planning a snapshot."""
+        is_over = threading.Event()
+
+        def beat() -> None:
+            while not is_over.wait(1.0):
+                self.beat()
+
+        thread = threading.Thread(target=beat, name="changesource-beat", daemon=True)
+        thread.start()
+        try:
+            yield
+        finally:
+            is_over.set()
+            thread.join()
 
     def flush(self) -> None:
         """Write what was thinned out."""
         self._write()
 
     def _write(self) -> None:
-        self._written_at = self._clock()
-        self.report = replace(self.report, updated_ms=self._written_at * 1000)
-        self._reports.leave(self.report.stage, asdict(self.report))
+        with self._lock:
+            self._written_at = self._clock()
+            self.report = replace(self.report, updated_ms=self._written_at * 1000)
+            self._reports.leave(self.report.stage, asdict(self.report))

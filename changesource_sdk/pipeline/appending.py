@@ -19,6 +19,8 @@ from changesource_sdk.pipeline.transactions import SPILL_BYTES
 from changesource_sdk.pipeline.upkeep import Upkeep
 
 LOOK_UP_S = 0.25
+SETTLED_S = 5.0
+"""A source that fails, works for a moment and fails again is failing all the while."""
 
 
 def append_tail(
@@ -46,8 +48,9 @@ def append_tail(
                 look_at = monotonic() + LOOK_UP_S
             if _append_waiting(adapter, writer, stage, tail):
                 progressed()
-            elif tail.is_healthy:
+            elif tail.healthy_since is not None and monotonic() - tail.healthy_since >= SETTLED_S:
                 stage.recovered()
+            tail.patience.look()
             stage.beat()
     finally:
         tail.end()

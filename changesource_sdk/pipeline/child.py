@@ -16,8 +16,9 @@ from changesource_sdk.changelog.layout import StateDirectory
 from changesource_sdk.changelog.open import open_store
 from changesource_sdk.changelog.reports import FileReports, Reports
 from changesource_sdk.errors import ChangesourceError
-from changesource_sdk.observe.logs import configure_from_environment as configure_logs
+from changesource_sdk.observe.relayed import relay_to_standard_error
 from changesource_sdk.observe.stages import Stage
+from changesource_sdk.observe.warnings import WarningBook
 from changesource_sdk.pipeline.adapter_factory import adapter_factory
 from changesource_sdk.pipeline.compaction_policy import CompactionPolicy
 from changesource_sdk.pipeline.inline import InlineRunner
@@ -36,6 +37,9 @@ def _watch_parent(stop: threading.Event) -> None:
 def _run(pipeline: PipelineSettings, state: Path, stop: threading.Event) -> None:
     make = adapter_factory(pipeline.adapter, pipeline.settings)
     store = open_store(state, pipeline.log, pipeline.log_schema, pipeline.spool)
+    store.layout.create()
+    book = WarningBook(store.reports)
+    relay_to_standard_error(book)
     try:
         renew_if_changed(store, mappings_of(pipeline.adapter, pipeline.settings))
         if pipeline.runner == "inline":
@@ -46,6 +50,7 @@ def _run(pipeline: PipelineSettings, state: Path, stop: threading.Event) -> None
 
         drive(pipeline, store, stop)
     finally:
+        book.close()
         store.close()
 
 
@@ -60,7 +65,7 @@ def _reports(state: Path) -> Reports:
 
 def main(arguments: list[str]) -> int:
     """Run until told to stop; the exit code."""
-    configure_logs()
+    relay_to_standard_error()
     stop = threading.Event()
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, lambda *_: stop.set())

@@ -106,18 +106,20 @@ def snapshot_into_log(
         if stop.is_set():
             raise Stopped
 
-    record = take_snapshot(
-        adapter,
-        writer,
-        store.layout,
-        lambda: clock() * 1000,
-        above=above,
-        begin=partial(stage.start, "snapshot"),
-        rows_done=rows_done,
-        part_done=lambda parts: stage.update(done=parts),
-        write_parts=write_parts,
-        unfinished=unfinished,
-        place_of=place_of,
-    )
+    stage.start("snapshot", 0)
+    with stage.beating():
+        record = take_snapshot(
+            adapter,
+            writer,
+            store.layout,
+            lambda: clock() * 1000,
+            above=above,
+            begin=partial(stage.start, "snapshot"),
+            rows_done=rows_done,
+            part_done=lambda parts: stage.update(done=parts),
+            write_parts=write_parts,
+            unfinished=unfinished,
+            place_of=place_of,
+        )
     store.requests.answer_snapshot(record.watermark)
     stage.update(watermark=record.watermark, position=record.position)

@@ -6,13 +6,12 @@ for a snapshot above the log's head and then remembers the new ones: killed in b
 
 from __future__ import annotations
 
-import logging
-
 from changesource_sdk.changelog.atomic_json import read_json, write_json
 from changesource_sdk.changelog.log import EMPTY
 from changesource_sdk.changelog.store import LogStore
 from changesource_sdk.errors import CorruptLog
-from changesource_sdk.observe.logs import event, logger
+from changesource_sdk.observe.logs import logger
+from changesource_sdk.observe.warnings import NEW_SNAPSHOT, warn
 from changesource_sdk.pipeline.mapping import Mappings, fingerprint
 
 _log = logger("runner")
@@ -28,7 +27,7 @@ def renew_if_changed(store: LogStore, mappings: Mappings) -> None:
         return
     head = _head(store)
     if head != EMPTY:
-        event(_log, logging.WARNING, "a new snapshot is taken", reason="the mappings changed")
+        warn(_log, NEW_SNAPSHOT, "mappings", "a new snapshot is taken", reason="the mappings changed")
         store.requests.ask_snapshot(head, "the mappings changed")
     write_json(path, {"fingerprint": current})
 

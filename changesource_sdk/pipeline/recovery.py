@@ -18,6 +18,7 @@ from changesource_sdk.changelog.subscribers import highest_held, is_beyond
 from changesource_sdk.errors import ChangesourceError, CorruptLog, StaleWriter
 from changesource_sdk.observe.logs import event, logger
 from changesource_sdk.observe.stages import Stage
+from changesource_sdk.observe.warnings import NEW_SNAPSHOT, warn
 from changesource_sdk.pipeline.validate import NeedsNewGeneration
 
 _log = logger("runner")
@@ -69,7 +70,7 @@ class Recovery:
                 self._stage.failed(error)
                 raise
             except NeedsNewGeneration as error:
-                event(_log, logging.WARNING, "a new snapshot is taken", reason=error.message)
+                warn(_log, NEW_SNAPSHOT, error.where, "a new snapshot is taken", reason=error.message)
                 self._ask_for_snapshot(str(error))
             except ChangesourceError as error:
                 self._report_and_wait(error)
@@ -104,7 +105,7 @@ def snapshot_due(store: LogStore, writer: LogWriter) -> str | None:
         event(_log, logging.WARNING, "a new snapshot is taken", reason=reason)
         return held
     if not all(map(store.holds, known[-1:])):
-        event(_log, logging.WARNING, "a new snapshot is taken", reason="files of the former are missing or cut")
+        warn(_log, NEW_SNAPSHOT, "", "a new snapshot is taken", reason="files of the former are missing or cut")
         return EMPTY
     return _requested(store, writer.state().head)
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 import logging
 import threading
 from pathlib import Path
+from time import monotonic
 
 from changesource_sdk.adapter import Adapter, Closing, Transaction
 from changesource_sdk.changelog.log import LogState
@@ -17,6 +18,7 @@ from changesource_sdk.observe.logs import event, logger
 from changesource_sdk.pipeline.consumer_schema import ConsumerSchema
 from changesource_sdk.pipeline.contract import checked_transactions
 from changesource_sdk.pipeline.feed import FeedClosed, TransactionFeed
+from changesource_sdk.pipeline.patience import Patience
 from changesource_sdk.pipeline.snapshotting import adapter_call, let_go
 from changesource_sdk.pipeline.transactions import TransactionEncoder
 from changesource_sdk.positions import is_ahead, is_behind
@@ -40,8 +42,10 @@ class Tail:
         self._epoch = state.epoch
         self._encoder = TransactionEncoder(ConsumerSchema.from_json(state.schema), self._new_segment, spill_bytes)
         self._ended = threading.Event()
+        self.patience = Patience()
         self._thread = threading.Thread(target=self._run, name="changesource-tail", daemon=True)
-        self.is_healthy = False
+        # Since when, in monotonic seconds, the source has answered without an error; None before it does.
+        self.healthy_since: float | None = None
 
     def start(self) -> None:
         self._thread.start()
@@ -56,6 +60,7 @@ class Tail:
             self._thread.join(JOIN_S)
         if self._thread.is_alive():
             event(_log, logging.WARNING, "the adapter is still reading; give it a close() that ends changes()")
+        self.patience.end()
         self._known.close()
 
     def _run(self) -> None:
@@ -63,7 +68,7 @@ class Tail:
             with adapter_call("changes()"):
                 while not self._ended.is_set():
                     moved = self._read_available()
-                    self.is_healthy = True
+                    self.healthy_since = self.healthy_since or monotonic()
                     if not moved:
                         self._ended.wait(getattr(self._adapter, "poll_interval", POLL_INTERVAL_S))
         except FeedClosed:
@@ -74,7 +79,7 @@ class Tail:
     def _read_available(self) -> bool:
         """Feed what the adapter gives now; whether anything was new, so that more may be waiting already."""
         before = self._position
-        for transaction in checked_transactions(self._adapter.changes(self._position)):
+        for transaction in self.patience.answers(checked_transactions(self._adapter.changes(self._position))):
             if self._ended.is_set():
                 break
             if self._is_replay(transaction):

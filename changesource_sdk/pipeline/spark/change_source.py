@@ -24,10 +24,12 @@ from pyspark.sql.datasource import DataSource, SimpleDataSourceStreamReader
 
 from changesource_sdk.adapter import Acknowledging, Adapter, Delete, Insert, Position, Transaction, Update
 from changesource_sdk.errors import AdapterError, ChangesourceError
+from changesource_sdk.observe.log_socket import LogAddress, send_logs
 from changesource_sdk.pipeline.adapter_factory import adapter_factory
 from changesource_sdk.pipeline.change_images import Image, images
 from changesource_sdk.pipeline.contract import checked_transactions
 from changesource_sdk.pipeline.mapped import MappedAdapter
+from changesource_sdk.pipeline.patience import Patience
 from changesource_sdk.pipeline.row_mapping import RowMapper
 from changesource_sdk.pipeline.snapshotting import adapter_call
 from changesource_sdk.pipeline.spark.mapping import SqlInputs, Values
@@ -64,6 +66,7 @@ class StreamSource:
     after: Position
     tables: Sequence[MappedTable]
     durable: Path
+    logs: LogAddress | None = None  # where the process sends what it logs
 
 
 @dataclass(frozen=True, slots=True)
@@ -222,6 +225,7 @@ class ReadAhead:
     """A thread that reads the store. Invariant: what was read before an error is taken before the error."""
 
     def __init__(self, source: StreamSource) -> None:
+        send_logs(source.logs)
         self._changed = threading.Condition()
         self._waiting: list[RowsPiece] = []
         self._failure: ChangesourceError | None = None
@@ -231,10 +235,12 @@ class ReadAhead:
         self._rows = StreamRows(source.tables)
         made = adapter_factory(source.adapter, source.settings)()
         self._adapter: Adapter = made.inner if isinstance(made, MappedAdapter) else made
+        self._patience = Patience()
         threading.Thread(target=self._run, name="changesource-read", daemon=True).start()
 
     def take(self) -> tuple[list[RowsPiece], Values | None]:
         """The pieces at hand, and after the last of them the row of a failure; waits a moment for some."""
+        self._patience.look()
         with self._changed:
             self._changed.wait_for(lambda: self._waiting or self._failure, WAIT_S)
             taken, self._waiting = self._waiting, []
@@ -261,7 +267,7 @@ class ReadAhead:
         position, pause = self._after, threading.Event()
         while True:
             before = position
-            for transaction in checked_transactions(self._adapter.changes(position)):
+            for transaction in self._patience.answers(checked_transactions(self._adapter.changes(position))):
                 self._put(transaction)
                 position = transaction.position
             if position == before:

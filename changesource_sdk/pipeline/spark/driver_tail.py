@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 
 from changesource_sdk.adapter import Adapter
 from changesource_sdk.changelog.store import LogStore
+from changesource_sdk.observe.log_socket import LogAddress
 from changesource_sdk.observe.stages import Stage
 from changesource_sdk.pipeline.appending import append_tail
 
@@ -31,6 +32,7 @@ class DriverTail:
     stage: Stage
     stop: threading.Event
     progressed: Callable[[], None]
+    logs: LogAddress | None = None  # where processes beside the driver send what they log
 
     def append(self, make_source: Callable[[], Adapter], lane: str) -> None:
         """Append what a source gives until `stop` is set or a snapshot is due; raises what ended it otherwise."""

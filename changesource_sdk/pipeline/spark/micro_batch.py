@@ -25,16 +25,14 @@ import tempfile
 import threading
 import time
 from collections import deque
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from statistics import median
 from typing import TYPE_CHECKING
 
 from changesource_sdk.adapter import Change, Position, Snapshot, Table, Transaction
-from changesource_sdk.changelog.store import LogStore
 from changesource_sdk.errors import ChangesourceError
 from changesource_sdk.observe.logs import event, logger
-from changesource_sdk.observe.stages import Stage
 from changesource_sdk.pipeline.adapter_factory import adapter_factory, opened
 from changesource_sdk.pipeline.change_mapping import ChangeMapper
 from changesource_sdk.pipeline.mapped import MappedAdapter
@@ -82,9 +80,7 @@ def follow(tail: DriverTail) -> None:
         assert isinstance(made, MappedAdapter)
         reason = f"{needs_spark(made.mappings)} is Spark SQL"
         event(_log, logging.INFO, "the micro-batch lane follows the source", reason=reason)
-        tail.append(
-            lambda: MicroBatchSource(tail.session, tail.adapter, tail.settings, made, tail.store, tail.stage), LANE
-        )
+        tail.append(lambda: MicroBatchSource(tail, made), LANE)
 
 
 class MicroBatchSource:
@@ -96,22 +92,12 @@ class MicroBatchSource:
 
     poll_interval = 0.0
 
-    def __init__(
-        self,
-        session: SparkSession,
-        adapter: str,
-        settings: Mapping[str, object],
-        mapped: MappedAdapter,
-        store: LogStore,
-        stage: Stage,
-    ) -> None:
-        self._session = tuned(session)
-        self._adapter = adapter
-        self._settings = settings
+    def __init__(self, tail: DriverTail, mapped: MappedAdapter) -> None:
+        self._session = tuned(tail.session)
+        self._tail = tail
         self._mapped = mapped
-        self._known = store.open_reader()
+        self._known = tail.store.open_reader()
         self._mapper = ChangeMapper({}, {})
-        self._stage = stage
         self._waiting: queue.Queue[list[Piece] | ChangesourceError] = queue.Queue(maxsize=1)
         self._pieces: deque[Piece] = deque()
         self._changed = threading.Condition()
@@ -194,7 +180,8 @@ class MicroBatchSource:
         self._mapper = ChangeMapper(sources, self._mapped.mappings)
         batches = Batches(self._session, tables)
         described = Path(self._folder.name) / "source"
-        source = StreamSource(self._adapter, dict(self._settings), after, tables, self._durable)
+        tail = self._tail
+        source = StreamSource(tail.adapter, dict(tail.settings), after, tables, self._durable, tail.logs)
         described.write_bytes(pickle.dumps(source))
         stream = self._session.readStream.format(FORMAT).schema(stream_schema(tables))
         writer = stream.option("source", str(described)).load().writeStream
@@ -254,7 +241,7 @@ class MicroBatchSource:
 
     def _note_latency(self, read_at: float) -> None:
         self._latencies.append((time.time() - read_at) * 1000)
-        self._stage.update(latency_ms=round(median(self._latencies), 1))
+        self._tail.stage.update(latency_ms=round(median(self._latencies), 1))
 
     def _check_query(self) -> None:
         """Raise what ended the query, if something did."""

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 
 from changesource_sdk.changelog.store import LogStore
 from changesource_sdk.errors import ChangesourceError
-from changesource_sdk.observe.logs import configure_from_environment as configure_logs
+from changesource_sdk.observe.log_socket import LogAddress, send_logs
 from changesource_sdk.observe.stages import Stage
 from changesource_sdk.pipeline.adapter_factory import adapter_factory, opened
 from changesource_sdk.pipeline.appending import append_tail
@@ -40,15 +40,24 @@ class ResidentTask:
     settings: Mapping[str, object]
     store: LogStore
     leash: Address
+    logs: LogAddress | None
 
 
 def follow(
-    context: SparkContext, adapter: str, settings: Mapping[str, object], store: LogStore, stop: threading.Event
+    context: SparkContext,
+    adapter: str,
+    settings: Mapping[str, object],
+    store: LogStore,
+    stop: threading.Event,
+    logs: LogAddress | None = None,
 ) -> None:
-    """Keep the source followed by a task until `stop` is set or a snapshot is due; raises what ended it otherwise."""
+    """Keep the source followed by a task until `stop` is set or a snapshot is due; raises what ended it otherwise.
+
+    What the task logs goes to `logs`.
+    """
     host = str(context.getConf().get("spark.driver.host", "127.0.0.1"))
     with Leash(host) as leash:
-        task = ResidentTask(adapter, dict(settings), store, leash.address)
+        task = ResidentTask(adapter, dict(settings), store, leash.address, logs)
 
         def run() -> list[ChangesourceError | None]:
             context.setJobGroup(JOB_GROUP, f"tail of {adapter}", interruptOnCancel=True)
@@ -67,7 +76,7 @@ def follow(
 
 def run_task(task: ResidentTask) -> ChangesourceError | None:
     """What the Spark task does until the driver lets go, a snapshot is due, or an error that trying cannot mend."""
-    configure_logs()
+    send_logs(task.logs)
     stop = threading.Event()
     hold(task.leash, stop)
     store = task.store

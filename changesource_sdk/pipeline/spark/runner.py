@@ -14,6 +14,7 @@ from hashlib import sha256
 from typing import TYPE_CHECKING
 
 from changesource_sdk.changelog.store import LogStore
+from changesource_sdk.observe.log_socket import LogAddress, LogReceiver
 from changesource_sdk.observe.stages import Stage
 from changesource_sdk.pipeline.adapter_factory import adapter_factory, opened
 from changesource_sdk.pipeline.compaction_policy import NEVER, CompactionPolicy
@@ -58,12 +59,15 @@ class SparkRunner:
         self._recovery = Recovery(self._store, self._stage, self.stop, backoff or Backoff())
         lane = SparkLane(self._context, self.stop)
         self._compactor = Compactor(store, lane, compaction, self.stop, clock=clock)
+        self._logs: LogAddress | None = None  # where tasks send what they log, while this runs
 
     def run(self) -> None:
         """Run until told to stop. Raises only what trying again cannot mend: a state directory, a newer writer."""
         self._store.layout.create()
         self._stage.flush()
-        with self._compactor.running():
+        host = str(self._context.getConf().get("spark.driver.host", "127.0.0.1"))
+        with LogReceiver(host) as logs, self._compactor.running():
+            self._logs = logs.address
             self._recovery.run(self._step)
         self._stage.update(state="stopped")
 
@@ -81,7 +85,7 @@ class SparkRunner:
         if polling.is_needed(self._adapter, self._settings):
             follow = polling.follow
         elif needs_spark(mappings_of(self._adapter, self._settings)) is None:
-            resident.follow(self._context, self._adapter, self._settings, self._store, self.stop)
+            resident.follow(self._context, self._adapter, self._settings, self._store, self.stop, self._logs)
             return
         else:
             # Python data sources need pyarrow: only sources that use this lane should.
@@ -97,6 +101,7 @@ class SparkRunner:
                 self._stage,
                 self.stop,
                 self._recovery.progressed,
+                self._logs,
             )
         )
 
@@ -114,7 +119,7 @@ class SparkRunner:
                 unfinished.forget()
                 return
             with opened(adapter_factory(self._adapter, self._settings)) as adapter:
-                parts = SparkParts(self._session)
+                parts = SparkParts(self._session, self._logs)
                 snapshot_into_log(
                     adapter,
                     writer,

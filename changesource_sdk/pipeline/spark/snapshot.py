@@ -21,6 +21,7 @@ from typing import TYPE_CHECKING
 from changesource_sdk.changelog.part_place import PartPlace
 from changesource_sdk.changelog.snapshots import PartInfo, part_name
 from changesource_sdk.errors import AdapterError, ChangesourceError
+from changesource_sdk.observe.log_socket import LogAddress, send_logs
 from changesource_sdk.pipeline.mapped import MappedPartition
 from changesource_sdk.pipeline.snapshotting import PartTask, Progress, write_partition
 from changesource_sdk.pipeline.spark.job import SparkFailure, SparkJob
@@ -40,8 +41,9 @@ _COUNT_EVERY_S = 0.25
 class SparkParts:
     """A `PartsWriter` that spreads the parts over Spark tasks."""
 
-    def __init__(self, session: SparkSession) -> None:
+    def __init__(self, session: SparkSession, logs: LogAddress | None = None) -> None:
         self._session = session
+        self._logs = logs  # where tasks send what they log
         self._context = session.sparkContext
 
     def __call__(
@@ -75,7 +77,7 @@ class SparkParts:
     def _parts(self, place: PartPlace, tasks: Sequence[PartTask]) -> RDD[PartInfo | ChangesourceError]:
         """One Spark partition per task; those of tables with SQL are evaluated by Spark on the way."""
         pickled = [_pickled(task) for task in tasks if not uses_sql(task)]
-        write = partial(run_task, place)
+        write = partial(run_task, place, self._logs)
         groups = by_table([task for task in tasks if uses_sql(task)])
         parts = [sql_parts(self._session, mapped, list(map(_pickled, group)), write) for mapped, group in groups]
         if pickled:
@@ -108,8 +110,9 @@ def _pickled(task: PartTask) -> bytes:
         ) from error
 
 
-def run_task(place: PartPlace, task: PartTask) -> PartInfo | ChangesourceError:
+def run_task(place: PartPlace, logs: LogAddress | None, task: PartTask) -> PartInfo | ChangesourceError:
     """What one Spark task does: write one part, whole or not at all."""
+    send_logs(logs)
     try:
         with place.scratch() as own:
             count = _RowCount(place.count_file(task.number))

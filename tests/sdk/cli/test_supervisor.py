@@ -13,6 +13,7 @@ import pytest
 from changesource_sdk.cli import supervisor as supervising
 from changesource_sdk.cli.child_output import ChildOutput
 from changesource_sdk.cli.supervisor import Supervisor
+from changesource_sdk.observe.relayed import encode
 
 
 def supervisor(code: str, grace: float = 5.0) -> Supervisor:
@@ -97,9 +98,10 @@ async def test_a_crash_is_told_with_what_the_child_said_last(heard: pytest.LogCa
 
 def test_lines_keep_their_level_and_are_told_once(heard: pytest.LogCaptureFixture) -> None:
     output = ChildOutput()
+    record = logging.makeLogRecord({"name": "changesource.sqlite", "levelno": logging.WARNING, "levelname": "WARNING"})
+    record.msg = "table notes has no key and is skipped"
     for _ in range(3):
-        output.take("WARNING adapters.sqlite table notes has no key and is skipped")
-    output.take("ERROR changesource_sdk.pipeline.inline store down; trying again in 0.4 s")
+        output.take(encode(record))
     output.take("Traceback (most recent call last):")
     output.take("error[writer-fenced]: another writer took over (log)")
     told = [(record.levelname, record.getMessage()) for record in heard.records]

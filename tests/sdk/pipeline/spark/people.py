@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import json
+import logging
 import os
 import signal
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -21,6 +22,8 @@ from changesource_sdk.adapter import (
     Transaction,
     Update,
 )
+from changesource_sdk.observe.logs import logger
+from changesource_sdk.observe.warnings import clear, warn
 from changesource_sdk.schema import Column
 from tests.sdk.pipeline.spark.stores import hang_up, once
 
@@ -97,3 +100,37 @@ class PeopleAdapter:
 
     def acknowledge(self, position: Position) -> None:
         (self.file.folder / "acknowledged").write_text(str(position))
+
+
+@dataclass(frozen=True, slots=True)
+class OddRows:
+    """A partition that warns by a logger that the package knows nothing of."""
+
+    partition: RowsPartition
+
+    @property
+    def table(self) -> str:
+        return self.partition.table
+
+    def rows(self) -> Iterable[Row]:
+        logging.getLogger("some.store").warning("a row looks %s", "odd")
+        return self.partition.rows()
+
+
+class GrumblingAdapter(PeopleAdapter):
+    """Warns while there is a file `grumble`, and says when that is over."""
+
+    is_grumbling = False
+
+    def snapshot(self) -> Snapshot:
+        found = super().snapshot()
+        parts = [OddRows(part) for part in found.partitions if isinstance(part, RowsPartition)]
+        return Snapshot(found.position, parts)
+
+    def changes(self, after: Position) -> Iterator[Transaction]:
+        before, self.is_grumbling = self.is_grumbling, (self.file.folder / "grumble").exists()
+        if self.is_grumbling:
+            warn(logger("people"), "grumble", "changes", "not today", holds="table")
+        elif before:
+            clear(logger("people"), "grumble", "changes", "never mind")
+        return super().changes(after)

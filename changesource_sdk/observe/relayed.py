@@ -1,0 +1,145 @@
+"""Log records that travel from the process that wrote them to the one whose log people read.
+
+A record is one line of JSON: on standard error from the pipeline's process to `serve`, on a socket from Spark's Python
+workers to their driver (`log_socket`). Besides what the package logs itself, all that other loggers say at WARNING or
+above is carried, so that an adapter's author may use any logger. `Bounded` keeps a flood of one kind short.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+import os
+import sys
+import threading
+import time
+from collections.abc import Callable, Sequence
+
+from changesource_sdk.observe.logs import LOGGER_NAME
+
+MARK = "changesource-log"
+LEVEL_VARIABLE = "CHANGESOURCE_LOG_LEVEL"
+LINES_PER_KIND = 10
+INTERVAL_S = 60.0
+MOST_KINDS = 256
+LONGEST_TEXT = 4000
+LONGEST_TRACE = 20_000
+
+_OWN_LOGGERS: list[logging.Logger] = [logging.getLogger(), logging.getLogger(LOGGER_NAME)]
+
+
+def encode(record: logging.LogRecord) -> str:
+    """A record as one line."""
+    found: dict[str, object] = {
+        MARK: record.levelname,
+        "name": record.name,
+        "event": record.getMessage()[:LONGEST_TEXT],
+        "kind": kind_of(record),
+        "time": record.created,
+        "fields": getattr(record, "fields", {}),
+    }
+    if (notice := getattr(record, "notice", None)) is not None:
+        found["notice"] = notice
+    if record.exc_info:
+        found["trace"] = logging.Formatter().formatException(record.exc_info)[-LONGEST_TRACE:]
+    elif record.exc_text:
+        found["trace"] = record.exc_text
+    return json.dumps(found, default=str, ensure_ascii=False)
+
+
+def decode(line: str) -> logging.LogRecord | None:
+    """The record of a line; None if the line is none."""
+    if not line.startswith(f'{{"{MARK}"'):
+        return None
+    try:
+        found = json.loads(line)
+        level = getattr(logging, found[MARK])
+        record = logging.LogRecord(found["name"], level, "", 0, found["event"], None, None)
+        record.created = float(found["time"])
+        record.exc_text = found.get("trace")
+        record.__dict__.update(fields=dict(found["fields"]), kind=found["kind"], notice=found.get("notice"))
+    except (ValueError, KeyError, TypeError, AttributeError):
+        return None
+    return record
+
+
+def kind_of(record: logging.LogRecord) -> str:
+    """What records that differ only in their values have in common."""
+    return str(getattr(record, "kind", None) or record.msg)[:LONGEST_TEXT]
+
+
+class Bounded(logging.Filter):
+    """Passes, of records at WARNING or above, so many of each kind per interval; the rest is counted.
+
+    Records that only clear a warning pass always. Invariant: memory is bounded by `MOST_KINDS`.
+    """
+
+    def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
+        super().__init__()
+        self._clock = clock
+        self._lock = threading.Lock()
+        # By logger and kind: when the interval began, lines passed in it, lines held back in it.
+        self._seen: dict[tuple[str, str], tuple[float, int, int]] = {}
+
+    def filter(self, record: logging.LogRecord) -> bool:
+        """Whether the record passes."""
+        if record.levelno < logging.WARNING:
+            return True
+        # Texts of other packages are not known to be templates: all that one of their loggers says is one kind.
+        is_own = record.name.startswith(LOGGER_NAME)
+        key = (record.name, kind_of(record) if is_own else "")
+        with self._lock:
+            began, passed, held = self._seen.get(key, (self._clock(), 0, 0))
+            if self._clock() - began >= INTERVAL_S:
+                if held:
+                    record.__dict__["fields"] = {**getattr(record, "fields", {}), "held_back": held}
+                began, passed, held = self._clock(), 0, 0
+            if key not in self._seen and len(self._seen) >= MOST_KINDS:
+                self._seen.pop(min(self._seen, key=lambda known: self._seen[known][0]))
+            passes = passed < LINES_PER_KIND
+            self._seen[key] = (began, passed + 1, held) if passes else (began, passed, held + 1)
+            return passes
+
+
+def _is_said(record: logging.LogRecord) -> bool:
+    """Whether a record is for people; some only tell which warnings still hold."""
+    return "only" not in (getattr(record, "notice", None) or {})
+
+
+class LineFormatter(logging.Formatter):
+    """One line of JSON per record."""
+
+    def format(self, record: logging.LogRecord) -> str:
+        return encode(record)
+
+
+def relay(handlers: Sequence[logging.Handler]) -> None:
+    """Give all that this process logs to these handlers. May be called again: they replace the former ones.
+
+    Whatever level the user asked for, INFO is let through here: that a warning is over is said at this level.
+    """
+    everything, own = _OWN_LOGGERS
+    for log in _OWN_LOGGERS:
+        log.handlers[:] = handlers
+    everything.setLevel(logging.WARNING)
+    own.setLevel(min(asked_level(), logging.INFO))
+    own.propagate = False
+
+
+def asked_level() -> int:
+    """The level that the process which started this one passed on."""
+    found = logging.getLevelNamesMapping().get((os.environ.get(LEVEL_VARIABLE) or "info").upper())
+    return logging.INFO if found is None else found
+
+
+def relay_to_standard_error(*others: logging.Handler) -> None:
+    """Write records to standard error for the process that started this one, and give them to other handlers too.
+
+    Only the lines go by the level that was asked for and are bounded: `others` hear of every record.
+    """
+    handler = logging.StreamHandler(sys.stderr)
+    handler.setLevel(asked_level())
+    handler.setFormatter(LineFormatter())
+    handler.addFilter(_is_said)
+    handler.addFilter(Bounded())
+    relay([handler, *others])
