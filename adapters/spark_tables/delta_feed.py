@@ -43,6 +43,7 @@ def feed_changes(shape: Shape, open_feed: OpenFeed, *, rewritten: bool = False) 
     for batch in open_feed(None):
         rows += batch.num_rows
         if rows > MOST_HELD:
+            _check_keys(shape, open_feed)
             return _unpaired(shape, open_feed)
         held.append(batch)
     return list(_paired(shape, held, rewritten))
@@ -67,6 +68,26 @@ def _paired(shape: Shape, batches: Iterable[pa.RecordBatch], rewritten: bool) ->
             yield Insert(name, row)
         elif rewritten or was != row:
             yield Update(name, row, was)
+
+
+def _check_keys(shape: Shape, open_feed: OpenFeed) -> None:
+    """The same check for a version that is too large to be held: only its keys are."""
+    names = [f"k{index}" for index in range(len(shape.key))]
+    found = [
+        pa.table([stored(batch.column(name)) for name in shape.key], names) for batch in open_feed(_is_one_of(AFTER))
+    ]
+    keys = pa.concat_tables(found) if found else pa.table({})
+    if any(column.null_count for column in keys.columns):
+        raise UnusableFeed("a key is null")
+    if found and keys.group_by(names).aggregate([]).num_rows != keys.num_rows:
+        raise UnusableFeed("two rows have one key")
+
+
+def stored(column: pa.Array) -> pa.Array:
+    """A column in a type that files and comparisons know: the feed's texts are views."""
+    if pa.types.is_string_view(column.type):
+        return column.cast(pa.string())
+    return column.cast(pa.binary()) if pa.types.is_binary_view(column.type) else column
 
 
 def _unpaired(shape: Shape, open_feed: OpenFeed) -> Iterator[Change]:

@@ -53,11 +53,15 @@ class JarFreeVersion:
 
     def shortcoming(self) -> str:
         """What of the table `deltalake` cannot read, rows or feed; empty if it reads all."""
+        beyond = self._unknown_features()
+        return f"deltalake cannot read {', '.join(beyond)}" if beyond else self.unreadable_feed()
+
+    def _unknown_features(self) -> list[str]:
+        """The features that the table asks its readers for and `deltalake` does not list among its own."""
         from deltalake.table import SUPPORTED_READER_FEATURES
 
         asked = set(self._found.protocol().reader_features or ())
-        beyond = sorted(asked - _READ_BY_ITS_KERNEL - set(SUPPORTED_READER_FEATURES))
-        return f"deltalake cannot read {', '.join(beyond)}" if beyond else self.unreadable_feed()
+        return sorted(asked - _READ_BY_ITS_KERNEL - set(SUPPORTED_READER_FEATURES))
 
     def unreadable_feed(self, commit: Commit | None = None) -> str:
         """Mapped columns have none; of marked rows it tells whole files."""
@@ -86,6 +90,10 @@ class JarFreeVersion:
     def _divided(self, shape: Shape) -> list[DeltaShare]:
         """The shares of the version, made once: every file is looked at for it."""
         if self._parts is None or self._parts[0] != self.number:
+            if self._unknown_features():
+                # Planning a read tells what is not supported, here and not in a task, where it would be a trace.
+                with reading(self._table):
+                    self._found.scan()
             self._parts = self.number, shares(self._table, self._found, shape)
         return self._parts[1]
 

@@ -11,6 +11,7 @@ from __future__ import annotations
 import logging
 import time
 from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
 from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, TypeAlias
@@ -25,6 +26,7 @@ from adapters.spark_tables.delta_log import FEED_SETTING, Commit
 from adapters.spark_tables.delta_memory import NO_BASE, DeltaMemory
 from adapters.spark_tables.delta_place import DeltaPlace
 from adapters.spark_tables.delta_table import shape_of
+from adapters.spark_tables.keys import UnusableKeys
 from adapters.spark_tables.settings import TableSettings
 from adapters.spark_tables.shape import Shape, evolution
 from adapters.spark_tables.shapes import Shapes
@@ -56,6 +58,9 @@ class DeltaSource:
         self._seen: tuple[DeltaPlace, str] | None = None
         self._passed: tuple[DeltaPlace, DeltaPlace] | None = None
         self._last_gap = ""
+        # The newest version, with its mark, when the table's keys were bad.
+        self._refused: tuple[int, str | None, UnusableKeys] | None = None
+        self.takes_jobs = table.takes_jobs
 
     def table(self) -> Table:
         """The table as it is now."""
@@ -63,8 +68,12 @@ class DeltaSource:
 
     def snapshot(self) -> TableSnapshot:
         """The newest version, remembered and in shares."""
+        self._refuse_again()
         found = self._newest()
-        shape = self._shape(found)
+        with self._refusing(found):
+            return self._snapshot(found, self._shape(found))
+
+    def _snapshot(self, found: DeltaVersion, shape: Shape) -> TableSnapshot:
         shares = found.shares(shape)
         if shares is None:
             return self._copied(found, shape)
@@ -89,6 +98,7 @@ class DeltaSource:
             place = self._passed[1]
         if not self._is_new(place):
             return
+        self._refuse_again()
         for reached, version in self._places(place):
             place = reached
             self._seen = self._marked(place)
@@ -103,9 +113,29 @@ class DeltaSource:
             for reached, version in self._feed(place):
                 place = reached
                 yield reached, version
+            self.takes_jobs = self._settings.takes_jobs
         except Gap as gap:
             self._tell(str(gap))
+            self.takes_jobs = True
             yield self._bridge(place)
+
+    @contextmanager
+    def _refusing(self, found: DeltaVersion) -> Iterator[None]:
+        """Remember that the keys of a version are bad."""
+        try:
+            yield
+        except UnusableKeys as error:
+            self._refused = found.number, self._access.mark(found.number), error
+            raise
+
+    def _refuse_again(self) -> None:
+        """Raise what was wrong with the keys, as long as there is no other version: looking again would cost jobs."""
+        if self._refused is None:
+            return
+        number, mark, error = self._refused
+        if mark is not None and self._access.mark(number) == mark and self._access.mark(number + 1) is None:
+            raise error.with_traceback(None)
+        self._refused = None
 
     def _tell(self, gap: str) -> None:
         if gap != self._last_gap:
@@ -236,7 +266,8 @@ class DeltaSource:
             raise lost("the key's columns are others", self._settings.where)
         base = self._memory.base(place.base, place.version, lambda: self._former(place))
         frame = found.frame(self._memory.session, new)
-        differing = self._memory.difference(base, new, frame, rewritten=moved.rewritten)
+        with self._refusing(found):
+            differing = self._memory.difference(base, new, frame, rewritten=moved.rewritten)
         now = self._place(found, new, differing.number)
         return now, _nonempty(now, _now_ms(), moved.changes, differing.changes)
 

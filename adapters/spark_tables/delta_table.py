@@ -63,13 +63,15 @@ def open_table(table: TableSettings, version: int | None = None) -> DeltaTable:
 def unreadable(table: TableSettings, error: Exception) -> AdapterError:
     """What stands in the way of reading a table that is there."""
     said = str(error).strip().splitlines()[0]
-    if ("nsupported" in said or "not supported" in said) and (feature := _FEATURE.search(said)):
+    if ("nsupported" in said or "not supported" in said) and (found := _FEATURE.search(said)):
+        # deltalake's kernel says TypeWidening where the table's protocol, and SQL, say typeWidening.
+        feature = found[1][0].lower() + found[1][1:]
         return AdapterError(
             UNSUPPORTED,
-            f"the table asks its readers for {feature[1]!r}, which deltalake cannot read",
+            f"the table asks its readers for {feature!r}, which deltalake cannot read",
             table.where,
             f"start Spark with Delta, which may know it (tables.{table.name}.delta_reader = 'spark'); or drop the "
-            f"feature (ALTER TABLE … DROP FEATURE {feature[1]}), or sync a copy of the table without it",
+            f"feature (ALTER TABLE … DROP FEATURE {feature}), or sync a copy of the table without it",
         )
     fix = "see that the files are there, whole, and may be read; the table is tried again with a growing delay"
     return AdapterError("table-unreadable", said, table.where, fix)

@@ -15,7 +15,8 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from functools import reduce
 from typing import TYPE_CHECKING
@@ -90,8 +91,9 @@ class Difference:
         """A first version with a copy of all rows, read in one go, in the folder `rows-N`."""
         number = self._folder.next_number()
         rows = f"rows-{number}"
-        self._write(self._columns(frame, digests=True), rows)
-        return self._remember(number, self._read(rows, self._remembered_schema(frame)), frame, fingerprint)
+        with self._removing(rows):
+            self._write(self._columns(frame, digests=True), rows)
+            return self._remember(number, self._read(rows, self._remembered_schema(frame)), frame, fingerprint)
 
     def remember(self, frame: DataFrame, fingerprint: str | None) -> StateVersion:
         """A first version of a frame that gives the same rows as often as it is read: no copy is needed."""
@@ -100,8 +102,9 @@ class Difference:
 
     def _remember(self, number: int, marks: DataFrame, frame: DataFrame, fingerprint: str | None) -> StateVersion:
         base, keys = f"base-{number}", self._key_schema(frame)
-        self._write(marks, base)
-        self._check_keys(self._read(base, keys).toDF(*self._key))
+        with self._removing(base):
+            self._write(marks, base)
+            self._check_keys(self._read(base, keys).toDF(*self._key))
         rows = count_rows(self._folder, base)
         version = StateVersion(number, base, (), rows, 0, keys.json(), fingerprint, 0, self._clock())
         self._folder.save(version)
@@ -120,11 +123,12 @@ class Difference:
         delta = f"delta-{number}"
         seen = Observation()
         now = self._columns(self._counted(frame, seen), digests=digests)
-        self._write(self._changed(now, self._hashed(after), frame, digests), delta)
-        inserts, updates, deletes = counts = count_operations(self._folder, delta)
-        rows = after.rows + inserts - deletes
-        if _observed(seen) != (rows, 0) or self._repeats_inserts(delta, inserts):
-            self._check_keys(frame)
+        with self._removing(delta):
+            self._write(self._changed(now, self._hashed(after), frame, digests), delta)
+            inserts, updates, deletes = counts = count_operations(self._folder, delta)
+            rows = after.rows + inserts - deletes
+            if _observed(seen) != (rows, 0) or self._repeats_inserts(delta, inserts):
+                self._check_keys(frame)
         looks, compared_at = (0, self._clock()) if digests else (after.looks + 1, after.compared_at)
         if not any(counts):
             self._folder.remove(delta)
@@ -160,6 +164,15 @@ class Difference:
     def compact_if_crowded(self, version: StateVersion) -> StateVersion:
         """For an idle moment: the next difference is the faster for it."""
         return self.compact(version) if _is_crowded(version) else version
+
+    @contextmanager
+    def _removing(self, name: str) -> Iterator[None]:
+        """Remove a folder that is of no use, if what it was made for fails: a bad table is looked at many times."""
+        try:
+            yield
+        except Exception:
+            self._folder.remove(name)
+            raise
 
     def _counted(self, frame: DataFrame, seen: Observation) -> DataFrame:
         """The table, its rows and null keys counted as they pass."""

@@ -9,12 +9,14 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
 from functools import cached_property, partial
 from typing import TYPE_CHECKING
 
 from adapters.spark_tables.changed_rows import changes_of, holds_copy, inserts_of, remove_copy, shares_of
 from adapters.spark_tables.checks import table_checks
 from adapters.spark_tables.difference import Difference, tuned
+from adapters.spark_tables.keys import UnusableKeys
 from adapters.spark_tables.reader import TableReader, reading
 from adapters.spark_tables.readers import BEING_WRITTEN
 from adapters.spark_tables.settings import TableSettings
@@ -36,6 +38,8 @@ COMPARED_AT_REST_S = 3600.0
 class DifferenceSource:
     """A `TableSource` over a reader. Invariant: a token names a version that is whole and a shape that is kept."""
 
+    takes_jobs = True
+
     def __init__(
         self, table: TableSettings, folder: str, reader: TableReader, clock: Callable[[], float] = time.time
     ) -> None:
@@ -46,6 +50,7 @@ class DifferenceSource:
         self._clock = clock
         self._current: StateVersion | None = None
         self._is_swept = False
+        self._refused: tuple[str, UnusableKeys] | None = None  # the table as it looked when its keys were bad
 
     @cached_property
     def _difference(self) -> Difference:
@@ -58,9 +63,10 @@ class DifferenceSource:
     def snapshot(self) -> TableSnapshot:
         """All rows, from a copy that lives until the snapshot is closed, and is gone on with until then."""
         fingerprint = self._reader.fingerprint(self._difference.session)
-        frame, shape = self._look()
-        with reading(self._table):
-            version = self._difference.begin(frame, _settled(fingerprint))
+        with self._refusing(fingerprint):
+            frame, shape = self._look()
+            with reading(self._table):
+                version = self._difference.begin(frame, _settled(fingerprint))
         token: Token = [version.number, self._shapes.keep(shape)]
         shares = shares_of(self._folder, version, shape)
         root, number = self._folder.root, version.number
@@ -78,9 +84,22 @@ class DifferenceSource:
         if fingerprint is not None and fingerprint == version.fingerprint and not digests:
             self._current = self._difference.compact_if_crowded(version)
             return
-        found = self._version_after(version, self._shapes.get(shape_name), fingerprint, digests)
+        with self._refusing(fingerprint):
+            found = self._version_after(version, self._shapes.get(shape_name), fingerprint, digests)
         if found is not None:
             yield found
+
+    @contextmanager
+    def _refusing(self, fingerprint: str | None) -> Iterator[None]:
+        """A table whose keys were bad is not read again as long as it looks the same."""
+        if self._refused is not None and fingerprint == self._refused[0]:
+            raise self._refused[1].with_traceback(None)
+        try:
+            yield
+        except UnusableKeys as error:
+            self._refused = None if fingerprint is None else (fingerprint, error)
+            raise
+        self._refused = None
 
     def acknowledge(self, token: Token) -> None:
         """Versions before this one may go."""

@@ -21,6 +21,10 @@ _TIMES = "_changesource_times"
 _LONGEST_EXAMPLE = 40
 
 
+class UnusableKeys(AdapterError):
+    """The rows of a table cannot be told apart by its key. Only another version of the table can mend that."""
+
+
 @dataclass(frozen=True, slots=True)
 class BadKeys:
     """How many rows have a null in their key, how many keys are used more than once, and examples of these."""
@@ -32,7 +36,7 @@ class BadKeys:
     def __bool__(self) -> bool:
         return bool(self.nulls or self.repeated)
 
-    def error(self, table: str, key: Sequence[str]) -> AdapterError:
+    def error(self, table: str, key: Sequence[str]) -> UnusableKeys:
         """What to tell the user."""
         named = ", ".join(key)
         said = []
@@ -43,7 +47,7 @@ class BadKeys:
             said.append(f"{times} used more than once ({named}), such as {', '.join(self.examples)}")
         code = "null-keys" if self.nulls else "duplicate-keys"
         fix = "choose key columns that are unique and never null, or remove the rows; sync goes on by itself then"
-        return AdapterError(code, "; ".join(said), f"table {table}", fix)
+        return UnusableKeys(code, "; ".join(said), f"table {table}", fix)
 
 
 def bad_keys(frame: DataFrame, key: Sequence[str]) -> BadKeys:

@@ -17,6 +17,10 @@ if TYPE_CHECKING:
 
 _MISSING = re.compile(r"\[(?:PATH_NOT_FOUND|TABLE_OR_VIEW_NOT_FOUND|UNABLE_TO_INFER_SCHEMA)\b|FileNotFoundException")
 _CAUSE = re.compile(r"^Caused by: [\w.$]+: (.*?)(?=^\s+(?:at |\.\.\. \d)|\Z)", re.DOTALL | re.MULTILINE)
+_PYTHON = re.compile(
+    r"Traceback \(most recent call last\):.*\n\S+?(?:Error|Exception): (.*?)\s*(?:\n\tat |\Z)", re.DOTALL
+)
+"""What a Python worker raised: the last line of its trace."""
 _LONGEST_MESSAGE = 1000
 
 
@@ -64,5 +68,7 @@ def _explained(table: TableSettings, error: Exception) -> AdapterError:
 
 def _with_causes(error: Exception) -> str:
     """What Spark says, and what it says led to it: the file is named by the one, the bad value by the other."""
+    if trace := _PYTHON.search(str(error)):
+        return trace[1].strip()[:_LONGEST_MESSAGE]
     causes = _CAUSE.findall(f"{error}\n{getattr(error, '_stackTrace', '')}")
     return ": ".join(dict.fromkeys(map(gist, (str(error), *causes))))[:_LONGEST_MESSAGE]

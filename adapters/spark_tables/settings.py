@@ -50,6 +50,11 @@ class TableSettings:
         return f"table {self.name}"
 
     @property
+    def takes_jobs(self) -> bool:
+        """Whether a look at the table is known to take jobs of Spark."""
+        return self.kind != "delta" or not self.change_feed or self.delta_reader == "spark"
+
+    @property
     def identity(self) -> str:
         """Differs when another table is meant, or other rows of it; options may hold secrets and are left out."""
         said = json.dumps([self.kind, self.location, list(self.key)])

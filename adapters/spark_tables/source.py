@@ -47,6 +47,10 @@ class TableVersion:
 class TableSource(Protocol):
     """One table. Methods are called from one thread at a time, but `acknowledge` from another."""
 
+    @property
+    def takes_jobs(self) -> bool:
+        """Whether the next look is expected to take jobs of Spark: seconds, where others take milliseconds."""
+
     def table(self) -> Table:
         """The table as it is now. Raises `TableMissing` if there is none."""
 

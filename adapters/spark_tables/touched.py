@@ -15,7 +15,7 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 from pyarrow import fs
 
-from adapters.spark_tables.delta_feed import BEFORE, CHANGE_TYPE
+from adapters.spark_tables.delta_feed import BEFORE, CHANGE_TYPE, stored
 from adapters.spark_tables.difference_files import DELETE, OPERATION, UPDATE
 
 MOST_FILES = 100
@@ -91,14 +91,7 @@ class TouchedKeys:
 
 def _marked(batch: pa.RecordBatch, key: Sequence[str]) -> pa.Table:
     """The keys of a feed's rows, called by their place, and what became of them."""
-    is_before = pc.is_in(_stored(batch.column(CHANGE_TYPE)), pa.array(BEFORE))
+    is_before = pc.is_in(stored(batch.column(CHANGE_TYPE)), pa.array(BEFORE))
     operation = pc.if_else(is_before, pa.scalar(DELETE, pa.int8()), pa.scalar(UPDATE, pa.int8()))
-    columns = [_stored(batch.column(name)) for name in key]
+    columns = [stored(batch.column(name)) for name in key]
     return pa.table([*columns, operation], [*(f"k{i}" for i in range(len(key))), OPERATION])
-
-
-def _stored(column: pa.Array) -> pa.Array:
-    """A column in a type that files and comparisons know: the feed's texts are views."""
-    if pa.types.is_string_view(column.type):
-        return column.cast(pa.string())
-    return column.cast(pa.binary()) if pa.types.is_binary_view(column.type) else column

@@ -103,7 +103,7 @@ class Bounded(logging.Filter):
 
 def _is_said(record: logging.LogRecord) -> bool:
     """Whether a record is for people; some only tell which warnings still hold."""
-    return "only" not in (getattr(record, "notice", None) or {})
+    return not (getattr(record, "notice", None) or {}).get("quiet")
 
 
 class LineFormatter(logging.Formatter):

@@ -33,6 +33,7 @@ KEEP_S = 3600.0
 MOST = 50
 WRITE_EVERY_S = 0.5
 
+_ANY = "*"
 Holds = Literal["", "table", "stream"]
 """What waits because of it: nothing, one table while the others go on, or all that follows."""
 
@@ -67,6 +68,12 @@ def clear(log: logging.Logger, code: str, where: str, message: str) -> None:
     )
 
 
+def settle(log: logging.Logger, where: str) -> None:
+    """Say that all is well at a place, whoever warned of it before. This is for the book and not for the log."""
+    notice = {"clears": _ANY, "where": where, "quiet": True}
+    log.log(logging.INFO, "all is well", extra={"fields": {"where": where}, "notice": notice})
+
+
 class StandingWarnings:
     """Warnings of one code that hold together, one per place: what is no longer among them is over."""
 
@@ -80,7 +87,7 @@ class StandingWarnings:
         known = self._messages or {}
         if self._messages != messages:
             # Another process may have said some of them, so the book hears which are left, not which are over.
-            notice = {"only": self._code, "where": list(messages)}
+            notice = {"only": self._code, "where": list(messages), "quiet": True}
             self._log.log(logging.INFO, "warnings were looked at again", extra={"notice": notice})
         for where, message in messages.items():
             if known.get(where) != message:
@@ -149,7 +156,9 @@ class WarningBook(logging.Handler):
         """Take a record in, if it is or clears a warning."""
         notice = getattr(record, "notice", None) or {}
         if "clears" in notice:
-            self._clear((notice["clears"], notice["where"]), record.created * 1000)
+            for code, where in list(self._kept):
+                if where == notice["where"] and notice["clears"] in (code, _ANY):
+                    self._clear((code, where), record.created * 1000)
         elif "only" in notice:
             for code, where in list(self._kept):
                 if code == notice["only"] and where not in notice["where"]:

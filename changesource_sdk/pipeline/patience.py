@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterator
 from typing import TypeVar
 
 from changesource_sdk.observe.logs import logger
-from changesource_sdk.observe.warnings import clear, warn
+from changesource_sdk.observe.warnings import Holds, clear, warn
 
 _log = logger("runner")
 T = TypeVar("T")
@@ -22,35 +22,58 @@ STUCK_AFTER_S = 30.0
 TIMES_LONGEST = 3.0
 """An answer may take so many times as long as the longest that came before: tables that take a minute always do."""
 SAY_AGAIN_S = 60.0
-CODE, WHERE = "source-not-answering", "changes()"
+CODE = "source-not-answering"
 
 
 class Patience:
-    """Watches the answers of one source. `answers` runs in the thread that reads, `look` in another."""
+    """Watches the answers to one kind of question, asked in one thread; `look` may be called in another."""
 
-    def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
+    def __init__(
+        self,
+        where: str = "changes()",
+        holds: Holds = "stream",
+        *,
+        returns: bool = False,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        """`returns` says that an answer always comes; otherwise that is believed once an empty one has come."""
+        self._where = where
+        self._holds = holds
+        self._returns = returns
         self._clock = clock
         self._lock = threading.Lock()
-        self._returns = False  # whether the source is known to return when there is nothing new: it has done so
         self._asked_at: float | None = None  # since when an answer is awaited
-        self._longest = 0.0
+        self._longest = 0.0  # seconds that an answer has taken
         self._said_at: float | None = None  # when the warning in force was last said
 
     def answers(self, transactions: Iterator[T]) -> Iterator[T]:
         """The same transactions; only the time that the source takes for each is counted."""
         is_empty = True
         while True:
-            with self._lock:
-                self._asked_at = self._clock()
+            self.asked()
             try:
                 found = next(transactions)
             except StopIteration:
                 self._returns |= is_empty
                 return
             finally:
-                self._answered()
+                self.answered()
             is_empty = False
             yield found
+
+    def asked(self) -> None:
+        """The wait begins."""
+        with self._lock:
+            self._asked_at = self._clock()
+
+    def answered(self) -> None:
+        """The wait is over, or given up."""
+        with self._lock:
+            # One that waited for a change inside the call says nothing of how long looking takes.
+            self._longest = max(self._longest, self._waited()) if self._returns else 0.0
+            was_said, self._said_at, self._asked_at = self._said_at is not None, None, None
+        if was_said:
+            clear(_log, CODE, self._where, "the source answers again")
 
     def look(self) -> None:
         """Warn if an answer is overdue."""
@@ -63,20 +86,7 @@ class Patience:
             self._said_at = self._clock()
         fix = "see what the store is busy with; reading continues when it answers"
         message = f"the source has not answered for {round(waited)} s"
-        warn(_log, CODE, WHERE, message, fix, holds="stream", waited_s=round(waited))
+        warn(_log, CODE, self._where, message, fix, holds=self._holds)
 
     def _waited(self) -> float:
         return 0.0 if self._asked_at is None else self._clock() - self._asked_at
-
-    def _answered(self) -> None:
-        with self._lock:
-            waited = self._waited()
-            was_said, self._said_at, self._asked_at = self._said_at is not None, None, None
-            # One that waited for a change inside the call says nothing of how long looking takes.
-            self._longest = max(self._longest, waited) if self._returns else 0.0
-        if was_said:
-            clear(_log, CODE, WHERE, "the source answers again")
-
-    def end(self) -> None:
-        """Nothing is awaited any more."""
-        self._answered()

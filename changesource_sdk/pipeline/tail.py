@@ -60,7 +60,7 @@ class Tail:
             self._thread.join(JOIN_S)
         if self._thread.is_alive():
             event(_log, logging.WARNING, "the adapter is still reading; give it a close() that ends changes()")
-        self.patience.end()
+        self.patience.answered()
         self._known.close()
 
     def _run(self) -> None:

@@ -69,7 +69,10 @@ class Follower:
     def look(self) -> list[list[Change]]:
         """Apply what is new; the changes of each transaction."""
         self.adapter._due.clear()
-        return [self.take(transaction) for transaction in self.adapter.changes(self.position)]
+        found = [self.take(transaction) for transaction in self.adapter.changes(self.position)]
+        while self.adapter._looks:
+            found += [self.take(transaction) for transaction in self.adapter.changes(self.position)]
+        return found
 
     def take(self, transaction: Transaction) -> list[Change]:
         changes = list(transaction.changes)

@@ -15,7 +15,7 @@ class Source:
 
     def __init__(self) -> None:
         self.now = 0.0
-        self.patience = Patience(lambda: self.now)
+        self.patience = Patience(clock=lambda: self.now)
 
     def answer(self, *seconds: float) -> None:
         """One call that gives something after each of these times, and then returns at once."""
