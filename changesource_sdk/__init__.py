@@ -28,6 +28,8 @@ from changesource_sdk.adapter import (
 )
 from changesource_sdk.annotations import table_of, table_of_rows
 from changesource_sdk.errors import AdapterError, ChangesourceError, ConfigurationError
+from changesource_sdk.observe.warnings import clear as clear_warning
+from changesource_sdk.observe.warnings import warn
 from changesource_sdk.pipeline.mapping import Function, MappedColumn, Mask, Sql, TableMapping
 from changesource_sdk.schema import Column, Index, JsonText, Table
 
@@ -68,6 +70,8 @@ __all__ = [
     "Transaction",
     "Truncate",
     "Update",
+    "clear_warning",
     "table_of",
     "table_of_rows",
+    "warn",
 ]

@@ -102,13 +102,15 @@ class SparkTablesAdapter:
             for table in self._tables:
                 try:
                     one = self._snapshot_of(table)
-                    found.append(one)
-                    tokens[table.name], declared = one.token, one.table
                 except AdapterError as error:
                     self._troubles.note(table, error)
-                    declared = self._source(table).table() if isinstance(error, UnusableKeys) else None
-                    tokens[table.name] = awaited_token(declared)
-                given += [] if declared is None else [declared]
+                    empty = [self._source(table).table()] if isinstance(error, UnusableKeys) else []
+                    tokens[table.name] = awaited_token(*empty)
+                    given += empty
+                else:
+                    found.append(one)
+                    tokens[table.name] = one.token
+                    given.append(one.table)
             if not found:
                 raise self._troubles.errors()[0]
         except BaseException:

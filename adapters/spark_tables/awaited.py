@@ -17,7 +17,7 @@ _AWAITED = "awaited"
 _ABSENT = ""
 
 
-def awaited_token(table: Table | None) -> Token:
+def awaited_token(table: Table | None = None) -> Token:
     """The token of a table of which consumers have this, without rows, or nothing."""
     return {_AWAITED: _ABSENT if table is None else _digest(table)}
 

@@ -46,12 +46,14 @@ class Patience:
         self._longest = 0.0  # seconds that an answer has taken
         self._said_at: float | None = None  # when the warning in force was last said
 
-    def answers(self, transactions: Iterator[T]) -> Iterator[T]:
-        """The same transactions; only the time that the source takes for each is counted."""
+    def answers(self, ask: Callable[[], Iterator[T]]) -> Iterator[T]:
+        """What the source gives when it is asked; only the time that it takes itself is counted."""
+        transactions: Iterator[T] | None = None
         is_empty = True
         while True:
             self.asked()
             try:
+                transactions = ask() if transactions is None else transactions
                 found = next(transactions)
             except StopIteration:
                 self._returns |= is_empty

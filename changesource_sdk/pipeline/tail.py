@@ -79,7 +79,7 @@ class Tail:
     def _read_available(self) -> bool:
         """Feed what the adapter gives now; whether anything was new, so that more may be waiting already."""
         before = self._position
-        for transaction in self.patience.answers(checked_transactions(self._adapter.changes(self._position))):
+        for transaction in self.patience.answers(lambda: checked_transactions(self._adapter.changes(before))):
             if self._ended.is_set():
                 break
             if self._is_replay(transaction):

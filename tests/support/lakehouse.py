@@ -70,6 +70,15 @@ class ParquetItems:
     def compact(self, rng: random.Random) -> None:
         self._replace(self._table())
 
+    def append_row(self, key: object, name: str) -> None:
+        """A row of a key that may be there already."""
+        odd = {"id": [key], "name": [name], "amount": [None]}
+        self._replace(pa.concat_tables([self._table(), pa.table(odd, schema=self._table().schema)]))
+
+    def drop_last_row(self, rng: random.Random) -> None:
+        table = self._table()
+        self._replace(table.slice(0, table.num_rows - 1))
+
     def _table(self) -> pa.Table:
         return pa.concat_tables([pq.read_table(path) for path in sorted(self.path.glob("*.parquet"))])
 

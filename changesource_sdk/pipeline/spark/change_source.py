@@ -17,6 +17,7 @@ import threading
 import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -267,11 +268,14 @@ class ReadAhead:
         position, pause = self._after, threading.Event()
         while True:
             before = position
-            for transaction in self._patience.answers(checked_transactions(self._adapter.changes(position))):
+            for transaction in self._patience.answers(partial(self._ask, position)):
                 self._put(transaction)
                 position = transaction.position
             if position == before:
                 pause.wait(getattr(self._adapter, "poll_interval", POLL_INTERVAL_S))
+
+    def _ask(self, after: Position) -> Iterator[Transaction]:
+        return checked_transactions(self._adapter.changes(after))
 
     def _put(self, transaction: Transaction) -> None:
         self._number += 1

@@ -25,7 +25,7 @@ class Source:
                 self.now += each
                 yield 1
 
-        assert list(self.patience.answers(transactions())) == [1] * len(seconds)
+        assert list(self.patience.answers(transactions)) == [1] * len(seconds)
 
     def hang(self, seconds: float) -> None:
         """A call that has not answered yet, looked at after so long; then it returns."""
@@ -36,7 +36,7 @@ class Source:
             return
             yield 1
 
-        list(self.patience.answers(nothing()))
+        list(self.patience.answers(nothing))
 
 
 @pytest.fixture

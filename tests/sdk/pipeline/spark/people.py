@@ -6,6 +6,7 @@ import json
 import logging
 import os
 import signal
+import time
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -24,6 +25,7 @@ from changesource_sdk.adapter import (
 )
 from changesource_sdk.observe.logs import logger
 from changesource_sdk.observe.warnings import clear, warn
+from changesource_sdk.pipeline.mapping import Sql, TableMapping
 from changesource_sdk.schema import Column
 from tests.sdk.pipeline.spark.stores import hang_up, once
 
@@ -134,3 +136,20 @@ class GrumblingAdapter(PeopleAdapter):
         elif before:
             clear(logger("people"), "grumble", "changes", "never mind")
         return super().changes(after)
+
+
+class HeldUpAdapter(PeopleAdapter):
+    """Does not answer while there is a file `hang`; fails after a moment while there is a file `flap`."""
+
+    answers = 0  # of this adapter; another one is made after each failure
+
+    def changes(self, after: Position) -> Iterator[Transaction]:
+        while (self.file.folder / "hang").exists():
+            time.sleep(0.1)
+        self.answers += 1
+        if self.answers > 20 and (self.file.folder / "flap").exists():
+            hang_up()
+        return super().changes(after)
+
+
+ALL_AGES = {"person": TableMapping(filter=Sql("age >= 0"))}
