@@ -36,6 +36,9 @@ def test_another_host_sees_a_change_of_state_at_once(postgres: PostgresServer, t
     assert there.reports.all() == {"pipeline": report(1.0)}, "what is not urgent waits"
     here.reports.leave("pipeline", report(3.0, "stopped"))
     assert there.reports.all() == {"pipeline": report(3.0, "stopped")}
+    for turn in (1, 2):
+        here.reports.leave("warnings", {"urgent": turn, "updated_ms": float(turn)})
+        assert there.reports.all()["warnings"]["urgent"] == turn, "a new warning does not wait"
     here.close()
     there.close()
 
