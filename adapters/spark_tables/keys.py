@@ -22,7 +22,7 @@ _LONGEST_EXAMPLE = 40
 
 
 class UnusableKeys(AdapterError):
-    """The rows of a table cannot be told apart by its key. Only another version of the table can mend that."""
+    """Several rows of a table share a key, or a key is null. Only another version of the table can mend that."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,8 +1,8 @@
 """What the pipeline's process writes to standard error, as events of ours.
 
-Its log records (`relayed`) keep their level and fields; one said again and again is told once per interval. An error it
-will try again is left to the stage file, which has the fix and is told once. Everything else, stack traces above all,
-stays at debug level and is shown only if the process dies of it: a user's mistake has a message, a bug has a trace.
+Its log records (`relayed`) keep their level and fields; one said again and again is logged once per interval. An error
+it will try again is left to the stage file, which has the fix and is logged once. Everything else, stack traces above
+all, stays at debug level and is shown only if the process dies of it: a user's mistake has a message, a bug a trace.
 """
 
 from __future__ import annotations

@@ -6,7 +6,7 @@ them beside the log; warnings of Spark's Python workers reach it with their log 
 
 What makes a warning current is one rule, `is_current`: it was not cleared, and was said within the last `WINDOW_S`
 seconds or is a standing one. Those that are over are kept for `KEEP_S` seconds. A warning of a logger that knows
-nothing of this (`log.warning("…")`) is told apart by its logger and its text, and goes by the window alone.
+nothing of this (`log.warning("…")`) is identified by its logger and its text, and goes by the window alone.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from changesource_sdk.observe.relayed import kind_of
 REPORT = "warnings"
 """The name of their report among those of the stages."""
 NEW_SNAPSHOT = "new-snapshot"
-"""The code of the warning that the store is read anew, and why."""
+"""The code of the warning that the upstream is read again, and why."""
 NOT_SYNCED = "not-synced"
 """The code of warnings about tables and columns that are left out."""
 WINDOW_S = 300.0
@@ -53,9 +53,9 @@ def warn(
     warning stays until it is cleared.
     """
     notice = {"code": code, "where": where, "fix": fix, "holds": holds, "standing": standing}
-    told = {"code": code, "where": where, **fields, "fix": fix or None}
+    all_fields = {"code": code, "where": where, **fields, "fix": fix or None}
     if log.isEnabledFor(logging.WARNING):
-        known = {key: value for key, value in told.items() if value is not None}
+        known = {key: value for key, value in all_fields.items() if value is not None}
         log.log(logging.WARNING, message, extra={"fields": known, "notice": notice, "kind": f"{code} {where}"})
 
 
@@ -69,7 +69,7 @@ def clear(log: logging.Logger, code: str, where: str, message: str) -> None:
 
 
 def settle(log: logging.Logger, where: str) -> None:
-    """Say that all is well at a place, whoever warned of it before. This is for the book and not for the log."""
+    """Clear every warning about a place, also those of other processes. This is for the book and not for the log."""
     notice = {"clears": _ANY, "where": where, "quiet": True}
     log.log(logging.INFO, "all is well", extra={"fields": {"where": where}, "notice": notice})
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
@@ -37,8 +38,10 @@ def test_the_verdict_follows_a_source_that_hangs_and_one_that_fails_again_and_ag
     file = PeopleFile(tmp_path)
     file.commit(("insert", {"id": 1, "name": "Ada", "age": 36, "born": 0.0, "tags": {}}, None))
     options = ("--permissions", "allow-all", *LANES[lane])
-    with Serving(HELD_UP, {"folder": str(tmp_path)}, tmp_path / "state", options=options) as endpoint:
+    with ExitStack() as stack:
+        endpoint = stack.enter_context(Serving(HELD_UP, {"folder": str(tmp_path)}, tmp_path / "state", options=options))
         endpoint.start(seconds=SPARK_SECONDS)
+        stack.callback(lambda: print(endpoint.process.tail(60), endpoint.status()))
         until(lambda: _stage(endpoint)["state"] == "tailing" and _verdict(endpoint) == "ok", "the tail", seconds=120)
 
         (tmp_path / "hang").touch()

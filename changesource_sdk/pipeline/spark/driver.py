@@ -27,10 +27,12 @@ _log = logger("spark")
 def drive(pipeline: PipelineSettings, store: LogStore, stop: threading.Event) -> None:
     """Start Spark and run the pipeline on it until `stop` is set."""
     state = store.layout.root
-    Stage(store.reports, "pipeline").flush()
+    stage = Stage(store.reports, "pipeline")
+    stage.flush()
     ended = threading.Event()
     threading.Thread(target=_leave_if_stopped_early, args=(stop, ended), daemon=True).start()
-    with standard_error_to(state / LOG_FILE):
+    # On a busy machine a JVM takes longer to start than a stage may be silent.
+    with stage.beating(), standard_error_to(state / LOG_FILE):
         session = start_session(SparkSettings(pipeline.master, pipeline.conf))
     ended.set()
     try:

@@ -138,7 +138,7 @@ def test_a_table_that_is_bad_from_the_start_is_empty_until_it_is_mended(
     assert follower.rows("bad") == bad.rows()
 
 
-def test_a_table_that_is_mended_with_other_columns_is_made_anew(tmp_path: Path) -> None:
+def test_a_table_that_is_mended_with_other_columns_is_created_again(tmp_path: Path) -> None:
     good, bad = Lake(tmp_path / "good", people((1, "a"))), Lake(tmp_path / "bad", people((1, "a"), (1, "b")))
     follower = Follower(tables_of(tmp_path, bad=bad, good=good))
     bad.overwrite(pa.table({"id": [1], "size": [2.5]}), schema_mode="overwrite")

@@ -1,4 +1,4 @@
-"""A source that does not answer is told from one that has nothing to say."""
+"""A source that does not answer is distinguished from one that has nothing to say."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from changesource_sdk.pipeline.patience import CODE, STUCK_AFTER_S, Patience
 
 
 class Source:
-    """Calls of `changes()` that take as long as they are told."""
+    """Calls of `changes()` that take as long as the test says."""
 
     def __init__(self) -> None:
         self.now = 0.0
