@@ -55,7 +55,7 @@ def test_a_stage_is_judged_by_its_signs_of_life_and_of_progress(
         "updated_ms": now_ms - alive_ago * 1000,
         "moved_ms": now_ms - moved_ago * 1000,
     }
-    assert stage_verdict(state.store, **report, total=total, error=error) == verdict
+    assert stage_verdict(state.store, **report, error=error) == verdict
 
 
 @pytest.mark.parametrize(
