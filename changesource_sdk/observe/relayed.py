@@ -16,6 +16,7 @@ import time
 from collections.abc import Callable, Sequence
 
 from changesource_sdk.observe.logs import LOGGER_NAME
+from protocol.redaction import redact
 
 MARK = "changesource-log"
 LEVEL_VARIABLE = "CHANGESOURCE_LOG_LEVEL"
@@ -44,7 +45,7 @@ def encode(record: logging.LogRecord) -> str:
         found["trace"] = logging.Formatter().formatException(record.exc_info)[-LONGEST_TRACE:]
     elif record.exc_text:
         found["trace"] = record.exc_text
-    return json.dumps(found, default=str, ensure_ascii=False)
+    return redact(json.dumps(found, default=str, ensure_ascii=False))
 
 
 def decode(line: str) -> logging.LogRecord | None:

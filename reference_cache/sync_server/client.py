@@ -23,8 +23,9 @@ from protocol import values
 from protocol.sync import messages as up
 from protocol.sync.errors import ErrorKind, SyncError
 from protocol.sync.handshake import ConnectRequest
+from reference_cache.app_client.cleanups import CLEANUP
 from reference_cache.app_client.credentials import Credentials, chosen_by_client
-from reference_cache.app_client.pusher import CLEANUP, Pusher
+from reference_cache.app_client.pusher import Pusher
 from reference_cache.background import in_background
 from reference_cache.byte_budget import ByteBudget
 from reference_cache.config import CacheConfig

@@ -159,6 +159,7 @@ class ViewSyncer:
         """Whether there is a replica to serve clients from; not while it is deleted and yet to be synced again."""
         return self._services.pipelines.is_in_place
 
+    @property
     def read_version(self) -> str | None:
         """The version up to which the replica's change log is not needed any more."""
         return self._services.pipelines.read_version or None
