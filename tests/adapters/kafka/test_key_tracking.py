@@ -99,7 +99,7 @@ def steps(draw: st.DrawFn, topic: Topic, start: Sequence[int]) -> Iterator[tuple
         at[number] += count
 
 
-@settings(max_examples=250, deadline=None)
+@settings(max_examples=120, deadline=None)
 @given(st.data())
 def test_snapshot_and_tail_leave_what_the_order_says(data: st.DataObject) -> None:
     topic = data.draw(topics())
