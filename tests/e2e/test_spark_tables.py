@@ -12,6 +12,7 @@ import re
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -60,14 +61,16 @@ def _have_a_bad_table_for_a_while(
     key = items.rows()[0][0]
     before = replica.rows("items", list(items.columns))
     items.append_row(key, "a second row of the key")
-    until(lambda: _current(endpoint) == ["duplicate-keys"], "the warning in /statusz", seconds=180)
+    bad = ["duplicate-keys"]
+    until(lambda: [each["code"] for each in _current(endpoint, "table items")] == bad, "the warning", seconds=180)
     orders.merge(rng)
     wanted = orders.rows()
     until(lambda: replica.rows("orders", list(orders.columns)) == wanted, "the other table to go on", seconds=180)
     assert replica.rows("items", list(items.columns)) == before
     assert endpoint.stage()["verdict"] == "degraded"
-    (warning,) = [each for each in endpoint.status()["warnings"] if each["current"]]
-    assert (warning["where"], warning["source"], warning["level"]) == ("table items", "spark-tables", "warning")
+    # The query over the table has each of its rows as often, so it is bad, too.
+    (warning,) = _current(endpoint, "table items")
+    assert (warning["code"], warning["source"], warning["level"]) == ("duplicate-keys", "spark-tables", "warning")
     assert f"{key} (2 times)" in warning["message"]
     assert warning["fix"]
     assert 0 <= warning["lastSaid"] <= warning["age"]
@@ -80,13 +83,14 @@ def _have_a_bad_table_for_a_while(
     ).stdout
     assert "degraded" in shown
     assert "warning[duplicate-keys] (table items)" in " ".join(shown.split())
-    (line,) = [line for line in endpoint.process.lines if "code=duplicate-keys" in line]
+    line = next(line for line in endpoint.process.lines if 'code=duplicate-keys where="table items"' in line)
     assert re.match(r"\d\d:\d\d:\d\d warning pipeline: 1 key is used more than once", line), line
 
     lake.write(items.drop_last_row, rng)
     lake.wait_until_same(replica)
-    until(lambda: _current(endpoint) == [] and endpoint.stage()["verdict"] == "ok", "the end of it", seconds=60)
+    until(lambda: endpoint.stage()["verdict"] == "ok", "the end of it", seconds=60)
+    assert _current(endpoint, "table items") == []
 
 
-def _current(endpoint: SparkServing) -> list[str]:
-    return [each["code"] for each in endpoint.status()["warnings"] if each["current"] and each["holds"]]
+def _current(endpoint: SparkServing, where: str) -> list[dict[str, Any]]:
+    return [each for each in endpoint.status()["warnings"] if each["current"] and each["where"] == where]
