@@ -85,7 +85,7 @@ watermarks = st.integers(1, 10**15).map(watermark.from_int)
         st.sampled_from(["shipped", "sketch"]),
         app_ids,
         st.integers(0, 999),
-        st.frozensets(st.text(st.characters(exclude_categories=["Cs"]))),
+        st.frozensets(st.text(st.characters(exclude_categories=["Cs"]), max_size=15), max_size=64),
         watermarks,
         st.none() | watermarks,
     )

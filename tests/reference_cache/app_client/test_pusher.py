@@ -192,10 +192,10 @@ async def test_a_request_that_fails_as_a_whole_is_told(
 async def test_a_refused_mutation_is_not_told_here(app: AppStub, pusher: Pusher) -> None:
     heard = Heard()
     pusher.register("g", "c1", heard)
-    app.answer = lambda body: {"mutations": [{"id": {"id": 1, "clientID": "c1"}, "result": {"error": "app"}}]}
+    refused = {"mutations": [{"id": {"id": 1, "clientID": "c1"}, "result": {"error": "app"}}]}
+    app.answer = lambda body: refused if body["mutations"][0]["id"] == 1 else web.Response(status=400)
     pusher.push("g", "s1", user(app), push("c1", 1))
     await app.wait_for_requests(1)
-    app.answer = lambda body: web.Response(status=400)
     pusher.push("g", "s1", user(app), push("c1", 2))
     assert (await heard.error())["mutationIDs"] == [{"id": 2, "clientID": "c1"}]
 
