@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, Row
 
 EXAMPLES = 3
+SHOWN_COLUMNS = 5
 _TIMES = "_changesource_times"
 _LONGEST_EXAMPLE = 40
 
@@ -27,11 +28,12 @@ class UnusableKeys(AdapterError):
 
 @dataclass(frozen=True, slots=True)
 class BadKeys:
-    """How many rows have a null in their key, how many keys are used more than once, and examples of these."""
+    """How many rows have a null in their key and one of these rows; how many keys are used more than once, and some."""
 
     nulls: int
     repeated: int
     examples: tuple[str, ...] = ()
+    null_example: str = ""
 
     def __bool__(self) -> bool:
         return bool(self.nulls or self.repeated)
@@ -41,7 +43,8 @@ class BadKeys:
         named = ", ".join(key)
         said = []
         if self.nulls:
-            said.append(f"{self.nulls} {'row has' if self.nulls == 1 else 'rows have'} a null in the key ({named})")
+            rows = "1 row has" if self.nulls == 1 else f"{self.nulls} rows have"
+            said.append(f"{rows} a null in the key ({named}), such as {self.null_example}")
         if self.repeated:
             times = "1 key is" if self.repeated == 1 else f"{self.repeated} keys are"
             said.append(f"{times} used more than once ({named}), such as {', '.join(self.examples)}")
@@ -61,7 +64,17 @@ def bad_keys(frame: DataFrame, key: Sequence[str]) -> BadKeys:
     counted = frame.where(~is_null).groupBy(*columns).agg(f.count(f.lit(1)).alias(_TIMES)).where(f.col(_TIMES) > 1)
     worst = counted.orderBy(f.col(_TIMES).desc(), *columns).limit(EXAMPLES).collect()
     repeated = counted.count() if len(worst) == EXAMPLES else len(worst)
-    return BadKeys(frame.where(is_null).count(), repeated, tuple(_example(row, len(key)) for row in worst))
+    without_key = frame.where(is_null)
+    nulls = without_key.count()
+    null_example = _row_example(without_key.limit(1).collect()) if nulls else ""
+    return BadKeys(nulls, repeated, tuple(_example(row, len(key)) for row in worst), null_example)
+
+
+def _row_example(rows: Sequence[Row]) -> str:
+    """The first columns of a row: the other columns are all that tells which row it is."""
+    found = rows[0].asDict() if rows else {}
+    shown = [f"{name}: {_short(value)}" for name, value in list(found.items())[:SHOWN_COLUMNS]]
+    return f"{{{', '.join(shown)}{', …' if len(found) > SHOWN_COLUMNS else ''}}}"
 
 
 def _example(row: Row, width: int) -> str:

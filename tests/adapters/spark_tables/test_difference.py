@@ -183,7 +183,7 @@ def whole(folder: StateFolder, name: str) -> pa.Table:
         ([(1, "a"), (1, "a"), (2, "b")], "duplicate-keys", "1 key is used more than once (id), such as 1 (2 times)"),
         ([(1, "a"), (1, "z"), (2, "b")], "duplicate-keys", "1 (2 times)"),
         ([(1, "a"), (2, "b"), (5, "n"), (5, "n"), (5, "m")], "duplicate-keys", "5 (3 times)"),
-        ([(1, "a"), (None, "b")], "null-keys", "1 row has a null in the key (id)"),
+        ([(1, "a"), (None, "b")], "null-keys", "1 row has a null in the key (id), such as {id: None, t: 'b'}"),
     ],
 )
 def test_keys_that_stop_being_keys_are_named(
