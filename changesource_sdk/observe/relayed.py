@@ -102,6 +102,35 @@ class Bounded(logging.Filter):
             return passes
 
 
+class SaidOnce(logging.Filter):
+    """Passes a standing warning once while it holds: the snapshot and the tail, in processes of their own, find the
+    same tables that cannot be synced.
+    """
+
+    def __init__(self) -> None:
+        super().__init__()
+        # Code and place of the warnings in force -> their text. Written by any thread that logs, one step at a time.
+        self._said: dict[tuple[object, object], str] = {}
+
+    def filter(self, record: logging.LogRecord) -> bool:
+        """Whether the record passes."""
+        notice = getattr(record, "notice", None) or {}
+        if "clears" in notice:
+            self._forget(lambda code, where: where == notice["where"])
+        elif "only" in notice:
+            self._forget(lambda code, where: code == notice["only"] and where not in notice["where"])
+        elif notice.get("standing"):
+            key, text = (notice["code"], notice["where"]), record.getMessage()
+            if self._said.get(key) == text:
+                return False
+            self._said[key] = text
+        return True
+
+    def _forget(self, is_over: Callable[[object, object], bool]) -> None:
+        for key in [key for key in list(self._said) if is_over(*key)]:
+            self._said.pop(key, None)
+
+
 def _is_said(record: logging.LogRecord) -> bool:
     """Whether a record is for people; some only tell which warnings still hold."""
     return not (getattr(record, "notice", None) or {}).get("quiet")
@@ -141,6 +170,7 @@ def relay_to_standard_error(*others: logging.Handler) -> None:
     handler = logging.StreamHandler(sys.stderr)
     handler.setLevel(asked_level())
     handler.setFormatter(LineFormatter())
+    handler.addFilter(SaidOnce())
     handler.addFilter(_is_said)
     handler.addFilter(Bounded())
     relay([handler, *others])

@@ -45,7 +45,7 @@ class Shared:
         version = self.snapshot_watermark()
         head = str(self.endpoint.status()["log"]["head"])
         consumer = RawConsumer(self.url, last_watermark=version, replica_version=version)
-        if head != version:
+        if head > version:
             consumer.receive_up_to(head)
         return consumer
 

@@ -222,4 +222,4 @@ async def test_many_queries_of_one_client_leave_turns_to_others(setup: Setup) ->
     async with lag() as loop:
         began = loop.beats
         await Client("ann", "g1").connect(setup.syncer, [named(name) for name in queries])
-        assert loop.beats - began > 3
+        assert loop.beats - began >= 2, "a turn for others after each chunk of queries"

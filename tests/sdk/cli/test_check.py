@@ -55,7 +55,7 @@ def test_a_right_endpoint_is_told_case_by_case(right: str) -> None:
     result = runner.invoke(app, ["check", right, *QUICK, "--resets"])
     assert result.exit_code == 0, result.output
     assert "ok       resume: from 4 watermarks" in result.output
-    assert result.output.splitlines()[-1] == "9 ok"
+    assert result.output.splitlines()[-1] == "10 ok"
 
 
 def test_what_may_reset_consumers_is_asked_only_on_request(right: str) -> None:
@@ -188,4 +188,4 @@ def test_our_own_endpoint_passes_while_its_store_is_written_to(serving: MakeServ
         done.set()
         writer.join()
     assert result.exit_code == 0, result.output
-    assert result.output.splitlines()[-1] == "9 ok", result.output
+    assert result.output.splitlines()[-1] == "10 ok", result.output

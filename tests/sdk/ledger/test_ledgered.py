@@ -75,10 +75,13 @@ async def test_refusals_are_told_and_forgotten_while_the_store_is_silent(app: Ap
         seen.until(lambda: consumer(seen, {"g/a/1", "g/a/2"}).results == set(), "the second forgotten")
 
 
-async def test_a_mutator_that_does_not_say_where_it_wrote_is_refused(app: Application) -> None:
+async def test_a_mutator_that_does_not_say_where_it_wrote_is_refused(
+    app: Application, caplog: pytest.LogCaptureFixture
+) -> None:
     result = await app.push("a", 1, "forgetful")
     assert result["error"] == "app"
-    assert "tx.wrote_at(position)" in result["message"]
+    assert "error id" in result["message"], "clients are not told what the application's author did wrong"
+    assert "tx.wrote_at(position)" in caplog.text
 
 
 async def test_a_mutation_pushed_twice_is_confirmed_once(app: Application, tmp_path: Path) -> None:

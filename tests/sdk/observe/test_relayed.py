@@ -8,7 +8,7 @@ import socket
 import pytest
 
 from changesource_sdk.observe.log_socket import LogReceiver, LogSender
-from changesource_sdk.observe.relayed import INTERVAL_S, LINES_PER_KIND, Bounded, decode, encode
+from changesource_sdk.observe.relayed import INTERVAL_S, LINES_PER_KIND, Bounded, SaidOnce, decode, encode
 from tests.support.waiting import until
 
 
@@ -69,3 +69,22 @@ def test_a_worker_s_records_are_logged_by_its_driver(
         sender.close()
         until(lambda: len(caplog.records) == 3, "the lines")
     assert [found.__dict__["fields"]["number"] for found in caplog.records] == [0, 1, 2]
+
+
+def test_a_standing_warning_is_said_once_while_it_holds_whoever_says_it() -> None:
+    once = SaidOnce()
+
+    def passes(text: str = "it has no key", **notice: object) -> bool:
+        record = logging.LogRecord("changesource.postgres", logging.WARNING, "", 0, text, None, None)
+        record.__dict__["notice"] = notice
+        return once.filter(record)
+
+    standing = {"code": "not-synced", "where": "table a", "standing": True}
+    assert passes(**standing)
+    assert not passes(**standing)
+    assert passes("it has another reason", **standing)
+    assert passes(only="not-synced", where=["table b"], quiet=True)
+    assert passes("it has another reason", **standing), "it was over in between"
+    assert passes(clears="*", where="table a")
+    assert passes("it has another reason", **standing)
+    assert all(passes(code="stalled", where="t1") for _ in range(2)), "others are said again while they hold"
