@@ -7,7 +7,7 @@ from websockets.frames import Frame, Opcode
 from websockets.streams import StreamReader
 
 from protocol.errors import FramingError
-from protocol.framing import frame, unframe
+from protocol.framing import first_frame_end, frame, header_size, unframe
 
 
 def read_with_websockets(data: bytes) -> Frame:
@@ -66,3 +66,11 @@ def test_a_masked_frame_is_refused() -> None:
 def test_any_buffer_can_be_read() -> None:
     data = frame(b"abc")
     assert list(unframe(memoryview(data))) == list(unframe(bytearray(data))) == [b"abc"]
+
+
+@pytest.mark.parametrize("size", [0, 1, 125, 126, 65_535, 65_536, 70_000])
+def test_the_size_of_a_header_and_the_end_of_the_first_frame_are_known(size: int) -> None:
+    payload = b"x" * size
+    framed = frame(payload)
+    assert header_size(size) == len(framed) - size
+    assert first_frame_end(framed + frame(b"[]")) == len(framed)
