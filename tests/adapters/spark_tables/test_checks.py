@@ -80,7 +80,8 @@ def _key_of_no_value(folder: Path) -> Section:
     ("make", "said", "fix"),
     [
         (_repeated, "4 keys are used more than once (id), such as 1 (3 times), 2 (2 times), 3 (2 times)", "unique"),
-        (_null, "2 rows have a null in the key (id); 1 key is used more than once (id), such as 2 (2 times)", "null"),
+        (_null, "2 rows have a null in the key (id), such as {id: None, t: '", "null"),
+        (_null, "'}; 1 key is used more than once (id), such as 2 (2 times)", "null"),
         (_pairs, "1 key is used more than once (a, b), such as (1, 'x') (2 times)", "unique"),
         (_missing, "there is no table at", "create the table"),
         (_damaged, "items.parquet", "see that its files are there, whole"),
