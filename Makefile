@@ -10,7 +10,7 @@ EVERYTHING := -e '.[dev,cache,kafka,postgres,spark,iceberg]'
 # Tests and the demo start the same programs over and over: let Python keep what it compiled.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: help setup tools demo test test-delta-spark cover style types faults fuzz audit oracle bench docs
+.PHONY: help setup tools demo test test-delta-spark cover style types faults fuzz audit lock oracle bench docs
 
 help: ## list the targets
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 18
@@ -66,6 +66,9 @@ fuzz: setup ## random input at every door, in process and on sockets (FUZZ_SECON
 
 audit: $(STAMP) ## an SBOM in dist/, and the pinned packages against known advisories
 	$(PY) -m tests.support.audit
+
+lock: $(STAMP) ## requirements.lock: the pinned packages with their hashes, after a change of constraints.txt
+	$(PY) -m tests.support.lock
 
 oracle: setup ## 10,000 random queries and 1,000 change scenarios against two oracles (ORACLE_* knobs)
 	$(PY) -m tests.oracle
