@@ -44,6 +44,7 @@ class World:
 
     run: Callable[..., None]
     query: Callable[[str], list[tuple[object, ...]]]
+    endpoint: Serving
     cache: ZeroCache
     database: str
     folder: Path
@@ -124,6 +125,15 @@ class World:
         self.cache.start()
         self.wait_until_same()
 
+    def while_the_endpoint_is_down(self, loss: Callable[[Path], None]) -> None:
+        """Stop the endpoint, change its state directory, write on meanwhile, start again."""
+        self.endpoint.stop()
+        loss(self.endpoint.state)
+        self.write()
+        self.endpoint.start(seconds=SPARK_SECONDS)
+        self.write()
+        self.wait_until_same()
+
 
 def _without_version(row: tuple[object, ...]) -> tuple[object, ...]:
     return (*row[:2], *row[3:])
@@ -174,7 +184,7 @@ def world(
         make = stack.enter_context(zero_caches(postgres, folder))
         cache = make(endpoint.stream_url, supervised=True)
         database = cache._env["ZERO_CHANGE_DB"]
-        yield World(run, query, cache, database, folder)  # type: ignore[arg-type]
+        yield World(run, query, endpoint, cache, database, folder)  # type: ignore[arg-type]
 
 
 def begin(world: World) -> None:
@@ -231,6 +241,63 @@ def test_whatever_a_cache_loses_it_shows_what_the_upstream_holds(world: World) -
         staying.wait_for_rows("item", world.expected())
         assert not returned(staying, world.deleted)
     assert versions == sorted(set(versions)), "every initial sync has a watermark above those before"
+
+
+def forget_consumers(state: Path) -> None:
+    files = list(state.glob("subscribers.sqlite*"))
+    assert files
+    for path in files:
+        path.unlink()
+
+
+@pytest.mark.faults
+def test_an_endpoint_that_lost_its_record_of_consumers_serves_what_the_upstream_holds(world: World) -> None:
+    begin(world)
+    versions = [world.cache.replica.version()]
+    with ZeroClient(world.cache.url, SCHEMA) as staying:
+        world.while_the_endpoint_is_down(forget_consumers)
+        world.after(world.lose_replica)
+        versions.append(world.cache.replica.version())
+        world.while_the_endpoint_is_down(forget_consumers)
+        world.after(world.lose_change_db)
+        versions.append(world.cache.replica.version())
+        staying.wait_for_rows("item", world.expected())
+        assert not returned(staying, world.deleted)
+    assert versions == sorted(versions)
+    assert versions[0] < versions[1]
+
+
+@pytest.mark.faults
+@pytest.mark.parametrize("lost_too", ["nothing", "replica", "change_db"])
+def test_an_endpoint_restored_from_an_older_copy_serves_what_the_upstream_holds(world: World, lost_too: str) -> None:
+    begin(world)
+    older = world.folder / "older-state"
+    world.while_the_endpoint_is_down(lambda state: shutil.copytree(state, older) and None)
+    for _ in range(2):
+        world.after(world.lose_replica)
+    version = world.cache.replica.version()
+
+    def restore(state: Path) -> None:
+        shutil.rmtree(state)
+        shutil.copytree(older, state)
+
+    with ZeroClient(world.cache.url, SCHEMA) as staying:
+        staying.wait_for_rows("item", world.expected())
+        if lost_too != "nothing":
+            world.cache.stop()
+            getattr(world, f"lose_{lost_too}")()
+            world.endpoint.stop()
+            restore(world.endpoint.state)
+            world.write()
+            world.endpoint.start(seconds=SPARK_SECONDS)
+            world.cache.start()
+            world.wait_until_same()
+        else:
+            world.while_the_endpoint_is_down(restore)
+        staying.wait_for_rows("item", world.expected())
+        assert not returned(staying, world.deleted)
+    assert world.cache.replica.version() > version
+    world.show_to_a_new_client()
 
 
 @pytest.mark.faults
