@@ -176,6 +176,10 @@ class CvrFile:
         """Cut the write-ahead log back, if it could not begin anew for so long that it grew large."""
         self._wal.shrink(self.connection)
 
+    def release_memory(self) -> None:
+        """Drop the pages that SQLite keeps in memory; what is used again is read from the system's cache."""
+        self.connection.execute("PRAGMA shrink_memory")
+
     def close(self) -> None:
         self._checkpoints.wait()
         self.connection.close()

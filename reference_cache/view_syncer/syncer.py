@@ -14,6 +14,7 @@ from typing import Any
 
 from protocol.sync.errors import ErrorKind, SyncError
 from protocol.sync.messages import ClientSchema, InitConnection
+from reference_cache.memory import Reclaimer
 from reference_cache.replica.change_log import SchemaChanged, Truncate, changes_between
 from reference_cache.replica.errors import ChangesForgotten
 from reference_cache.view_syncer.admission import Admission
@@ -67,6 +68,7 @@ class ViewSyncer:
         stores = GroupStore(file), Retention(file)
         self._services = Services(options, transformer, file, *stores, pipelines, mutations, pace)
         pipelines.on_ended = self._services.whole_views.forget
+        self._reclaimer = Reclaimer()
         self._groups: dict[str, ClientGroup] = {}
         self._news = asyncio.Event()
         self._ready = asyncio.Event()
@@ -377,6 +379,9 @@ class ViewSyncer:
             await asyncio.sleep(min(HOUSEKEEPING, self._options.linger or HOUSEKEEPING))
             await to_the_end(self.stop_abandoned())
             self._services.file.tidy()
+            if self._reclaimer.is_due():
+                self._services.file.release_memory()
+                await asyncio.to_thread(self._reclaimer.give_back)
             if not self._services.file.measure():
                 self.make_room()
             if time.monotonic() - purged > PURGING:
@@ -392,6 +397,7 @@ class ViewSyncer:
                     if group.is_abandoned(latest):
                         group.stop()
                         self._groups.pop(group_id, None)
+                        self._reclaimer.freed()
 
     async def evict_expired(self) -> None:
         """Drop all queries whose time is over, without waiting for the groups' own timers."""
