@@ -43,6 +43,11 @@ def test_links_lead_somewhere(page: str) -> None:
     assert [link for link in links if link and not (ROOT / page).parent.joinpath(link).exists()] == []
 
 
+def test_every_page_of_the_site_is_in_its_navigation() -> None:
+    listed = re.findall(r"^ +- .*: (\S+\.md)$", (ROOT / "mkdocs.yml").read_text(), re.M)
+    assert sorted(f"docs/{page}" for page in listed) == [page for page in PAGES if page.startswith("docs/")]
+
+
 @pytest.mark.parametrize("page", PAGES)
 def test_commands_and_their_options_exist(page: str) -> None:
     for block in blocks_of(page):
