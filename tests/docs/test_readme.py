@@ -38,6 +38,10 @@ def test_the_adapter_in_the_readme_is_as_short_as_promised() -> None:
     assert len(source.splitlines()) <= 30
 
 
+def test_the_readme_is_short() -> None:
+    assert len(README.splitlines()) <= 120
+
+
 def test_every_command_the_readme_names_exists() -> None:
     named = set(re.findall(r"`changesource ([a-z]+)", README)) | set(
         re.findall(r"^changesource ([a-z]+)", README, re.M)
