@@ -21,7 +21,7 @@ from tests.support.kafka_broker import KafkaBroker
 
 ROOT = Path(__file__).parents[2]
 PAGE = (ROOT / "docs" / "how-to" / "kafka.md").read_text()
-SOURCES = [path.read_text() for path in (ROOT / "adapters" / "kafka").glob("*.py")]
+SOURCES = [path.read_text() for path in (ROOT / "adapters" / "kafka").rglob("*.py")]
 
 
 def section(title: str) -> str:
