@@ -93,7 +93,7 @@ def test_every_case_has_its_section() -> None:
 
 
 def test_every_capability_is_explained() -> None:
-    table = PAGE[PAGE.index("## What a store lacks") : PAGE.index("## Without pytest")]
+    table = PAGE[PAGE.index("## What a datastore lacks") : PAGE.index("## Without pytest")]
     assert set(re.findall(r"`([a-z ]+)`", table)) >= {*CAPABILITIES, *SHORTHANDS}
 
 
