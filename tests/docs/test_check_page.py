@@ -9,8 +9,8 @@ from typer.testing import CliRunner
 
 from changesource_sdk.checking.endpoint_cases import CASES
 from changesource_sdk.cli.app import app
+from tests.changesource_sdk.checking.plain_endpoint import NumbersForTexts
 from tests.docs.fences import block
-from tests.sdk.checking.plain_endpoint import NumbersForTexts
 
 PAGE = (Path(__file__).parents[2] / "docs" / "how-to" / "check-an-endpoint.md").read_text()
 

@@ -9,8 +9,8 @@ from pathlib import Path
 from typer.testing import CliRunner
 
 from changesource_sdk.cli.app import NAMES, app
+from tests.changesource_sdk.pipeline.runner_fixtures import running
 from tests.docs.fences import as_module, block, blocks_of
-from tests.sdk.pipeline.runner_fixtures import running
 
 ROOT = Path(__file__).parents[2]
 README = (ROOT / "README.md").read_text()

@@ -11,9 +11,9 @@ import pytest
 from changesource_sdk.testing.conformance import CAPABILITIES, CASES, Harness, run_case
 from changesource_sdk.testing.conformance.harness import SHORTHANDS
 from changesource_sdk.testing.faults import Faults
+from tests.changesource_sdk.testing.conformance.planted_adapters import LosesKeyChange
+from tests.changesource_sdk.testing.conformance.workshop import harness_of
 from tests.docs.fences import as_module, block, execute, ran
-from tests.sdk.testing.conformance.planted_adapters import LosesKeyChange
-from tests.sdk.testing.conformance.workshop import harness_of
 from tests.support.postgres_server import PostgresServer
 
 pytest_plugins = ["pytester"]

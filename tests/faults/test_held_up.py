@@ -9,19 +9,19 @@ from typing import Any
 
 import pytest
 
-from tests.sdk.pipeline.spark.people import PeopleFile
+from tests.changesource_sdk.pipeline.spark.people import PeopleFile
 from tests.support.serving import Serving
 from tests.support.spark_serving import LOCAL, QUICK_START, SPARK_SECONDS
 from tests.support.waiting import until
 
 pytestmark = [pytest.mark.faults, pytest.mark.timeout(900)]
 
-HELD_UP = "tests.sdk.pipeline.spark.people:HeldUpAdapter"
+HELD_UP = "tests.changesource_sdk.pipeline.spark.people:HeldUpAdapter"
 ON_SPARK = ("--runner", "spark", "--master", LOCAL, *QUICK_START)
 LANES = {
     "inline": ("--runner", "inline"),
     "resident": ON_SPARK,
-    "micro-batch": (*ON_SPARK, "--mappings", "tests.sdk.pipeline.spark.people:ALL_AGES"),
+    "micro-batch": (*ON_SPARK, "--mappings", "tests.changesource_sdk.pipeline.spark.people:ALL_AGES"),
 }
 
 

@@ -12,7 +12,7 @@ from tests.support.spark_serving import CLUSTER, LOCAL, SPARK_SECONDS, SparkServ
 from tests.support.waiting import until
 
 pytestmark = [pytest.mark.faults, pytest.mark.timeout(900)]
-ADAPTER = "tests.sdk.pipeline.spark.stores:Resumable"
+ADAPTER = "tests.changesource_sdk.pipeline.spark.stores:Resumable"
 
 
 def _pids(folder: Path, first: int) -> list[int]:

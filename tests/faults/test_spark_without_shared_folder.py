@@ -16,7 +16,7 @@ from tests.support.serving import Serving
 from tests.support.spark_serving import CLUSTER, SPARK_SECONDS, SparkServing
 from tests.support.waiting import until
 
-ADAPTER = "tests.sdk.pipeline.spark.stores:NumbersAdapter"
+ADAPTER = "tests.changesource_sdk.pipeline.spark.stores:NumbersAdapter"
 
 
 def _snapshot_of(endpoint: Serving) -> Counter[int]:

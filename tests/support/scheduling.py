@@ -9,8 +9,18 @@ import pytest
 from xdist.remote import Producer
 from xdist.scheduler import LoadScopeScheduling
 
-SPARK_TESTS = ("tests/sdk/pipeline/spark/", "tests/adapters/spark_tables/")
-PEERS = ("e2e", "demo", "sdk/cli/test_new", "conformance", "examples", "docs", "faults", "adapters", "reference_cache")
+SPARK_TESTS = ("tests/changesource_sdk/pipeline/spark/", "tests/adapters/spark_tables/")
+PEERS = (
+    "e2e",
+    "demo",
+    "changesource_sdk/cli/test_new",
+    "conformance",
+    "examples",
+    "docs",
+    "faults",
+    "adapters",
+    "reference_cache",
+)
 LONG_TESTS = (*SPARK_TESTS, *(f"tests/{place}" for place in PEERS))
 
 

@@ -11,8 +11,8 @@ from changesource_sdk.testing.folding import FoldedTables
 from protocol.codec import decode_downstream
 from protocol.messages import Data
 from tests.adapters.spark_tables.test_delta_feed import settings
-from tests.sdk.pipeline.runner_fixtures import Watched
-from tests.sdk.pipeline.spark.spark_runner import on_spark
+from tests.changesource_sdk.pipeline.runner_fixtures import Watched
+from tests.changesource_sdk.pipeline.spark.spark_runner import on_spark
 from tests.support.delta_lake import Lake, people
 
 if TYPE_CHECKING:

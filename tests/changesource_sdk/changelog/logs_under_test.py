@@ -1,0 +1,77 @@
+"""A log in each kind of store, for suites that run over all of them."""
+
+from __future__ import annotations
+
+import secrets
+from contextlib import ExitStack
+from pathlib import Path
+from typing import Literal, TypeVar
+
+import psycopg
+
+from changesource_sdk.changelog.layout import StateDirectory
+from changesource_sdk.changelog.log import LogReader, LogWriter
+from changesource_sdk.changelog.postgres_connection import LogAddress
+from changesource_sdk.changelog.postgres_store import PostgresStore
+from changesource_sdk.changelog.store import Ear, LogStore
+from changesource_sdk.changelog.subscribers import Subscribers
+from changesource_sdk.positions import Position
+from tests.changesource_sdk.changelog.log_fixtures import START_US, begin_generation
+
+Kind = Literal["sqlite", "postgres"]
+KINDS: tuple[Kind, ...] = ("sqlite", "postgres")
+Opened = TypeVar("Opened", LogReader, LogWriter, Subscribers, Ear)
+
+
+def postgres_store(url: str, state_directory: Path) -> PostgresStore:
+    """A log in a schema of its own."""
+    return PostgresStore(LogAddress(url, f"log_{secrets.token_hex(6)}"), StateDirectory(state_directory))
+
+
+class LogUnderTest:
+    """One log and all that a test opened from it, closed together."""
+
+    def __init__(self, kind: Kind, store: LogStore) -> None:
+        self.kind = kind
+        self.store = store
+        self.state = store.layout.root
+        self._stack = ExitStack()
+
+    def _opened(self, made: Opened) -> Opened:
+        self._stack.callback(made.close)
+        return made
+
+    def writer(self, now_us: int = START_US) -> LogWriter:
+        return self._opened(self.store.open_writer(lambda: now_us))
+
+    def writer_with_generation(self, position: Position = 0) -> LogWriter:
+        writer = self.writer()
+        begin_generation(writer, self.state, position)
+        return writer
+
+    def reader(self) -> LogReader:
+        return self._opened(self.store.open_reader())
+
+    def subscribers(self) -> Subscribers:
+        return self._opened(self.store.open_subscribers())
+
+    def ear(self) -> Ear:
+        return self._opened(self.store.open_ear())
+
+    def lose(self) -> None:
+        """Let the log vanish behind everybody's back; the spool stays."""
+        if isinstance(self.store, PostgresStore):
+            self._execute(f'DROP SCHEMA "{self.store.address.schema}" CASCADE')
+        else:
+            self.store.layout.log.unlink()
+
+    def close(self) -> None:
+        self._stack.close()
+        self.store.close()
+        if isinstance(self.store, PostgresStore):
+            self._execute(f'DROP SCHEMA IF EXISTS "{self.store.address.schema}" CASCADE')
+
+    def _execute(self, statement: str) -> None:
+        assert isinstance(self.store, PostgresStore)
+        with psycopg.connect(self.store.address.url, autocommit=True) as connection:
+            connection.execute(statement.encode())
