@@ -15,9 +15,9 @@ from difflib import get_close_matches
 from pathlib import Path
 from typing import Any
 
-from changesource_sdk.endpoint.origins import origin_problem
 from changesource_sdk.errors import ConfigurationError
-from changesource_sdk.pipeline.compaction_policy import problem
+from changesource_sdk.policies.compaction import problem
+from changesource_sdk.policies.origins import origin_problem
 from protocol.redaction import hide, hide_setting, is_secret_name, redact, redact_value, secrets_in
 
 ENVIRONMENT_PREFIX = "CHANGESOURCE_"

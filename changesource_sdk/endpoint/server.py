@@ -31,7 +31,6 @@ from changesource_sdk.endpoint.gate import Gate, Incoming, Refusal
 from changesource_sdk.endpoint.keys import KeyRing
 from changesource_sdk.endpoint.listener import BACKLOG, ListeningSocket, listening_sockets, quiet_accept_errors
 from changesource_sdk.endpoint.live_tail import LiveTail
-from changesource_sdk.endpoint.origins import BrowserRules, is_loopback
 from changesource_sdk.endpoint.pages import Page, Pages
 from changesource_sdk.endpoint.source import Source
 from changesource_sdk.endpoint.status import Document, describe, set_gauges
@@ -41,6 +40,7 @@ from changesource_sdk.endpoint.upstream import MAX_BYTES, Ending
 from changesource_sdk.errors import ChangesourceError, EndpointError
 from changesource_sdk.observe.logs import Throttle, event, logger
 from changesource_sdk.observe.metrics import EndpointMetrics
+from changesource_sdk.policies.origins import BrowserRules, is_loopback
 from changesource_sdk.system_tables import Permissions
 from protocol.handshake import Handshake
 

@@ -1,0 +1,1 @@
+"""Logs, metrics, warnings, and how far each stage is."""

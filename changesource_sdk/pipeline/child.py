@@ -20,11 +20,11 @@ from changesource_sdk.observe.relayed import relay_to_standard_error
 from changesource_sdk.observe.stages import Stage
 from changesource_sdk.observe.warnings import WarningBook
 from changesource_sdk.pipeline.adapter_factory import adapter_factory
-from changesource_sdk.pipeline.compaction_policy import CompactionPolicy
 from changesource_sdk.pipeline.inline import InlineRunner
 from changesource_sdk.pipeline.mapped import mappings_of
 from changesource_sdk.pipeline.mapping_memory import renew_if_changed
 from changesource_sdk.pipeline.settings import PipelineSettings, read_settings
+from changesource_sdk.policies.compaction import CompactionPolicy
 
 
 def _watch_parent(stop: threading.Event) -> None:

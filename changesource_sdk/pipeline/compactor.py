@@ -21,8 +21,8 @@ from changesource_sdk.errors import ChangesourceError, StateError
 from changesource_sdk.observe.logs import event, logger
 from changesource_sdk.observe.stages import BEAT_S, Stage
 from changesource_sdk.pipeline.compacting import Lane, Progress, compact
-from changesource_sdk.pipeline.compaction_policy import CompactionPolicy
 from changesource_sdk.pipeline.recovery import Backoff, Stopped
+from changesource_sdk.policies.compaction import CompactionPolicy
 
 _log = logger("compaction")
 

@@ -17,7 +17,6 @@ from changesource_sdk.changelog.store import LogStore
 from changesource_sdk.observe.log_socket import LogAddress, LogReceiver
 from changesource_sdk.observe.stages import Stage
 from changesource_sdk.pipeline.adapter_factory import adapter_factory, opened
-from changesource_sdk.pipeline.compaction_policy import NEVER, CompactionPolicy
 from changesource_sdk.pipeline.compactor import Compactor
 from changesource_sdk.pipeline.inline import snapshot_into_log
 from changesource_sdk.pipeline.mapped import mappings_of
@@ -28,6 +27,7 @@ from changesource_sdk.pipeline.spark.compaction import SparkLane
 from changesource_sdk.pipeline.spark.driver_tail import DriverTail
 from changesource_sdk.pipeline.spark.snapshot import SparkParts
 from changesource_sdk.pipeline.unfinished import Unfinished
+from changesource_sdk.policies.compaction import NEVER, CompactionPolicy
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

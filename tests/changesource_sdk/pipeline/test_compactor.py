@@ -14,9 +14,9 @@ from changesource_sdk.changelog.sqlite_store import SqliteStore
 from changesource_sdk.errors import SnapshotGone
 from changesource_sdk.pipeline.compacting import LogShare
 from changesource_sdk.pipeline.compacting_here import LocalLane
-from changesource_sdk.pipeline.compaction_policy import CompactionPolicy, problem
 from changesource_sdk.pipeline.compactor import Compactor
 from changesource_sdk.pipeline.inline import InlineRunner
+from changesource_sdk.policies.compaction import CompactionPolicy, problem
 from changesource_sdk.schema import Column, Table
 from tests.changesource_sdk.pipeline.compacted import CompactedLog
 from tests.changesource_sdk.pipeline.runner_fixtures import Watched, watched

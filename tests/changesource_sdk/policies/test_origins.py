@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from changesource_sdk.endpoint.origins import BrowserRules, is_loopback, origin_problem
+from changesource_sdk.policies.origins import BrowserRules, is_loopback, origin_problem
 
 EVIL = "https://evil.example"
 
