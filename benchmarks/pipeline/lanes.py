@@ -24,7 +24,7 @@ from typing import TYPE_CHECKING
 
 from benchmarks import environment
 from changesource_sdk.adapter import Row
-from changesource_sdk.changelog.sqlite_store import SqliteStore
+from changesource_sdk.changelog.sqlite.store import SqliteStore
 from changesource_sdk.pipeline.mapped import mapped_source
 from changesource_sdk.pipeline.spark.runner import SparkRunner
 from changesource_sdk.pipeline.spark.session import SparkSettings, start_session

@@ -1,0 +1,1 @@
+"""The change log: the durable, ordered record of transactions, and what its processes share."""

@@ -6,9 +6,9 @@ The writer asks the log what it knows already and hands the answer in; everythin
 from __future__ import annotations
 
 from changesource_sdk import positions
-from changesource_sdk.changelog.blocks import BlockFile
 from changesource_sdk.changelog.envelope import begin_frame, commit_frame
 from changesource_sdk.changelog.log import EncodedTransaction
+from changesource_sdk.changelog.spool.blocks import BlockFile
 from changesource_sdk.errors import InvalidChange
 from protocol import watermark as watermarks
 

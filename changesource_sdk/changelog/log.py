@@ -16,8 +16,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol
 
-from changesource_sdk.changelog.blocks import BlockFile
 from changesource_sdk.changelog.envelope import data_frames
+from changesource_sdk.changelog.spool.blocks import BlockFile
 from changesource_sdk.positions import Position
 
 EMPTY = "00"

@@ -3,7 +3,7 @@
 Compaction does not own the log. It leaves a complete snapshot in a folder of its own and a note that says what it was
 made from; the writer, which may be in another process, takes it when it next looks. An offer outlives both: one that no
 longer fits the log is thrown away by whoever takes it. Where hosts share a spool by URI, the note is in the log's
-database (`postgres_beside`).
+database (`postgres.coordination`).
 """
 
 from __future__ import annotations
@@ -13,11 +13,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol
 
-from changesource_sdk.changelog.atomic_json import read_json, write_json
-from changesource_sdk.changelog.disk import disk_errors
-from changesource_sdk.changelog.layout import StateDirectory
+from changesource_sdk.changelog.files.atomic_json import read_json, write_json
+from changesource_sdk.changelog.files.disk import disk_errors
+from changesource_sdk.changelog.files.layout import StateDirectory
 from changesource_sdk.changelog.log import LogWriter, SnapshotRecord
-from changesource_sdk.changelog.snapshots import Manifest, is_complete, read_manifest
+from changesource_sdk.changelog.spool.snapshots import Manifest, is_complete, read_manifest
 
 _FILE = "offer.json"
 

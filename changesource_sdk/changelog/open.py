@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from changesource_sdk.changelog.layout import StateDirectory
-from changesource_sdk.changelog.remote_spool import RemoteSpool
-from changesource_sdk.changelog.sqlite_store import SqliteStore
+from changesource_sdk.changelog.files.layout import StateDirectory
+from changesource_sdk.changelog.spool.remote import RemoteSpool
+from changesource_sdk.changelog.sqlite.store import SqliteStore
 from changesource_sdk.changelog.store import LogStore
 from changesource_sdk.errors import ConfigurationError, StateError
 
@@ -31,8 +31,8 @@ def open_store(
             fix="leave it out, or write it as postgresql://user:password@host:5432/database",
         )
     try:
-        from changesource_sdk.changelog.postgres_connection import LogAddress
-        from changesource_sdk.changelog.postgres_store import PostgresStore
+        from changesource_sdk.changelog.postgres.connection import LogAddress
+        from changesource_sdk.changelog.postgres.store import PostgresStore
     except ImportError as error:
         raise ConfigurationError(
             "psycopg-missing",

@@ -1,7 +1,7 @@
 """Reports of stages beside the log: how far each is, left by its process for whoever looks.
 
 On one host a report is a small file, replaced whole. A log that hosts share carries them along as well
-(`postgres_beside`), so that an endpoint sees a pipeline that runs elsewhere.
+(`postgres.coordination`), so that an endpoint sees a pipeline that runs elsewhere.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol
 
-from changesource_sdk.changelog.atomic_json import overwrite_json, read_json, write_json
+from changesource_sdk.changelog.files.atomic_json import overwrite_json, read_json, write_json
 
 Report = dict[str, object]
 

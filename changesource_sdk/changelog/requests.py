@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from changesource_sdk.changelog.atomic_json import read_json, write_json
-from changesource_sdk.changelog.layout import StateDirectory
+from changesource_sdk.changelog.files.atomic_json import read_json, write_json
+from changesource_sdk.changelog.files.layout import StateDirectory
 from changesource_sdk.changelog.log import EMPTY
 from changesource_sdk.changelog.store import SnapshotRequest
 from changesource_sdk.errors import StateError

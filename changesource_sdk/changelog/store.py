@@ -15,12 +15,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol
 
-from changesource_sdk.changelog.layout import StateDirectory
+from changesource_sdk.changelog.files.layout import StateDirectory
 from changesource_sdk.changelog.log import LogReader, LogWriter, SnapshotRecord
 from changesource_sdk.changelog.offers import Offers
-from changesource_sdk.changelog.part_place import PartPlace
 from changesource_sdk.changelog.reports import Reports
-from changesource_sdk.changelog.snapshots import Manifest
+from changesource_sdk.changelog.spool.parts import PartPlace
+from changesource_sdk.changelog.spool.snapshots import Manifest
 from changesource_sdk.changelog.subscribers import Subscribers
 
 SAFETY_POLL_S = 1.0

@@ -18,7 +18,7 @@ from contextlib import asynccontextmanager
 from dataclasses import replace
 from pathlib import Path
 
-from changesource_sdk.changelog.sqlite_store import SqliteStore
+from changesource_sdk.changelog.sqlite.store import SqliteStore
 from changesource_sdk.checking.endpoint import check_endpoint
 from changesource_sdk.checking.endpoint_run import CheckSettings
 from changesource_sdk.checking.verdict import Finding, Verdict

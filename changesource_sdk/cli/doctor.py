@@ -19,7 +19,7 @@ import typer
 
 from changesource_sdk import config as configuration
 from changesource_sdk.adapter import Examining
-from changesource_sdk.changelog.layout import StateDirectory
+from changesource_sdk.changelog.files.layout import StateDirectory
 from changesource_sdk.changelog.open import open_store
 from changesource_sdk.cli import serve
 from changesource_sdk.cli.adapter_choice import load_class, resolve, try_settings

@@ -12,7 +12,7 @@ import typer
 from rich.table import Table
 
 from changesource_sdk.changelog.open import open_store
-from changesource_sdk.changelog.sqlite_store import SqliteStore
+from changesource_sdk.changelog.sqlite.store import SqliteStore
 from changesource_sdk.changelog.store import LogStore
 from changesource_sdk.changelog.subscribers import Subscriber
 from changesource_sdk.cli import serve

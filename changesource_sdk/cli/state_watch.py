@@ -9,8 +9,8 @@ from __future__ import annotations
 import asyncio
 from pathlib import Path
 
-from changesource_sdk.changelog.layout import StateDirectory
-from changesource_sdk.changelog.state_lock import SERVE_LOCK
+from changesource_sdk.changelog.files.layout import StateDirectory
+from changesource_sdk.changelog.files.lock import SERVE_LOCK
 
 INTERVAL = 1.0
 

@@ -11,8 +11,8 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from changesource_sdk.changelog import snapshots
 from changesource_sdk.changelog.log import LogReader, SnapshotRecord, Stored
+from changesource_sdk.changelog.spool import snapshots
 from changesource_sdk.changelog.store import LogStore
 from changesource_sdk.changelog.subscribers import Subscribers, highest_held
 from changesource_sdk.endpoint.initial_sync import InitialSync

@@ -12,7 +12,7 @@ import sys
 import threading
 from pathlib import Path
 
-from changesource_sdk.changelog.layout import StateDirectory
+from changesource_sdk.changelog.files.layout import StateDirectory
 from changesource_sdk.changelog.open import open_store
 from changesource_sdk.changelog.reports import FileReports, Reports
 from changesource_sdk.errors import ChangesourceError

@@ -18,12 +18,12 @@ from operator import itemgetter
 from pathlib import Path
 from typing import Protocol
 
-from changesource_sdk.changelog import snapshots
-from changesource_sdk.changelog.blocks import BlockFile
-from changesource_sdk.changelog.disk import disk_errors
+from changesource_sdk.changelog.files.disk import disk_errors
 from changesource_sdk.changelog.log import LogReader, Share
-from changesource_sdk.changelog.part_place import PartPlace
-from changesource_sdk.changelog.snapshots import Manifest, PartInfo
+from changesource_sdk.changelog.spool import snapshots
+from changesource_sdk.changelog.spool.blocks import BlockFile
+from changesource_sdk.changelog.spool.parts import PartPlace
+from changesource_sdk.changelog.spool.snapshots import Manifest, PartInfo
 from changesource_sdk.changelog.store import LogStore
 from changesource_sdk.errors import SnapshotGone, StateError
 from changesource_sdk.pipeline.compaction import (

@@ -13,9 +13,9 @@ from itertools import chain
 from pathlib import Path
 from typing import BinaryIO, TypeVar
 
-from changesource_sdk.changelog.disk import disk_errors
-from changesource_sdk.changelog.private import FOLDER_MODE, opener
-from changesource_sdk.changelog.snapshots import PartInfo
+from changesource_sdk.changelog.files.disk import disk_errors
+from changesource_sdk.changelog.files.private import FOLDER_MODE, opener
+from changesource_sdk.changelog.spool.snapshots import PartInfo
 from changesource_sdk.pipeline.compacting import Done, Folding, LogShare
 from changesource_sdk.pipeline.compaction import Findings, Item, Sorting, SortKey, Tie, scan
 

@@ -14,8 +14,8 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 
+from changesource_sdk.changelog.files.lock import COMPACTING
 from changesource_sdk.changelog.log import LogReader
-from changesource_sdk.changelog.state_lock import COMPACTING
 from changesource_sdk.changelog.store import LogStore
 from changesource_sdk.errors import ChangesourceError, StateError
 from changesource_sdk.observe.logs import event, logger

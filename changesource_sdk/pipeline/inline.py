@@ -14,7 +14,7 @@ from pathlib import Path
 
 from changesource_sdk.adapter import Adapter
 from changesource_sdk.changelog.log import LogWriter
-from changesource_sdk.changelog.part_place import LocalPlace, PartPlace
+from changesource_sdk.changelog.spool.parts import LocalPlace, PartPlace
 from changesource_sdk.changelog.store import LogStore
 from changesource_sdk.observe.stages import Stage
 from changesource_sdk.pipeline.adapter_factory import opened

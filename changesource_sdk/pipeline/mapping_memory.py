@@ -6,7 +6,7 @@ for a snapshot above the log's head and then remembers the new ones: killed in b
 
 from __future__ import annotations
 
-from changesource_sdk.changelog.atomic_json import read_json, write_json
+from changesource_sdk.changelog.files.atomic_json import read_json, write_json
 from changesource_sdk.changelog.log import EMPTY
 from changesource_sdk.changelog.store import LogStore
 from changesource_sdk.errors import CorruptLog

@@ -12,9 +12,9 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Literal
 
-from changesource_sdk.changelog.atomic_json import read_json, write_json
-from changesource_sdk.changelog.disk import disk_errors
-from changesource_sdk.changelog.layout import StateDirectory
+from changesource_sdk.changelog.files.atomic_json import read_json, write_json
+from changesource_sdk.changelog.files.disk import disk_errors
+from changesource_sdk.changelog.files.layout import StateDirectory
 from changesource_sdk.errors import ConfigurationError
 from protocol.redaction import hide_setting
 

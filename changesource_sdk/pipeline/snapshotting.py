@@ -26,11 +26,11 @@ from changesource_sdk.adapter import (
     Snapshot,
     Table,
 )
-from changesource_sdk.changelog import snapshots
-from changesource_sdk.changelog.layout import StateDirectory
+from changesource_sdk.changelog.files.layout import StateDirectory
 from changesource_sdk.changelog.log import EMPTY, LogWriter, SnapshotRecord
-from changesource_sdk.changelog.part_place import LocalPlace, PartPlace
-from changesource_sdk.changelog.snapshots import Manifest, PartInfo
+from changesource_sdk.changelog.spool import snapshots
+from changesource_sdk.changelog.spool.parts import LocalPlace, PartPlace
+from changesource_sdk.changelog.spool.snapshots import Manifest, PartInfo
 from changesource_sdk.errors import AdapterError, ChangesourceError, InvalidChange
 from changesource_sdk.observe.logs import event, logger
 from changesource_sdk.pipeline.consumer_schema import ConsumerSchema

@@ -10,8 +10,8 @@ from collections.abc import Callable
 from pathlib import Path
 
 from changesource_sdk.adapter import Change, Delete, Insert, Transaction, Truncate, Update
-from changesource_sdk.changelog.blocks import BlockFile, BlockWriter
 from changesource_sdk.changelog.log import EncodedTransaction
+from changesource_sdk.changelog.spool.blocks import BlockFile, BlockWriter
 from changesource_sdk.errors import InvalidChange
 from changesource_sdk.pipeline.consumer_schema import ConsumerSchema
 from changesource_sdk.pipeline.contract import known_change

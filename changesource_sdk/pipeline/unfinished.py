@@ -1,7 +1,7 @@
 """The unfinished snapshot: what a runner that was interrupted needs to go on with the same snapshot, part by part.
 
 A snapshot whose store can show it again to a later process (`Snapshot.can_resume`) is written down before its first
-part is begun, and every finished part leaves a note beside it (`part_place`). Whoever takes the next snapshot of the
+part is begun, and every finished part leaves a note beside it (`spool.parts`). Whoever takes the next snapshot of the
 same source finds both and reads only what is missing. A snapshot is forgotten when it is in the log, or when its rows
 turn out to be at fault: reading those again would fail again.
 
@@ -19,9 +19,9 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from changesource_sdk.adapter import Snapshot, Table
-from changesource_sdk.changelog.disk import disk_errors
-from changesource_sdk.changelog.layout import StateDirectory
-from changesource_sdk.changelog.snapshots import RESUMABLE
+from changesource_sdk.changelog.files.disk import disk_errors
+from changesource_sdk.changelog.files.layout import StateDirectory
+from changesource_sdk.changelog.spool.snapshots import RESUMABLE
 from changesource_sdk.observe.logs import event, logger
 
 _log = logger("runner")

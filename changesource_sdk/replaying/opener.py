@@ -7,8 +7,8 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from changesource_sdk.changelog.log import LogReader
-from changesource_sdk.changelog.poke import PokeSender
 from changesource_sdk.changelog.subscribers import Subscribers, transaction_of
+from changesource_sdk.changelog.wakeup import PokeSender
 from changesource_sdk.errors import StateError
 from changesource_sdk.replaying.window import Window
 

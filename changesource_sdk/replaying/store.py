@@ -6,13 +6,13 @@ from collections.abc import Callable
 from contextlib import AbstractContextManager
 from pathlib import Path
 
-from changesource_sdk.changelog.layout import StateDirectory
+from changesource_sdk.changelog.files.layout import StateDirectory
 from changesource_sdk.changelog.log import LogWriter, SnapshotRecord
 from changesource_sdk.changelog.offers import FileOffers
-from changesource_sdk.changelog.part_place import PartPlace
 from changesource_sdk.changelog.reports import Reports
-from changesource_sdk.changelog.snapshots import Manifest
-from changesource_sdk.changelog.sqlite_store import SqliteStore
+from changesource_sdk.changelog.spool.parts import PartPlace
+from changesource_sdk.changelog.spool.snapshots import Manifest
+from changesource_sdk.changelog.sqlite.store import SqliteStore
 from changesource_sdk.changelog.store import Ear, LogStore, Requests
 from changesource_sdk.changelog.subscribers import Subscribers
 from changesource_sdk.errors import StateError

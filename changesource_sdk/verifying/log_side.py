@@ -5,8 +5,8 @@ Nothing is written and nobody is disturbed; a log that starts over meanwhile is 
 
 from __future__ import annotations
 
-from changesource_sdk.changelog import snapshots
 from changesource_sdk.changelog.log import LogReader, SnapshotRecord
+from changesource_sdk.changelog.spool import snapshots
 from changesource_sdk.changelog.store import LogStore
 from changesource_sdk.changelog.subscribers import transaction_of
 from changesource_sdk.errors import SnapshotGone, StateError

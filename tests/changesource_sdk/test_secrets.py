@@ -13,7 +13,7 @@ from kafka.errors import KafkaConfigurationError
 from typer.testing import CliRunner
 
 from changesource_sdk.changelog.open import open_store
-from changesource_sdk.changelog.remote_spool import RemoteSpool
+from changesource_sdk.changelog.spool.remote import RemoteSpool
 from changesource_sdk.cli.app import app
 from changesource_sdk.errors import AdapterError, ChangesourceError
 from changesource_sdk.observe import logs

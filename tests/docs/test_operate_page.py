@@ -3,7 +3,9 @@
 import re
 from pathlib import Path
 
-from changesource_sdk.changelog import postgres_connection, snapshots, sqlite_file
+from changesource_sdk.changelog.postgres import connection as postgres_connection
+from changesource_sdk.changelog.spool import snapshots
+from changesource_sdk.changelog.sqlite import connection as sqlite_file
 from changesource_sdk.config import ServeConfig
 from changesource_sdk.endpoint.status import DEAD_AFTER, STUCK_AFTER
 from protocol.sync.handshake import MAX_VERSION, MIN_VERSION

@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 from typer.testing import CliRunner, Result
 
-from changesource_sdk.changelog.sqlite_store import SqliteStore as LogStore
+from changesource_sdk.changelog.sqlite.store import SqliteStore as LogStore
 from changesource_sdk.cli.app import app
 from changesource_sdk.verifying.log_side import log_side, schema_at_head
 from changesource_sdk.verifying.replica_side import replica_side

@@ -2,7 +2,7 @@
 
 One task per share or part gives items; Spark's shuffle brings the items of one bucket to one task, sorted, spilling to
 disk beyond what a worker may hold; that task writes one part per table and puts it in its place when it is whole
-(`part_place`). The driver sees findings, tied keys and descriptions of parts, never rows.
+(`spool.parts`). The driver sees findings, tied keys and descriptions of parts, never rows.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from itertools import chain
 from typing import TYPE_CHECKING, TypeVar
 
-from changesource_sdk.changelog.snapshots import PartInfo
+from changesource_sdk.changelog.spool.snapshots import PartInfo
 from changesource_sdk.pipeline.compacting import Done, Folding, LogShare, SpoolPart
 from changesource_sdk.pipeline.compacting_here import bucket_of
 from changesource_sdk.pipeline.compaction import Findings, Item, Sorting, Tie, scan

@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from changesource_sdk.adapter import Row
-from changesource_sdk.changelog.snapshots import PartInfo
+from changesource_sdk.changelog.spool.snapshots import PartInfo
 from changesource_sdk.errors import ChangesourceError
 from changesource_sdk.pipeline.mapped import MappedPartition
 from changesource_sdk.pipeline.row_mapping import RowMapper

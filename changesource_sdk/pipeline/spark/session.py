@@ -17,7 +17,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from changesource_sdk.changelog.private import opener
+from changesource_sdk.changelog.files.private import opener
 from changesource_sdk.errors import ConfigurationError
 from changesource_sdk.pipeline.spark.java import find_java
 

@@ -1,7 +1,7 @@
 """The snapshot lane: partitions of one consistent snapshot, encoded to spool parts by Spark tasks.
 
 A task gets one partition, writes one part in a scratch folder of its own attempt and puts it in its place when it is
-whole (`part_place`), so a task that is retried, or runs twice, leaves one part. Only the description of a part comes
+whole (`spool.parts`), so a task that is retried, or runs twice, leaves one part. Only the description of a part comes
 back to the driver. Where driver and tasks share a folder, rows that pass are counted in small files beside the parts.
 
 What the adapter raises for lack of luck is raised again, so that Spark tries the task again; what cannot be mended by
@@ -18,8 +18,8 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from changesource_sdk.changelog.part_place import PartPlace
-from changesource_sdk.changelog.snapshots import PartInfo, part_name
+from changesource_sdk.changelog.spool.parts import PartPlace
+from changesource_sdk.changelog.spool.snapshots import PartInfo, part_name
 from changesource_sdk.errors import AdapterError, ChangesourceError
 from changesource_sdk.observe.log_socket import LogAddress, send_logs
 from changesource_sdk.pipeline.mapped import MappedPartition

@@ -17,7 +17,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from changesource_sdk.adapter import Adapter
-from changesource_sdk.changelog.sqlite_store import SqliteStore
+from changesource_sdk.changelog.sqlite.store import SqliteStore
 from changesource_sdk.errors import StateError
 from changesource_sdk.pipeline.inline import InlineRunner
 from changesource_sdk.pipeline.recovery import Backoff

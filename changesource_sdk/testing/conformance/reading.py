@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import TypeVar
 
 from changesource_sdk.adapter import Adapter, Closing, Position, Snapshot, Transaction
-from changesource_sdk.changelog.blocks import BlockFile
+from changesource_sdk.changelog.spool.blocks import BlockFile
 from changesource_sdk.errors import ChangesourceError
 from changesource_sdk.pipeline.encode import TableEncoder
 from changesource_sdk.pipeline.snapshotting import adapter_call, checked_schema

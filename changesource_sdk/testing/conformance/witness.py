@@ -6,8 +6,8 @@ new generations of the log.
 
 from __future__ import annotations
 
-from changesource_sdk.changelog import snapshots
 from changesource_sdk.changelog.log import SnapshotRecord, Stored
+from changesource_sdk.changelog.spool import snapshots
 from changesource_sdk.changelog.store import LogStore
 from changesource_sdk.errors import SnapshotGone
 from changesource_sdk.testing.conformance.judge import Judge

@@ -6,7 +6,7 @@ import resource
 from collections.abc import Callable
 from pathlib import Path
 
-from changesource_sdk.changelog.layout import StateDirectory
+from changesource_sdk.changelog.files.layout import StateDirectory
 
 ROOM_LEFT = 4096
 

@@ -10,8 +10,8 @@ from typing import Any
 
 import pytest
 
-from changesource_sdk.changelog import snapshots
-from changesource_sdk.changelog.sqlite_log import SqliteLogReader
+from changesource_sdk.changelog.spool import snapshots
+from changesource_sdk.changelog.sqlite.log import SqliteLogReader
 from changesource_sdk.pipeline.settings import PipelineSettings, command_line
 from protocol.framing import unframe
 from tests.adapters.sqlite import transfers

@@ -14,8 +14,8 @@ import sys
 import time
 from pathlib import Path
 
-from changesource_sdk.changelog.blocks import BlockWriter
 from changesource_sdk.changelog.log import EncodedTransaction, LogWriter
+from changesource_sdk.changelog.spool.blocks import BlockWriter
 from changesource_sdk.changelog.store import LogStore
 from protocol.framing import frame
 from tests.changesource_sdk.changelog.log_fixtures import begin_generation

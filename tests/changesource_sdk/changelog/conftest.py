@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from changesource_sdk.changelog.sqlite_store import SqliteStore
+from changesource_sdk.changelog.sqlite.store import SqliteStore
 from tests.changesource_sdk.changelog.logs_under_test import KINDS, Kind, LogUnderTest, postgres_store
 
 

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from changesource_sdk.changelog.blocks import BlockFile
 from changesource_sdk.changelog.log import EncodedTransaction, LogReader, LogWriter
-from changesource_sdk.changelog.sqlite_writer import SqliteLogWriter, open_writer
+from changesource_sdk.changelog.spool.blocks import BlockFile
+from changesource_sdk.changelog.sqlite.writer import SqliteLogWriter, open_writer
 from changesource_sdk.positions import Position
 from protocol.framing import frame, unframe
 

@@ -9,10 +9,10 @@ from typing import Literal, TypeVar
 
 import psycopg
 
-from changesource_sdk.changelog.layout import StateDirectory
+from changesource_sdk.changelog.files.layout import StateDirectory
 from changesource_sdk.changelog.log import LogReader, LogWriter
-from changesource_sdk.changelog.postgres_connection import LogAddress
-from changesource_sdk.changelog.postgres_store import PostgresStore
+from changesource_sdk.changelog.postgres.connection import LogAddress
+from changesource_sdk.changelog.postgres.store import PostgresStore
 from changesource_sdk.changelog.store import Ear, LogStore
 from changesource_sdk.changelog.subscribers import Subscribers
 from changesource_sdk.positions import Position

@@ -10,11 +10,11 @@ from pathlib import Path
 
 import pytest
 
-from changesource_sdk.changelog.blocks import BlockFile, BlockWriter
-from changesource_sdk.changelog.disk import disk_errors
-from changesource_sdk.changelog.layout import StateDirectory
-from changesource_sdk.changelog.sqlite_file import corrupt, translated
-from changesource_sdk.changelog.sqlite_log import SqliteLogReader
+from changesource_sdk.changelog.files.disk import disk_errors
+from changesource_sdk.changelog.files.layout import StateDirectory
+from changesource_sdk.changelog.spool.blocks import BlockFile, BlockWriter
+from changesource_sdk.changelog.sqlite.connection import corrupt, translated
+from changesource_sdk.changelog.sqlite.log import SqliteLogReader
 from changesource_sdk.errors import CorruptLog, DiskFull, ReadOnlyState, SnapshotGone, StateError
 from protocol.framing import frame
 from tests.changesource_sdk.changelog.log_fixtures import (
@@ -125,7 +125,7 @@ def test_a_block_file_that_meets_a_full_disk_is_removed(tmp_path: Path) -> None:
     script = """
 import resource, signal, sys
 from pathlib import Path
-from changesource_sdk.changelog.blocks import BlockWriter
+from changesource_sdk.changelog.spool.blocks import BlockWriter
 from changesource_sdk.errors import DiskFull
 signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
 resource.setrlimit(resource.RLIMIT_FSIZE, (1000, 1000))

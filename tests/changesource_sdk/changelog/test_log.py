@@ -2,8 +2,8 @@
 
 import pytest
 
-from changesource_sdk.changelog.blocks import BlockWriter
 from changesource_sdk.changelog.log import EMPTY
+from changesource_sdk.changelog.spool.blocks import BlockWriter
 from changesource_sdk.errors import InvalidChange, SnapshotGone, StaleWriter
 from protocol import watermark as watermarks
 from protocol.framing import frame

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from changesource_sdk.changelog import snapshots
 from changesource_sdk.changelog.log import LogWriter, SnapshotRecord
-from changesource_sdk.changelog.snapshots import Manifest
+from changesource_sdk.changelog.spool import snapshots
+from changesource_sdk.changelog.spool.snapshots import Manifest
 from changesource_sdk.errors import StaleWriter
 from protocol.framing import frame
 from tests.changesource_sdk.changelog.log_fixtures import begin_generation, transaction

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from changesource_sdk.changelog.layout import StateDirectory
-from changesource_sdk.changelog.postgres_connection import LogAddress
-from changesource_sdk.changelog.postgres_store import PostgresStore
+from changesource_sdk.changelog.files.layout import StateDirectory
+from changesource_sdk.changelog.postgres.connection import LogAddress
+from changesource_sdk.changelog.postgres.store import PostgresStore
 from changesource_sdk.changelog.reports import newest
 from tests.changesource_sdk.changelog.logs_under_test import LogUnderTest, postgres_store
 from tests.support.ports import free_port

@@ -8,7 +8,7 @@ from typing import Any
 
 from typer.testing import CliRunner
 
-from changesource_sdk.changelog.sqlite_store import SqliteStore
+from changesource_sdk.changelog.sqlite.store import SqliteStore
 from changesource_sdk.cli.app import app
 from tests.support.raw_consumer import RawConsumer
 from tests.support.serving import Serving

@@ -12,8 +12,8 @@ from typing import Any
 
 import pytest
 
-from changesource_sdk.changelog.postgres_store import PostgresStore
-from changesource_sdk.changelog.sqlite_store import SqliteStore
+from changesource_sdk.changelog.postgres.store import PostgresStore
+from changesource_sdk.changelog.sqlite.store import SqliteStore
 from changesource_sdk.changelog.store import LogStore
 from changesource_sdk.config import ServeConfig
 from changesource_sdk.endpoint.server import Endpoint

@@ -7,8 +7,8 @@ from dataclasses import asdict
 
 import pytest
 
-from changesource_sdk.changelog.atomic_json import write_json
-from changesource_sdk.changelog.sqlite_store import SqliteStore
+from changesource_sdk.changelog.files.atomic_json import write_json
+from changesource_sdk.changelog.sqlite.store import SqliteStore
 from changesource_sdk.changelog.subscribers import Subscriber, SubscriberKey
 from changesource_sdk.endpoint.status import describe, set_gauges
 from changesource_sdk.observe.metrics import EndpointMetrics

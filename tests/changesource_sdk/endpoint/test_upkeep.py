@@ -9,8 +9,8 @@ from collections.abc import Iterator
 
 import pytest
 
-from changesource_sdk.changelog.poke import PokeSender
 from changesource_sdk.changelog.subscribers import SubscriberKey, Subscribers
+from changesource_sdk.changelog.wakeup import PokeSender
 from changesource_sdk.endpoint import upkeep
 from changesource_sdk.endpoint.upkeep import LogEar, Pruner, persistently
 from changesource_sdk.errors import DiskFull

@@ -7,8 +7,8 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 
 from changesource_sdk.adapter import Change, Insert, Row, Transaction
-from changesource_sdk.changelog import snapshots
-from changesource_sdk.changelog.snapshots import Manifest
+from changesource_sdk.changelog.spool import snapshots
+from changesource_sdk.changelog.spool.snapshots import Manifest
 from changesource_sdk.changelog.store import LogStore
 from changesource_sdk.pipeline.consumer_schema import ConsumerSchema
 from changesource_sdk.pipeline.encode import TableEncoder

@@ -3,7 +3,7 @@
 import os
 from pathlib import Path
 
-from changesource_sdk.changelog.layout import StateDirectory
+from changesource_sdk.changelog.files.layout import StateDirectory
 from changesource_sdk.changelog.reports import FileReports
 from changesource_sdk.errors import AdapterError
 from changesource_sdk.observe.stages import BEAT_S, Stage

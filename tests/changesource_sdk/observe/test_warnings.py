@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from changesource_sdk.changelog.layout import StateDirectory
+from changesource_sdk.changelog.files.layout import StateDirectory
 from changesource_sdk.changelog.reports import FileReports
 from changesource_sdk.observe.logs import event, logger
 from changesource_sdk.observe.warnings import (

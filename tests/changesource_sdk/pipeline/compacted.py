@@ -6,9 +6,9 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from changesource_sdk.adapter import Adapter
-from changesource_sdk.changelog import snapshots
 from changesource_sdk.changelog.log import LogWriter, SnapshotRecord
-from changesource_sdk.changelog.sqlite_store import SqliteStore
+from changesource_sdk.changelog.spool import snapshots
+from changesource_sdk.changelog.sqlite.store import SqliteStore
 from changesource_sdk.changelog.store import LogStore
 from changesource_sdk.pipeline.compacting import Lane, compact
 from changesource_sdk.pipeline.compacting_here import LocalLane

@@ -10,8 +10,8 @@ from pathlib import Path
 from typing import Protocol
 
 from changesource_sdk.adapter import Adapter
-from changesource_sdk.changelog import snapshots
-from changesource_sdk.changelog.sqlite_store import SqliteStore
+from changesource_sdk.changelog.spool import snapshots
+from changesource_sdk.changelog.sqlite.store import SqliteStore
 from changesource_sdk.changelog.store import LogStore
 from changesource_sdk.errors import CorruptLog
 from changesource_sdk.pipeline.inline import InlineRunner

@@ -6,8 +6,8 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 
 from changesource_sdk.adapter import Change, Transaction
-from changesource_sdk.changelog.blocks import BlockFile
 from changesource_sdk.changelog.envelope import begin_frame, commit_frame
+from changesource_sdk.changelog.spool.blocks import BlockFile
 from changesource_sdk.pipeline.consumer_schema import ConsumerSchema
 from changesource_sdk.pipeline.schema_frames import snapshot_schema
 from changesource_sdk.pipeline.transactions import TransactionEncoder

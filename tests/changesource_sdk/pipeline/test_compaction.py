@@ -33,7 +33,7 @@ from changesource_sdk.adapter import (
     Truncate,
     Update,
 )
-from changesource_sdk.changelog import snapshots
+from changesource_sdk.changelog.spool import snapshots
 from changesource_sdk.pipeline.compacting import history_of, wire_inserts
 from changesource_sdk.pipeline.compaction import Sorting, fold, groups_of, has_partial_moves, scan
 from changesource_sdk.pipeline.consumer_schema import ConsumerSchema

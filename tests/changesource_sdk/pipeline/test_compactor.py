@@ -10,7 +10,7 @@ import pytest
 
 from adapters.memory.adapter import MemoryAdapter, MemoryStore
 from changesource_sdk.adapter import Delete, Insert, Snapshot
-from changesource_sdk.changelog.sqlite_store import SqliteStore
+from changesource_sdk.changelog.sqlite.store import SqliteStore
 from changesource_sdk.errors import SnapshotGone
 from changesource_sdk.pipeline.compacting import LogShare
 from changesource_sdk.pipeline.compacting_here import LocalLane

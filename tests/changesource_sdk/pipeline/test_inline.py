@@ -25,7 +25,7 @@ from changesource_sdk.adapter import (
     Table,
     Transaction,
 )
-from changesource_sdk.changelog.sqlite_store import SqliteStore
+from changesource_sdk.changelog.sqlite.store import SqliteStore
 from changesource_sdk.errors import StaleWriter
 from changesource_sdk.pipeline.inline import InlineRunner
 from changesource_sdk.pipeline.recovery import Backoff

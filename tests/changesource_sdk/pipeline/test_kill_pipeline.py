@@ -10,9 +10,9 @@ from pathlib import Path
 import orjson
 import pytest
 
-from changesource_sdk.changelog import snapshots
 from changesource_sdk.changelog.log import LogState
 from changesource_sdk.changelog.open import open_store
+from changesource_sdk.changelog.spool import snapshots
 from changesource_sdk.changelog.store import LogStore
 from changesource_sdk.pipeline.settings import PipelineSettings, command_line
 from protocol.framing import unframe

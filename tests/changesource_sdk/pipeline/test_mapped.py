@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from changesource_sdk.adapter import Adapter
-from changesource_sdk.changelog.sqlite_store import SqliteStore
+from changesource_sdk.changelog.sqlite.store import SqliteStore
 from changesource_sdk.pipeline.adapter_factory import adapter_factory
 from changesource_sdk.pipeline.mapped import mapped_source, mappings_of
 from changesource_sdk.pipeline.mapping import TableMapping

@@ -11,8 +11,8 @@ import pytest
 
 from adapters.memory import MemoryAdapter, MemoryStore
 from changesource_sdk.adapter import Column, Insert, Table
-from changesource_sdk.changelog.postgres_store import PostgresStore
-from changesource_sdk.changelog.sqlite_store import SqliteStore
+from changesource_sdk.changelog.postgres.store import PostgresStore
+from changesource_sdk.changelog.sqlite.store import SqliteStore
 from changesource_sdk.changelog.store import LogStore
 from changesource_sdk.errors import StaleWriter, StateError
 from changesource_sdk.pipeline.inline import InlineRunner

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from changesource_sdk.adapter import Column, Row, RowsPartition, Table
-from changesource_sdk.changelog.blocks import BlockFile
+from changesource_sdk.changelog.spool.blocks import BlockFile
 from changesource_sdk.pipeline.snapshotting import PartTask, write_partition
 
 ISSUE = Table("issue", [Column("id", int), Column("title", str)])

@@ -21,7 +21,7 @@ from changesource_sdk.adapter import (
     Truncate,
     Update,
 )
-from changesource_sdk.changelog.blocks import BlockFile
+from changesource_sdk.changelog.spool.blocks import BlockFile
 from changesource_sdk.errors import InvalidChange
 from changesource_sdk.pipeline.consumer_schema import ConsumerSchema
 from changesource_sdk.pipeline.transactions import TransactionEncoder

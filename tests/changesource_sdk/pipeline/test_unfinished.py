@@ -10,11 +10,11 @@ from pathlib import Path
 import pytest
 
 from changesource_sdk.adapter import Position, Row, Snapshot, Table, Transaction
-from changesource_sdk.changelog import snapshots
-from changesource_sdk.changelog.layout import StateDirectory
-from changesource_sdk.changelog.part_place import PartPlace
-from changesource_sdk.changelog.snapshots import PartInfo
-from changesource_sdk.changelog.sqlite_writer import open_writer
+from changesource_sdk.changelog.files.layout import StateDirectory
+from changesource_sdk.changelog.spool import snapshots
+from changesource_sdk.changelog.spool.parts import PartPlace
+from changesource_sdk.changelog.spool.snapshots import PartInfo
+from changesource_sdk.changelog.sqlite.writer import open_writer
 from changesource_sdk.errors import AdapterError, DiskFull
 from changesource_sdk.pipeline.snapshotting import PartTask, Progress, take_snapshot, write_partition
 from changesource_sdk.pipeline.unfinished import Unfinished

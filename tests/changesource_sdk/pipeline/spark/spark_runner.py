@@ -7,7 +7,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from changesource_sdk.changelog.sqlite_store import SqliteStore
+from changesource_sdk.changelog.sqlite.store import SqliteStore
 from changesource_sdk.changelog.store import LogStore
 from changesource_sdk.pipeline.recovery import Backoff
 from changesource_sdk.pipeline.spark.runner import SparkRunner

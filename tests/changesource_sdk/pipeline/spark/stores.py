@@ -12,8 +12,8 @@ from functools import partial
 from pathlib import Path
 
 from changesource_sdk.adapter import Insert, Position, Row, Snapshot, Table, Transaction
-from changesource_sdk.changelog.sqlite_log import SqliteLogReader
-from changesource_sdk.changelog.sqlite_store import SqliteStore
+from changesource_sdk.changelog.sqlite.log import SqliteLogReader
+from changesource_sdk.changelog.sqlite.store import SqliteStore
 from changesource_sdk.schema import Column
 
 ITEM = Table("item", [Column("id", int), Column("name", str)])

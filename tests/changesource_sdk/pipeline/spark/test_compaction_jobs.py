@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from changesource_sdk.adapter import Delete, Insert, Position, RowsPartition, Snapshot, Transaction, Update
-from changesource_sdk.changelog import snapshots
+from changesource_sdk.changelog.spool import snapshots
 from changesource_sdk.pipeline.recovery import Stopped
 from changesource_sdk.pipeline.spark.compaction import SparkLane
 from changesource_sdk.schema import Column, Table

@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from changesource_sdk.changelog import snapshots
-from changesource_sdk.changelog.sqlite_store import SqliteStore
+from changesource_sdk.changelog.spool import snapshots
+from changesource_sdk.changelog.sqlite.store import SqliteStore
 from tests.changesource_sdk.pipeline.runner_fixtures import Watched
 from tests.changesource_sdk.pipeline.spark.spark_runner import on_spark
 

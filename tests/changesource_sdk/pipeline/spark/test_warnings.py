@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from changesource_sdk.changelog.sqlite_store import SqliteStore
+from changesource_sdk.changelog.sqlite.store import SqliteStore
 from changesource_sdk.observe.warnings import REPORT, Warned, WarningBook, is_current, read_report
 from changesource_sdk.pipeline.mapped import mapped_source
 from tests.changesource_sdk.pipeline.spark.people import PeopleFile

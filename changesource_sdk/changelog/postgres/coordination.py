@@ -8,12 +8,12 @@ import time
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from changesource_sdk.changelog.layout import StateDirectory
+from changesource_sdk.changelog.files.layout import StateDirectory
 from changesource_sdk.changelog.log import EMPTY, LogWriter
 from changesource_sdk.changelog.offers import record
-from changesource_sdk.changelog.postgres_connection import Connection, LogAddress, Session
-from changesource_sdk.changelog.remote_spool import RemoteSpool
+from changesource_sdk.changelog.postgres.connection import Connection, LogAddress, Session
 from changesource_sdk.changelog.reports import FileReports, Report, newest
+from changesource_sdk.changelog.spool.remote import RemoteSpool
 from changesource_sdk.changelog.store import SnapshotRequest
 from changesource_sdk.changelog.subscribers import Subscriber, SubscriberKey, next_version
 from changesource_sdk.errors import ChangesourceError, SnapshotGone

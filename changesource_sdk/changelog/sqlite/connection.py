@@ -14,8 +14,8 @@ from contextlib import contextmanager
 from pathlib import Path
 from urllib.parse import quote
 
-from changesource_sdk.changelog.disk import disk_full
-from changesource_sdk.changelog.private import private_file
+from changesource_sdk.changelog.files.disk import disk_full
+from changesource_sdk.changelog.files.private import private_file
 from changesource_sdk.errors import CorruptLog, ReadOnlyState, StateError
 
 FORMAT = 1

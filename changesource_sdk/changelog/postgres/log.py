@@ -13,7 +13,7 @@ from pathlib import Path
 from changesource_sdk import positions
 from changesource_sdk.changelog.envelope import begin_frame, commit_frame
 from changesource_sdk.changelog.log import LogState, Share, SnapshotRecord, Stored
-from changesource_sdk.changelog.postgres_connection import LogAddress, Session
+from changesource_sdk.changelog.postgres.connection import LogAddress, Session
 from changesource_sdk.changelog.shares import cut
 from changesource_sdk.errors import SnapshotGone
 from changesource_sdk.positions import Position

@@ -7,10 +7,10 @@ from pathlib import Path
 
 import pytest
 
-from changesource_sdk.changelog import snapshots
-from changesource_sdk.changelog.part_place import LocalPlace, PartPlace, RemotePlace
-from changesource_sdk.changelog.remote_spool import RemoteSpool
-from changesource_sdk.changelog.snapshots import Manifest, PartInfo
+from changesource_sdk.changelog.spool import snapshots
+from changesource_sdk.changelog.spool.parts import LocalPlace, PartPlace, RemotePlace
+from changesource_sdk.changelog.spool.remote import RemoteSpool
+from changesource_sdk.changelog.spool.snapshots import Manifest, PartInfo
 from changesource_sdk.errors import SnapshotGone
 from protocol.framing import frame
 

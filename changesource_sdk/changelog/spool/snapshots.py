@@ -18,11 +18,11 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TypeVar
 
-from changesource_sdk.changelog.atomic_json import read_json, write_json
-from changesource_sdk.changelog.blocks import BlockFile, BlockWriter
-from changesource_sdk.changelog.disk import disk_errors
-from changesource_sdk.changelog.layout import sync_directory
-from changesource_sdk.changelog.private import new_folder
+from changesource_sdk.changelog.files.atomic_json import read_json, write_json
+from changesource_sdk.changelog.files.disk import disk_errors
+from changesource_sdk.changelog.files.layout import sync_directory
+from changesource_sdk.changelog.files.private import new_folder
+from changesource_sdk.changelog.spool.blocks import BlockFile, BlockWriter
 from changesource_sdk.errors import SnapshotGone
 from changesource_sdk.positions import Position
 

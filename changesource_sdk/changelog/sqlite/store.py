@@ -7,19 +7,19 @@ from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from pathlib import Path
 
-from changesource_sdk.changelog.layout import StateDirectory
+from changesource_sdk.changelog.files.layout import StateDirectory
+from changesource_sdk.changelog.files.lock import compaction_lock, state_lock
 from changesource_sdk.changelog.log import SnapshotRecord
 from changesource_sdk.changelog.offers import FileOffers
-from changesource_sdk.changelog.part_place import LocalPlace
-from changesource_sdk.changelog.poke import PokeReceiver
 from changesource_sdk.changelog.reports import FileReports
 from changesource_sdk.changelog.requests import FileRequests
-from changesource_sdk.changelog.snapshots import Manifest, gone, is_complete, read_manifest
-from changesource_sdk.changelog.sqlite_file import set_aside
-from changesource_sdk.changelog.sqlite_log import SqliteLogReader
-from changesource_sdk.changelog.sqlite_subscribers import SqliteSubscribers
-from changesource_sdk.changelog.sqlite_writer import SqliteLogWriter, open_writer
-from changesource_sdk.changelog.state_lock import compaction_lock, state_lock
+from changesource_sdk.changelog.spool.parts import LocalPlace
+from changesource_sdk.changelog.spool.snapshots import Manifest, gone, is_complete, read_manifest
+from changesource_sdk.changelog.sqlite.connection import set_aside
+from changesource_sdk.changelog.sqlite.log import SqliteLogReader
+from changesource_sdk.changelog.sqlite.subscribers import SqliteSubscribers
+from changesource_sdk.changelog.sqlite.writer import SqliteLogWriter, open_writer
+from changesource_sdk.changelog.wakeup import PokeReceiver
 
 
 @dataclass(frozen=True, slots=True)

@@ -17,11 +17,11 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Protocol
 
-from changesource_sdk.changelog.atomic_json import read_json, write_json
-from changesource_sdk.changelog.disk import disk_errors
-from changesource_sdk.changelog.private import new_folder
-from changesource_sdk.changelog.remote_spool import RemoteSpool
-from changesource_sdk.changelog.snapshots import PartInfo
+from changesource_sdk.changelog.files.atomic_json import read_json, write_json
+from changesource_sdk.changelog.files.disk import disk_errors
+from changesource_sdk.changelog.files.private import new_folder
+from changesource_sdk.changelog.spool.remote import RemoteSpool
+from changesource_sdk.changelog.spool.snapshots import PartInfo
 
 _COUNTS = "rows-"
 _ATTEMPTS = "attempt-"

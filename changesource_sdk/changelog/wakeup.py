@@ -12,9 +12,9 @@ import os
 import socket
 from pathlib import Path
 
-from changesource_sdk.changelog.disk import disk_errors
-from changesource_sdk.changelog.ear import SocketEar
-from changesource_sdk.changelog.private import opener, own_folder
+from changesource_sdk.changelog.files.disk import disk_errors
+from changesource_sdk.changelog.files.private import opener, own_folder
+from changesource_sdk.changelog.wakeup_listener import SocketEar
 
 LOOPBACK = "127.0.0.1"
 

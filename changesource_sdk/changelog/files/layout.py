@@ -10,8 +10,8 @@ import os
 from dataclasses import dataclass
 from pathlib import Path
 
-from changesource_sdk.changelog.disk import NO_ROOM, disk_full
-from changesource_sdk.changelog.private import FILE_MODE, new_folder, own_folder
+from changesource_sdk.changelog.files.disk import NO_ROOM, disk_full
+from changesource_sdk.changelog.files.private import FILE_MODE, new_folder, own_folder
 from changesource_sdk.errors import ReadOnlyState
 
 

@@ -4,8 +4,15 @@ from pathlib import Path
 
 import pytest
 
-from changesource_sdk.changelog import snapshots
-from changesource_sdk.changelog.snapshots import Manifest, complete, read_manifest, stage, write_frames, write_part
+from changesource_sdk.changelog.spool import snapshots
+from changesource_sdk.changelog.spool.snapshots import (
+    Manifest,
+    complete,
+    read_manifest,
+    stage,
+    write_frames,
+    write_part,
+)
 from changesource_sdk.errors import SnapshotGone
 from changesource_sdk.pipeline.encode import TableEncoder
 from changesource_sdk.schema import Column, Table

@@ -12,9 +12,9 @@ from collections.abc import Iterator
 from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
 
-from changesource_sdk.changelog.disk import disk_errors
-from changesource_sdk.changelog.layout import StateDirectory
-from changesource_sdk.changelog.private import opener
+from changesource_sdk.changelog.files.disk import disk_errors
+from changesource_sdk.changelog.files.layout import StateDirectory
+from changesource_sdk.changelog.files.private import opener
 from changesource_sdk.errors import StateError
 
 COMPACTING = "compaction-running"

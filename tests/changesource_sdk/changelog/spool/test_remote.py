@@ -7,13 +7,13 @@ from pathlib import Path
 
 import pytest
 
-from changesource_sdk.changelog import snapshots
-from changesource_sdk.changelog.layout import StateDirectory
+from changesource_sdk.changelog.files.layout import StateDirectory
 from changesource_sdk.changelog.log import LogWriter
-from changesource_sdk.changelog.postgres_connection import LogAddress
-from changesource_sdk.changelog.postgres_store import PostgresStore
-from changesource_sdk.changelog.remote_spool import RemoteSpool
-from changesource_sdk.changelog.snapshots import Manifest, complete, stage, write_frames
+from changesource_sdk.changelog.postgres.connection import LogAddress
+from changesource_sdk.changelog.postgres.store import PostgresStore
+from changesource_sdk.changelog.spool import snapshots
+from changesource_sdk.changelog.spool.remote import RemoteSpool
+from changesource_sdk.changelog.spool.snapshots import Manifest, complete, stage, write_frames
 from changesource_sdk.errors import ConfigurationError, SnapshotGone
 from protocol.framing import frame
 from tests.changesource_sdk.changelog.log_fixtures import START_US, transaction

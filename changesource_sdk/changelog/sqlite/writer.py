@@ -16,14 +16,14 @@ from dataclasses import replace
 from pathlib import Path
 
 from changesource_sdk import positions
-from changesource_sdk.changelog import snapshots
 from changesource_sdk.changelog.batch import Batch
-from changesource_sdk.changelog.blocks import BlockFile
-from changesource_sdk.changelog.layout import StateDirectory, sync_directory
+from changesource_sdk.changelog.files.layout import StateDirectory, sync_directory
 from changesource_sdk.changelog.log import EMPTY, EncodedTransaction, LogState, SnapshotRecord
-from changesource_sdk.changelog.poke import PokeSender
-from changesource_sdk.changelog.sqlite_file import connect_writer, corrupt, set_aside, translated
-from changesource_sdk.changelog.sqlite_log import read_snapshots, read_state
+from changesource_sdk.changelog.spool import snapshots
+from changesource_sdk.changelog.spool.blocks import BlockFile
+from changesource_sdk.changelog.sqlite.connection import connect_writer, corrupt, set_aside, translated
+from changesource_sdk.changelog.sqlite.log import read_snapshots, read_state
+from changesource_sdk.changelog.wakeup import PokeSender
 from changesource_sdk.changelog.writer_rules import (
     fenced,
     follows,

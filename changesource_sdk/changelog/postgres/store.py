@@ -2,7 +2,7 @@
 
 Executors append, and any number of endpoints without state of their own follow, each on its own host. What is written
 once and read often, the snapshots, stays in files: in a directory shared by the pipeline and the endpoints, or under a
-URI from which endpoints fetch them (`remote_spool`).
+URI from which endpoints fetch them (`spool.remote`).
 """
 
 from __future__ import annotations
@@ -15,24 +15,24 @@ from pathlib import Path
 
 import psycopg
 
-from changesource_sdk.changelog.layout import StateDirectory
+from changesource_sdk.changelog.files.layout import StateDirectory
+from changesource_sdk.changelog.files.lock import COMPACTING, state_lock
 from changesource_sdk.changelog.log import SnapshotRecord
 from changesource_sdk.changelog.offers import FileOffers, Offers
-from changesource_sdk.changelog.part_place import LocalPlace, PartPlace, RemotePlace
-from changesource_sdk.changelog.postgres_beside import (
+from changesource_sdk.changelog.postgres.connection import Connection, LogAddress, connect, translated
+from changesource_sdk.changelog.postgres.coordination import (
     PostgresOffers,
     PostgresReports,
     PostgresRequests,
     PostgresSubscribers,
 )
-from changesource_sdk.changelog.postgres_connection import Connection, LogAddress, connect, translated
-from changesource_sdk.changelog.postgres_ear import PostgresEar
-from changesource_sdk.changelog.postgres_log import PostgresLogReader
-from changesource_sdk.changelog.postgres_writer import PostgresLogWriter
-from changesource_sdk.changelog.remote_spool import RemoteSpool
+from changesource_sdk.changelog.postgres.log import PostgresLogReader
+from changesource_sdk.changelog.postgres.wakeup_listener import PostgresEar
+from changesource_sdk.changelog.postgres.writer import PostgresLogWriter
 from changesource_sdk.changelog.reports import FileReports
-from changesource_sdk.changelog.snapshots import Manifest, gone, is_complete, read_manifest
-from changesource_sdk.changelog.state_lock import COMPACTING, state_lock
+from changesource_sdk.changelog.spool.parts import LocalPlace, PartPlace, RemotePlace
+from changesource_sdk.changelog.spool.remote import RemoteSpool
+from changesource_sdk.changelog.spool.snapshots import Manifest, gone, is_complete, read_manifest
 from changesource_sdk.changelog.writer_rules import sweep_spool
 from changesource_sdk.errors import CorruptLog, StateError
 

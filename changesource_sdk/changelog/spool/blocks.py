@@ -15,8 +15,8 @@ from pathlib import Path
 from types import TracebackType
 from typing import Self
 
-from changesource_sdk.changelog.disk import disk_errors
-from changesource_sdk.changelog.private import opener
+from changesource_sdk.changelog.files.disk import disk_errors
+from changesource_sdk.changelog.files.private import opener
 from changesource_sdk.errors import SnapshotGone
 
 BLOCK_SIZE = 256 * 1024

@@ -10,8 +10,8 @@ import sqlite3
 import threading
 from pathlib import Path
 
-from changesource_sdk.changelog.layout import StateDirectory
-from changesource_sdk.changelog.sqlite_file import make_private, translated
+from changesource_sdk.changelog.files.layout import StateDirectory
+from changesource_sdk.changelog.sqlite.connection import make_private, translated
 from changesource_sdk.changelog.subscribers import Subscriber, SubscriberKey, next_version
 
 _TABLE = """CREATE TABLE IF NOT EXISTS subscribers (

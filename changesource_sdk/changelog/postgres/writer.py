@@ -14,14 +14,14 @@ from dataclasses import replace
 from pathlib import Path
 
 from changesource_sdk import positions
-from changesource_sdk.changelog import snapshots
 from changesource_sdk.changelog.batch import Batch
-from changesource_sdk.changelog.blocks import BlockFile
-from changesource_sdk.changelog.layout import StateDirectory, sync_directory
+from changesource_sdk.changelog.files.layout import StateDirectory, sync_directory
 from changesource_sdk.changelog.log import EMPTY, EncodedTransaction, LogState, SnapshotRecord
-from changesource_sdk.changelog.postgres_connection import Connection, LogAddress, connect, translated
-from changesource_sdk.changelog.postgres_log import SNAPSHOTS, STATE_COLUMNS, snapshots_of, state_of
-from changesource_sdk.changelog.remote_spool import RemoteSpool
+from changesource_sdk.changelog.postgres.connection import Connection, LogAddress, connect, translated
+from changesource_sdk.changelog.postgres.log import SNAPSHOTS, STATE_COLUMNS, snapshots_of, state_of
+from changesource_sdk.changelog.spool import snapshots
+from changesource_sdk.changelog.spool.blocks import BlockFile
+from changesource_sdk.changelog.spool.remote import RemoteSpool
 from changesource_sdk.changelog.writer_rules import (
     fenced,
     follows,

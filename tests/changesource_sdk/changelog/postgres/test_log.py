@@ -10,10 +10,10 @@ from pathlib import Path
 import psycopg
 import pytest
 
-from changesource_sdk.changelog.layout import StateDirectory
+from changesource_sdk.changelog.files.layout import StateDirectory
 from changesource_sdk.changelog.open import open_store
-from changesource_sdk.changelog.postgres_connection import LogAddress, Session, connect, translated
-from changesource_sdk.changelog.postgres_store import PostgresStore
+from changesource_sdk.changelog.postgres.connection import LogAddress, Session, connect, translated
+from changesource_sdk.changelog.postgres.store import PostgresStore
 from changesource_sdk.errors import ConfigurationError, CorruptLog, DiskFull, ReadOnlyState, StaleWriter, StateError
 from protocol import watermark as watermarks
 from tests.changesource_sdk.changelog.log_fixtures import START_US, begin_generation, payloads, transaction

@@ -1,6 +1,6 @@
 """Snapshots on a file system that hosts reach by URI (`s3://`, `gs://`, `hdfs://`, `file://`), through `pyarrow.fs`.
 
-Tasks put the parts they write here (`part_place`); the pipeline adds what it has itself and publishes the snapshot
+Tasks put the parts they write here (`spool.parts`); the pipeline adds what it has itself and publishes the snapshot
 before the log names it. An endpoint that has to serve it brings it to its own disk, once, and serves it from there.
 Object stores cannot rename, so the manifest is what makes a snapshot complete: it is written last, removed first, and
 names every part with its size.
@@ -19,8 +19,8 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit, urlunsplit
 
-from changesource_sdk.changelog.disk import disk_errors
-from changesource_sdk.changelog.snapshots import MANIFEST, Manifest, gone, is_complete, read_manifest, stage
+from changesource_sdk.changelog.files.disk import disk_errors
+from changesource_sdk.changelog.spool.snapshots import MANIFEST, Manifest, gone, is_complete, read_manifest, stage
 from changesource_sdk.errors import ConfigurationError, SnapshotGone, StateError
 from protocol.redaction import shown_url
 from protocol.watermark import is_valid

@@ -4,12 +4,12 @@ import subprocess
 import sys
 from pathlib import Path
 
-from changesource_sdk.changelog.poke import PokeReceiver, PokeSender
+from changesource_sdk.changelog.wakeup import PokeReceiver, PokeSender
 
 
 def test_a_poke_from_another_process_arrives(tmp_path: Path) -> None:
     receiver = PokeReceiver(tmp_path)
-    script = "import sys; from pathlib import Path; from changesource_sdk.changelog.poke import PokeSender\n"
+    script = "import sys; from pathlib import Path; from changesource_sdk.changelog.wakeup import PokeSender\n"
     script += "PokeSender(Path(sys.argv[1])).poke()"
     subprocess.run([sys.executable, "-c", script, str(tmp_path)], check=True)
     assert receiver.wait(60.0)

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import orjson
 
-from changesource_sdk.changelog.private import opener
+from changesource_sdk.changelog.files.private import opener
 
 
 def write_json(path: Path, value: object, *, durable: bool = False) -> None:
