@@ -30,7 +30,7 @@ from changesource_sdk.annotations import table_of, table_of_rows
 from changesource_sdk.errors import AdapterError, ChangesourceError, ConfigurationError
 from changesource_sdk.observe.warnings import clear as clear_warning
 from changesource_sdk.observe.warnings import warn
-from changesource_sdk.pipeline.mapping import Function, MappedColumn, Mask, Sql, TableMapping
+from changesource_sdk.pipeline.mapping.declare import Function, MappedColumn, Mask, Sql, TableMapping
 from changesource_sdk.schema import Column, Index, JsonText, Table
 
 __all__ = [

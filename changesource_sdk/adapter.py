@@ -51,7 +51,7 @@ __all__ = [
 ]
 
 Row: TypeAlias = Mapping[str, object]
-"""Column names to Python values; `pipeline.normalize` says which values suit which column."""
+"""Column names to Python values; `pipeline.encoding.normalize` says which values suit which column."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -188,8 +188,8 @@ class Partition(Protocol):
 class JsonPartition(Partition, Protocol):
     """A partition that can write its rows as JSON itself, where that is much faster than giving them as values.
 
-    It vouches that every object has all columns of the table in declared order, each as `pipeline.normalize` would have
-    it; nothing is checked again. `rows` must give the same rows.
+    It vouches that every object has all columns of the table in declared order, each as `pipeline.encoding.normalize`
+    would have it; nothing is checked again. `rows` must give the same rows.
     """
 
     def json_rows(self, checked: Callable[[Row], bytes]) -> Iterable[Sequence[bytes]]:

@@ -4,7 +4,7 @@ A `Table` has columns, a key and further indexes; column types are Postgres type
 are given once: `Table("issue", …)` lives in schema `public`, `Table("zero_0.clients", …)` in schema `zero_0`.
 Everywhere else a table is named by its `full_name`, which is also the name clients use. Declarations are frozen,
 picklable and complete: `spec()` gives what travels. Whether a declaration suits a consumer is decided by
-`pipeline.consumer_schema`.
+`pipeline.encoding.consumer_schema`.
 """
 
 from __future__ import annotations

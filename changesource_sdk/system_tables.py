@@ -17,9 +17,9 @@ from typing import Literal
 import orjson
 
 from changesource_sdk.errors import ConfigurationError
-from changesource_sdk.pipeline.consumer_schema import ConsumerSchema
-from changesource_sdk.pipeline.encode import TableEncoder
-from changesource_sdk.pipeline.schema_frames import snapshot_schema
+from changesource_sdk.pipeline.encoding.consumer_schema import ConsumerSchema
+from changesource_sdk.pipeline.encoding.encode import TableEncoder
+from changesource_sdk.pipeline.encoding.schema_frames import snapshot_schema
 from changesource_sdk.schema import Column, JsonText, Table
 
 _ANYONE = [["allow", {"type": "and", "conditions": []}]]

@@ -20,7 +20,7 @@ from kafka.structs import TopicPartition
 from adapters.kafka.client import NO_TOPIC, make_consumer, naming_the_cause, topic_states
 from adapters.kafka.settings import KafkaSettings
 from adapters.kafka.transactions import Partition
-from changesource_sdk.pipeline.validate import NeedsNewGeneration
+from changesource_sdk.pipeline.encoding.validate import NeedsNewGeneration
 
 Batch: TypeAlias = dict[Partition, list[ConsumerRecord]]
 

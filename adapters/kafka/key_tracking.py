@@ -28,7 +28,7 @@ from adapters.kafka.unordered_keys import key_unordered, tell_left_out
 from changesource_sdk.adapter import Change, Delete, Truncate, Update
 from changesource_sdk.errors import AdapterError
 from changesource_sdk.observe.logs import Throttle
-from changesource_sdk.pipeline.validate import NeedsNewGeneration
+from changesource_sdk.pipeline.encoding.validate import NeedsNewGeneration
 
 REMEMBERED_KEYS = 100_000
 TELL_AGAIN_S = 60.0

@@ -18,7 +18,7 @@ from adapters.kafka.moved_keys import digests_of, index_of, shared_keys
 from adapters.kafka.position import Vector
 from adapters.kafka.ranges import OffsetRange
 from adapters.kafka.settings import KafkaSettings
-from changesource_sdk.pipeline.validate import NeedsNewGeneration
+from changesource_sdk.pipeline.encoding.validate import NeedsNewGeneration
 
 SAMPLED = 500
 """Offsets at either end of a partition that `doctor` looks at."""

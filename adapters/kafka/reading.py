@@ -29,7 +29,7 @@ from adapters.kafka.upsert import UpsertFormat
 from adapters.kafka.values import Encoded
 from changesource_sdk.adapter import Row
 from changesource_sdk.errors import ConfigurationError
-from changesource_sdk.pipeline.kept_json import kept_json
+from changesource_sdk.pipeline.encoding.kept_json import kept_json
 
 SHOWN_KEY = 200
 """Characters of a key in a message."""

@@ -18,7 +18,7 @@ import orjson
 from adapters.kafka.catalog import TopicTable
 from adapters.kafka.values import Encoded, Read, encoded_as, inferred_type, reader
 from changesource_sdk.adapter import Change, Row
-from changesource_sdk.pipeline.validate import NeedsNewGeneration
+from changesource_sdk.pipeline.encoding.validate import NeedsNewGeneration
 from protocol.data_types import INT64_MAX, INT64_MIN
 
 Payload: TypeAlias = dict[str, object]

@@ -9,7 +9,7 @@ from adapters.kafka.client import TopicState
 from adapters.kafka.consumer import READ_ANEW, topic_gone, topic_replaced
 from adapters.kafka.position import Offsets, Vector
 from adapters.kafka.settings import KafkaSettings
-from changesource_sdk.pipeline.validate import NeedsNewGeneration
+from changesource_sdk.pipeline.encoding.validate import NeedsNewGeneration
 
 
 def check_resumable(settings: KafkaSettings, vector: Vector, states: Mapping[str, TopicState]) -> Vector:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from changesource_sdk.adapter import Change, Delete, Insert, Truncate, Update
-from changesource_sdk.pipeline.encode import TableEncoder
+from changesource_sdk.pipeline.encoding.encode import TableEncoder
 from changesource_sdk.schema import Table
 
 

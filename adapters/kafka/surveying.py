@@ -24,7 +24,7 @@ from adapters.kafka.schemas import DEFAULT_KEY, Inferred, Survey, check_order_co
 from adapters.kafka.settings import KafkaSettings, TableOptions
 from adapters.kafka.spreading import spread
 from adapters.kafka.upsert import UpsertFormat
-from changesource_sdk.pipeline.validate import NeedsNewGeneration
+from changesource_sdk.pipeline.encoding.validate import NeedsNewGeneration
 
 NEWEST = 500
 """Records at the end of each partition that are looked at first."""

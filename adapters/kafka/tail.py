@@ -33,7 +33,7 @@ from changesource_sdk.adapter import Change, Transaction
 from changesource_sdk.errors import ChangesourceError, InvalidChange
 from changesource_sdk.observe.logs import event, logger
 from changesource_sdk.observe.warnings import Holds, clear, warn
-from changesource_sdk.pipeline.validate import NeedsNewGeneration
+from changesource_sdk.pipeline.encoding.validate import NeedsNewGeneration
 
 _log = logger("kafka")
 

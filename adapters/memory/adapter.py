@@ -27,7 +27,7 @@ from changesource_sdk.adapter import (
     Update,
 )
 from changesource_sdk.errors import AdapterError, ConfigurationError
-from changesource_sdk.pipeline.validate import NeedsNewGeneration
+from changesource_sdk.pipeline.encoding.validate import NeedsNewGeneration
 from changesource_sdk.schema import Column
 
 

@@ -24,7 +24,7 @@ from adapters.postgres.catalog import (
 )
 from adapters.postgres.judge import Found, Selection, judge
 from changesource_sdk.errors import ConfigurationError
-from changesource_sdk.pipeline.validate import NeedsNewGeneration
+from changesource_sdk.pipeline.encoding.validate import NeedsNewGeneration
 
 _OIDS = "ARRAY(SELECT c0 FROM tables)"
 _ROOTS = "ARRAY(SELECT c0 FROM tables WHERE c3 = 'p')"

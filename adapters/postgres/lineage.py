@@ -15,7 +15,7 @@ from adapters.postgres.connection import Connection, naming_the_cause
 from adapters.postgres.model import STATE_SCHEMA
 from adapters.postgres.replication import lsn_number, lsn_text, server_identity
 from adapters.postgres.settings import PostgresSettings
-from changesource_sdk.pipeline.validate import position_lost
+from changesource_sdk.pipeline.encoding.validate import position_lost
 
 _KNOWN = f"SELECT server FROM {STATE_SCHEMA}.pipelines WHERE slot = %s"
 _REMEMBER = f"UPDATE {STATE_SCHEMA}.pipelines SET server = %s WHERE slot = %s AND server <> %s"

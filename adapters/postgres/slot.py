@@ -16,7 +16,7 @@ from adapters.postgres.connection import Connection, naming_the_cause, place, qu
 from adapters.postgres.replication import lsn_number, lsn_text, server_identity
 from adapters.postgres.settings import PostgresSettings
 from changesource_sdk.errors import AdapterError
-from changesource_sdk.pipeline.validate import position_lost
+from changesource_sdk.pipeline.encoding.validate import position_lost
 from protocol.watermark import from_int
 
 FAILOVER_FROM = 170_000

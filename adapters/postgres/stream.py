@@ -32,7 +32,7 @@ from adapters.postgres.watch import Watcher
 from changesource_sdk.adapter import Position, Transaction
 from changesource_sdk.errors import AdapterError
 from changesource_sdk.observe.logs import event, logger
-from changesource_sdk.pipeline.validate import NeedsNewGeneration, position_lost
+from changesource_sdk.pipeline.encoding.validate import NeedsNewGeneration, position_lost
 from protocol.watermark import from_int
 
 QUIET_BYTES = 16 * 1024 * 1024

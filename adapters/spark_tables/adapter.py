@@ -33,7 +33,7 @@ from adapters.spark_tables.troubles import Troubles
 from adapters.spark_tables.versions import Place, Step, interleaved, steps, transaction
 from changesource_sdk.adapter import Check, Position, Snapshot, Table, Transaction
 from changesource_sdk.errors import AdapterError, ChangesourceError, ConfigurationError
-from changesource_sdk.pipeline.validate import NeedsNewGeneration
+from changesource_sdk.pipeline.encoding.validate import NeedsNewGeneration
 
 GROUP_ROUNDS = 3
 """A group is looked at again while something was found, so that writes to several tables in a row arrive together."""

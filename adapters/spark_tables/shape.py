@@ -17,7 +17,7 @@ from pyspark.sql.types import StructField, StructType
 from adapters.spark_tables.types import column_of, unsynced_reason
 from changesource_sdk.adapter import Change, Column, Table
 from changesource_sdk.errors import ConfigurationError
-from changesource_sdk.pipeline.validate import nearest
+from changesource_sdk.pipeline.encoding.validate import nearest
 from changesource_sdk.schema_diff import KnownTable, schema_diff
 
 IDENTITY = "delta.columnMapping.physicalName"

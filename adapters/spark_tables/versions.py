@@ -15,7 +15,7 @@ from itertools import chain
 from adapters.spark_tables.settings import TableSettings
 from adapters.spark_tables.source import TableVersion, Token
 from changesource_sdk.adapter import Position, Transaction
-from changesource_sdk.pipeline.validate import NeedsNewGeneration, position_lost
+from changesource_sdk.pipeline.encoding.validate import NeedsNewGeneration, position_lost
 
 
 def lost(reason: str, where: str = "") -> NeedsNewGeneration:

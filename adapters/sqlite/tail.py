@@ -29,7 +29,7 @@ from adapters.sqlite.introspect import Selection
 from adapters.sqlite.lookup import TableLookup
 from adapters.sqlite.triggers import CHANGES
 from changesource_sdk.adapter import Change, Transaction
-from changesource_sdk.pipeline.validate import NeedsNewGeneration, position_lost
+from changesource_sdk.pipeline.encoding.validate import NeedsNewGeneration, position_lost
 from changesource_sdk.positions import Position
 
 AT_ONCE = 2_000

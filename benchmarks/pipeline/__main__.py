@@ -21,9 +21,9 @@ from changesource_sdk.adapter import Insert, Row, Transaction
 from changesource_sdk.changelog.log import EncodedTransaction
 from changesource_sdk.changelog.spool.snapshots import write_part
 from changesource_sdk.changelog.sqlite.writer import open_writer
-from changesource_sdk.pipeline.consumer_schema import ConsumerSchema
-from changesource_sdk.pipeline.encode import TableEncoder
-from changesource_sdk.pipeline.transactions import TransactionEncoder
+from changesource_sdk.pipeline.encoding.consumer_schema import ConsumerSchema
+from changesource_sdk.pipeline.encoding.encode import TableEncoder
+from changesource_sdk.pipeline.encoding.transactions import TransactionEncoder
 from changesource_sdk.schema import Column, Table
 
 PLAIN = Table(

@@ -10,8 +10,8 @@ from changesource_sdk.config import ServeConfig
 from changesource_sdk.errors import ChangesourceError
 from changesource_sdk.pipeline.adapter_factory import adapter_factory, opened
 from changesource_sdk.pipeline.contract import checked_tables
-from changesource_sdk.pipeline.mapping import load_mappings
-from changesource_sdk.pipeline.table_mapping import MappedTable, map_tables
+from changesource_sdk.pipeline.mapping.declare import load_mappings
+from changesource_sdk.pipeline.mapping.table import MappedTable, map_tables
 
 
 def check_mappings(config: ServeConfig) -> str:

@@ -18,7 +18,7 @@ from changesource_sdk.cli import serve
 from changesource_sdk.cli.holdings import Replicas, upstream
 from changesource_sdk.cli.output import ExitCode, print_json, reported, stdout
 from changesource_sdk.config import ServeConfig
-from changesource_sdk.pipeline.consumer_schema import ConsumerSchema
+from changesource_sdk.pipeline.encoding.consumer_schema import ConsumerSchema
 from changesource_sdk.verifying.log_side import log_side, schema_at_head
 from changesource_sdk.verifying.replica_side import replica_side
 from changesource_sdk.verifying.sides import Difference, Side, TableVerdict, compare

@@ -19,7 +19,7 @@ from changesource_sdk.endpoint.initial_sync import InitialSync
 from changesource_sdk.endpoint.live_tail import LiveTail
 from changesource_sdk.endpoint.plan import Plan, Retained, Standing, decide
 from changesource_sdk.errors import SnapshotGone
-from changesource_sdk.pipeline.consumer_schema import ConsumerSchema
+from changesource_sdk.pipeline.encoding.consumer_schema import ConsumerSchema
 from changesource_sdk.system_tables import Permissions, system_frames
 from protocol.handshake import Handshake
 

@@ -29,9 +29,9 @@ from changesource_sdk.ledger.file import LedgerFile
 from changesource_sdk.ledger.reading import Reading
 from changesource_sdk.observe.logs import event, logger
 from changesource_sdk.pipeline.adapter_factory import adapter_factory
-from changesource_sdk.pipeline.around import AdapterAround
+from changesource_sdk.pipeline.adapter_wrapper import AdapterAround
 from changesource_sdk.pipeline.contract import checked_snapshot, checked_tables
-from changesource_sdk.pipeline.validate import position_lost
+from changesource_sdk.pipeline.encoding.validate import position_lost
 from changesource_sdk.system_tables import system_tables
 
 LEDGERED_ADAPTER = f"{__name__}:LedgeredAdapter"

@@ -1,0 +1,1 @@
+"""The data pipeline: an adapter's snapshot and changes, encoded and appended to the change log."""

@@ -8,7 +8,7 @@ from contextlib import contextmanager
 
 from changesource_sdk.adapter import Adapter, Closing
 from changesource_sdk.errors import ConfigurationError
-from changesource_sdk.pipeline.snapshotting import adapter_call, let_go
+from changesource_sdk.pipeline.snapshot.take import adapter_call, let_go
 
 
 def adapter_factory(path: str, settings: Mapping[str, object]) -> Callable[[], Adapter]:

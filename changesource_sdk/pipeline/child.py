@@ -22,7 +22,7 @@ from changesource_sdk.observe.warnings import WarningBook
 from changesource_sdk.pipeline.adapter_factory import adapter_factory
 from changesource_sdk.pipeline.inline import InlineRunner
 from changesource_sdk.pipeline.mapped import mappings_of
-from changesource_sdk.pipeline.mapping_memory import renew_if_changed
+from changesource_sdk.pipeline.mapping.fingerprint import renew_if_changed
 from changesource_sdk.pipeline.settings import PipelineSettings, read_settings
 from changesource_sdk.policies.compaction import CompactionPolicy
 

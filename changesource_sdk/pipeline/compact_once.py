@@ -19,9 +19,9 @@ from changesource_sdk.changelog.retention import prune_point
 from changesource_sdk.changelog.store import LogStore
 from changesource_sdk.errors import StateError
 from changesource_sdk.observe.stages import Stage
-from changesource_sdk.pipeline.compacting import Lane
-from changesource_sdk.pipeline.compacting_here import LocalLane
-from changesource_sdk.pipeline.compactor import STAGE, compact_and_report
+from changesource_sdk.pipeline.compaction.job import Lane
+from changesource_sdk.pipeline.compaction.local import LocalLane
+from changesource_sdk.pipeline.compaction.scheduler import STAGE, compact_and_report
 from changesource_sdk.pipeline.spark.session import SparkSettings, standard_error_to, start_session
 from changesource_sdk.pipeline.upkeep import STEP_TRANSACTIONS
 

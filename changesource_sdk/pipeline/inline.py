@@ -18,13 +18,13 @@ from changesource_sdk.changelog.spool.parts import LocalPlace, PartPlace
 from changesource_sdk.changelog.store import LogStore
 from changesource_sdk.observe.stages import Stage
 from changesource_sdk.pipeline.adapter_factory import opened
-from changesource_sdk.pipeline.appending import append_tail
-from changesource_sdk.pipeline.compacting_here import LocalLane
-from changesource_sdk.pipeline.compactor import Compactor
+from changesource_sdk.pipeline.append import append_tail
+from changesource_sdk.pipeline.compaction.local import LocalLane
+from changesource_sdk.pipeline.compaction.scheduler import Compactor
+from changesource_sdk.pipeline.encoding.transactions import SPILL_BYTES
 from changesource_sdk.pipeline.recovery import Backoff, Recovery, Stopped, snapshot_due
-from changesource_sdk.pipeline.snapshotting import PartsWriter, take_snapshot, write_parts_here
-from changesource_sdk.pipeline.transactions import SPILL_BYTES
-from changesource_sdk.pipeline.unfinished import Unfinished
+from changesource_sdk.pipeline.snapshot.resume import Unfinished
+from changesource_sdk.pipeline.snapshot.take import PartsWriter, take_snapshot, write_parts_here
 from changesource_sdk.policies.compaction import NEVER, CompactionPolicy
 
 

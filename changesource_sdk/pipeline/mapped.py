@@ -22,12 +22,12 @@ from changesource_sdk.adapter import (
 )
 from changesource_sdk.errors import ChangesourceError, InvalidChange
 from changesource_sdk.pipeline.adapter_factory import adapter_factory
-from changesource_sdk.pipeline.around import AdapterAround
-from changesource_sdk.pipeline.change_mapping import ChangeMapper
+from changesource_sdk.pipeline.adapter_wrapper import AdapterAround
 from changesource_sdk.pipeline.contract import checked_snapshot, checked_tables, checked_transactions
-from changesource_sdk.pipeline.mapping import Mappings, load_mappings
-from changesource_sdk.pipeline.row_mapping import RowMapper
-from changesource_sdk.pipeline.table_mapping import MappedTable, map_tables
+from changesource_sdk.pipeline.mapping.change import ChangeMapper
+from changesource_sdk.pipeline.mapping.declare import Mappings, load_mappings
+from changesource_sdk.pipeline.mapping.row import RowMapper
+from changesource_sdk.pipeline.mapping.table import MappedTable, map_tables
 from changesource_sdk.schema import canonical_name
 
 MAPPED_ADAPTER = f"{__name__}:MappedAdapter"

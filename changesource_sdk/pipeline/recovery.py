@@ -19,7 +19,7 @@ from changesource_sdk.errors import ChangesourceError, CorruptLog, StaleWriter
 from changesource_sdk.observe.logs import event, logger
 from changesource_sdk.observe.stages import Stage
 from changesource_sdk.observe.warnings import NEW_SNAPSHOT, warn
-from changesource_sdk.pipeline.validate import NeedsNewGeneration
+from changesource_sdk.pipeline.encoding.validate import NeedsNewGeneration
 
 _log = logger("runner")
 

@@ -15,12 +15,12 @@ from changesource_sdk.adapter import Adapter, Closing, Transaction
 from changesource_sdk.changelog.log import LogState
 from changesource_sdk.changelog.store import LogStore
 from changesource_sdk.observe.logs import event, logger
-from changesource_sdk.pipeline.consumer_schema import ConsumerSchema
 from changesource_sdk.pipeline.contract import checked_transactions
+from changesource_sdk.pipeline.encoding.consumer_schema import ConsumerSchema
+from changesource_sdk.pipeline.encoding.transactions import TransactionEncoder
 from changesource_sdk.pipeline.feed import FeedClosed, TransactionFeed
 from changesource_sdk.pipeline.patience import Patience
-from changesource_sdk.pipeline.snapshotting import adapter_call, let_go
-from changesource_sdk.pipeline.transactions import TransactionEncoder
+from changesource_sdk.pipeline.snapshot.take import adapter_call, let_go
 from changesource_sdk.positions import is_ahead, is_behind
 
 _log = logger("runner")

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 
-from changesource_sdk.pipeline.replica_values import default_value
+from changesource_sdk.pipeline.encoding.replica_values import default_value
 from protocol.changes import (
     AddColumn,
     Change,

@@ -10,7 +10,7 @@ from changesource_sdk.changelog.spool import snapshots
 from changesource_sdk.changelog.store import LogStore
 from changesource_sdk.changelog.subscribers import transaction_of
 from changesource_sdk.errors import SnapshotGone, StateError
-from changesource_sdk.pipeline.consumer_schema import ConsumerSchema
+from changesource_sdk.pipeline.encoding.consumer_schema import ConsumerSchema
 from changesource_sdk.testing.conformance.witness import changes_of
 from changesource_sdk.testing.folding import FoldedTables
 from changesource_sdk.verifying.sides import Rows, Side, canonical_key, canonical_row

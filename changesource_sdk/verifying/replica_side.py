@@ -9,7 +9,7 @@ from contextlib import closing, contextmanager
 from pathlib import Path
 
 from changesource_sdk.errors import StateError
-from changesource_sdk.pipeline.consumer_schema import ConsumerSchema
+from changesource_sdk.pipeline.encoding.consumer_schema import ConsumerSchema
 from changesource_sdk.verifying.log_side import json_columns, key_columns
 from changesource_sdk.verifying.sides import Rows, Side, canonical_key, canonical_row
 from changesource_sdk.verifying.wal2 import is_wal2, readable_copy

@@ -7,9 +7,9 @@ from dataclasses import replace
 
 from changesource_sdk.adapter import Adapter
 from changesource_sdk.changelog.store import LogStore
-from changesource_sdk.pipeline.consumer_schema import ConsumerSchema
 from changesource_sdk.pipeline.contract import checked_snapshot
-from changesource_sdk.pipeline.snapshotting import adapter_call
+from changesource_sdk.pipeline.encoding.consumer_schema import ConsumerSchema
+from changesource_sdk.pipeline.snapshot.take import adapter_call
 from changesource_sdk.testing.conformance.reading import folded
 from changesource_sdk.verifying.log_side import log_side, side_tables
 from changesource_sdk.verifying.sides import Side, TableVerdict, compare

@@ -17,8 +17,8 @@ from changesource_sdk.adapter import (
     DropTable,
     RenameTable,
 )
-from changesource_sdk.pipeline.consumer_schema import ConsumerSchema
-from changesource_sdk.pipeline.validate import check
+from changesource_sdk.pipeline.encoding.consumer_schema import ConsumerSchema
+from changesource_sdk.pipeline.encoding.validate import check
 from changesource_sdk.schema import Column, Index, Table
 from changesource_sdk.schema_diff import KnownTable, schema_diff
 

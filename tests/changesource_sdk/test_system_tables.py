@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from changesource_sdk.errors import ConfigurationError
-from changesource_sdk.pipeline.consumer_schema import ConsumerSchema
+from changesource_sdk.pipeline.encoding.consumer_schema import ConsumerSchema
 from changesource_sdk.schema import Column, Table
 from changesource_sdk.system_tables import Permissions, permissions_row, system_frames, system_tables
 from protocol.framing import unframe

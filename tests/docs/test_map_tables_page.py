@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from changesource_sdk.pipeline.mapping import load_mappings, needs_spark
-from changesource_sdk.pipeline.row_mapping import RowMapper
-from changesource_sdk.pipeline.table_mapping import map_tables
+from changesource_sdk.pipeline.mapping.declare import load_mappings, needs_spark
+from changesource_sdk.pipeline.mapping.row import RowMapper
+from changesource_sdk.pipeline.mapping.table import map_tables
 from changesource_sdk.schema import Column, Table
 from tests.docs.fences import as_module, block, blocks, configuration
 

@@ -13,7 +13,7 @@ import pytest
 
 from adapters.postgres.lineage import check_lineage
 from adapters.postgres.settings import PostgresSettings
-from changesource_sdk.pipeline.validate import NeedsNewGeneration
+from changesource_sdk.pipeline.encoding.validate import NeedsNewGeneration
 from changesource_sdk.testing.fake_cache import FakeCache
 from tests.support.postgres_server import PostgresServer
 from tests.support.serving import Serving

@@ -13,7 +13,8 @@ from itertools import groupby
 from typing import TYPE_CHECKING
 
 from changesource_sdk.adapter import Change
-from changesource_sdk.pipeline.change_images import Image, with_slots
+from changesource_sdk.pipeline.mapping.images import Image, with_slots
+from changesource_sdk.pipeline.mapping.table import MappedTable
 from changesource_sdk.pipeline.spark import change_source
 from changesource_sdk.pipeline.spark.change_source import (
     CHANGE,
@@ -29,7 +30,6 @@ from changesource_sdk.pipeline.spark.change_source import (
 )
 from changesource_sdk.pipeline.spark.job import SparkFailure
 from changesource_sdk.pipeline.spark.mapping import SlotReader, check_sql, explained, gist
-from changesource_sdk.pipeline.table_mapping import MappedTable
 
 if TYPE_CHECKING:
     from pyspark.sql import Column as SparkColumn

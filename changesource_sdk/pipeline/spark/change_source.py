@@ -27,14 +27,14 @@ from changesource_sdk.adapter import Acknowledging, Adapter, Delete, Insert, Pos
 from changesource_sdk.errors import AdapterError, ChangesourceError
 from changesource_sdk.observe.log_socket import LogAddress, send_logs
 from changesource_sdk.pipeline.adapter_factory import adapter_factory
-from changesource_sdk.pipeline.change_images import Image, images
 from changesource_sdk.pipeline.contract import checked_transactions
 from changesource_sdk.pipeline.mapped import MappedAdapter
+from changesource_sdk.pipeline.mapping.images import Image, images
+from changesource_sdk.pipeline.mapping.row import RowMapper
+from changesource_sdk.pipeline.mapping.table import MappedTable
 from changesource_sdk.pipeline.patience import Patience
-from changesource_sdk.pipeline.row_mapping import RowMapper
-from changesource_sdk.pipeline.snapshotting import adapter_call
+from changesource_sdk.pipeline.snapshot.take import adapter_call
 from changesource_sdk.pipeline.spark.mapping import SqlInputs, Values
-from changesource_sdk.pipeline.table_mapping import MappedTable
 from changesource_sdk.pipeline.tail import POLL_INTERVAL_S
 from changesource_sdk.positions import from_text, to_text
 from changesource_sdk.schema import canonical_name

@@ -13,9 +13,9 @@ from itertools import chain
 from typing import TYPE_CHECKING, TypeVar
 
 from changesource_sdk.changelog.spool.snapshots import PartInfo
-from changesource_sdk.pipeline.compacting import Done, Folding, LogShare, SpoolPart
-from changesource_sdk.pipeline.compacting_here import bucket_of
-from changesource_sdk.pipeline.compaction import Findings, Item, Sorting, Tie, scan
+from changesource_sdk.pipeline.compaction.fold import Findings, Item, Sorting, Tie, scan
+from changesource_sdk.pipeline.compaction.job import Done, Folding, LogShare, SpoolPart
+from changesource_sdk.pipeline.compaction.local import bucket_of
 from changesource_sdk.pipeline.recovery import Stopped
 from changesource_sdk.pipeline.spark.job import FinishedTasks, SparkJob
 

@@ -15,7 +15,7 @@ from changesource_sdk.adapter import Adapter
 from changesource_sdk.changelog.store import LogStore
 from changesource_sdk.observe.log_socket import LogAddress
 from changesource_sdk.observe.stages import Stage
-from changesource_sdk.pipeline.appending import append_tail
+from changesource_sdk.pipeline.append import append_tail
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

@@ -16,10 +16,10 @@ from changesource_sdk.adapter import Row
 from changesource_sdk.changelog.spool.snapshots import PartInfo
 from changesource_sdk.errors import ChangesourceError
 from changesource_sdk.pipeline.mapped import MappedPartition
-from changesource_sdk.pipeline.row_mapping import RowMapper
-from changesource_sdk.pipeline.snapshotting import PartTask, adapter_call
+from changesource_sdk.pipeline.mapping.row import RowMapper
+from changesource_sdk.pipeline.mapping.table import MappedTable
+from changesource_sdk.pipeline.snapshot.take import PartTask, adapter_call
 from changesource_sdk.pipeline.spark.mapping import ROW, SlotReader, SqlInputs, Values, check_sql
-from changesource_sdk.pipeline.table_mapping import MappedTable
 
 if TYPE_CHECKING:
     from pyspark import RDD

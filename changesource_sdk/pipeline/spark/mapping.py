@@ -1,7 +1,7 @@
 """Spark SQL in mappings: what the expressions see, how their results come back, and errors that name the key.
 
 Expressions see the store's columns in Spark's types, made from the same converters that make what travels, so a value
-looks the same whether it was read in a snapshot or in a change. Results go into the rows' slots (`row_mapping`); all
+looks the same whether it was read in a snapshot or in a change. Results go into the rows' slots (`mapping.row`); all
 else about a mapping is done there, not in Spark. An expression looks at one row: aggregates, windows, generators and
 random numbers are refused, because a snapshot and a change would disagree.
 
@@ -22,10 +22,10 @@ from typing import TYPE_CHECKING
 
 from changesource_sdk.adapter import Row
 from changesource_sdk.errors import ChangesourceError, InvalidChange
-from changesource_sdk.pipeline.mapping import wrong
-from changesource_sdk.pipeline.normalize import Converter, Unsuitable, converter
-from changesource_sdk.pipeline.row_mapping import sql_slot
-from changesource_sdk.pipeline.table_mapping import MappedTable
+from changesource_sdk.pipeline.encoding.normalize import Converter, Unsuitable, converter
+from changesource_sdk.pipeline.mapping.declare import wrong
+from changesource_sdk.pipeline.mapping.row import sql_slot
+from changesource_sdk.pipeline.mapping.table import MappedTable
 from changesource_sdk.schema import Column, JsonText, Table
 
 if TYPE_CHECKING:

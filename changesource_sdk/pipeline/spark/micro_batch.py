@@ -34,9 +34,10 @@ from changesource_sdk.adapter import Change, Position, Snapshot, Table, Transact
 from changesource_sdk.errors import ChangesourceError
 from changesource_sdk.observe.logs import event, logger
 from changesource_sdk.pipeline.adapter_factory import adapter_factory, opened
-from changesource_sdk.pipeline.change_mapping import ChangeMapper
 from changesource_sdk.pipeline.mapped import MappedAdapter
-from changesource_sdk.pipeline.mapping import needs_spark
+from changesource_sdk.pipeline.mapping.change import ChangeMapper
+from changesource_sdk.pipeline.mapping.declare import needs_spark
+from changesource_sdk.pipeline.mapping.table import map_tables
 from changesource_sdk.pipeline.spark.batches import Batches, Piece, stream_failure
 from changesource_sdk.pipeline.spark.change_source import (
     FORMAT,
@@ -47,7 +48,6 @@ from changesource_sdk.pipeline.spark.change_source import (
 )
 from changesource_sdk.pipeline.spark.driver_tail import DriverTail
 from changesource_sdk.pipeline.spark.mapping import gist
-from changesource_sdk.pipeline.table_mapping import map_tables
 from changesource_sdk.positions import to_text
 
 if TYPE_CHECKING:

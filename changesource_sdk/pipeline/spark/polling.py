@@ -12,12 +12,12 @@ from typing import TYPE_CHECKING
 
 from changesource_sdk.adapter import Change, Position, Snapshot, Table, Transaction, UsingSpark
 from changesource_sdk.pipeline.adapter_factory import adapter_factory, opened
-from changesource_sdk.pipeline.change_mapping import ChangeMapper
 from changesource_sdk.pipeline.contract import checked_transactions
 from changesource_sdk.pipeline.mapped import MappedAdapter
-from changesource_sdk.pipeline.mapping import needs_spark
+from changesource_sdk.pipeline.mapping.change import ChangeMapper
+from changesource_sdk.pipeline.mapping.declare import needs_spark
+from changesource_sdk.pipeline.mapping.table import MappedTable, map_tables
 from changesource_sdk.pipeline.spark.driver_tail import DriverTail
-from changesource_sdk.pipeline.table_mapping import MappedTable, map_tables
 from changesource_sdk.positions import to_text
 
 if TYPE_CHECKING:

@@ -17,16 +17,16 @@ from changesource_sdk.changelog.store import LogStore
 from changesource_sdk.observe.log_socket import LogAddress, LogReceiver
 from changesource_sdk.observe.stages import Stage
 from changesource_sdk.pipeline.adapter_factory import adapter_factory, opened
-from changesource_sdk.pipeline.compactor import Compactor
+from changesource_sdk.pipeline.compaction.scheduler import Compactor
 from changesource_sdk.pipeline.inline import snapshot_into_log
 from changesource_sdk.pipeline.mapped import mappings_of
-from changesource_sdk.pipeline.mapping import fingerprint, needs_spark
+from changesource_sdk.pipeline.mapping.declare import fingerprint, needs_spark
 from changesource_sdk.pipeline.recovery import Backoff, Recovery, snapshot_due
+from changesource_sdk.pipeline.snapshot.resume import Unfinished
 from changesource_sdk.pipeline.spark import polling, resident
 from changesource_sdk.pipeline.spark.compaction import SparkLane
 from changesource_sdk.pipeline.spark.driver_tail import DriverTail
 from changesource_sdk.pipeline.spark.snapshot import SparkParts
-from changesource_sdk.pipeline.unfinished import Unfinished
 from changesource_sdk.policies.compaction import NEVER, CompactionPolicy
 
 if TYPE_CHECKING:

@@ -23,7 +23,7 @@ from changesource_sdk.changelog.spool.snapshots import PartInfo, part_name
 from changesource_sdk.errors import AdapterError, ChangesourceError
 from changesource_sdk.observe.log_socket import LogAddress, send_logs
 from changesource_sdk.pipeline.mapped import MappedPartition
-from changesource_sdk.pipeline.snapshotting import PartTask, Progress, write_partition
+from changesource_sdk.pipeline.snapshot.take import PartTask, Progress, write_partition
 from changesource_sdk.pipeline.spark.job import SparkFailure, SparkJob
 from changesource_sdk.pipeline.spark.mapped_snapshot import by_table, sql_parts, uses_sql
 from changesource_sdk.pipeline.spark.mapping import explained

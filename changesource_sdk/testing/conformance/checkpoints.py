@@ -12,8 +12,8 @@ from copy import deepcopy
 from dataclasses import dataclass
 
 from changesource_sdk.adapter import Position
-from changesource_sdk.pipeline.snapshotting import checked_schema
-from changesource_sdk.pipeline.transactions import TransactionEncoder
+from changesource_sdk.pipeline.encoding.transactions import TransactionEncoder
+from changesource_sdk.pipeline.snapshot.take import checked_schema
 from changesource_sdk.positions import from_text, to_text
 from changesource_sdk.testing.conformance.case import Broken
 from changesource_sdk.testing.conformance.judge import Judge

@@ -26,9 +26,9 @@ from changesource_sdk.adapter import (
     Table,
     Update,
 )
-from changesource_sdk.pipeline.consumer_schema import ConsumerSchema
-from changesource_sdk.pipeline.rows import RowShape
-from changesource_sdk.pipeline.validate import known_table
+from changesource_sdk.pipeline.encoding.consumer_schema import ConsumerSchema
+from changesource_sdk.pipeline.encoding.rows import RowShape
+from changesource_sdk.pipeline.encoding.validate import known_table
 from changesource_sdk.testing.folding import Key
 
 

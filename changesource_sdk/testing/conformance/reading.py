@@ -14,11 +14,11 @@ from typing import TypeVar
 from changesource_sdk.adapter import Adapter, Closing, Position, Snapshot, Transaction
 from changesource_sdk.changelog.spool.blocks import BlockFile
 from changesource_sdk.errors import ChangesourceError
-from changesource_sdk.pipeline.encode import TableEncoder
-from changesource_sdk.pipeline.snapshotting import adapter_call, checked_schema
+from changesource_sdk.pipeline.encoding.encode import TableEncoder
+from changesource_sdk.pipeline.encoding.transactions import TransactionEncoder
+from changesource_sdk.pipeline.encoding.validate import known_table
+from changesource_sdk.pipeline.snapshot.take import adapter_call, checked_schema
 from changesource_sdk.pipeline.tail import POLL_INTERVAL_S
-from changesource_sdk.pipeline.transactions import TransactionEncoder
-from changesource_sdk.pipeline.validate import known_table
 from changesource_sdk.positions import from_text, is_behind, to_text
 from changesource_sdk.testing.conformance.case import Broken, worded
 from changesource_sdk.testing.conformance.witness import changes_of

@@ -1,7 +1,7 @@
 """Rows made from declared columns: any number of distinct ones, and those that show what a column can hold.
 
-Values are plain Python values of the kind that `pipeline.normalize` accepts for the column. A type that is not known
-here gets null; a harness whose store wants something else gives its own rows.
+Values are plain Python values of the kind that `pipeline.encoding.normalize` accepts for the column. A type that is not
+known here gets null; a harness whose store wants something else gives its own rows.
 """
 
 from __future__ import annotations

@@ -16,7 +16,7 @@ from pathlib import Path
 from changesource_sdk.adapter import Adapter, Change, Closing, Delete, Insert, Row, Table, Update
 from changesource_sdk.errors import ChangesourceError
 from changesource_sdk.pipeline.settings import PipelineSettings
-from changesource_sdk.pipeline.snapshotting import let_go
+from changesource_sdk.pipeline.snapshot.take import let_go
 from changesource_sdk.testing.conformance.case import Broken, NotApplicable
 from changesource_sdk.testing.conformance.explaining import described
 from changesource_sdk.testing.conformance.harness import Harness, lacking

@@ -14,7 +14,7 @@ import pytest
 
 from adapters.kafka.position import Vector
 from changesource_sdk.errors import AdapterError
-from changesource_sdk.pipeline.validate import NeedsNewGeneration
+from changesource_sdk.pipeline.encoding.validate import NeedsNewGeneration
 from tests.adapters.kafka.following import Following
 from tests.adapters.kafka.grown_topics import Written, followed, grown_adapter, grown_topic, names, state, write
 from tests.support.kafka_broker import KafkaBroker

@@ -13,7 +13,7 @@ from kafka.structs import TopicPartition
 from adapters.kafka import KafkaAdapter
 from changesource_sdk.adapter import AddColumn
 from changesource_sdk.errors import AdapterError
-from changesource_sdk.pipeline.validate import NeedsNewGeneration
+from changesource_sdk.pipeline.encoding.validate import NeedsNewGeneration
 from tests.adapters.kafka.following import PATIENCE_S, Following, an_adapter, begin_at, write
 from tests.support.debezium import Collection, end, field, member
 from tests.support.kafka_broker import KafkaBroker

@@ -20,7 +20,7 @@ from adapters.kafka.settings import KafkaSettings
 from adapters.kafka.tail import Tail
 from changesource_sdk.adapter import Delete, Insert, Transaction, Update
 from changesource_sdk.errors import AdapterError
-from changesource_sdk.pipeline.validate import NeedsNewGeneration
+from changesource_sdk.pipeline.encoding.validate import NeedsNewGeneration
 from tests.adapters.kafka.made_records import ITEM, a_batch, a_record, settings_of
 from tests.support.debezium import Collection, field
 

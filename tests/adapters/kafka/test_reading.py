@@ -12,7 +12,7 @@ from adapters.kafka.row_check import RowCheck
 from adapters.kafka.values import Encoded
 from changesource_sdk.adapter import AddColumn, Column, Delete, Insert, Truncate, Update
 from changesource_sdk.errors import ConfigurationError, InvalidChange
-from changesource_sdk.pipeline.validate import NeedsNewGeneration
+from changesource_sdk.pipeline.encoding.validate import NeedsNewGeneration
 from tests.adapters.kafka.made_records import ITEM, TABLES, settings_of
 from tests.support.debezium import Collection, field
 

@@ -9,7 +9,7 @@ from adapters.kafka.consumer import check_range
 from adapters.kafka.position import Vector
 from adapters.kafka.resuming import check_resumable
 from changesource_sdk.errors import AdapterError
-from changesource_sdk.pipeline.validate import NeedsNewGeneration
+from changesource_sdk.pipeline.encoding.validate import NeedsNewGeneration
 from tests.adapters.kafka.made_records import TABLES, settings_of
 
 VECTOR = Vector({"items": (3,), "notes": (4,)}, {"items": "i", "notes": "n"}, TABLES)

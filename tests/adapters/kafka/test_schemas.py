@@ -11,7 +11,7 @@ from adapters.kafka.settings import TableOptions
 from adapters.kafka.surveying import Surveyor
 from adapters.kafka.values import Encoded, reader
 from changesource_sdk.errors import InvalidSchema
-from changesource_sdk.pipeline.normalize import converter
+from changesource_sdk.pipeline.encoding.normalize import converter
 from tests.adapters.kafka.made_records import a_record, settings_of
 
 OPTIONS = TableOptions("item", "topic")

@@ -17,8 +17,8 @@ from adapters.kafka.snapshot import take_snapshot
 from changesource_sdk.adapter import Row, Snapshot
 from changesource_sdk.errors import AdapterError
 from changesource_sdk.pipeline.mapped import MappedAdapter
-from changesource_sdk.pipeline.mapping import Function, MappedColumn, TableMapping
-from changesource_sdk.pipeline.snapshotting import PartTask, write_partition
+from changesource_sdk.pipeline.mapping.declare import Function, MappedColumn, TableMapping
+from changesource_sdk.pipeline.snapshot.take import PartTask, write_partition
 from tests.support.debezium import Collection, begin, end, field, member
 from tests.support.kafka_broker import KafkaBroker
 

@@ -15,8 +15,8 @@ from adapters.kafka.settings import KafkaSettings
 from adapters.kafka.tail import STILL_THERE_S, Tail, Traced
 from changesource_sdk.adapter import AddColumn, Column, Delete, Insert, Transaction
 from changesource_sdk.errors import AdapterError, InvalidChange
-from changesource_sdk.pipeline.snapshotting import checked_schema
-from changesource_sdk.pipeline.transactions import TransactionEncoder
+from changesource_sdk.pipeline.encoding.transactions import TransactionEncoder
+from changesource_sdk.pipeline.snapshot.take import checked_schema
 from tests.adapters.kafka.made_records import TABLES, a_batch, a_record, settings_of
 from tests.support.debezium import Collection, begin, end, field, member
 

@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from adapters.kafka.values import ENCODINGS, Encoded, encoded_as, inferred_type, reader
-from changesource_sdk.pipeline.normalize import converter
+from changesource_sdk.pipeline.encoding.normalize import converter
 from changesource_sdk.schema import Column, JsonText
 
 DEBEZIUM, CONNECT = "io.debezium", "org.apache.kafka.connect.data"

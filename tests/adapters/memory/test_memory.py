@@ -8,7 +8,7 @@ import pytest
 from adapters.memory import MemoryAdapter, MemoryStore
 from changesource_sdk.adapter import Delete, DropTable, Insert, Position, Update
 from changesource_sdk.errors import AdapterError, ConfigurationError
-from changesource_sdk.pipeline.validate import NeedsNewGeneration
+from changesource_sdk.pipeline.encoding.validate import NeedsNewGeneration
 from changesource_sdk.schema import Column, Table
 
 

@@ -14,8 +14,8 @@ from adapters.postgres.slot import slot_state
 from adapters.postgres.snapshot import table_ranges
 from adapters.postgres.stream import Stream
 from changesource_sdk.adapter import Change, CreateTable, Insert, Row, Transaction, Update
-from changesource_sdk.pipeline.consumer_schema import ConsumerSchema
-from changesource_sdk.pipeline.transactions import TransactionEncoder
+from changesource_sdk.pipeline.encoding.consumer_schema import ConsumerSchema
+from changesource_sdk.pipeline.encoding.transactions import TransactionEncoder
 from changesource_sdk.schema import Table
 from tests.adapters.sqlite.consumer import Consumer, HeldTable
 from tests.support.waiting import until

@@ -15,7 +15,7 @@ from adapters.postgres.copy_text import CopyReader
 from adapters.postgres.judge import Selection
 from adapters.postgres.snapshot import copy_batches
 from adapters.postgres.types import decoder, timestamp_ms
-from changesource_sdk.pipeline.encode import TableEncoder
+from changesource_sdk.pipeline.encoding.encode import TableEncoder
 from changesource_sdk.schema import Column
 from tests.adapters.postgres.type_zoo import COLUMNS, ZOO, random_values
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from adapters.postgres.lineage import timeline_ends
-from changesource_sdk.pipeline.validate import NeedsNewGeneration
+from changesource_sdk.pipeline.encoding.validate import NeedsNewGeneration
 from protocol.watermark import from_int
 from tests.adapters.postgres.conftest import MakeFollower
 

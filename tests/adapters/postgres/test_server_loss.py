@@ -15,7 +15,7 @@ from adapters.postgres.slot import ensure_slot
 from adapters.postgres.stream import Stream
 from changesource_sdk.adapter import Insert
 from changesource_sdk.errors import AdapterError
-from changesource_sdk.pipeline.validate import NeedsNewGeneration
+from changesource_sdk.pipeline.encoding.validate import NeedsNewGeneration
 from tests.support.postgres_server import PostgresServer
 from tests.support.waiting import until
 

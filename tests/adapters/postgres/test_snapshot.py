@@ -13,7 +13,7 @@ from adapters.postgres.judge import Selection
 from adapters.postgres.snapshot import TableRange, copy_batches, import_snapshot, table_ranges
 from changesource_sdk.adapter import JsonPartition
 from changesource_sdk.errors import AdapterError
-from changesource_sdk.pipeline.encode import TableEncoder
+from changesource_sdk.pipeline.encoding.encode import TableEncoder
 
 
 @contextmanager

@@ -13,7 +13,7 @@ from adapters.postgres.slot import slot_state
 from adapters.postgres.stream import Stream
 from changesource_sdk.adapter import CreateTable, Delete, DropColumn, DropTable, Insert, Truncate, Update
 from changesource_sdk.errors import AdapterError
-from changesource_sdk.pipeline.validate import NeedsNewGeneration
+from changesource_sdk.pipeline.encoding.validate import NeedsNewGeneration
 from protocol.watermark import from_int
 from tests.adapters.postgres.conftest import MakeFollower
 from tests.support.waiting import until

@@ -32,7 +32,7 @@ from changesource_sdk.adapter import (
     Update,
 )
 from changesource_sdk.errors import AdapterError
-from changesource_sdk.pipeline.validate import NeedsNewGeneration
+from changesource_sdk.pipeline.encoding.validate import NeedsNewGeneration
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

@@ -13,7 +13,7 @@ from pyspark.sql import types as spark
 
 from adapters.spark_tables.types import PLAIN, column_of, unsynced_reason
 from adapters.spark_tables.values import RowReader
-from changesource_sdk.pipeline.normalize import converter
+from changesource_sdk.pipeline.encoding.normalize import converter
 
 
 def array(element: object) -> dict[str, object]:

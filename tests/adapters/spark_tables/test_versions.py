@@ -10,7 +10,7 @@ from adapters.spark_tables.settings import TableSettings
 from adapters.spark_tables.source import TableVersion
 from adapters.spark_tables.versions import Place, interleaved, steps, transaction
 from changesource_sdk.adapter import Delete
-from changesource_sdk.pipeline.validate import NeedsNewGeneration
+from changesource_sdk.pipeline.encoding.validate import NeedsNewGeneration
 from changesource_sdk.positions import from_text, to_text
 
 A, B = (TableSettings(name, "delta", f"/lake/{name}", ("id",)) for name in "ab")

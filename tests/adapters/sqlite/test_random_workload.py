@@ -12,8 +12,8 @@ from adapters.sqlite.connection import open_database
 from adapters.sqlite.introspect import Selection
 from adapters.sqlite.tail import Tail
 from changesource_sdk.adapter import Transaction
-from changesource_sdk.pipeline.consumer_schema import ConsumerSchema
-from changesource_sdk.pipeline.transactions import TransactionEncoder
+from changesource_sdk.pipeline.encoding.consumer_schema import ConsumerSchema
+from changesource_sdk.pipeline.encoding.transactions import TransactionEncoder
 from changesource_sdk.positions import Position, from_text, to_text
 from tests.adapters.sqlite.consumer import Consumer, assert_equal
 from tests.adapters.sqlite.workload import Workload

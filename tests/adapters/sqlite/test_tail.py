@@ -6,7 +6,7 @@ import pytest
 
 from changesource_sdk.adapter import CreateTable, Delete, DropTable, Insert, Update
 from changesource_sdk.errors import AdapterError
-from changesource_sdk.pipeline.validate import NeedsNewGeneration
+from changesource_sdk.pipeline.encoding.validate import NeedsNewGeneration
 from changesource_sdk.positions import Position
 from tests.adapters.sqlite.following import Follower
 

@@ -12,8 +12,8 @@ from changesource_sdk.endpoint.live_tail import LiveTail
 from changesource_sdk.endpoint.source import Source
 from changesource_sdk.errors import SnapshotGone
 from changesource_sdk.observe.metrics import EndpointMetrics
-from changesource_sdk.pipeline.compacting import compact
-from changesource_sdk.pipeline.compacting_here import LocalLane
+from changesource_sdk.pipeline.compaction.job import compact
+from changesource_sdk.pipeline.compaction.local import LocalLane
 from changesource_sdk.system_tables import Permissions
 from protocol.handshake import Handshake
 from tests.changesource_sdk.endpoint.conftest import Serve

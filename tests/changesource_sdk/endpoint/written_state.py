@@ -10,10 +10,10 @@ from changesource_sdk.adapter import Change, Insert, Row, Transaction
 from changesource_sdk.changelog.spool import snapshots
 from changesource_sdk.changelog.spool.snapshots import Manifest
 from changesource_sdk.changelog.store import LogStore
-from changesource_sdk.pipeline.consumer_schema import ConsumerSchema
-from changesource_sdk.pipeline.encode import TableEncoder
-from changesource_sdk.pipeline.schema_frames import snapshot_schema
-from changesource_sdk.pipeline.transactions import TransactionEncoder
+from changesource_sdk.pipeline.encoding.consumer_schema import ConsumerSchema
+from changesource_sdk.pipeline.encoding.encode import TableEncoder
+from changesource_sdk.pipeline.encoding.schema_frames import snapshot_schema
+from changesource_sdk.pipeline.encoding.transactions import TransactionEncoder
 from changesource_sdk.schema import Column, Table
 
 ISSUES = Table("issue", (Column("id", "text", optional=False), Column("title", "text")), ("id",))

@@ -14,7 +14,7 @@ from changesource_sdk.errors import ConfigurationError
 from changesource_sdk.ledger import adapter as ledger_adapter
 from changesource_sdk.ledger.adapter import LedgeredAdapter
 from changesource_sdk.ledger.file import LedgerFile
-from changesource_sdk.pipeline.validate import NeedsNewGeneration
+from changesource_sdk.pipeline.encoding.validate import NeedsNewGeneration
 from tests.changesource_sdk.ledger.lagging_store import Application, Consumer, LaggingAdapter
 from tests.changesource_sdk.pipeline.runner_fixtures import Watched, running
 

@@ -29,7 +29,7 @@ from changesource_sdk.adapter import (
     Truncate,
     Update,
 )
-from changesource_sdk.pipeline.consumer_schema import ConsumerSchema
+from changesource_sdk.pipeline.encoding.consumer_schema import ConsumerSchema
 from changesource_sdk.schema import Column, Default, Index
 
 Rows = dict[tuple[object, ...], dict[str, object]]

@@ -13,13 +13,13 @@ from changesource_sdk.adapter import Adapter
 from changesource_sdk.changelog.sqlite.store import SqliteStore
 from changesource_sdk.pipeline.adapter_factory import adapter_factory
 from changesource_sdk.pipeline.mapped import mapped_source, mappings_of
-from changesource_sdk.pipeline.mapping import TableMapping
-from changesource_sdk.pipeline.mapping_memory import renew_if_changed
-from tests.changesource_sdk.pipeline.mapped_people import MAPPINGS
+from changesource_sdk.pipeline.mapping.declare import TableMapping
+from changesource_sdk.pipeline.mapping.fingerprint import renew_if_changed
+from tests.changesource_sdk.pipeline.mapping.people import MAPPINGS
 from tests.changesource_sdk.pipeline.runner_fixtures import running
 
 SQLITE = "adapters.sqlite:SqliteAdapter"
-PYTHON = "tests.changesource_sdk.pipeline.mapped_people:MAPPINGS"
+PYTHON = "tests.changesource_sdk.pipeline.mapping.people:MAPPINGS"
 
 
 @pytest.fixture

@@ -22,7 +22,7 @@ from changesource_sdk.adapter import (
     Update,
 )
 from changesource_sdk.errors import InvalidChange
-from changesource_sdk.pipeline.consumer_schema import ConsumerSchema
+from changesource_sdk.pipeline.encoding.consumer_schema import ConsumerSchema
 from changesource_sdk.schema import Column, Default, Index, Table
 from tests.changesource_sdk.pipeline.stream_fixtures import Stream
 

@@ -7,7 +7,7 @@ import threading
 from typing import TypeVar
 
 from changesource_sdk.adapter import Partition, Row
-from changesource_sdk.pipeline.snapshotting import checked_schema
+from changesource_sdk.pipeline.snapshot.take import checked_schema
 from changesource_sdk.testing.conformance.case import Broken
 from changesource_sdk.testing.conformance.pipeline_run import STOP_S
 from changesource_sdk.testing.conformance.reading import position_is_json, within

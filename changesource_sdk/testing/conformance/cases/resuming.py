@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from copy import deepcopy
 
-from changesource_sdk.pipeline.transactions import TransactionEncoder
+from changesource_sdk.pipeline.encoding.transactions import TransactionEncoder
 from changesource_sdk.testing.conformance.case import Broken
 from changesource_sdk.testing.conformance.checkpoints import STEPS, adding, checkpoints, continue_from, read_all
 from changesource_sdk.testing.conformance.judge import Judge

@@ -14,7 +14,7 @@ from changesource_sdk.changelog.spool.snapshots import (
     write_part,
 )
 from changesource_sdk.errors import SnapshotGone
-from changesource_sdk.pipeline.encode import TableEncoder
+from changesource_sdk.pipeline.encoding.encode import TableEncoder
 from changesource_sdk.schema import Column, Table
 from protocol.framing import frame, unframe
 

@@ -25,7 +25,7 @@ from changesource_sdk.adapter import (
 )
 from changesource_sdk.observe.logs import logger
 from changesource_sdk.observe.warnings import clear, warn
-from changesource_sdk.pipeline.mapping import Sql, TableMapping
+from changesource_sdk.pipeline.mapping.declare import Sql, TableMapping
 from changesource_sdk.schema import Column
 from tests.changesource_sdk.pipeline.spark.stores import hang_up, once
 

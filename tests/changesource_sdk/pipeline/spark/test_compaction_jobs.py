@@ -17,7 +17,7 @@ from changesource_sdk.pipeline.recovery import Stopped
 from changesource_sdk.pipeline.spark.compaction import SparkLane
 from changesource_sdk.schema import Column, Table
 from tests.changesource_sdk.pipeline.changing_world import World, WorldAdapter
-from tests.changesource_sdk.pipeline.compacted import CompactedLog
+from tests.changesource_sdk.pipeline.compaction.compacted import CompactedLog
 from tests.changesource_sdk.pipeline.spark.stores import DeadlyLog
 
 if TYPE_CHECKING:

@@ -11,9 +11,9 @@ import pytest
 
 from changesource_sdk.errors import ConfigurationError
 from changesource_sdk.pipeline.mapped import mapped_source
-from changesource_sdk.pipeline.mapping import MappedColumn, Sql, TableMapping
+from changesource_sdk.pipeline.mapping.declare import MappedColumn, Sql, TableMapping
+from changesource_sdk.pipeline.mapping.table import map_table
 from changesource_sdk.pipeline.spark.mapping import SqlInputs, check_sql
-from changesource_sdk.pipeline.table_mapping import map_table
 from tests.changesource_sdk.pipeline.runner_fixtures import Watched
 from tests.changesource_sdk.pipeline.spark.people import PERSON, PeopleFile
 from tests.changesource_sdk.pipeline.spark.spark_runner import on_spark
@@ -136,7 +136,7 @@ def test_sql_that_fails_on_a_row_is_told_with_its_key(spark: SparkSession, tmp_p
 def test_mappings_by_functions_run_in_the_resident_lane(spark: SparkSession, tmp_path: Path) -> None:
     store = PeopleFile(tmp_path)
     store.commit(("insert", person(1), None), ("insert", person(2, age=8), None))
-    is_adult = {"function": "tests.changesource_sdk.pipeline.mapped_people:is_adult"}
+    is_adult = {"function": "tests.changesource_sdk.pipeline.mapping.people:is_adult"}
     with mapped_people(spark, tmp_path, {"select": ["id", "name"], "filter": is_adult}) as seen:
         seen.until_generation(1)
         assert rows(seen.snapshot_payloads()) == [("insert", "person", {"id": 1, "name": "Ada"})]

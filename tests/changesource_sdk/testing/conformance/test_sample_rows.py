@@ -6,7 +6,7 @@ import pytest
 
 from changesource_sdk.adapter import Column, Table
 from changesource_sdk.errors import ConfigurationError
-from changesource_sdk.pipeline.encode import TableEncoder
+from changesource_sdk.pipeline.encoding.encode import TableEncoder
 from changesource_sdk.schema import PYTHON_TYPES
 from changesource_sdk.testing.conformance.sample_rows import row, samples
 

@@ -27,7 +27,7 @@ from changesource_sdk.adapter import (
     Transaction,
     Update,
 )
-from changesource_sdk.pipeline.consumer_schema import ConsumerSchema
+from changesource_sdk.pipeline.encoding.consumer_schema import ConsumerSchema
 from changesource_sdk.testing.conformance import Harness
 
 ITEM = Table(

@@ -1,0 +1,291 @@
+"""One compaction from start to offer: what is read, by whom, and what comes out.
+
+The snapshot it starts from and the log up to the head of that moment do not change while it works, and the upstream
+store is not asked at all. The work is done in a *lane* (this process, or Spark tasks): scanning the log, then sorting
+and folding. Parts of tables that no change touched are taken over as they are. The result is offered to the log's
+writer.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import tempfile
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from itertools import groupby, islice
+from operator import itemgetter
+from pathlib import Path
+from typing import Protocol
+
+from changesource_sdk.changelog.files.disk import disk_errors
+from changesource_sdk.changelog.log import LogReader, Share
+from changesource_sdk.changelog.spool import snapshots
+from changesource_sdk.changelog.spool.blocks import BlockFile
+from changesource_sdk.changelog.spool.parts import PartPlace
+from changesource_sdk.changelog.spool.snapshots import Manifest, PartInfo
+from changesource_sdk.changelog.store import LogStore
+from changesource_sdk.errors import SnapshotGone, StateError
+from changesource_sdk.pipeline.compaction.fold import (
+    Change,
+    Findings,
+    Item,
+    Sorting,
+    Tie,
+    fold,
+    groups_of,
+    has_partial_moves,
+)
+from changesource_sdk.pipeline.compaction.history import History
+from changesource_sdk.pipeline.encoding.consumer_schema import ConsumerSchema
+from changesource_sdk.pipeline.encoding.encode import TableEncoder
+from changesource_sdk.pipeline.encoding.schema_frames import existing_schema
+from changesource_sdk.schema import Table
+from protocol.codec import decode_downstream
+from protocol.framing import frame, unframe
+from protocol.messages import Data
+
+SHARE_BYTES = 32 * 1024 * 1024
+"""Frames of the log that one task reads."""
+
+BUCKET_BYTES = 32 * 1024 * 1024
+"""Frames that one bucket of rows is meant to hold."""
+
+MOST_BUCKETS = 256
+_READ_BYTES = 4 * 1024 * 1024
+_BATCH_ROWS = 256
+
+OpenReader = Callable[[], LogReader]
+"""Opens the log, in whatever process it is called; picklable."""
+
+
+Bring = Callable[[str, str, Path], None]
+"""Brings a file of a snapshot to this host: watermark, name, where to; picklable."""
+
+
+@dataclass(frozen=True, slots=True)
+class LogShare:
+    """A share of the log that any process can read."""
+
+    open_reader: OpenReader
+    share: Share
+
+    def changes(self) -> Iterator[Change]:
+        """Its changes, each with its order. A share that is not all there is `SnapshotGone`."""
+        reader = self.open_reader()
+        after, through = self.share.after, self.share.through
+        try:
+            while after < through:
+                for stored in reader.read_after(after, _READ_BYTES):
+                    if stored.watermark > through:
+                        raise self._gone()
+                    after = stored.watermark
+                    yield from _numbered(after, stored.chunks())
+                    if after == through:
+                        return
+                if reader.oldest() > self.share.after or after == self.share.after:
+                    raise self._gone()
+        finally:
+            reader.close()
+
+    def _gone(self) -> SnapshotGone:
+        return SnapshotGone(
+            "log-started-over", "the log started over while it was compacted", fix="nothing to do: it is tried again"
+        )
+
+
+def _numbered(watermark: str, chunks: Iterable[bytes]) -> Iterator[Change]:
+    payloads = (payload for chunk in chunks for payload in unframe(chunk))
+    for number, payload in enumerate(payloads):
+        if payload.startswith(b'["data"'):
+            yield (watermark, number), payload
+
+
+@dataclass(frozen=True, slots=True)
+class SpoolPart:
+    """A part of the old snapshot that any process can read: from its file, else from the spool that hosts share."""
+
+    directory: Path
+    part: PartInfo
+    bring: Bring
+
+    def payloads(self) -> Iterator[bytes]:
+        """Its messages."""
+        path = self.directory / self.part.file
+        if path.exists():
+            yield from self._read(path)
+            return
+        with tempfile.TemporaryDirectory(prefix="changesource-part-") as folder:
+            path = Path(folder) / self.part.file
+            self.bring(self.directory.name, self.part.file, path)
+            yield from self._read(path)
+
+    def _read(self, path: Path) -> Iterator[bytes]:
+        for block in BlockFile(path, self.part.bytes, self.part.crc32).blocks():
+            yield from unframe(block)
+
+
+@dataclass(frozen=True, slots=True)
+class Folding:
+    """All that is needed to fold: what to read, how to sort it, into how many buckets, and where to write."""
+
+    parts: Sequence[SpoolPart]
+    shares: Sequence[LogShare]
+    history: History
+    sorting: Sorting
+    buckets: int
+    directory: Path
+    place: PartPlace
+    first_part: int
+
+    def write_bucket(self, bucket: int, items: Iterable[Item], directory: Path) -> list[PartInfo]:
+        """Fold sorted items into one part per table."""
+        parts = []
+        width = len(self.history.tables)
+        for number, rows in groupby(fold(self.history, items), key=itemgetter(0)):
+            table = self.history.tables[number].table
+            assert table is not None
+            name = self.first_part + bucket * width + number
+            rows_only = map(itemgetter(1), rows)
+            parts.append(snapshots.write_part(directory, name, table.full_name, rows_only, wire_inserts(table)))
+        return parts
+
+
+Done = Callable[[int], None]
+"""Hears how many units of work (shares, parts, buckets) are done since the last call; 0 says that work goes on."""
+
+
+class Lane(Protocol):
+    """Where the work of a compaction is done."""
+
+    def scan(self, shares: Sequence[LogShare], done: Done) -> Sequence[Findings]:
+        """`compaction.scan` of every share."""
+
+    def ties(self, shares: Sequence[LogShare], sorting: Sorting, done: Done) -> Sequence[Tie]:
+        """`Sorting.ties` of every share, together."""
+
+    def fold(self, folding: Folding, done: Done) -> Sequence[PartInfo]:
+        """Sort all items into buckets and write the parts of each."""
+
+
+@dataclass(frozen=True, slots=True)
+class Progress:
+    """Who hears how a compaction goes on: units of work that turn out to be needed, and units that are done."""
+
+    planned: Done = lambda units: None
+    done: Done = lambda units: None
+
+
+UNHEARD = Progress()
+
+
+def compact(
+    store: LogStore,
+    lane: Lane,
+    now_ms: Callable[[], float],
+    *,
+    share_bytes: int = SHARE_BYTES,
+    bucket_bytes: int = BUCKET_BYTES,
+    progress: Progress = UNHEARD,
+) -> str | None:
+    """Offer a snapshot at the log's head, made from the newest one; its watermark, None if nothing came after that."""
+    reader = store.open_reader()
+    try:
+        state, known = reader.state(), reader.snapshots()
+        if not known or known[-1].watermark >= state.head:
+            return None
+        base = known[-1]
+        shares = [LogShare(store.open_reader, s) for s in reader.shares(base.watermark, state.head, share_bytes)]
+    finally:
+        reader.close()
+    store.fetch(base)
+    with snapshots.reading(base.directory):
+        old = snapshots.read_manifest(base.directory)
+        schema = ConsumerSchema.from_json(state.schema)
+        directory = snapshots.stage(store.layout.compaction, state.head)
+        before, after = existing_schema(schema)
+        parts = [snapshots.write_frames(directory, 0, before)]
+        parts += _row_parts(store, old, base.directory, directory, shares, schema, lane, bucket_bytes, progress)
+        if after:
+            parts.append(snapshots.write_frames(directory, 1, after))
+    manifest = Manifest(state.head, state.position, state.schema, now_ms(), tuple(parts))
+    final = snapshots.complete(directory, manifest)
+    store.publish(final)
+    store.offers.make(base.watermark, final)
+    return state.head
+
+
+def _row_parts(
+    store: LogStore,
+    old: Manifest,
+    source: Path,
+    directory: Path,
+    shares: Sequence[LogShare],
+    schema: ConsumerSchema,
+    lane: Lane,
+    bucket_bytes: int,
+    progress: Progress,
+) -> list[PartInfo]:
+    progress.planned(len(shares))
+    findings = lane.scan(shares, progress.done)
+    history = history_of(ConsumerSchema.from_json(old.schema), findings, schema)
+    ties: Sequence[Tie] = ()
+    if has_partial_moves(history, findings):
+        progress.planned(len(shares))
+        ties = lane.ties(shares, Sorting(history), progress.done)
+    touched = set[str]().union(*(found.touched for found in findings))
+    kept = [part for part in old.parts if part.table and part.table not in touched and history.unchanged(part.table)]
+    read = [part for part in old.parts if part.table and part not in kept]
+    parts = [_take_over(source, part, directory, number) for number, part in enumerate(kept, start=2)]
+    size = sum(part.bytes for part in read) + sum(share.share.bytes for share in shares)
+    buckets = min(MOST_BUCKETS, 1 + size // bucket_bytes)
+    folded = Folding(
+        [SpoolPart(source, part, store.bring) for part in read],
+        shares,
+        history,
+        Sorting(history, groups_of(ties)),
+        buckets,
+        directory,
+        store.place(directory),
+        first_part=2 + len(kept),
+    )
+    progress.planned(len(read) + len(shares) + buckets)
+    return parts + list(lane.fold(folded, progress.done))
+
+
+def history_of(base: ConsumerSchema, findings: Iterable[Findings], final: ConsumerSchema) -> History:
+    """The history of the tables from one schema to another; the events between must lead from one to the other."""
+    events = [event for found in findings for event in found.events]
+    decoded = ((order, decode_downstream(payload)) for order, payload in events)
+    changes = [(order, message.change) for order, message in decoded if isinstance(message, Data)]
+    history = History(base, changes, final)
+    if {table.table.full_name for table in history.tables if table.table} != set(final.tables):
+        raise StateError(
+            "compaction-mismatch",
+            "the schema changes in the log do not lead to the schema at its head",
+            fix="report this; the log is served as it is, and is not compacted",
+        )
+    return history
+
+
+def _take_over(source: Path, part: PartInfo, directory: Path, number: int) -> PartInfo:
+    """The same part in another snapshot, sharing its file where the disk can do that."""
+    name = snapshots.part_name(number)
+    with disk_errors(directory):
+        try:
+            os.link(source / part.file, directory / name)
+        except OSError:
+            shutil.copyfile(source / part.file, directory / name)
+    return PartInfo(name, part.table, part.rows, part.bytes, part.crc32)
+
+
+def wire_inserts(table: Table) -> Callable[[Iterable[bytes]], Iterator[tuple[int, bytes]]]:
+    """Encodes rows that are JSON already, as (number of rows, frames) batches."""
+    head = b'["data",{"tag":"insert","relation":%s,"new":' % TableEncoder(table).relation
+
+    def inserts(rows: Iterable[bytes]) -> Iterator[tuple[int, bytes]]:
+        remaining = iter(rows)
+        while batch := list(islice(remaining, _BATCH_ROWS)):
+            yield len(batch), b"".join([frame(b"%s%s}]" % (head, row)) for row in batch])
+
+    return inserts

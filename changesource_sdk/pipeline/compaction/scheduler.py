@@ -1,0 +1,171 @@
+"""The compactor: watches how the log grows and compacts it when the policy says so, beside the tail.
+
+It is a thread of the runner's process. It only reads the log and writes files of its own, so it can fail, be killed or
+be late without harm: what it makes counts once the log's writer has taken the offer.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+
+from changesource_sdk.changelog.files.lock import COMPACTING
+from changesource_sdk.changelog.log import LogReader
+from changesource_sdk.changelog.store import LogStore
+from changesource_sdk.errors import ChangesourceError, StateError
+from changesource_sdk.observe.logs import event, logger
+from changesource_sdk.observe.stages import BEAT_S, Stage
+from changesource_sdk.pipeline.compaction.job import Lane, Progress, compact
+from changesource_sdk.pipeline.recovery import Backoff, Stopped
+from changesource_sdk.policies.compaction import CompactionPolicy
+
+_log = logger("compaction")
+
+LOOK_EVERY_S = 1.0
+JOIN_S = 10.0
+STAGE = "compaction"
+
+
+@dataclass(slots=True)
+class Growth:
+    """How much the log grew since its newest snapshot. Counts only what is new since the last look."""
+
+    base: str = ""
+    counted: str = ""
+    transactions: int = 0
+    bytes: int = 0
+    snapshot_bytes: int = 0
+
+    def look(self, store: LogStore, reader: LogReader) -> None:
+        """Take in what came since."""
+        known, head = reader.snapshots(), reader.head()
+        if not known:
+            return
+        if known[-1].watermark != self.base:
+            self.base = self.counted = known[-1].watermark
+            self.transactions = self.bytes = 0
+            self.snapshot_bytes = store.manifest(known[-1]).bytes
+        for share in reader.shares(self.counted, head, 1 << 62):
+            self.transactions += share.transactions
+            self.bytes += share.bytes
+            self.counted = share.through
+
+
+class Compactor:
+    """Compacts one log until `stop` is set. One compaction at a time, and none while an offer waits."""
+
+    def __init__(
+        self,
+        store: LogStore,
+        lane: Lane,
+        policy: CompactionPolicy,
+        stop: threading.Event,
+        *,
+        look_every_s: float = LOOK_EVERY_S,
+        backoff: Backoff | None = None,
+        clock: Callable[[], float] = time.time,
+    ) -> None:
+        self._store = store
+        self._lane = lane
+        self._policy = policy
+        self._stop = stop
+        self._look_every_s = look_every_s
+        self._backoff = backoff or Backoff(first_s=1.0, last_s=300.0)
+        self._clock = clock
+        self._stage = Stage(store.reports, STAGE, clock)
+        self._growth = Growth()
+
+    @contextmanager
+    def running(self) -> Iterator[None]:
+        """Watch and compact while inside; leave only when `stop` is set."""
+        if self._policy.is_never:
+            yield
+            return
+        thread = threading.Thread(target=self._run, name="changesource-compactor", daemon=True)
+        thread.start()
+        try:
+            yield
+        finally:
+            self._stop.set()
+            thread.join(JOIN_S)
+
+    def _run(self) -> None:
+        failures = 0
+        while not self._pause(self._backoff.delay(failures) if failures else self._look_every_s):
+            try:
+                self.look()
+                failures = 0
+            except Stopped:
+                return
+            except Exception as error:
+                # Whatever it is (a full disk, damaged files), the log is served and grows without compaction.
+                failures += 1
+                event(_log, logging.WARNING, "compaction failed, trying again later", error=error, failures=failures)
+
+    def _pause(self, seconds: float) -> bool:
+        """Wait; whether to stop. A stage that failed shows that it will try again."""
+        deadline = time.monotonic() + seconds
+        while (left := deadline - time.monotonic()) > 0:
+            if self._stop.wait(min(left, BEAT_S)):
+                return True
+            if self._stage.report.state == "backing-off":
+                self._stage.beat()
+        return self._stop.is_set()
+
+    def look(self) -> str | None:
+        """Compact if it is due and nobody else does; the watermark of the snapshot on offer."""
+        if self._store.offers.is_pending() or not self._is_due():
+            return None
+        try:
+            with self._store.compacting():
+                event(
+                    _log, logging.INFO, "compacting", transactions=self._growth.transactions, bytes=self._growth.bytes
+                )
+                return compact_and_report(self._store, self._lane, self._stage, self._clock)
+        except StateError as error:
+            if error.code != COMPACTING:
+                raise
+            return None
+
+    def _is_due(self) -> bool:
+        reader = self._store.open_reader()
+        try:
+            self._growth.look(self._store, reader)
+        finally:
+            reader.close()
+        growth = self._growth
+        return self._policy.is_due(growth.transactions, growth.bytes, growth.snapshot_bytes)
+
+
+def compact_and_report(store: LogStore, lane: Lane, stage: Stage, clock: Callable[[], float]) -> str | None:
+    """Compact now, telling the stage how it goes; the watermark on offer, None if there is nothing to compact.
+
+    The caller holds `store.compacting()`. What a failed compaction wrote is removed.
+    """
+    started = clock()
+    stage.start("compacting", 0)
+    progress = Progress(
+        planned=lambda units: stage.update(total=stage.report.total + units),
+        done=lambda units: stage.update(done=units),
+    )
+    try:
+        watermark = compact(store, lane, lambda: clock() * 1000, progress=progress)
+    except BaseException as error:
+        with contextlib.suppress(OSError, ChangesourceError):
+            store.offers.withdraw()
+        if isinstance(error, ChangesourceError):
+            stage.failed(error)
+        else:
+            stage.update(state="idle")
+        raise
+    stage.recovered()
+    stage.update(state="idle", watermark=watermark)
+    if watermark is not None:
+        seconds = round(clock() - started, 3)
+        event(_log, logging.INFO, "a compacted snapshot is ready", watermark=watermark, seconds=seconds)
+    return watermark

@@ -1,0 +1,1 @@
+"""Rows, changes and schemas of an adapter, checked and encoded as they travel."""

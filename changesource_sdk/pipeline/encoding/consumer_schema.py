@@ -1,0 +1,160 @@
+"""The schema a consumer has at one point of the stream.
+
+The pipeline carries it along: each schema change gives the next one, and the log keeps it (as JSON) with its head, so a
+restart goes on with exactly what consumers have. It holds what consumers hold: tables without defaults, and every index
+by the name it was created with, key indexes included. Applying assumes a checked change (`pipeline.encoding.validate`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field, replace
+from itertools import count
+from typing import TypeVar
+
+import orjson
+
+from changesource_sdk.adapter import (
+    AddColumn,
+    AlterColumn,
+    CreateIndex,
+    CreateTable,
+    DropColumn,
+    DropIndex,
+    DropTable,
+    RenameTable,
+    SchemaChange,
+)
+from changesource_sdk.schema import Column, Direction, Index, Table, canonical_name
+
+T = TypeVar("T")
+
+
+@dataclass(frozen=True, slots=True)
+class ConsumerSchema:
+    """Tables and indexes by the name they have in the replica. Immutable: a transaction that fails leaves its
+    predecessor untouched.
+    """
+
+    tables: Mapping[str, Table] = field(default_factory=dict)
+    indexes: Mapping[str, Index] = field(default_factory=dict)
+
+    def apply(self, change: SchemaChange) -> ConsumerSchema:
+        """The schema after a change."""
+        match change:
+            case CreateTable(table):
+                return self._create(table)
+            case DropTable(name):
+                return self._drop(canonical_name(name))
+            case RenameTable(old, new):
+                return self._rename(canonical_name(old), canonical_name(new))
+            case AddColumn(name, column):
+                table = self._table(name)
+                return self._with_table(replace(table, columns=(*table.columns, without_default(column))))
+            case DropColumn(name, gone):
+                table = self._table(name)
+                return self._with_table(replace(table, columns=tuple(c for c in table.columns if c.name != gone)))
+            case AlterColumn(name, old_name, column):
+                return self._alter(self._table(name), old_name, without_default(column))
+            case CreateIndex(index):
+                return replace(self, indexes={**self.indexes, index.full_name: index})
+            case DropIndex(name):
+                return replace(self, indexes=_without(self.indexes, canonical_name(name)))
+
+    def _table(self, name: str) -> Table:
+        return self.tables[canonical_name(name)]
+
+    def _with_table(self, table: Table) -> ConsumerSchema:
+        return replace(self, tables={**self.tables, table.full_name: table})
+
+    def _create(self, table: Table) -> ConsumerSchema:
+        bare = replace(table, columns=tuple(map(without_default, table.columns)), indexes=())
+        indexes = {index.full_name: index for index in self.indexes_for(table)}
+        return ConsumerSchema({**self.tables, table.full_name: bare}, {**self.indexes, **indexes})
+
+    def _drop(self, name: str) -> ConsumerSchema:
+        indexes = {key: index for key, index in self.indexes.items() if index.table != name}
+        return ConsumerSchema(_without(self.tables, name), indexes)
+
+    def _rename(self, old: str, new: str) -> ConsumerSchema:
+        table = replace(self.tables[old], name=new, schema="public")
+        indexes = {
+            name: replace(index, table=new) if index.table == old else index for name, index in self.indexes.items()
+        }
+        return ConsumerSchema({**_without(self.tables, old), new: table}, indexes)
+
+    def _alter(self, table: Table, old_name: str, column: Column) -> ConsumerSchema:
+        columns = tuple(column if c.name == old_name else c for c in table.columns)
+        key = tuple(column.name if name == old_name else name for name in table.key)
+        indexes = {
+            name: _renamed_column(index, old_name, column.name) if index.table == table.full_name else index
+            for name, index in self.indexes.items()
+        }
+        altered = replace(table, columns=columns, key=key)
+        return ConsumerSchema({**self.tables, table.full_name: altered}, indexes)
+
+    def indexes_for(self, table: Table) -> list[Index]:
+        """The indexes that creating a table here creates: the key's first, under a name that is free.
+
+        A table renamed away keeps its key index's name, so the next table of the old name needs another.
+        """
+        key = table.key_index
+        if key is None:
+            return list(table.indexes)
+        taken = {name.lower() for name in (*self.tables, *self.indexes, *(i.full_name for i in table.indexes))}
+        names = (f"{key.name}{number or ''}" for number in count())
+        free = next(name for name in names if replace(key, name=name).full_name.lower() not in taken)
+        return [replace(key, name=free), *table.indexes]
+
+    def indexes_on(self, table: str) -> list[Index]:
+        """The indexes of a table."""
+        return [index for index in self.indexes.values() if index.table == table]
+
+    def to_json(self) -> str:
+        """Text that `from_json` reads back."""
+        tables = [_table_json(table) for table in self.tables.values()]
+        indexes = [{"at": name, **_index_json(index)} for name, index in self.indexes.items()]
+        return orjson.dumps({"tables": tables, "indexes": indexes}).decode()
+
+    @classmethod
+    def from_json(cls, text: str) -> ConsumerSchema:
+        """The schema that `to_json` wrote; an empty text is an empty schema."""
+        found = orjson.loads(text) if text else {"tables": [], "indexes": []}
+        tables = [Table(**{**t, "columns": [Column(**c) for c in t["columns"]]}) for t in found["tables"]]
+        indexes = {i.pop("at"): Index(**{**i, "columns": [tuple(c) for c in i["columns"]]}) for i in found["indexes"]}
+        return cls({table.full_name: table for table in tables}, indexes)
+
+    @classmethod
+    def of(cls, tables: Iterable[Table]) -> ConsumerSchema:
+        """The schema after creating these tables."""
+        schema = cls()
+        for table in tables:
+            schema = schema.apply(CreateTable(table))
+        return schema
+
+
+def without_default(column: Column) -> Column:
+    """A column as consumers keep it: the default only matters at the moment the column is added."""
+    return replace(column, default=None, default_sql=None)
+
+
+def _without(mapping: Mapping[str, T], name: str) -> dict[str, T]:
+    return {key: value for key, value in mapping.items() if key != name}
+
+
+def _renamed_column(index: Index, old: str, new: str) -> Index:
+    columns: list[tuple[str, Direction]] = [(new if c == old else c, d) for c, d in index.directions.items()]
+    return replace(index, columns=columns)
+
+
+def _table_json(table: Table) -> dict[str, object]:
+    columns = [
+        {"name": c.name, "type": c.data_type, "optional": c.optional, "enum": c.enum, "max_length": c.max_length}
+        for c in table.columns
+    ]
+    return {"name": table.name, "schema": table.schema, "key": table.key, "columns": columns}
+
+
+def _index_json(index: Index) -> dict[str, object]:
+    columns = list(index.directions.items())
+    return {"name": index.name, "table": index.table, "unique": index.unique, "columns": columns}

@@ -1,0 +1,1 @@
+"""Table mappings: declared, compiled, and applied to tables, rows and changes."""

@@ -1,0 +1,43 @@
+"""The rows before and after a change, for expressions that are evaluated elsewhere.
+
+`images` takes a change apart into the whole rows it tells; `with_slots` puts the results of the expressions back, so
+that `mapping.change` finds them where it looks. A row that the change tells only in part has no image: an expression
+that needs it is refused by `mapping.row` with its key.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Literal
+
+from changesource_sdk.adapter import Change, Delete, Insert, Row, Update
+from changesource_sdk.pipeline.mapping.row import RowMapper
+
+Image = Literal["before", "after"]
+
+
+def images(mapper: RowMapper, change: Insert | Update | Delete) -> dict[Image, Row]:
+    """The whole rows that a change of the mapper's table tells."""
+    match change:
+        case Insert(_, row):
+            return {"after": mapper.filled(row)}
+        case Update(_, row, old_key):
+            if old_key is not None and mapper.is_whole(old_key):
+                return {"before": old_key, "after": {**old_key, **row}}
+            return {"after": row} if mapper.is_whole(row) else {}
+        case Delete(_, key):
+            return {"before": key} if mapper.is_whole(key) else {}
+
+
+def with_slots(change: Change, slots: Mapping[Image, Row]) -> Change:
+    """The change, its rows carrying the results that belong to them."""
+    before, after = slots.get("before", {}), slots.get("after", {})
+    match change:
+        case Insert(_, row):
+            return replace(change, row={**row, **after})
+        case Update(_, row, old_key):
+            return replace(change, row={**row, **after}, old_key=None if old_key is None else {**old_key, **before})
+        case Delete(_, key):
+            return replace(change, key={**key, **before})
+    return change

@@ -1,0 +1,178 @@
+"""What a mapping makes of rows: the filter's answer, the mapped row, the mapped key. Compiled once per table.
+
+Expressions get the row as the store gave it, before renaming. Results of Spark SQL are computed elsewhere and arrive in
+the row under the names of `sql_slot`, so that this module gives the same rows whoever evaluated them.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from typing import Never
+
+from changesource_sdk.adapter import Row
+from changesource_sdk.errors import ChangesourceError, InvalidChange
+from changesource_sdk.pipeline.mapping.declare import Function, Mask, MaskName, Sql, wrong
+from changesource_sdk.pipeline.mapping.table import MappedTable
+
+Evaluate = Callable[[Row], object]
+Convert = Callable[[object], object]
+REDACTED = "***"
+
+
+def sql_slot(key: str) -> str:
+    """Where a row carries the result of the SQL expression under this key of its mapping."""
+    return f"\0{key}"
+
+
+class _NotGiven(Exception):
+    """An expression asked for a column that the change does not carry."""
+
+
+class _PartOfRow(Mapping[str, object]):
+    """Some columns of a row. Asking for another is not the same as asking for one that is null."""
+
+    def __init__(self, given: Row) -> None:
+        self._given = given
+
+    def __getitem__(self, name: str) -> object:
+        try:
+            return self._given[name]
+        except KeyError:
+            raise _NotGiven(name) from None
+
+    def __contains__(self, name: object) -> bool:
+        return name in self._given
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._given)
+
+    def __len__(self) -> int:
+        return len(self._given)
+
+
+class RowMapper:
+    """Maps rows of one table as it is now; a schema change of the table calls for a new mapper."""
+
+    def __init__(self, table: MappedTable) -> None:
+        self.table = table
+        self._names = frozenset(table.source.column_names)
+        condition = table.mapping.filter
+        self._condition = None if condition is None else self._compile("filter", condition)
+        self._computed: dict[str, Evaluate] = {}
+        masks: dict[str, Convert] = {}
+        for name, column in table.mapping.columns.items():
+            if isinstance(column.expression, Mask):
+                masks[name] = _MASKS[column.expression.mask]
+            else:
+                self._computed[name] = self._compile(f"columns.{name}", column.expression)
+        taken = [(source, target) for source, target in table.kept.items() if target not in self._computed]
+        self._taken = [(source, target, masks.get(target)) for source, target in taken]
+        self._key = [(source, table.kept[source], masks.get(table.kept[source])) for source in table.source.key]
+
+    @property
+    def filters(self) -> bool:
+        """Whether some rows may be left out."""
+        return self._condition is not None
+
+    def is_whole(self, row: Row) -> bool:
+        """Whether the row has every column."""
+        return self._names <= row.keys()
+
+    def filled(self, row: Row) -> Row:
+        """A new row in which missing columns are null."""
+        return row if self.is_whole(row) else {**dict.fromkeys(self._names), **row}
+
+    def passes(self, row: Row) -> bool:
+        """Whether consumers have this row."""
+        return self._condition is None or bool(self._condition(self._image(row)))
+
+    def row(self, row: Row) -> dict[str, object]:
+        """The row as consumers have it; columns taken over that are missing are missing there too."""
+        mapped = {
+            target: row[source] if mask is None else mask(row[source])
+            for source, target, mask in self._taken
+            if source in row
+        }
+        if self._computed:
+            image = self._image(row)
+            for name, evaluate in self._computed.items():
+                mapped[name] = evaluate(image)
+        return mapped
+
+    def key(self, row: Row) -> dict[str, object]:
+        """The key as consumers have it, from a row or key of the store; only key columns are looked at."""
+        image = _PartOfRow({source: row[source] for source, _, _ in self._key if source in row})
+        mapped = {}
+        for source, target, mask in self._key:
+            if target in self._computed:
+                mapped[target] = self._computed[target](image)
+            elif source in row:
+                mapped[target] = row[source] if mask is None else mask(row[source])
+        return mapped
+
+    def rows(self, rows: Iterable[Row]) -> Iterator[Row]:
+        """The rows of a snapshot that pass, mapped."""
+        whole = map(self.filled, rows)
+        return (self.row(row) for row in whole if self.passes(row))
+
+    def _image(self, row: Row) -> Row:
+        return row if self.is_whole(row) else _PartOfRow(row)
+
+    def _compile(self, key: str, expression: Function | Sql) -> Evaluate:
+        where = f"{self.table.key}.{key}"
+        function = _slot_reader(sql_slot(key), where) if isinstance(expression, Sql) else expression.load(where)
+        return self._guarded(where, function)
+
+    def _guarded(self, where: str, function: Evaluate) -> Evaluate:
+        """The function, with errors that name the mapping's key and the row's key columns."""
+
+        def evaluate(row: Row) -> object:
+            try:
+                return function(row)
+            except _NotGiven as error:
+                self._refuse_part(where, str(error))
+            except ChangesourceError:
+                raise
+            except Exception as error:
+                raise InvalidChange(
+                    "mapping-failed",
+                    f"{type(error).__name__}: {error}",
+                    where=f"{where}, table {self.table.source.full_name}, row {self._described(row)}",
+                    fix="correct the expression; it gets every row of the table, null columns as None",
+                ) from error
+
+        return evaluate
+
+    def _refuse_part(self, where: str, column: str) -> Never:
+        raise InvalidChange(
+            "mapping-needs-column",
+            f"the expression needs {column}, which the change does not carry",
+            where=f"{where}, table {self.table.source.full_name}",
+            fix="let the store send whole rows (Postgres: REPLICA IDENTITY FULL), or use only columns that it sends",
+        )
+
+    def _described(self, row: Row) -> str:
+        return ", ".join(f"{name}={row.get(name)!r:.60}" for name in self.table.source.key if name in row)
+
+
+def _slot_reader(slot: str, where: str) -> Evaluate:
+    def read(row: Row) -> object:
+        if slot in row:
+            return row[slot]
+        if isinstance(row, _PartOfRow):
+            raise _NotGiven("the whole row")
+        raise wrong(where, "Spark SQL is not evaluated here", "run with --runner spark, or use a function")
+
+    return read
+
+
+def _redact(value: object) -> object:
+    return None if value is None else REDACTED
+
+
+def _hash(value: object) -> object:
+    return None if value is None else hashlib.sha256(str(value).encode()).hexdigest()
+
+
+_MASKS: Mapping[MaskName, Convert] = {"null": lambda value: None, "redact": _redact, "hash": _hash}

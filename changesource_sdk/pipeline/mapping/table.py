@@ -1,0 +1,141 @@
+"""What a mapping makes of a table: the table consumers get, and where each of its columns comes from.
+
+`MappedTable` is made for a table as the store has it now, and checks the mapping against it: a column that is not
+there, a key that is left out, two columns of one name are errors that name the mapping's key.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+from changesource_sdk.config import nearest
+from changesource_sdk.pipeline.mapping.declare import MappedColumn, Mappings, Mask, Sql, TableMapping, wrong
+from changesource_sdk.schema import Column, Index, Table, canonical_name
+
+
+@dataclass(frozen=True, slots=True)
+class MappedTable:
+    """A table of the store (`source`), its mapping, and the table of the consumers (`target`) that follows from both.
+
+    `kept` gives, for each column that is taken over, its name for consumers.
+    """
+
+    source: Table
+    mapping: TableMapping
+    target: Table
+    kept: dict[str, str]
+
+    @property
+    def key(self) -> str:
+        """Where the mapping stands."""
+        return f"mapping.{self.source.full_name}"
+
+
+def map_tables(tables: Sequence[Table], mappings: Mappings) -> dict[str, MappedTable]:
+    """Every table by its name in the store; tables without mapping stay as they are."""
+    named = {canonical_name(name): mapping for name, mapping in mappings.items()}
+    sources = {table.full_name: table for table in tables}
+    for name in named:
+        if name not in sources:
+            raise wrong(f"mapping.{name}", f"the store has no table {name!r}", nearest(name, list(sources)))
+    mapped = {name: map_table(table, named.get(name, TableMapping())) for name, table in sources.items()}
+    taken: dict[str, str] = {}
+    for name, table in mapped.items():
+        target = table.target.full_name
+        if other := taken.get(target.lower()):
+            raise wrong(
+                f"{table.key}.name", f"{other} and {name} would both be called {target!r}", "choose another name"
+            )
+        taken[target.lower()] = name
+    return mapped
+
+
+def map_table(source: Table, mapping: TableMapping) -> MappedTable:
+    """One table with its mapping, checked."""
+    key = f"mapping.{source.full_name}"
+    kept = _kept(source, mapping, key)
+    columns = [
+        _column(column, kept[column.name], mapping.columns.get(kept[column.name]))
+        for column in source.columns
+        if column.name in kept
+    ]
+    present = set(kept.values())
+    columns += [
+        _new_column(name, given, f"{key}.columns.{name}")
+        for name, given in mapping.columns.items()
+        if name not in present
+    ]
+    _no_doubles(columns, key)
+    _check_key(source, mapping, kept, key)
+    target = Table(
+        mapping.name or source.full_name,
+        columns,
+        key=[kept[name] for name in source.key],
+        indexes=[found for index in source.indexes if (found := map_index(index, kept)) is not None],
+    )
+    return MappedTable(source, mapping, target, kept)
+
+
+def map_index(index: Index, kept: dict[str, str]) -> Index | None:
+    """The index over the columns as consumers have them; None if one of them is left out."""
+    if not all(name in kept for name in index.directions):
+        return None
+    return replace(index, columns=[(kept[name], direction) for name, direction in index.directions.items()])
+
+
+def _kept(source: Table, mapping: TableMapping, key: str) -> dict[str, str]:
+    names = source.column_names
+    for where, given in (("select", mapping.select or ()), ("rename", mapping.rename)):
+        for name in given:
+            if name not in names:
+                raise wrong(
+                    f"{key}.{where}", f"table {source.full_name} has no column {name!r}", nearest(name, list(names))
+                )
+    for name in mapping.rename:
+        if mapping.name_of(name) is None:
+            raise wrong(f"{key}.rename", f"column {name!r} is renamed but not selected", "add it to select")
+    return {name: target for name in names if (target := mapping.name_of(name)) is not None}
+
+
+def _column(column: Column, name: str, given: MappedColumn | None) -> Column:
+    """A column of the store as consumers get it: renamed, and of another type where an expression takes its place."""
+    if given is None:
+        return replace(column, name=name)
+    kind: str = column.data_type if given.type is None else given.type
+    optional = column.optional if given.optional is None else given.optional
+    if isinstance(given.expression, Mask):
+        if given.expression.mask == "null":
+            optional = True
+        elif given.type is None:
+            kind = "text"
+    return Column(name, kind, optional=optional)
+
+
+def _new_column(name: str, given: MappedColumn, key: str) -> Column:
+    if isinstance(given.expression, Mask):
+        raise wrong(key, f"there is no column {name!r} to mask", "name a column as consumers see it, after renaming")
+    if given.type is None:
+        raise wrong(key, "a column that the store does not have needs a type", 'add type = "text", or another type')
+    return Column(name, given.type, optional=given.optional is not False)
+
+
+def _no_doubles(columns: Sequence[Column], key: str) -> None:
+    seen: set[str] = set()
+    for column in columns:
+        if column.name.lower() in seen:
+            raise wrong(key, f"two columns would be called {column.name!r}", "rename one of them, or leave it out")
+        seen.add(column.name.lower())
+
+
+def _check_key(source: Table, mapping: TableMapping, kept: dict[str, str], key: str) -> None:
+    for name in source.key:
+        if name not in kept:
+            raise wrong(f"{key}.select", f"the key column {name!r} is left out", f"add {name!r} to select")
+        match mapping.columns.get(kept[name]):
+            case MappedColumn(Sql()):
+                fix = "use a function: it must work on the key columns alone, which is all that a delete carries"
+                raise wrong(f"{key}.columns.{kept[name]}", "a key column cannot be computed by SQL", fix)
+            case MappedColumn(Mask("null" | "redact")):
+                fix = 'use mask = "hash", or a function that gives different rows different keys'
+                raise wrong(f"{key}.columns.{kept[name]}", "this mask gives all rows the same key", fix)

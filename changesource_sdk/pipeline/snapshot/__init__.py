@@ -1,0 +1,1 @@
+"""Taking a snapshot, and resuming one that was interrupted."""

@@ -1,0 +1,244 @@
+"""Taking a snapshot: from the store into the spool, and from there a new generation of the log.
+
+Parts are written one by one here; the work of one part (`write_partition`) needs only picklable arguments, so other
+runners spread it. Nothing counts until the log names the finished folder: a snapshot that fails or is killed leaves the
+former generation in place and a folder that the next writer sweeps away, or goes on with (`resume`).
+"""
+
+from __future__ import annotations
+
+import logging
+import sysconfig
+import traceback
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+
+from changesource_sdk.adapter import (
+    Adapter,
+    CreateTable,
+    ExplainingPartition,
+    JsonPartition,
+    Partition,
+    Row,
+    Snapshot,
+    Table,
+)
+from changesource_sdk.changelog.files.layout import StateDirectory
+from changesource_sdk.changelog.log import EMPTY, LogWriter, SnapshotRecord
+from changesource_sdk.changelog.spool import snapshots
+from changesource_sdk.changelog.spool.parts import LocalPlace, PartPlace
+from changesource_sdk.changelog.spool.snapshots import Manifest, PartInfo
+from changesource_sdk.errors import AdapterError, ChangesourceError, InvalidChange
+from changesource_sdk.observe.logs import event, logger
+from changesource_sdk.pipeline.contract import checked_snapshot, checked_tables
+from changesource_sdk.pipeline.encoding.consumer_schema import ConsumerSchema
+from changesource_sdk.pipeline.encoding.encode import TableEncoder
+from changesource_sdk.pipeline.encoding.schema_frames import snapshot_schema
+from changesource_sdk.pipeline.encoding.validate import NeedsNewGeneration, check_table, known_table, known_watermark
+from changesource_sdk.pipeline.snapshot.resume import Plan, Unfinished
+
+_log = logger("runner")
+
+_NOT_THE_AUTHORS = (
+    str(Path(__file__).parents[2]),
+    sysconfig.get_path("stdlib"),
+    sysconfig.get_path("purelib"),
+    "<",
+)
+"""Where code lives that no adapter's author wrote: ours, Python's, and what was installed."""
+
+Progress = Callable[[int], None]
+
+
+@dataclass(frozen=True, slots=True)
+class PartTask:
+    """One partition to write as one part; picklable if the partition is."""
+
+    number: int
+    table: Table
+    partition: Partition
+
+
+PartsWriter = Callable[[PartPlace, Sequence[PartTask], Progress, Progress], Sequence[PartInfo]]
+"""Writes parts and puts them in their place, telling rows and parts done; where the work happens is its choice."""
+
+
+def write_parts_here(
+    place: PartPlace, tasks: Sequence[PartTask], rows_done: Progress, part_done: Progress
+) -> Sequence[PartInfo]:
+    """One part after the other, in this process."""
+    parts = []
+    for task in tasks:
+        with place.scratch() as own:
+            part = write_partition(own, task, rows_done)
+            place.put(own / part.file, part)
+        parts.append(part)
+        part_done(1)
+    return parts
+
+
+def take_snapshot(
+    adapter: Adapter,
+    writer: LogWriter,
+    layout: StateDirectory,
+    now_ms: Callable[[], float],
+    *,
+    above: str = EMPTY,
+    begin: Progress = lambda partitions: None,
+    rows_done: Progress = lambda rows: None,
+    part_done: Progress = lambda parts: None,
+    write_parts: PartsWriter = write_parts_here,
+    unfinished: Unfinished | None = None,
+    place_of: Callable[[Path], PartPlace] = LocalPlace,
+) -> SnapshotRecord:
+    """Read the store into a new generation whose watermark is above `above`; the callbacks hear of progress.
+
+    With `unfinished`, a snapshot that was interrupted is gone on with where its store allows it. `place_of` a staged
+    folder is where its row parts go.
+    """
+    plan = unfinished.resume(lambda mark: writer.next_generation(above, mark) == mark) if unfinished else None
+    if plan is None:
+        plan = _plan(adapter, writer, layout, now_ms, above, may_resume=unfinished is not None)
+    is_kept = False
+    try:
+        is_kept = unfinished is not None and unfinished.keep(plan)
+        begin(len(plan.snapshot.partitions))
+        manifest = _write(plan, place_of(plan.directory), rows_done, part_done, write_parts)
+        final = snapshots.complete(plan.directory, manifest)
+        record = writer.start_generation(
+            plan.watermark, plan.snapshot.position, manifest.schema, final, plan.created_ms
+        )
+    except BaseException as error:
+        # What the store gave is at fault: reading the same rows again would fail again.
+        if not is_kept or isinstance(error, AdapterError):
+            _forget(plan, unfinished)
+        raise
+    _forget(plan, unfinished)
+    return record
+
+
+def _forget(plan: Plan, unfinished: Unfinished | None) -> None:
+    plan.close()
+    if unfinished is not None:
+        unfinished.forget()
+
+
+def _plan(
+    adapter: Adapter,
+    writer: LogWriter,
+    layout: StateDirectory,
+    now_ms: Callable[[], float],
+    above: str,
+    *,
+    may_resume: bool,
+) -> Plan:
+    """Open a new snapshot of the store and a folder for its parts."""
+    with adapter_call("snapshot()"):
+        snapshot = checked_snapshot(adapter.snapshot())
+    try:
+        with adapter_call("tables()"):
+            tables = checked_tables(adapter.tables() if snapshot.tables is None else snapshot.tables)
+        checked_schema(tables)
+        known_watermark(snapshot.watermark, "snapshot()")
+        watermark = writer.next_generation(above, snapshot.watermark)
+        directory = snapshots.stage(layout.spool, watermark, resumable=may_resume and snapshot.can_resume is not None)
+    except BaseException:
+        if snapshot.close is not None:
+            let_go("closing the snapshot", snapshot.close)
+        raise
+    return Plan(watermark, directory, snapshot, tables, now_ms())
+
+
+def _write(
+    plan: Plan, place: PartPlace, rows_done: Progress, part_done: Progress, write_parts: PartsWriter
+) -> Manifest:
+    """All parts that are not there yet, and what the whole consists of."""
+    schema = checked_schema(plan.tables)
+    before, after = snapshot_schema(plan.tables)
+    tasks = _part_tasks(plan.snapshot, schema)
+    done = place.finished()
+    part_done(len(done))
+    rows_done(sum(part.rows for part in done.values()))
+    first = snapshots.write_frames(plan.directory, 0, before)
+    missing = [task for task in tasks if snapshots.part_name(task.number) not in done]
+    done |= {part.file: part for part in write_parts(place, missing, rows_done, part_done)}
+    parts = [first, *(done[snapshots.part_name(task.number)] for task in tasks)]
+    if after:
+        parts.append(snapshots.write_frames(plan.directory, len(tasks) + 1, after))
+    place.remove_notes()
+    return Manifest(plan.watermark, plan.snapshot.position, schema.to_json(), plan.created_ms, tuple(parts))
+
+
+def checked_schema(tables: Sequence[Table]) -> ConsumerSchema:
+    """The consumer's schema after creating these tables, each one checked."""
+    schema = ConsumerSchema()
+    for table in tables:
+        check_table(schema, table)
+        schema = schema.apply(CreateTable(table))
+    return schema
+
+
+def _part_tasks(snapshot: Snapshot, schema: ConsumerSchema) -> list[PartTask]:
+    return [
+        PartTask(number, known_table(schema, partition.table), partition)
+        for number, partition in enumerate(snapshot.partitions, start=1)
+    ]
+
+
+def write_partition(directory: Path, task: PartTask, rows_done: Progress = lambda rows: None) -> PartInfo:
+    """One partition into one part; running it again replaces the part."""
+    table = task.table
+    with adapter_call(f"rows of {table.full_name}, partition {task.number}"):
+        encoder, partition, name = TableEncoder(table), task.partition, table.full_name
+        if isinstance(partition, JsonPartition):
+            objects = partition.json_rows(encoder.row_json)
+            return snapshots.write_part(directory, task.number, name, objects, encoder.json_inserts, rows_done)
+        try:
+            return snapshots.write_part(directory, task.number, name, partition.rows(), encoder.inserts, rows_done)
+        except InvalidChange as error:
+            if isinstance(error, NeedsNewGeneration) or not isinstance(partition, ExplainingPartition):
+                raise
+            raise partition.explain(error, partial(_is_refused, encoder)) from error
+
+
+def _is_refused(encoder: TableEncoder, row: Row) -> bool:
+    try:
+        encoder.row_json(row)
+    except InvalidChange:
+        return True
+    return False
+
+
+def let_go(what: str, close: Callable[[], None]) -> None:
+    """Close something of the adapter's; failing at that changes nothing and must not hide what happened before."""
+    try:
+        close()
+    except Exception as error:
+        event(_log, logging.WARNING, f"{what} failed", error=error)
+
+
+@contextmanager
+def adapter_call(where: str) -> Iterator[None]:
+    """Turn whatever an adapter raises into an `AdapterError` that says where; our own errors pass."""
+    try:
+        yield
+    except ChangesourceError:
+        raise
+    except Exception as error:
+        raise AdapterError(
+            "adapter-failed",
+            f"{type(error).__name__}: {error}",
+            where=f"{where}, {_origin(error)}",
+            fix="see the message of the store; the adapter is tried again with a growing delay",
+        ) from error
+
+
+def _origin(error: Exception) -> str:
+    """File and line of the adapter's that led to the error; what it called is not its author's business."""
+    frames = traceback.extract_tb(error.__traceback__)
+    foreign = [frame for frame in frames if not frame.filename.startswith(_NOT_THE_AUTHORS)]
+    frame = (foreign or frames)[-1]
+    return f"{Path(frame.filename).name} line {frame.lineno}"
