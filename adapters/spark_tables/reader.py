@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Protocol
 from adapters.spark_tables.settings import TableSettings
 from adapters.spark_tables.source import missing
 from changesource_sdk.errors import AdapterError, ChangesourceError
-from changesource_sdk.pipeline.spark.mapping import gist
+from changesource_sdk.pipeline.spark.sql.mapping import gist
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession

@@ -45,7 +45,7 @@ def lane(runner: str, settings: SparkSettings, spark_log: Path) -> Iterator[Lane
     if runner == "inline":
         yield LocalLane()
         return
-    from changesource_sdk.pipeline.spark.compaction import SparkLane
+    from changesource_sdk.pipeline.spark.lanes.compaction import SparkLane
 
     with standard_error_to(spark_log):
         session = start_session(settings)

@@ -23,10 +23,10 @@ from changesource_sdk.pipeline.mapped import mappings_of
 from changesource_sdk.pipeline.mapping.declare import fingerprint, needs_spark
 from changesource_sdk.pipeline.recovery import Backoff, Recovery, snapshot_due
 from changesource_sdk.pipeline.snapshot.resume import Unfinished
-from changesource_sdk.pipeline.spark import polling, resident
-from changesource_sdk.pipeline.spark.compaction import SparkLane
-from changesource_sdk.pipeline.spark.driver_tail import DriverTail
-from changesource_sdk.pipeline.spark.snapshot import SparkParts
+from changesource_sdk.pipeline.spark.lanes import polling, resident
+from changesource_sdk.pipeline.spark.lanes.compaction import SparkLane
+from changesource_sdk.pipeline.spark.lanes.driver_tail import DriverTail
+from changesource_sdk.pipeline.spark.lanes.snapshot import SparkParts
 from changesource_sdk.policies.compaction import NEVER, CompactionPolicy
 
 if TYPE_CHECKING:
@@ -89,7 +89,7 @@ class SparkRunner:
             return
         else:
             # Python data sources need pyarrow: only sources that use this lane should.
-            from changesource_sdk.pipeline.spark import micro_batch
+            from changesource_sdk.pipeline.spark.lanes import micro_batch
 
             follow = micro_batch.follow
         follow(

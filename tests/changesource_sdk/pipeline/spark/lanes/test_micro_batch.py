@@ -11,11 +11,11 @@ from typing import TYPE_CHECKING
 import pytest
 
 from changesource_sdk.adapter import Row
-from changesource_sdk.pipeline.spark.batches import Batches
-from changesource_sdk.pipeline.spark.change_source import MOST_ROWS
-from changesource_sdk.pipeline.spark.micro_batch import MicroBatchSource
+from changesource_sdk.pipeline.spark.lanes.micro_batch import MicroBatchSource
+from changesource_sdk.pipeline.spark.sql.batches import Batches
+from changesource_sdk.pipeline.spark.sql.change_source import MOST_ROWS
 from tests.changesource_sdk.pipeline.spark.people import PeopleFile
-from tests.changesource_sdk.pipeline.spark.test_mapping import mapped_people, person
+from tests.changesource_sdk.pipeline.spark.sql.test_mapping import mapped_people, person
 from tests.changesource_sdk.pipeline.test_mapped import rows
 
 if TYPE_CHECKING:

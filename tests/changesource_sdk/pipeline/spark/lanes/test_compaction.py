@@ -14,7 +14,7 @@ import pytest
 from changesource_sdk.adapter import Delete, Insert, Position, RowsPartition, Snapshot, Transaction, Update
 from changesource_sdk.changelog.spool import snapshots
 from changesource_sdk.pipeline.recovery import Stopped
-from changesource_sdk.pipeline.spark.compaction import SparkLane
+from changesource_sdk.pipeline.spark.lanes.compaction import SparkLane
 from changesource_sdk.schema import Column, Table
 from tests.changesource_sdk.pipeline.changing_world import World, WorldAdapter
 from tests.changesource_sdk.pipeline.compaction.compacted import CompactedLog

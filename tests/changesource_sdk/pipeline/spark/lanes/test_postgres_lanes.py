@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING
 import psycopg
 
 from tests.changesource_sdk.changelog.logs_under_test import postgres_store
+from tests.changesource_sdk.pipeline.spark.lanes.test_lanes import STORES, commit, ids
 from tests.changesource_sdk.pipeline.spark.spark_runner import on_spark
-from tests.changesource_sdk.pipeline.spark.test_lanes import STORES, commit, ids
 from tests.support.postgres_server import PostgresServer
 
 if TYPE_CHECKING:

@@ -17,7 +17,7 @@ from changesource_sdk.pipeline.mapped import MappedAdapter
 from changesource_sdk.pipeline.mapping.change import ChangeMapper
 from changesource_sdk.pipeline.mapping.declare import needs_spark
 from changesource_sdk.pipeline.mapping.table import MappedTable, map_tables
-from changesource_sdk.pipeline.spark.driver_tail import DriverTail
+from changesource_sdk.pipeline.spark.lanes.driver_tail import DriverTail
 from changesource_sdk.positions import to_text
 
 if TYPE_CHECKING:
@@ -85,9 +85,9 @@ class Evaluation:
 
     def __init__(self, session: SparkSession, sources: Mapping[str, MappedTable], mapper: ChangeMapper) -> None:
         # Python data sources need pyarrow: only sources that use them should.
-        from changesource_sdk.pipeline.spark.batches import Batches
-        from changesource_sdk.pipeline.spark.change_source import StreamRows, stream_schema
-        from changesource_sdk.pipeline.spark.micro_batch import tuned
+        from changesource_sdk.pipeline.spark.lanes.micro_batch import tuned
+        from changesource_sdk.pipeline.spark.sql.batches import Batches
+        from changesource_sdk.pipeline.spark.sql.change_source import StreamRows, stream_schema
 
         tables = [table for table in sources.values() if table.mapping.sql]
         self._session = tuned(session)
@@ -98,7 +98,7 @@ class Evaluation:
 
     def changes(self, transaction: Transaction) -> Iterator[Change]:
         """The changes of a transaction as consumers get them."""
-        from changesource_sdk.pipeline.spark.change_source import pieces
+        from changesource_sdk.pipeline.spark.sql.change_source import pieces
 
         for piece in pieces(self._rows.of(0, transaction), to_text(transaction.position)):
             frame = self._session.createDataFrame(piece.rows, self._schema, verifySchema=False)

@@ -15,8 +15,9 @@ from typing import TYPE_CHECKING
 from changesource_sdk.adapter import Change
 from changesource_sdk.pipeline.mapping.images import Image, with_slots
 from changesource_sdk.pipeline.mapping.table import MappedTable
-from changesource_sdk.pipeline.spark import change_source
-from changesource_sdk.pipeline.spark.change_source import (
+from changesource_sdk.pipeline.spark.job import SparkFailure
+from changesource_sdk.pipeline.spark.sql import change_source
+from changesource_sdk.pipeline.spark.sql.change_source import (
     CHANGE,
     IDS,
     IMAGE,
@@ -28,8 +29,7 @@ from changesource_sdk.pipeline.spark.change_source import (
     TransactionHead,
     cell,
 )
-from changesource_sdk.pipeline.spark.job import SparkFailure
-from changesource_sdk.pipeline.spark.mapping import SlotReader, check_sql, explained, gist
+from changesource_sdk.pipeline.spark.sql.mapping import SlotReader, check_sql, explained, gist
 
 if TYPE_CHECKING:
     from pyspark.sql import Column as SparkColumn

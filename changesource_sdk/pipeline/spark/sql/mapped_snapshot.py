@@ -19,7 +19,7 @@ from changesource_sdk.pipeline.mapped import MappedPartition
 from changesource_sdk.pipeline.mapping.row import RowMapper
 from changesource_sdk.pipeline.mapping.table import MappedTable
 from changesource_sdk.pipeline.snapshot.take import PartTask, adapter_call
-from changesource_sdk.pipeline.spark.mapping import ROW, SlotReader, SqlInputs, Values, check_sql
+from changesource_sdk.pipeline.spark.sql.mapping import ROW, SlotReader, SqlInputs, Values, check_sql
 
 if TYPE_CHECKING:
     from pyspark import RDD

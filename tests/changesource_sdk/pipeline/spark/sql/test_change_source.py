@@ -11,9 +11,9 @@ from hypothesis import strategies as st
 from changesource_sdk.adapter import Insert, Transaction
 from changesource_sdk.pipeline.mapping.declare import Sql, TableMapping
 from changesource_sdk.pipeline.mapping.table import map_table
-from changesource_sdk.pipeline.spark.change_source import END, HEAD, ChangesReader, StreamRows, StreamSource, pieces
+from changesource_sdk.pipeline.spark.sql.change_source import END, HEAD, ChangesReader, StreamRows, StreamSource, pieces
 from tests.changesource_sdk.pipeline.spark.people import PERSON, PeopleFile
-from tests.changesource_sdk.pipeline.spark.test_mapping import person
+from tests.changesource_sdk.pipeline.spark.sql.test_mapping import person
 
 MAPPED = map_table(PERSON, TableMapping(filter=Sql("age > 18")))
 

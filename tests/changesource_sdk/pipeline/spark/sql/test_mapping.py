@@ -13,7 +13,7 @@ from changesource_sdk.errors import ConfigurationError
 from changesource_sdk.pipeline.mapped import mapped_source
 from changesource_sdk.pipeline.mapping.declare import MappedColumn, Sql, TableMapping
 from changesource_sdk.pipeline.mapping.table import map_table
-from changesource_sdk.pipeline.spark.mapping import SqlInputs, check_sql
+from changesource_sdk.pipeline.spark.sql.mapping import SqlInputs, check_sql
 from tests.changesource_sdk.pipeline.runner_fixtures import Watched
 from tests.changesource_sdk.pipeline.spark.people import PERSON, PeopleFile
 from tests.changesource_sdk.pipeline.spark.spark_runner import on_spark

@@ -34,7 +34,7 @@ from changesource_sdk.pipeline.mapping.row import RowMapper
 from changesource_sdk.pipeline.mapping.table import MappedTable
 from changesource_sdk.pipeline.patience import Patience
 from changesource_sdk.pipeline.snapshot.take import adapter_call
-from changesource_sdk.pipeline.spark.mapping import SqlInputs, Values
+from changesource_sdk.pipeline.spark.sql.mapping import SqlInputs, Values
 from changesource_sdk.pipeline.tail import POLL_INTERVAL_S
 from changesource_sdk.positions import from_text, to_text
 from changesource_sdk.schema import canonical_name

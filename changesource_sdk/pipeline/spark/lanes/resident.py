@@ -22,7 +22,7 @@ from changesource_sdk.pipeline.adapter_factory import adapter_factory, opened
 from changesource_sdk.pipeline.append import append_tail
 from changesource_sdk.pipeline.recovery import Backoff, Recovery, snapshot_due
 from changesource_sdk.pipeline.spark.job import SparkJob
-from changesource_sdk.pipeline.spark.leash import Address, Leash, hold
+from changesource_sdk.pipeline.spark.lifeline import Address, Leash, hold
 
 if TYPE_CHECKING:
     from pyspark import SparkContext

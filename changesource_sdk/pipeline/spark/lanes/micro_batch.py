@@ -38,16 +38,16 @@ from changesource_sdk.pipeline.mapped import MappedAdapter
 from changesource_sdk.pipeline.mapping.change import ChangeMapper
 from changesource_sdk.pipeline.mapping.declare import needs_spark
 from changesource_sdk.pipeline.mapping.table import map_tables
-from changesource_sdk.pipeline.spark.batches import Batches, Piece, stream_failure
-from changesource_sdk.pipeline.spark.change_source import (
+from changesource_sdk.pipeline.spark.lanes.driver_tail import DriverTail
+from changesource_sdk.pipeline.spark.sql.batches import Batches, Piece, stream_failure
+from changesource_sdk.pipeline.spark.sql.change_source import (
     FORMAT,
     ChangesDataSource,
     StreamSource,
     TransactionHead,
     stream_schema,
 )
-from changesource_sdk.pipeline.spark.driver_tail import DriverTail
-from changesource_sdk.pipeline.spark.mapping import gist
+from changesource_sdk.pipeline.spark.sql.mapping import gist
 from changesource_sdk.positions import to_text
 
 if TYPE_CHECKING:

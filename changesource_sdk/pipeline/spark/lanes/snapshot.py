@@ -25,9 +25,9 @@ from changesource_sdk.observe.log_socket import LogAddress, send_logs
 from changesource_sdk.pipeline.mapped import MappedPartition
 from changesource_sdk.pipeline.snapshot.take import PartTask, Progress, write_partition
 from changesource_sdk.pipeline.spark.job import SparkFailure, SparkJob
-from changesource_sdk.pipeline.spark.mapped_snapshot import by_table, sql_parts, uses_sql
-from changesource_sdk.pipeline.spark.mapping import explained
 from changesource_sdk.pipeline.spark.session import TASK_TRIES
+from changesource_sdk.pipeline.spark.sql.mapped_snapshot import by_table, sql_parts, uses_sql
+from changesource_sdk.pipeline.spark.sql.mapping import explained
 
 if TYPE_CHECKING:
     from pyspark import RDD

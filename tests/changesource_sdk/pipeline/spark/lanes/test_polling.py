@@ -7,8 +7,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from changesource_sdk.pipeline.mapped import mapped_source
-from changesource_sdk.pipeline.spark.polling import LANE, is_needed
-from tests.changesource_sdk.pipeline.spark.test_lanes import STORES, commit, ids, running
+from changesource_sdk.pipeline.spark.lanes.polling import LANE, is_needed
+from tests.changesource_sdk.pipeline.spark.lanes.test_lanes import STORES, commit, ids, running
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

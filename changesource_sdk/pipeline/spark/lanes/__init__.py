@@ -1,0 +1,1 @@
+"""How Spark runs an adapter: one module for each lane."""

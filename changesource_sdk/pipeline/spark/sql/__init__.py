@@ -1,0 +1,1 @@
+"""Spark SQL in mappings: changes and rows as data frames, evaluated and read back."""
