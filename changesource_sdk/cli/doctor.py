@@ -27,8 +27,8 @@ from changesource_sdk.cli.mapping_check import check_mappings
 from changesource_sdk.cli.output import ExitCode, print_json, reported, stdout
 from changesource_sdk.cli.statusz import fetch
 from changesource_sdk.config import ServeConfig
-from changesource_sdk.endpoint.auth import tls_context
-from changesource_sdk.endpoint.keys import KeyRing
+from changesource_sdk.endpoint.access.auth import tls_context
+from changesource_sdk.endpoint.access.keys import KeyRing
 from changesource_sdk.errors import AdapterError, ChangesourceError, ConfigurationError, EndpointError, StateError
 from changesource_sdk.observe.warnings import stages_only
 from changesource_sdk.pipeline.adapter_factory import adapter_factory, opened

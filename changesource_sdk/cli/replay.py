@@ -22,7 +22,7 @@ from changesource_sdk.cli.output import ExitCode, print_json, reported, stdout
 from changesource_sdk.cli.signals import first_signal
 from changesource_sdk.config import ServeConfig
 from changesource_sdk.endpoint.server import Endpoint
-from changesource_sdk.endpoint.subscription import Phase
+from changesource_sdk.endpoint.stream.subscription import Phase
 from changesource_sdk.observe import logs
 from changesource_sdk.replaying.opener import Opener, checked_watermark
 from changesource_sdk.replaying.store import ReplayStore

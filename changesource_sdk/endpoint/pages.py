@@ -11,7 +11,7 @@ from collections.abc import Awaitable, Callable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 
-from changesource_sdk.endpoint.gate import Gate, Incoming, Refusal
+from changesource_sdk.endpoint.access.gate import Gate, Incoming, Refusal
 from changesource_sdk.errors import ChangesourceError
 from changesource_sdk.observe.metrics import CONTENT_TYPE, EndpointMetrics
 

@@ -23,20 +23,20 @@ from websockets.http11 import Request, Response
 from changesource_sdk.changelog.open import open_store
 from changesource_sdk.changelog.store import LogStore
 from changesource_sdk.config import ServeConfig
-from changesource_sdk.endpoint.acks import AckStore
-from changesource_sdk.endpoint.address_limits import AddressLimits
-from changesource_sdk.endpoint.auth import Access, certificate_name, tls_context
-from changesource_sdk.endpoint.flow import WRITE_LIMIT, PeerConnection, close
-from changesource_sdk.endpoint.gate import Gate, Incoming, Refusal
-from changesource_sdk.endpoint.keys import KeyRing
-from changesource_sdk.endpoint.listener import BACKLOG, ListeningSocket, listening_sockets, quiet_accept_errors
-from changesource_sdk.endpoint.live_tail import LiveTail
+from changesource_sdk.endpoint.access.address_limits import AddressLimits
+from changesource_sdk.endpoint.access.auth import Access, certificate_name, tls_context
+from changesource_sdk.endpoint.access.gate import Gate, Incoming, Refusal
+from changesource_sdk.endpoint.access.keys import KeyRing
+from changesource_sdk.endpoint.access.listener import BACKLOG, ListeningSocket, listening_sockets, quiet_accept_errors
 from changesource_sdk.endpoint.pages import Page, Pages
-from changesource_sdk.endpoint.source import Source
 from changesource_sdk.endpoint.status import Document, describe, set_gauges
-from changesource_sdk.endpoint.subscription import Pace, Subscription
+from changesource_sdk.endpoint.stream.acks import AckStore
+from changesource_sdk.endpoint.stream.flow import WRITE_LIMIT, PeerConnection, close
+from changesource_sdk.endpoint.stream.live_tail import LiveTail
+from changesource_sdk.endpoint.stream.source import Source
+from changesource_sdk.endpoint.stream.subscription import Pace, Subscription
+from changesource_sdk.endpoint.stream.upstream import MAX_BYTES, Ending
 from changesource_sdk.endpoint.upkeep import KeyWatch, LogEar, Pruner, persistently
-from changesource_sdk.endpoint.upstream import MAX_BYTES, Ending
 from changesource_sdk.errors import ChangesourceError, EndpointError
 from changesource_sdk.observe.logs import Throttle, event, logger
 from changesource_sdk.observe.metrics import EndpointMetrics

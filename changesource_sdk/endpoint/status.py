@@ -14,8 +14,8 @@ from time import time
 from changesource_sdk.changelog.log import LogReader
 from changesource_sdk.changelog.store import LogStore
 from changesource_sdk.changelog.subscribers import Subscriber
-from changesource_sdk.endpoint.acks import subscriber_key
-from changesource_sdk.endpoint.subscription import Phase, Subscription
+from changesource_sdk.endpoint.stream.acks import subscriber_key
+from changesource_sdk.endpoint.stream.subscription import Phase, Subscription
 from changesource_sdk.observe.metrics import EndpointMetrics
 from changesource_sdk.observe.warnings import REPORT, read_report, stages_only, warning_documents
 from protocol.watermark import to_int

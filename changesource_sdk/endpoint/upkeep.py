@@ -15,7 +15,7 @@ from changesource_sdk.changelog.log import LogReader
 from changesource_sdk.changelog.retention import forgettable, prune_point
 from changesource_sdk.changelog.store import SAFETY_POLL_S, Ear, Requests
 from changesource_sdk.changelog.subscribers import Subscribers
-from changesource_sdk.endpoint.keys import KeyRing
+from changesource_sdk.endpoint.access.keys import KeyRing
 from changesource_sdk.errors import ChangesourceError
 from changesource_sdk.observe.logs import Throttle, event
 

@@ -8,8 +8,8 @@ from contextlib import contextmanager
 import pytest
 
 from changesource_sdk.adapter import Delete, Insert
-from changesource_sdk.endpoint.live_tail import LiveTail
-from changesource_sdk.endpoint.source import Source
+from changesource_sdk.endpoint.stream.live_tail import LiveTail
+from changesource_sdk.endpoint.stream.source import Source
 from changesource_sdk.errors import SnapshotGone
 from changesource_sdk.observe.metrics import EndpointMetrics
 from changesource_sdk.pipeline.compaction.job import compact

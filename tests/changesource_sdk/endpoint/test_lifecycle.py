@@ -14,7 +14,7 @@ from websockets.exceptions import ConnectionClosed
 
 from changesource_sdk.adapter import Insert
 from changesource_sdk.config import ServeConfig
-from changesource_sdk.endpoint.auth import tls_context
+from changesource_sdk.endpoint.access.auth import tls_context
 from changesource_sdk.endpoint.server import Endpoint
 from changesource_sdk.errors import ConfigurationError, EndpointError
 from changesource_sdk.system_tables import Permissions

@@ -6,9 +6,9 @@ import base64
 
 import pytest
 
-from changesource_sdk.endpoint.auth import Access
-from changesource_sdk.endpoint.gate import Admission, Gate, Incoming, Refusal
-from changesource_sdk.endpoint.keys import KeyRing
+from changesource_sdk.endpoint.access.auth import Access
+from changesource_sdk.endpoint.access.gate import Admission, Gate, Incoming, Refusal
+from changesource_sdk.endpoint.access.keys import KeyRing
 from changesource_sdk.policies.origins import BrowserRules
 
 GOOD = "/changes/v0/stream?appID=zero&shardNum=0"

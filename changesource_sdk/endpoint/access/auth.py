@@ -14,7 +14,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from changesource_sdk.endpoint.keys import KeyRing, KeyUse
+from changesource_sdk.endpoint.access.keys import KeyRing, KeyUse
 from changesource_sdk.errors import ConfigurationError
 
 PARAMETER = "apiKey"

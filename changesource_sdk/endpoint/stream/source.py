@@ -15,9 +15,9 @@ from changesource_sdk.changelog.log import LogReader, SnapshotRecord, Stored
 from changesource_sdk.changelog.spool import snapshots
 from changesource_sdk.changelog.store import LogStore
 from changesource_sdk.changelog.subscribers import Subscribers, highest_held
-from changesource_sdk.endpoint.initial_sync import InitialSync
-from changesource_sdk.endpoint.live_tail import LiveTail
-from changesource_sdk.endpoint.plan import Plan, Retained, Standing, decide
+from changesource_sdk.endpoint.stream.initial_sync import InitialSync
+from changesource_sdk.endpoint.stream.live_tail import LiveTail
+from changesource_sdk.endpoint.stream.plan import Plan, Retained, Standing, decide
 from changesource_sdk.errors import SnapshotGone
 from changesource_sdk.pipeline.encoding.consumer_schema import ConsumerSchema
 from changesource_sdk.system_tables import Permissions, system_frames

@@ -11,7 +11,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from urllib.parse import parse_qs
 
-from changesource_sdk.endpoint.auth import Access, Caller
+from changesource_sdk.endpoint.access.auth import Access, Caller
 from changesource_sdk.policies.origins import BrowserRules, host_name
 from protocol.errors import HandshakeError
 from protocol.handshake import Handshake, parse_parameters, parse_path

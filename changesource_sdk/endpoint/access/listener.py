@@ -18,7 +18,7 @@ from collections.abc import Callable, Iterator
 from functools import partial
 from typing import Any, NoReturn
 
-from changesource_sdk.endpoint.address_limits import AddressLimits
+from changesource_sdk.endpoint.access.address_limits import AddressLimits
 
 BACKLOG = 128
 OUT_OF_DESCRIPTORS = "descriptors"

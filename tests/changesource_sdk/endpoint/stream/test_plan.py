@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from changesource_sdk.endpoint.plan import Await, Initial, Plan, Reset, Resume, Retained, Standing, decide
+from changesource_sdk.endpoint.stream.plan import Await, Initial, Plan, Reset, Resume, Retained, Standing, decide
 from protocol.handshake import Handshake
 
 LOG = Retained(generation=2, snapshots=("0f", "0h"), oldest="0f", head="0z")

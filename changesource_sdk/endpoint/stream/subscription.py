@@ -21,11 +21,11 @@ from websockets.exceptions import ConnectionClosed
 from websockets.frames import CloseCode
 
 from changesource_sdk.changelog.log import Stored
-from changesource_sdk.endpoint.acks import AckStore
-from changesource_sdk.endpoint.flow import Flow, PeerConnection
-from changesource_sdk.endpoint.plan import Await, Initial, Reset, Resume
-from changesource_sdk.endpoint.source import Source
-from changesource_sdk.endpoint.upstream import PEER_LEFT, Ending, receive
+from changesource_sdk.endpoint.stream.acks import AckStore
+from changesource_sdk.endpoint.stream.flow import Flow, PeerConnection
+from changesource_sdk.endpoint.stream.plan import Await, Initial, Reset, Resume
+from changesource_sdk.endpoint.stream.source import Source
+from changesource_sdk.endpoint.stream.upstream import PEER_LEFT, Ending, receive
 from changesource_sdk.errors import ChangesourceError, SnapshotGone
 from changesource_sdk.observe.metrics import EndpointMetrics
 from protocol.errors import ProtocolError

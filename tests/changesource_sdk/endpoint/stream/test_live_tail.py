@@ -8,7 +8,7 @@ import pytest
 
 from changesource_sdk.adapter import Insert
 from changesource_sdk.changelog.sqlite.log import SqliteLogReader
-from changesource_sdk.endpoint.live_tail import LiveTail
+from changesource_sdk.endpoint.stream.live_tail import LiveTail
 from changesource_sdk.observe.metrics import EndpointMetrics
 from tests.changesource_sdk.endpoint.written_state import WrittenState
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from changesource_sdk.endpoint.address_limits import BURST_SECONDS, REMEMBERED, AddressLimits
+from changesource_sdk.endpoint.access.address_limits import BURST_SECONDS, REMEMBERED, AddressLimits
 
 
 class Clock:

@@ -18,7 +18,7 @@ from websockets.asyncio.server import ServerConnection
 from websockets.exceptions import ConnectionClosedError
 from websockets.protocol import State
 
-from changesource_sdk.endpoint.gate import Admission
+from changesource_sdk.endpoint.access.gate import Admission
 from protocol.framing import unframe
 
 #: How far the sender may run ahead of the peer, besides the kernel's own buffers.

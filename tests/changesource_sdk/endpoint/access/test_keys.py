@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from changesource_sdk.endpoint.keys import KeyRing, parse_keys
+from changesource_sdk.endpoint.access.keys import KeyRing, parse_keys
 from changesource_sdk.errors import ConfigurationError
 
 FILE = Path("keys")

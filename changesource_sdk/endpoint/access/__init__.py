@@ -1,0 +1,1 @@
+"""Which connections and requests are accepted: addresses, origins, keys and certificates."""

@@ -1,0 +1,1 @@
+"""One consumer's stream: what it is sent, in which order, and what it acknowledged."""
