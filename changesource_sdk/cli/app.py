@@ -20,12 +20,14 @@ from changesource_sdk.cli.output import EXIT_CODES, print_json
 from protocol.handshake import PATHS
 
 NAMES = ("demo", "serve", "new", "cache", "check", "tail", "compact", "inspect", "verify", "replay", "doctor")
-"""Each a module beside this one, with a function of that name, an `EPILOG` and, if it has one, a `COMMAND` class."""
+"""Each a module of `commands`, with a function of that name, an `EPILOG` and, if it has one, a `COMMAND` class."""
+ELSEWHERE = {"demo": "changesource_sdk.demo.command"}
+"""Commands whose module is not in `commands`."""
 
 
 @cache
 def _command(name: str) -> Any:
-    module = import_module(f"changesource_sdk.cli.{name}")
+    module = import_module(ELSEWHERE.get(name, f"changesource_sdk.cli.commands.{name}"))
     alone = typer.Typer(add_completion=False, pretty_exceptions_enable=False)
     alone.command(name=name, cls=getattr(module, "COMMAND", None), epilog=module.EPILOG)(getattr(module, name))
     return get_command(alone)

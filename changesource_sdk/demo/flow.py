@@ -11,7 +11,7 @@ from contextlib import closing
 from pathlib import Path
 from typing import Any
 
-from changesource_sdk.cli.inspect import from_directory
+from changesource_sdk.cli.commands.inspect import from_directory
 from changesource_sdk.cli.statusz import fetch
 from changesource_sdk.demo.picture import draw, origin_of
 from changesource_sdk.demo.stages import Stage

@@ -16,7 +16,7 @@ from contextlib import aclosing, contextmanager, suppress
 from pathlib import Path
 from statistics import quantiles
 
-from changesource_sdk.cli.tail import describe, messages
+from changesource_sdk.cli.commands.tail import describe, messages
 from changesource_sdk.demo.tracker import IssueTracker, Writer
 from changesource_sdk.errors import EndpointError
 

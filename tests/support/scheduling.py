@@ -13,7 +13,7 @@ SPARK_TESTS = ("tests/changesource_sdk/pipeline/spark/", "tests/adapters/spark_t
 PEERS = (
     "e2e",
     "demo",
-    "changesource_sdk/cli/test_new",
+    "changesource_sdk/cli/commands/test_new",
     "conformance",
     "examples",
     "docs",

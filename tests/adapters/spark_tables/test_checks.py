@@ -12,7 +12,7 @@ import pytest
 
 from adapters.spark_tables import SparkTablesAdapter
 from changesource_sdk.adapter import Check
-from changesource_sdk.cli.doctor import examine
+from changesource_sdk.cli.commands.doctor import examine
 from changesource_sdk.config import ServeConfig
 from tests.support.delta_lake import Lake, people
 

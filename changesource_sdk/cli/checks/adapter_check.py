@@ -23,7 +23,7 @@ from changesource_sdk.checking.endpoint import check_endpoint
 from changesource_sdk.checking.endpoint_run import CheckSettings
 from changesource_sdk.checking.verdict import Finding, Verdict
 from changesource_sdk.cli.adapter_choice import load_class, resolve, try_settings, with_own_folder
-from changesource_sdk.cli.suite_check import check_suite
+from changesource_sdk.cli.checks.suite_check import check_suite
 from changesource_sdk.config import ServeConfig
 from changesource_sdk.endpoint.server import Endpoint
 from changesource_sdk.errors import AdapterError

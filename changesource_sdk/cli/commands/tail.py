@@ -19,7 +19,7 @@ from websockets.exceptions import ConnectionClosed
 
 from changesource_sdk.checking.connecting import STREAM, connected, request_url, stream_url
 from changesource_sdk.checking.probe_stream import finding
-from changesource_sdk.cli.findings import print_finding
+from changesource_sdk.cli.checks.findings import print_finding
 from changesource_sdk.cli.output import ExitCode, reported
 from changesource_sdk.cli.statusz import fetch
 from changesource_sdk.errors import EndpointError

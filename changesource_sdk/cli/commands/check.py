@@ -22,12 +22,12 @@ from changesource_sdk.checking.connecting import stream_url
 from changesource_sdk.checking.endpoint import check_endpoint
 from changesource_sdk.checking.endpoint_run import APP, CheckSettings
 from changesource_sdk.checking.verdict import Verdict
-from changesource_sdk.cli.adapter_check import check_adapter
 from changesource_sdk.cli.adapter_choice import import_class
-from changesource_sdk.cli.findings import print_verdict
+from changesource_sdk.cli.checks.adapter_check import check_adapter
+from changesource_sdk.cli.checks.findings import print_verdict
+from changesource_sdk.cli.checks.suite_check import check_suite
+from changesource_sdk.cli.commands.serve import Pairs
 from changesource_sdk.cli.output import ExitCode, print_json, reported, stderr, stdout
-from changesource_sdk.cli.serve import Pairs
-from changesource_sdk.cli.suite_check import check_suite
 from changesource_sdk.errors import ConfigurationError
 from changesource_sdk.testing.conformance.harness import Harness
 

@@ -19,9 +19,9 @@ from changesource_sdk.changelog.open import open_store
 from changesource_sdk.changelog.store import LogStore
 from changesource_sdk.cli.adapter_choice import load_class, resolve, try_settings, with_own_folder
 from changesource_sdk.cli.output import ExitCode, print_json, stderr, stdout
+from changesource_sdk.cli.serving.state_watch import StateWatch
+from changesource_sdk.cli.serving.supervisor import Supervisor
 from changesource_sdk.cli.signals import first_signal
-from changesource_sdk.cli.state_watch import StateWatch
-from changesource_sdk.cli.supervisor import Supervisor
 from changesource_sdk.config import ServeConfig
 from changesource_sdk.endpoint.server import Endpoint
 from changesource_sdk.ledger.adapter import ledgered_source

@@ -21,9 +21,9 @@ from changesource_sdk import config as configuration
 from changesource_sdk.adapter import Examining
 from changesource_sdk.changelog.files.layout import StateDirectory
 from changesource_sdk.changelog.open import open_store
-from changesource_sdk.cli import serve
 from changesource_sdk.cli.adapter_choice import load_class, resolve, try_settings
-from changesource_sdk.cli.mapping_check import check_mappings
+from changesource_sdk.cli.checks.mapping_check import check_mappings
+from changesource_sdk.cli.commands import serve
 from changesource_sdk.cli.output import ExitCode, print_json, reported, stdout
 from changesource_sdk.cli.statusz import fetch
 from changesource_sdk.config import ServeConfig

@@ -17,7 +17,7 @@ from changesource_sdk.changelog.log import LogReader
 from changesource_sdk.changelog.open import open_existing
 from changesource_sdk.changelog.store import LogStore
 from changesource_sdk.changelog.wakeup import PokeSender
-from changesource_sdk.cli import serve
+from changesource_sdk.cli.commands import serve
 from changesource_sdk.cli.output import ExitCode, print_json, reported, stdout
 from changesource_sdk.cli.signals import first_signal
 from changesource_sdk.config import ServeConfig

@@ -10,7 +10,7 @@ import typer
 
 from changesource_sdk import config as configuration
 from changesource_sdk.changelog.open import open_existing
-from changesource_sdk.cli import serve
+from changesource_sdk.cli.commands import serve
 from changesource_sdk.cli.output import print_json, reported, stdout
 from changesource_sdk.config import ServeConfig
 from changesource_sdk.observe import logs

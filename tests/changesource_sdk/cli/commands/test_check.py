@@ -13,7 +13,7 @@ from typer.testing import CliRunner
 
 from changesource_sdk.checking import endpoint_cases
 from changesource_sdk.cli.app import app
-from changesource_sdk.cli.check import is_endpoint
+from changesource_sdk.cli.commands.check import is_endpoint
 from changesource_sdk.testing.conformance import CASES
 from protocol import rules
 from tests.changesource_sdk.checking.plain_endpoint import TRANSACTIONS, NoPermissions, NumbersForTexts, PlainEndpoint
@@ -137,7 +137,7 @@ def test_an_adapter_that_fails_only_in_the_stream_is_told_too(tmp_path: Path, mo
 
 
 def test_a_harness_is_put_through_the_whole_suite(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("changesource_sdk.cli.suite_check.CASES", SHORT)
+    monkeypatch.setattr("changesource_sdk.cli.checks.suite_check.CASES", SHORT)
     result = runner.invoke(app, ["check", "tests.conformance.memory_harness:MemoryHarness"])
     assert result.exit_code == 0, result.output
     assert "ok       values-in-changes: values and nulls arrive through changes" in result.output

@@ -13,8 +13,8 @@ from rich.table import Table
 from typer.core import TyperCommand
 
 from changesource_sdk import config as configuration
-from changesource_sdk.cli import serving
 from changesource_sdk.cli.output import print_json, reported, stdout
+from changesource_sdk.cli.serving import run as serving
 from changesource_sdk.config import Effective, ServeConfig, help_text
 from changesource_sdk.errors import ChangesourceError, ConfigurationError
 

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from changesource_sdk.cli.mapping_check import check_mappings
+from changesource_sdk.cli.checks.mapping_check import check_mappings
 from changesource_sdk.config import ServeConfig
 from changesource_sdk.errors import ConfigurationError
 

@@ -10,7 +10,7 @@ from typer.testing import CliRunner
 
 from changesource_sdk.checking.connecting import stream_url
 from changesource_sdk.cli.app import app
-from changesource_sdk.cli.tail import describe
+from changesource_sdk.cli.commands.tail import describe
 from tests.changesource_sdk.cli.conftest import StartServe
 
 runner = CliRunner()

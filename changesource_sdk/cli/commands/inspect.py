@@ -15,7 +15,7 @@ from changesource_sdk.changelog.open import open_store
 from changesource_sdk.changelog.sqlite.store import SqliteStore
 from changesource_sdk.changelog.store import LogStore
 from changesource_sdk.changelog.subscribers import Subscriber
-from changesource_sdk.cli import serve
+from changesource_sdk.cli.commands import serve
 from changesource_sdk.cli.holdings import Replicas, print_holdings, stages_hold
 from changesource_sdk.cli.output import print_json, reported, stdout
 from changesource_sdk.cli.statusz import fetch

@@ -9,7 +9,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from changesource_sdk.cli.child_output import ChildOutput
+from changesource_sdk.cli.serving.child_output import ChildOutput
 from changesource_sdk.observe import logs
 from changesource_sdk.observe.relayed import relay_to_standard_error
 

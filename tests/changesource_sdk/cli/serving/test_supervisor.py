@@ -10,9 +10,9 @@ from pathlib import Path
 
 import pytest
 
-from changesource_sdk.cli import supervisor as supervising
-from changesource_sdk.cli.child_output import ChildOutput
-from changesource_sdk.cli.supervisor import Supervisor
+from changesource_sdk.cli.serving import supervisor as supervising
+from changesource_sdk.cli.serving.child_output import ChildOutput
+from changesource_sdk.cli.serving.supervisor import Supervisor
 from changesource_sdk.observe.relayed import encode
 
 

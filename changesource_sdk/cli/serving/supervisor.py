@@ -15,7 +15,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from time import monotonic
 
-from changesource_sdk.cli.child_output import ChildOutput
+from changesource_sdk.cli.serving.child_output import ChildOutput
 from changesource_sdk.errors import AdapterError, ConfigurationError, StateError
 from changesource_sdk.observe.logs import event, logger
 

@@ -14,7 +14,7 @@ from rich.table import Table
 from changesource_sdk import config as configuration
 from changesource_sdk.changelog.open import open_existing
 from changesource_sdk.changelog.store import LogStore
-from changesource_sdk.cli import serve
+from changesource_sdk.cli.commands import serve
 from changesource_sdk.cli.holdings import Replicas, upstream
 from changesource_sdk.cli.output import ExitCode, print_json, reported, stdout
 from changesource_sdk.config import ServeConfig

@@ -1,0 +1,1 @@
+"""Running an endpoint and a pipeline in the foreground."""
