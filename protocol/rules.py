@@ -12,13 +12,16 @@ initial sync, and otherwise those about what was created since.
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from protocol import change_rules, codec, required_tables, transcript, wire_rules
+from protocol import codec, transcript
 from protocol.codec import MAX_MESSAGE_BYTES, AnyDownstream
 from protocol.errors import CodecError, HandshakeError
 from protocol.handshake import Handshake, parse_target
 from protocol.messages import Begin, Commit, Data, JsonMode, ResetRequired, Rollback
-from protocol.replica import Replica
 from protocol.stream import Problem, Stream, acknowledged_by
+from protocol.stream_rules import changes as change_rules
+from protocol.stream_rules import required_tables
+from protocol.stream_rules import wire as wire_rules
+from protocol.stream_rules.replica import Replica
 from protocol.transcript import Connect
 
 

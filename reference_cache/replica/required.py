@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from protocol.required_tables import required_tables
+from protocol.stream_rules.required_tables import required_tables
 from reference_cache.replica.errors import CannotApply
 from reference_cache.replica.schema import ReplicaSchema
 from reference_cache.replica.stored_catalog import Origin

@@ -49,7 +49,7 @@ def test_every_rule_has_a_broken_transcript() -> None:
 
 
 def test_every_problem_that_the_code_can_name_is_in_the_table() -> None:
-    sources = "".join(path.read_text() for path in Path(protocol.__file__).parent.glob("*.py"))
+    sources = "".join(path.read_text() for path in Path(protocol.__file__).parent.rglob("*.py"))
     named = set(re.findall(r'Problem\(\s*"([a-z-]+)"', sources))
     assert len(named) > 30
     assert named <= set(RULES)

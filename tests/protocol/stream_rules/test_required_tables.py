@@ -3,11 +3,11 @@ from pathlib import Path
 import protocol
 from protocol.codec import parse_downstream
 from protocol.messages import Data
-from protocol.replica import Replica
-from protocol.required_tables import missing, required_tables
+from protocol.stream_rules.replica import Replica
+from protocol.stream_rules.required_tables import missing, required_tables
 from protocol.transcript import Frame, read
 from protocol.values import loads
-from tests.protocol.test_change_rules import change, column
+from tests.protocol.stream_rules.test_changes import change, column
 
 FIXTURES = Path(protocol.__file__).parent / "fixtures"
 

@@ -2,12 +2,12 @@
 
 import pytest
 
-from protocol.change_rules import problems
 from protocol.changes import Change
 from protocol.codec import parse_downstream
 from protocol.messages import Data, JsonMode
-from protocol.replica import Replica
 from protocol.specs import JsonObject
+from protocol.stream_rules.changes import problems
+from protocol.stream_rules.replica import Replica
 
 ISSUE: JsonObject = {"schema": "public", "name": "issue"}
 GHOST: JsonObject = {"schema": "public", "name": "ghost"}

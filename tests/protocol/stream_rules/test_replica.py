@@ -1,7 +1,7 @@
 from protocol.changes import Change
-from protocol.replica import Replica
 from protocol.specs import JsonObject, Relation, RowKey
-from tests.protocol.test_change_rules import BY_ID, GHOST, ISSUE, change, column, create, index, row
+from protocol.stream_rules.replica import Replica
+from tests.protocol.stream_rules.test_changes import BY_ID, GHOST, ISSUE, change, column, create, index, row
 
 RELATION = Relation(schema_name="public", name="issue", row_key=RowKey(columns=("id",)))
 

@@ -24,9 +24,9 @@ from protocol.changes import (
 )
 from protocol.data_types import misfit
 from protocol.messages import JsonMode
-from protocol.replica import Replica, Table
 from protocol.specs import Column, ColumnSpec, IndexSpec, JsonObject, Relation, understood_default
 from protocol.stream import Problem
+from protocol.stream_rules.replica import Replica, Table
 
 _RESERVED_PREFIXES = ("_zero.", "sqlite_", "_litestream_")
 _VERSION_COLUMN = "_0_version"

@@ -1,7 +1,7 @@
 import pytest
 
 from protocol.messages import Begin, Rollback
-from protocol.wire_rules import read_downstream
+from protocol.stream_rules.wire import read_downstream
 
 
 @pytest.mark.parametrize(
