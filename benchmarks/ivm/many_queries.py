@@ -21,9 +21,9 @@ from benchmarks.ivm import ours
 from benchmarks.ivm.stores import KINDS, Stores
 from benchmarks.ivm.workload import Size, World, write
 from protocol.sync.ast_json import parse
-from reference_cache.ivm.change import SourceChange, add, edit, remove
-from reference_cache.ivm.engine import Engine
-from reference_cache.query.schema import TableSchema
+from reference_cache.zql.engine.engine import Engine
+from reference_cache.zql.ivm.change import SourceChange, add, edit, remove
+from reference_cache.zql.schema import TableSchema
 
 OWNERS = 10_000
 SHAPES = ("plain", "related", "limited", "exists")

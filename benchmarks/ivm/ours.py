@@ -13,9 +13,9 @@ from typing import Any
 from benchmarks.ivm.stores import KINDS, Stores, Transaction
 from benchmarks.ivm.workload import COLUMNS
 from protocol.sync.ast_json import parse
-from reference_cache.ivm.change import YIELD, SourceChange, add, edit, remove
-from reference_cache.ivm.engine import Engine
-from reference_cache.query.schema import TableSchema, schema, table
+from reference_cache.zql.engine.engine import Engine
+from reference_cache.zql.ivm.change import YIELD, SourceChange, add, edit, remove
+from reference_cache.zql.schema import TableSchema, schema, table
 
 Record = dict[str, Any]
 SCHEMA = schema([table(name, columns) for name, columns in COLUMNS.items()], {})

@@ -15,13 +15,13 @@ import tempfile
 from pathlib import Path
 from typing import Any, Protocol
 
-from reference_cache.ivm.change import Edit, Remove, SourceChange
-from reference_cache.ivm.followed_table import FollowedTable, hold_snapshot, release_snapshot
-from reference_cache.ivm.memory_table import memory_source
-from reference_cache.ivm.source import Source
-from reference_cache.ivm.sqlite_snapshot import tune
-from reference_cache.ivm.written_table import WrittenTable
-from reference_cache.query.schema import Row, TableSchema
+from reference_cache.zql.ivm.change import Edit, Remove, SourceChange
+from reference_cache.zql.ivm.source import Source
+from reference_cache.zql.schema import Row, TableSchema
+from reference_cache.zql.tables.followed import FollowedTable, hold_snapshot, release_snapshot
+from reference_cache.zql.tables.memory import memory_source
+from reference_cache.zql.tables.sqlite_snapshot import tune
+from reference_cache.zql.tables.written import WrittenTable
 
 Transaction = list[tuple[TableSchema, SourceChange]]
 

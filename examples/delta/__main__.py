@@ -12,8 +12,8 @@ from deltalake import DeltaTable, write_deltalake
 
 from examples.flow import flow
 from reference_cache.client import Client
-from reference_cache.query.builder import Queries
-from reference_cache.query.schema import hop, schema, table
+from reference_cache.zql.query.builder import Queries
+from reference_cache.zql.schema import hop, schema, table
 
 SHOP = schema(
     [

@@ -16,8 +16,8 @@ from kafka.admin import NewTopic
 
 from examples.flow import flow
 from reference_cache.client import Client
-from reference_cache.query.builder import Queries
-from reference_cache.query.schema import schema, table
+from reference_cache.zql.query.builder import Queries
+from reference_cache.zql.schema import schema, table
 
 PLACES = schema([table("reading", {"place": "string", "celsius": "number"}, primary_key="place")], {})
 TOO_WARM = Queries(PLACES).table("reading").where("celsius", ">", 8).order_by("place")

@@ -11,8 +11,8 @@ from pydantic import BaseModel, PositiveInt
 from reference_cache.app_server import ApplicationError, Mutators, NamedQueries
 from reference_cache.app_server.stores.sql_transaction import SqlTransaction
 from reference_cache.client import Transaction
-from reference_cache.query.builder import Queries, QueryBuilder
-from reference_cache.query.schema import schema, table
+from reference_cache.zql.query.builder import Queries, QueryBuilder
+from reference_cache.zql.schema import schema, table
 
 SETUP = b"""
     CREATE TABLE account (owner text PRIMARY KEY, balance int NOT NULL);

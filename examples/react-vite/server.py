@@ -17,8 +17,8 @@ from pydantic import BaseModel
 from reference_cache.app_server import ApplicationError, Mutators, NamedQueries, zero_routes
 from reference_cache.app_server.stores.sql_transaction import SqlTransaction
 from reference_cache.app_server.stores.sqlite import SqliteStore
-from reference_cache.query.builder import Queries, QueryBuilder
-from reference_cache.query.schema import schema, table
+from reference_cache.zql.query.builder import Queries, QueryBuilder
+from reference_cache.zql.schema import schema, table
 
 SCHEMA = schema([table("todo", {"id": "string", "title": "string", "done": "boolean", "created": "number"})], {})
 queries, mutators = NamedQueries(SCHEMA), Mutators()

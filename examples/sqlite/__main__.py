@@ -11,8 +11,8 @@ from tempfile import TemporaryDirectory
 
 from examples.flow import flow
 from reference_cache.client import Client
-from reference_cache.query.builder import Queries
-from reference_cache.query.schema import schema, table
+from reference_cache.zql.query.builder import Queries
+from reference_cache.zql.schema import schema, table
 
 SHOP = schema([table("stock", {"id": "number", "name": "string", "pieces": "number"})], {})
 RUNNING_LOW = Queries(SHOP).table("stock").where("pieces", "<", 10).order_by("pieces")

@@ -2,7 +2,7 @@
 
 `parse` is the border: what it returns is structurally sound (known operators, literals of the right shape, aliases
 where they are needed, bounded nesting), and what it refuses it refuses with the JSON path of the offending value.
-Names are not looked up here; `reference_cache.query.check` does that against a schema. Unknown keys are ignored.
+Names are not looked up here; `reference_cache.zql.query.check` does that against a schema. Unknown keys are ignored.
 `to_json(parse(x))` equals `x`, key order included, for every `x` without unknown keys.
 """
 

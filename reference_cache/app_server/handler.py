@@ -16,7 +16,7 @@ from pydantic import TypeAdapter, ValidationError
 from pydantic.errors import PydanticSchemaGenerationError
 
 from reference_cache.app_server.errors import DeclarationError, InvalidArguments, UnknownName
-from reference_cache.query.nearest import unknown
+from reference_cache.zql.nearest import unknown
 
 ARGUMENTS = "args"
 Function = TypeVar("Function", bound=Callable[..., Any])

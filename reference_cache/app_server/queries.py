@@ -13,9 +13,9 @@ from typing import Any
 from protocol.sync.ast import Query
 from reference_cache.app_server.errors import DeclarationError
 from reference_cache.app_server.handler import Function, Handlers
-from reference_cache.query.builder import QueryBuilder
-from reference_cache.query.names import NameMap
-from reference_cache.query.schema import Schema
+from reference_cache.zql.query.builder import QueryBuilder
+from reference_cache.zql.query.names import NameMap
+from reference_cache.zql.schema import Schema
 
 
 class NamedQueries:

@@ -24,8 +24,8 @@ from reference_cache.client.socket import sync_address
 from reference_cache.client.sqlite_store import SqliteLocalStore
 from reference_cache.client.store import LocalStore, MemoryStore, QueuedMutation
 from reference_cache.client.views import LiveView
-from reference_cache.ivm.view import Result
-from reference_cache.query.schema import Schema
+from reference_cache.zql.ivm.view import Result
+from reference_cache.zql.schema import Schema
 
 
 class Client:

@@ -10,18 +10,18 @@ from collections.abc import Callable, Iterator, Mapping
 from heapq import merge
 
 from protocol.sync.ast import Condition, Ordering
-from reference_cache.ivm.change import SourceChange
-from reference_cache.ivm.engine import Engine
-from reference_cache.ivm.memory_table import MemoryTable
-from reference_cache.ivm.operator import Key, Request
-from reference_cache.ivm.position import position_key
-from reference_cache.ivm.source import Source
-from reference_cache.ivm.store import Reader, SourceError, matches
-from reference_cache.ivm.view import Result
-from reference_cache.query.builder import QueryBuilder
-from reference_cache.query.ordering import sort_key
-from reference_cache.query.predicate import compile_predicate
-from reference_cache.query.schema import Row, Schema, TableSchema
+from reference_cache.zql.engine.engine import Engine
+from reference_cache.zql.ivm.change import SourceChange
+from reference_cache.zql.ivm.operator import Key, Request
+from reference_cache.zql.ivm.position import position_key
+from reference_cache.zql.ivm.source import Source
+from reference_cache.zql.ivm.store import Reader, SourceError, matches
+from reference_cache.zql.ivm.view import Result
+from reference_cache.zql.ordering import sort_key
+from reference_cache.zql.predicate import compile_predicate
+from reference_cache.zql.query.builder import QueryBuilder
+from reference_cache.zql.schema import Row, Schema, TableSchema
+from reference_cache.zql.tables.memory import MemoryTable
 
 Place = tuple[str, Key]
 """A table and a key."""

@@ -24,8 +24,8 @@ from reference_cache.client.store import Identity, LocalStore, QueuedMutation, R
 from reference_cache.client.tables import LocalTables
 from reference_cache.client.transaction import Reason, Transaction
 from reference_cache.observe import event, logger
-from reference_cache.query.nearest import unknown
-from reference_cache.query.schema import Row, Schema
+from reference_cache.zql.nearest import unknown
+from reference_cache.zql.schema import Row, Schema
 
 log = logger("client")
 

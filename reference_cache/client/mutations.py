@@ -8,7 +8,7 @@ from typing import Any
 
 from reference_cache.client.errors import ClientError
 from reference_cache.client.store import QueuedMutation
-from reference_cache.query.nearest import unknown
+from reference_cache.zql.nearest import unknown
 
 
 class Mutation:

@@ -13,10 +13,10 @@ from typing import Any, TypeAlias
 
 from protocol.sync.ast_json import to_json
 from protocol.sync.normal_form import normalize
-from reference_cache.query.builder import QueryBuilder
-from reference_cache.query.names import NameMap
-from reference_cache.query.query_id import named_query_id, query_id
-from reference_cache.query.schema import Schema
+from reference_cache.zql.query.builder import QueryBuilder
+from reference_cache.zql.query.names import NameMap
+from reference_cache.zql.query.query_id import named_query_id, query_id
+from reference_cache.zql.schema import Schema
 
 Operation: TypeAlias = dict[str, Any]
 

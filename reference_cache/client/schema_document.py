@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from reference_cache.query.schema import Schema, TableSchema
+from reference_cache.zql.schema import Schema, TableSchema
 
 
 def schema_document(schema: Schema) -> dict[str, Any]:

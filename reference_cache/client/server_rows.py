@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from protocol.sync.downstream import UpdateRow
-from reference_cache.query.schema import Row, Schema
+from reference_cache.zql.schema import Row, Schema
 
 
 class ServerRows:

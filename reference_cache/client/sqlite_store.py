@@ -20,8 +20,8 @@ from protocol.sync.js_json import stringify
 from reference_cache.client.errors import ClientError
 from reference_cache.client.schema_document import schema_document
 from reference_cache.client.store import Identity, QueuedMutation, Record, Step
-from reference_cache.query.query_id import text_hash
-from reference_cache.query.schema import Row, Schema
+from reference_cache.zql.query.query_id import text_hash
+from reference_cache.zql.schema import Row, Schema
 
 LAYOUT = 1
 

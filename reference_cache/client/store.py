@@ -12,8 +12,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
-from reference_cache.ivm.operator import Key
-from reference_cache.query.schema import Row, Schema
+from reference_cache.zql.ivm.operator import Key
+from reference_cache.zql.schema import Row, Schema
 
 ID_BYTES = 9
 

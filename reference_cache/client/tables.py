@@ -12,12 +12,12 @@ from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 from reference_cache.client.draft import Draft, Place
-from reference_cache.ivm.change import add, edit, remove
-from reference_cache.ivm.engine import Engine
-from reference_cache.ivm.memory_table import MemoryTable
-from reference_cache.ivm.operator import Key
-from reference_cache.ivm.source import Source
-from reference_cache.query.schema import Row, Schema
+from reference_cache.zql.engine.engine import Engine
+from reference_cache.zql.ivm.change import add, edit, remove
+from reference_cache.zql.ivm.operator import Key
+from reference_cache.zql.ivm.source import Source
+from reference_cache.zql.schema import Row, Schema
+from reference_cache.zql.tables.memory import MemoryTable
 
 Replay = Callable[[Draft], Iterable[Place]]
 """Runs the open mutations on a draft; the places they wrote."""

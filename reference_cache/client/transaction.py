@@ -13,11 +13,11 @@ from typing import Any, Literal, TypeAlias
 
 from reference_cache.client.draft import Draft, Place
 from reference_cache.client.errors import ClientError
-from reference_cache.ivm.view import Result
-from reference_cache.query.builder import QueryBuilder
-from reference_cache.query.nearest import unknown
-from reference_cache.query.schema import Row, Schema, TableSchema
-from reference_cache.query.values import kind
+from reference_cache.zql.ivm.view import Result
+from reference_cache.zql.nearest import unknown
+from reference_cache.zql.query.builder import QueryBuilder
+from reference_cache.zql.schema import Row, Schema, TableSchema
+from reference_cache.zql.values import kind
 
 
 class Written:

@@ -12,7 +12,7 @@ from collections.abc import AsyncIterator, Callable
 from typing import Literal, TypeAlias
 
 from reference_cache.client.errors import ClientError, QueryRefused
-from reference_cache.ivm.view import Result, View
+from reference_cache.zql.ivm.view import Result, View
 
 Status: TypeAlias = Literal["unknown", "complete", "error"]
 Listener: TypeAlias = Callable[[Result, Status], None]

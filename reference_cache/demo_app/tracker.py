@@ -13,8 +13,8 @@ from pydantic import BaseModel
 
 from reference_cache.app_server import ApplicationError, Mutators, NamedQueries
 from reference_cache.app_server.stores.sql_transaction import SqlTransaction
-from reference_cache.query.builder import Queries, QueryBuilder
-from reference_cache.query.schema import hop, schema, table
+from reference_cache.zql.query.builder import Queries, QueryBuilder
+from reference_cache.zql.schema import hop, schema, table
 
 _NUMBER, _TEXT = "number", "string"
 SCHEMA = schema(

@@ -1,1 +1,1 @@
-"""From a ZQL AST to a running pipeline: predicates, orderings, planner, assembly."""
+"""Import paths of earlier versions, kept for applications that use them; see `reference_cache.zql`."""

@@ -25,8 +25,8 @@ from protocol.changes import (
     UpdateTableMetadata,
 )
 from protocol.specs import ColumnSpec, IndexSpec, sql_default
-from reference_cache.ivm.sqlite_text import quoted
 from reference_cache.replica.errors import CannotApply
+from reference_cache.zql.tables.sqlite_text import quoted
 
 VERSION_COLUMN = "_0_version"
 """In every table: the version of the row's last change."""

@@ -18,14 +18,14 @@ from collections.abc import Container, Iterator
 from dataclasses import dataclass
 from typing import Any, TypeAlias
 
-from reference_cache.ivm.change import SourceChange, add, edit, remove
-from reference_cache.ivm.sqlite_codec import Convert, decoder
-from reference_cache.ivm.sqlite_text import quoted
-from reference_cache.query.schema import Row
 from reference_cache.replica.catalog import SYSTEM_PREFIX
 from reference_cache.replica.errors import ChangesForgotten
 from reference_cache.replica.schema import ReplicaSchema, ReplicaTable
 from reference_cache.replica.stored_catalog import COMMITS, read_state
+from reference_cache.zql.ivm.change import SourceChange, add, edit, remove
+from reference_cache.zql.schema import Row
+from reference_cache.zql.tables.sqlite_codec import Convert, decoder
+from reference_cache.zql.tables.sqlite_text import quoted
 
 _INSERT, _UPDATE, _DELETE = 0, 1, 2
 _TRIGGERS = ("insert", "update", "delete")

@@ -21,7 +21,6 @@ from pathlib import Path
 from protocol.changes import Backfill, BackfillChange, CreateIndex, CreateTable, SchemaChange, Truncate
 from protocol.messages import JsonMode
 from protocol.specs import JsonObject
-from reference_cache.ivm.sqlite_text import quoted
 from reference_cache.private_file import private_file
 from reference_cache.replica.applying import Applying
 from reference_cache.replica.bulk_rows import BulkRows
@@ -33,6 +32,7 @@ from reference_cache.replica.schema import schema_of
 from reference_cache.replica.stored_catalog import STATE, Origin, create_system_tables, save_catalog
 from reference_cache.replica.table_rows import UNSUITABLE, Parameters, TableRows
 from reference_cache.replica.writer import ReplicaWriter, connect_writer, open_writer
+from reference_cache.zql.tables.sqlite_text import quoted
 
 ANALYSIS_LIMIT = 1000
 """Rows per index that ANALYZE looks at; enough for estimates, and quick however large the table."""

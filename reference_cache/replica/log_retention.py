@@ -9,9 +9,9 @@ from __future__ import annotations
 
 import sqlite3
 
-from reference_cache.ivm.sqlite_text import quoted
 from reference_cache.replica.change_log import log_name
 from reference_cache.replica.stored_catalog import COMMITS, STATE
+from reference_cache.zql.tables.sqlite_text import quoted
 
 MAX_LOGGED = 500_000
 """Entries, each one changed row, that may wait for the reader."""

@@ -14,9 +14,9 @@ from __future__ import annotations
 import sqlite3
 from pathlib import Path
 
-from reference_cache.ivm.sqlite_snapshot import tune
 from reference_cache.replica.errors import UnusableReplica
 from reference_cache.replica.stored_catalog import STATE, ReplicaState, read_state
+from reference_cache.zql.tables.sqlite_snapshot import tune
 
 BUSY_SECONDS = 60.0
 """How long a reader waits for a lock; in WAL mode only recovery after a crash makes it wait at all."""

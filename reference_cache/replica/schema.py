@@ -12,9 +12,9 @@ from dataclasses import dataclass
 
 from protocol.data_types import ZqlType
 from protocol.specs import ColumnSpec
-from reference_cache.query.schema import ColumnType, Schema, TableSchema
 from reference_cache.replica.catalog import VERSION_COLUMN, Catalog, StoredTable
 from reference_cache.replica.stored_catalog import load_catalog
+from reference_cache.zql.schema import ColumnType, Schema, TableSchema
 
 
 @dataclass(frozen=True, slots=True)

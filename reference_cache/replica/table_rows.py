@@ -19,9 +19,9 @@ from protocol import values
 from protocol.data_types import INT64_MAX, INT64_MIN
 from protocol.messages import JsonMode
 from protocol.specs import JsonObject
-from reference_cache.ivm.sqlite_text import quoted
 from reference_cache.replica.catalog import VERSION_COLUMN, StoredTable
 from reference_cache.replica.errors import CannotApply
+from reference_cache.zql.tables.sqlite_text import quoted
 
 Parameters: TypeAlias = tuple[Any, ...]
 KeyColumns: TypeAlias = tuple[str, ...] | None

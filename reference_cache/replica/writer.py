@@ -21,7 +21,6 @@ import sqlite3
 from pathlib import Path
 
 from protocol.messages import JsonMode
-from reference_cache.ivm.sqlite_text import quoted
 from reference_cache.private_file import private_file
 from reference_cache.replica.applying import Applying
 from reference_cache.replica.catalog import Effect
@@ -39,6 +38,7 @@ from reference_cache.replica.stored_catalog import (
     save_catalog,
 )
 from reference_cache.replica.table_rows import TableRows
+from reference_cache.zql.tables.sqlite_text import quoted
 
 BUSY_SECONDS = 60.0
 

@@ -19,9 +19,6 @@ from typing import Any, TypeVar
 from protocol.sync.ast import Query
 from protocol.sync.errors import ErrorKind, SyncError
 from reference_cache.background import in_background
-from reference_cache.ivm.change import Pause
-from reference_cache.ivm.followed_table import hold_snapshot, release_snapshot
-from reference_cache.query.cost_model import SqliteCostModel
 from reference_cache.replica.change_log import SchemaChanged, Truncate, changes_between
 from reference_cache.replica.replica import Replica
 from reference_cache.replica.schema import ReplicaSchema
@@ -29,6 +26,9 @@ from reference_cache.replica.stored_catalog import read_state
 from reference_cache.view_syncer.evaluation import Evaluation, KeyChoice
 from reference_cache.view_syncer.net_changes import NetChanges
 from reference_cache.view_syncer.stepped_thread import SteppedThread
+from reference_cache.zql.ivm.change import Pause
+from reference_cache.zql.planner.cost_model import SqliteCostModel
+from reference_cache.zql.tables.followed import hold_snapshot, release_snapshot
 
 T = TypeVar("T")
 Wanted = Callable[[], bool]

@@ -13,15 +13,15 @@ from typing import TypeAlias
 
 from protocol.sync.ast import Query
 from protocol.sync.messages import ClientSchema
-from reference_cache.ivm.change import Edit, Pause, SourceChange, add, remove
-from reference_cache.ivm.effort import Effort
-from reference_cache.ivm.engine import Engine
-from reference_cache.ivm.followed_table import FollowedTable
-from reference_cache.ivm.shared import SharedQueries, SharedQuery
-from reference_cache.ivm.source import Source
-from reference_cache.query.cost import CostModel
-from reference_cache.query.schema import Schema, TableSchema
 from reference_cache.view_syncer.row_keys import RowKeys
+from reference_cache.zql.engine.engine import Engine
+from reference_cache.zql.engine.shared import SharedQueries, SharedQuery
+from reference_cache.zql.ivm.change import Edit, Pause, SourceChange, add, remove
+from reference_cache.zql.ivm.effort import Effort
+from reference_cache.zql.ivm.source import Source
+from reference_cache.zql.planner.cost import CostModel
+from reference_cache.zql.schema import Schema, TableSchema
+from reference_cache.zql.tables.followed import FollowedTable
 
 KeyChoice: TypeAlias = tuple[tuple[str, tuple[str, ...]], ...]
 """Tables whose rows are identified by another key than the first, and by which; sorted."""

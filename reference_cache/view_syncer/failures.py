@@ -5,8 +5,8 @@ from __future__ import annotations
 from protocol.sync.ast_json import AstError
 from protocol.sync.errors import ErrorKind, SyncError
 from reference_cache.observe import logger, unexpected
-from reference_cache.query.build import BuildError
-from reference_cache.query.check import UnknownName
+from reference_cache.zql.engine.build import BuildError
+from reference_cache.zql.query.check import UnknownName
 
 log = logger("queries")
 

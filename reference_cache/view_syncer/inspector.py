@@ -18,11 +18,11 @@ from protocol.sync.messages import (
     InspectQueries,
     InspectVersion,
 )
-from reference_cache.ivm.engine import Engine
-from reference_cache.ivm.row_changes import RowChange
-from reference_cache.query.query_id import named_query_id
-from reference_cache.query.schema import Row
 from reference_cache.view_syncer.api import NamedQuery
+from reference_cache.zql.engine.engine import Engine
+from reference_cache.zql.engine.row_changes import RowChange
+from reference_cache.zql.query.query_id import named_query_id
+from reference_cache.zql.schema import Row
 
 if TYPE_CHECKING:
     from reference_cache.view_syncer.client_connection import ClientConnection

@@ -14,10 +14,10 @@ from typing import Any
 
 import orjson
 
-from reference_cache.ivm.change import Remove, SourceChange
-from reference_cache.ivm.sqlite_text import quoted
 from reference_cache.replica.catalog import VERSION_COLUMN
 from reference_cache.replica.schema import ReplicaSchema
+from reference_cache.zql.ivm.change import Remove, SourceChange
+from reference_cache.zql.tables.sqlite_text import quoted
 
 
 @dataclass(slots=True)

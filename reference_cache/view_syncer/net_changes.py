@@ -9,8 +9,8 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from typing import TypeAlias
 
-from reference_cache.ivm.change import Add, Edit, Remove, SourceChange, add, edit, remove
-from reference_cache.query.schema import Row
+from reference_cache.zql.ivm.change import Add, Edit, Remove, SourceChange, add, edit, remove
+from reference_cache.zql.schema import Row
 
 KeyOf: TypeAlias = Callable[[Row], object]
 

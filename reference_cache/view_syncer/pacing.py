@@ -7,7 +7,7 @@ from collections.abc import AsyncIterator, Iterable
 from itertools import islice
 from typing import TypeVar
 
-from reference_cache.ivm.time_slice import TimeSlice
+from reference_cache.zql.ivm.time_slice import TimeSlice
 
 T = TypeVar("T")
 

@@ -25,12 +25,6 @@ from typing import Any, TypeVar
 from protocol.sync.ast import Query, has_more_parts
 from protocol.sync.errors import ErrorKind, SyncError
 from reference_cache.background import in_background
-from reference_cache.ivm.change import SourceChange
-from reference_cache.ivm.effort import Effort, is_overrun
-from reference_cache.ivm.engine import Engine
-from reference_cache.ivm.followed_table import hold_snapshot, release_snapshot
-from reference_cache.ivm.shared import SharedQuery, TooManyRows
-from reference_cache.query.cost_model import SqliteCostModel
 from reference_cache.replica.change_log import SchemaChanged, Truncate, changes_between
 from reference_cache.replica.errors import ChangesForgotten
 from reference_cache.replica.file_identity import file_identity
@@ -48,6 +42,12 @@ from reference_cache.view_syncer.pacing import Pace
 from reference_cache.view_syncer.record_store import RecordStore
 from reference_cache.view_syncer.recording import BATCH, record_hydration
 from reference_cache.view_syncer.slow_start import SlowStart, too_many_rows
+from reference_cache.zql.engine.engine import Engine
+from reference_cache.zql.engine.shared import SharedQuery, TooManyRows
+from reference_cache.zql.ivm.change import SourceChange
+from reference_cache.zql.ivm.effort import Effort, is_overrun
+from reference_cache.zql.planner.cost_model import SqliteCostModel
+from reference_cache.zql.tables.followed import hold_snapshot, release_snapshot
 
 log = logging.getLogger(__name__)
 

@@ -16,9 +16,9 @@ import orjson
 from protocol.sync.ast import And, Condition, CorrelatedSubquery, Exists, Or, Query, Simple, map_leaves
 from protocol.sync.ast_json import AstError, parse_condition
 from protocol.sync.errors import ErrorKind, SyncError
-from reference_cache.ivm.sqlite_text import quoted
-from reference_cache.query.parameters import bind
 from reference_cache.replica.schema import ReplicaSchema
+from reference_cache.zql.query.parameters import bind
+from reference_cache.zql.tables.sqlite_text import quoted
 
 
 @dataclass(frozen=True, slots=True)

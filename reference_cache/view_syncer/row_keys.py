@@ -11,9 +11,9 @@ from typing import Any
 
 import orjson
 
-from reference_cache.ivm.row_set import RowId
-from reference_cache.query.ordering import join_key
-from reference_cache.query.schema import Row, Schema, TableSchema
+from reference_cache.zql.engine.row_set import RowId
+from reference_cache.zql.ordering import join_key
+from reference_cache.zql.schema import Row, Schema, TableSchema
 
 
 class TableKeys:

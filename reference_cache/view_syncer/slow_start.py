@@ -14,8 +14,6 @@ from typing import TYPE_CHECKING, TypeVar
 
 from protocol.sync.ast import Query
 from protocol.sync.errors import ErrorKind, SyncError
-from reference_cache.ivm.engine import Engine
-from reference_cache.ivm.shared import TooManyRows
 from reference_cache.replica.errors import ChangesForgotten
 from reference_cache.view_syncer.api import SyncerOptions
 from reference_cache.view_syncer.aside import WAITING, Aside, Moved, TooExpensive, Turns, Wanted, slot
@@ -25,6 +23,8 @@ from reference_cache.view_syncer.live_query import LiveQuery, Patch
 from reference_cache.view_syncer.pacing import Pace
 from reference_cache.view_syncer.record_store import RecordedQuery
 from reference_cache.view_syncer.recording import find_differences, record, record_new
+from reference_cache.zql.engine.engine import Engine
+from reference_cache.zql.engine.shared import TooManyRows
 
 if TYPE_CHECKING:
     from reference_cache.view_syncer.pipelines import Pipelines

@@ -13,7 +13,7 @@ import pytest
 
 from protocol.sync.ast_json import to_json
 from reference_cache.demo_app.tracker import SCHEMA
-from reference_cache.query.builder import Queries, QueryBuilder
+from reference_cache.zql.query.builder import Queries, QueryBuilder
 from tests.demo.conftest import SECONDS, RunningDemo
 from tests.docs.fences import block
 from tests.support.browser import Browser, Page, Screen

@@ -7,8 +7,8 @@ import pytest
 
 from protocol.sync.ast_json import MAX_NESTING
 from tests.docs.fences import blocks, execute
-from tests.query.official import QUERIES
-from tests.query.statistics_database import QUESTIONS
+from tests.reference_cache.zql.official import QUERIES
+from tests.reference_cache.zql.planner.statistics_database import QUESTIONS
 
 PAGE = (Path(__file__).parents[2] / "docs" / "reference" / "queries.md").read_text()
 

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from reference_cache.ivm.routing import FEW_READERS
+from reference_cache.zql.ivm.routing import FEW_READERS
 from tests.docs.fences import blocks, execute
 
 PAGE = (Path(__file__).parents[2] / "docs" / "explanation" / "shared-evaluation.md").read_text()

@@ -22,7 +22,7 @@ from reference_cache.client import (
     Transaction,
     named_query,
 )
-from reference_cache.query.expression import cmp, or_
+from reference_cache.zql.query.expression import cmp, or_
 from tests.support.app_store import AppStore
 from tests.support.error_ids import without_error_ids
 from tests.support.reference_cache import ReferenceCache

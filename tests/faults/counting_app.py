@@ -13,7 +13,7 @@ from aiohttp import web
 from reference_cache.app_server import ApplicationError, Mutators, NamedQueries, zero_routes
 from reference_cache.app_server.stores.sql_transaction import SqlTransaction
 from reference_cache.app_server.stores.sqlite import SqliteStore
-from reference_cache.query.schema import schema, table
+from reference_cache.zql.schema import schema, table
 
 SCHEMA = schema([table("counter", {"id": "number", "n": "number"})], {})
 mutators = Mutators()

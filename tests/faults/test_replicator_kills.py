@@ -18,7 +18,6 @@ from pathlib import Path
 
 import pytest
 
-from reference_cache.ivm.change import Add, Edit, Remove
 from reference_cache.replica.change_log import SchemaChanged, Truncate, changes_between
 from reference_cache.replica.errors import ChangesForgotten
 from reference_cache.replica.replica import Replica, open_replica
@@ -26,6 +25,7 @@ from reference_cache.replica.schema import read_schema
 from reference_cache.replica.stored_catalog import Origin, ReplicaState, read_state
 from reference_cache.replicator.process import ReplicatorProcess
 from reference_cache.replicator.settings import ReplicatorSettings
+from reference_cache.zql.ivm.change import Add, Edit, Remove
 from tests.support.fix_serving import MakeServing, MakeStore
 from tests.support.ledger import Ledger
 from tests.support.sqlite_store import SqliteStore

@@ -8,7 +8,7 @@ import hmac
 import json
 from typing import Any
 
-from reference_cache.query.schema import ColumnType, Schema, TableSchema
+from reference_cache.zql.schema import ColumnType, Schema, TableSchema
 
 _TABLES = (
     TableSchema(

@@ -7,9 +7,9 @@ from dataclasses import dataclass, field
 from typing import Any, TypeAlias
 
 from protocol.sync.ast import CorrelatedSubquery, Query
-from reference_cache.ivm.row_changes import RowChange
-from reference_cache.query.format import Format
-from reference_cache.query.schema import Row, Schema, TableSchema
+from reference_cache.zql.engine.row_changes import RowChange
+from reference_cache.zql.format import Format
+from reference_cache.zql.schema import Row, Schema, TableSchema
 
 RowId: TypeAlias = tuple[str, str]
 """A table and a row's key as the corpus writes it, e.g. `["i1"]`."""

@@ -12,15 +12,15 @@ from typing import Any, Literal
 
 from protocol.sync.ast import Condition, CorrelatedSubquery, Exists, Query, Simple, map_leaves
 from protocol.sync.ast_json import parse
-from reference_cache.ivm.change import Pause, SourceChange, add, edit, remove
-from reference_cache.ivm.drifting_union import DriftingUnionFanIn
-from reference_cache.ivm.engine import Engine
-from reference_cache.ivm.row_changes import RowChange
-from reference_cache.ivm.union import UnionFanIn
-from reference_cache.query.cost import CostModel
-from reference_cache.query.format import Format
-from reference_cache.query.parameters import bind
-from reference_cache.query.schema import Schema
+from reference_cache.zql.engine.engine import Engine
+from reference_cache.zql.engine.row_changes import RowChange
+from reference_cache.zql.format import Format
+from reference_cache.zql.ivm.change import Pause, SourceChange, add, edit, remove
+from reference_cache.zql.ivm.operators.drifting_union import DriftingUnionFanIn
+from reference_cache.zql.ivm.operators.union import UnionFanIn
+from reference_cache.zql.planner.cost import CostModel
+from reference_cache.zql.query.parameters import bind
+from reference_cache.zql.schema import Schema
 from tests.golden.compare import Emission, Holder, counts, emission, same, same_effect, visible_rows
 from tests.golden.corpus_files import read_json, read_lines
 from tests.support.tables import SourceKind, Tables

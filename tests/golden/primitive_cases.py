@@ -7,11 +7,11 @@ from typing import Any
 
 from protocol.sync.ast import Column, Literal, Simple
 from protocol.sync.ast_json import parse
-from reference_cache.query.like import LikePatternError, like
-from reference_cache.query.predicate import compile_predicate, evaluate
-from reference_cache.query.query_id import normal_text, query_id
-from reference_cache.query.schema import TableSchema, table
-from reference_cache.query.values import compare, kind
+from reference_cache.zql.like import LikePatternError, like
+from reference_cache.zql.predicate import compile_predicate, evaluate
+from reference_cache.zql.query.query_id import normal_text, query_id
+from reference_cache.zql.schema import TableSchema, table
+from reference_cache.zql.values import compare, kind
 from tests.golden.corpus_files import read_json, read_lines
 
 

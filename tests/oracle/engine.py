@@ -9,18 +9,18 @@ from typing import Any, NamedTuple
 
 from protocol.sync.ast import Query
 from protocol.sync.ast_json import parse
-from reference_cache.ivm.change import YIELD, SourceChange, add, edit, remove
-from reference_cache.ivm.engine import Engine
-from reference_cache.ivm.followed_table import FollowedTable
-from reference_cache.ivm.memory_table import MemoryTable
-from reference_cache.ivm.row_changes import RowChange
-from reference_cache.ivm.source import Source
-from reference_cache.ivm.store import RowStore
-from reference_cache.ivm.view import View
-from reference_cache.ivm.written_table import WrittenTable
-from reference_cache.query.cost_model import SqliteCostModel
-from reference_cache.query.format import Format
-from reference_cache.query.schema import Schema, TableSchema
+from reference_cache.zql.engine.engine import Engine
+from reference_cache.zql.engine.row_changes import RowChange
+from reference_cache.zql.format import Format
+from reference_cache.zql.ivm.change import YIELD, SourceChange, add, edit, remove
+from reference_cache.zql.ivm.source import Source
+from reference_cache.zql.ivm.store import RowStore
+from reference_cache.zql.ivm.view import View
+from reference_cache.zql.planner.cost_model import SqliteCostModel
+from reference_cache.zql.schema import Schema, TableSchema
+from reference_cache.zql.tables.followed import FollowedTable
+from reference_cache.zql.tables.memory import MemoryTable
+from reference_cache.zql.tables.written import WrittenTable
 from tests.oracle import database
 from tests.oracle.cases import present
 from tests.oracle.changes import Rows

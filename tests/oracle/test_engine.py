@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from reference_cache.ivm.join import Join
-from reference_cache.ivm.take import Take
+from reference_cache.zql.ivm.operators.join import Join
+from reference_cache.zql.ivm.operators.take import Take
 from tests.oracle.cases import REGRESSIONS, load, make_case
 from tests.oracle.check import Disagreement, check_case
 from tests.oracle.engine import VARIANTS, Variant

@@ -8,8 +8,8 @@ import sqlite3
 import pytest
 
 from protocol.sync.ast_json import parse
-from reference_cache.query.schema import Schema
-from reference_cache.query.to_sql import prepare, to_sql
+from reference_cache.zql.query.to_sql import prepare, to_sql
+from reference_cache.zql.schema import Schema
 from tests.oracle import database
 from tests.oracle.cases import make_case
 from tests.oracle.minimise import legal, minimise

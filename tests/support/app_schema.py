@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from reference_cache.query.schema import Schema
+from reference_cache.zql.schema import Schema
 
 _TEXT = {"type": "string"}
 _KEY = ["id"]

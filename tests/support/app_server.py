@@ -18,8 +18,8 @@ from reference_cache.app_server.stores.ledger import LedgerStore
 from reference_cache.app_server.stores.postgres import PostgresStore
 from reference_cache.app_server.stores.sql_transaction import SqlTransaction
 from reference_cache.app_server.stores.sqlite import SqliteStore
-from reference_cache.query.builder import Queries, QueryBuilder
-from reference_cache.query.expression import exists, not_
+from reference_cache.zql.query.builder import Queries, QueryBuilder
+from reference_cache.zql.query.expression import exists, not_
 from tests.support.app_schema import TRACKER
 from tests.support.app_store import AppStore
 from tests.support.app_thread import AppThread

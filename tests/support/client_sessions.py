@@ -16,8 +16,8 @@ from typing import Any
 from protocol.sync.errors import ErrorKind
 from reference_cache.client import Client, Disconnected, LiveView, MutationRefused
 from reference_cache.client.tables import LocalTables
-from reference_cache.query.builder import QueryBuilder
-from reference_cache.query.schema import Row
+from reference_cache.zql.query.builder import QueryBuilder
+from reference_cache.zql.schema import Row
 from tests.support.app_store import AppStore, sqlite_app_store
 from tests.support.reference_cache import ReferenceCache
 from tests.support.serving import Serving

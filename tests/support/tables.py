@@ -4,16 +4,16 @@ import sqlite3
 from collections.abc import Iterable, Mapping
 from typing import Any, Literal
 
-from reference_cache.ivm.followed_table import FollowedTable
-from reference_cache.ivm.memory_table import MemoryTable
-from reference_cache.ivm.source import Expired, Source
-from reference_cache.ivm.sqlite_codec import encoder
-from reference_cache.ivm.sqlite_text import quoted
-from reference_cache.ivm.store import RowStore
-from reference_cache.ivm.written_table import WrittenTable
-from reference_cache.query.cost import CostModel
-from reference_cache.query.cost_model import SqliteCostModel
-from reference_cache.query.schema import Row, Schema, TableSchema
+from reference_cache.zql.ivm.source import Expired, Source
+from reference_cache.zql.ivm.store import RowStore
+from reference_cache.zql.planner.cost import CostModel
+from reference_cache.zql.planner.cost_model import SqliteCostModel
+from reference_cache.zql.schema import Row, Schema, TableSchema
+from reference_cache.zql.tables.followed import FollowedTable
+from reference_cache.zql.tables.memory import MemoryTable
+from reference_cache.zql.tables.sqlite_codec import encoder
+from reference_cache.zql.tables.sqlite_text import quoted
+from reference_cache.zql.tables.written import WrittenTable
 
 SourceKind = Literal["memory", "sqlite", "followed"]
 SOURCE_KINDS: tuple[SourceKind, ...] = ("memory", "sqlite", "followed")

@@ -16,8 +16,8 @@ from pydantic import BaseModel
 
 from reference_cache.app_server import ApplicationError, Mutators, NamedQueries, Unauthenticated, zero_routes
 from reference_cache.app_server.stores.sqlite import SqliteStore
-from reference_cache.query.builder import Queries, QueryBuilder
-from reference_cache.query.schema import Schema
+from reference_cache.zql.query.builder import Queries, QueryBuilder
+from reference_cache.zql.schema import Schema
 from tests.support.app_thread import AppThread
 
 TRACKER = Schema.from_json(

@@ -22,7 +22,7 @@ from reference_cache.app_server.stores.confirming import ConfirmingTransaction
 from reference_cache.app_server.stores.row_statements import Dialect, RowStatements, quoted
 from reference_cache.app_server.stores.sql_transaction import Parameters
 from reference_cache.app_server.stores.store import ClientKey
-from reference_cache.query.schema import Schema
+from reference_cache.zql.schema import Schema
 
 CONNECTIONS = 8
 

@@ -10,8 +10,8 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, TypeAlias
 
-from reference_cache.query.names import NameMap
-from reference_cache.query.schema import Schema, TableSchema
+from reference_cache.zql.query.names import NameMap
+from reference_cache.zql.schema import Schema, TableSchema
 
 Statement: TypeAlias = tuple[str, list[Any]]
 

@@ -23,7 +23,7 @@ from reference_cache.app_server.stores.row_statements import Dialect, RowStateme
 from reference_cache.app_server.stores.sql_transaction import Parameters
 from reference_cache.app_server.stores.sqlite_thread import SqliteThread
 from reference_cache.app_server.stores.store import ClientKey
-from reference_cache.query.schema import Schema
+from reference_cache.zql.schema import Schema
 
 _CLIENT = '"clientGroupID" TEXT NOT NULL, "clientID" TEXT NOT NULL'
 _CLIENTS = f'({_CLIENT}, "lastMutationID" INTEGER NOT NULL, "userID" TEXT, PRIMARY KEY ("clientGroupID", "clientID"))'

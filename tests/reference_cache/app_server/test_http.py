@@ -21,7 +21,7 @@ from reference_cache.app_server import (
     Unauthenticated,
     zero_routes,
 )
-from reference_cache.query.builder import Queries, QueryBuilder
+from reference_cache.zql.query.builder import Queries, QueryBuilder
 from tests.reference_cache.app_server.remembering_store import RememberingStore
 from tests.support.app_schema import TRACKER
 

@@ -10,7 +10,7 @@ from protocol.sync.ast_json import to_json
 from reference_cache.app_server import ApplicationError, DeclarationError, NamedQueries
 from reference_cache.app_server.requests import AskedQuery
 from reference_cache.app_server.transforming import transform_queries
-from reference_cache.query.builder import Queries, QueryBuilder
+from reference_cache.zql.query.builder import Queries, QueryBuilder
 from tests.support.app_schema import TRACKER
 
 q = Queries(TRACKER)

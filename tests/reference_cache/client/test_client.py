@@ -24,8 +24,8 @@ from reference_cache.client import (
 from reference_cache.client import session as client_session
 from reference_cache.client import socket as client_socket
 from reference_cache.client.connection import ASKED_AGAIN
-from reference_cache.query.builder import Queries
-from reference_cache.query.schema import schema, table
+from reference_cache.zql.query.builder import Queries
+from reference_cache.zql.schema import schema, table
 from tests.reference_cache.client.scripted_cache import SECONDS, ScriptedCache, Visit, scripted_cache
 
 ITEMS = schema([table("item", {"id": "string", "count": "number"})], {})

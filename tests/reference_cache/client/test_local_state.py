@@ -15,8 +15,8 @@ from reference_cache.client.pokes import Poke, PokeError
 from reference_cache.client.sqlite_store import SqliteLocalStore
 from reference_cache.client.store import LocalStore, MemoryStore
 from reference_cache.client.transaction import Transaction
-from reference_cache.query.builder import Queries
-from reference_cache.query.schema import Schema, schema, table
+from reference_cache.zql.query.builder import Queries
+from reference_cache.zql.schema import Schema, schema, table
 
 ITEMS = schema([table("item", {"id": "string", "count": "number", "note": "json?"})], {})
 ALL = Queries(ITEMS).table("item")

@@ -10,7 +10,7 @@ import pytest
 from reference_cache.client.errors import ClientError
 from reference_cache.client.sqlite_store import SqliteLocalStore
 from reference_cache.client.store import QueuedMutation, Record, RowWrite, Step
-from reference_cache.query.schema import schema, table
+from reference_cache.zql.schema import schema, table
 
 ITEMS = schema([table("item", {"id": "string", "count": "number", "note": "json?"})], {})
 WIDER = schema([table("item", {"id": "string", "count": "number", "note": "json?", "more": "string?"})], {})

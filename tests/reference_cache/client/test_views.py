@@ -9,9 +9,9 @@ from typing import Any
 import pytest
 
 from reference_cache.client import Client, ClientError, Transaction
-from reference_cache.ivm.view import Result
-from reference_cache.query.builder import Queries
-from reference_cache.query.schema import schema, table
+from reference_cache.zql.ivm.view import Result
+from reference_cache.zql.query.builder import Queries
+from reference_cache.zql.schema import schema, table
 
 ITEMS = schema([table("item", {"id": "string", "count": "number"})], {})
 ALL = Queries(ITEMS).table("item")

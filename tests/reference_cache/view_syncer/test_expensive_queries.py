@@ -15,10 +15,10 @@ import pytest
 
 from protocol.sync.ast_json import parse
 from protocol.sync.errors import ErrorKind, SyncError
-from reference_cache.ivm.effort import Overrun
 from reference_cache.view_syncer.pipelines import Pipelines
 from reference_cache.view_syncer.slow_start import SlowStart
 from reference_cache.view_syncer.stepped_thread import SteppedThread
+from reference_cache.zql.ivm.effort import Overrun
 from tests.reference_cache.view_syncer.clients import Client, named
 from tests.reference_cache.view_syncer.conftest import Setup, equals, issue, related
 

@@ -7,15 +7,15 @@ import gc
 import pytest
 
 from protocol.sync.ast import And, Column, Literal, Or, Simple
-from reference_cache.ivm.correlation import Correlated
-from reference_cache.ivm.one_input import OneInput
-from reference_cache.ivm.shared import SharedQuery
-from reference_cache.ivm.source import Connection
-from reference_cache.query import predicate
-from reference_cache.query.predicate import compile_predicate
-from reference_cache.query.schema import table
 from reference_cache.view_syncer.live_query import LiveQuery
 from reference_cache.view_syncer.whole_views import LARGEST_VIEW, MOST_BYTES, WholeViews
+from reference_cache.zql import predicate
+from reference_cache.zql.engine.shared import SharedQuery
+from reference_cache.zql.ivm.one_input import OneInput
+from reference_cache.zql.ivm.operators.correlation import Correlated
+from reference_cache.zql.ivm.source import Connection
+from reference_cache.zql.predicate import compile_predicate
+from reference_cache.zql.schema import table
 from tests.reference_cache.view_syncer.clients import Client, named
 from tests.reference_cache.view_syncer.conftest import QUERIES, Setup, issue
 

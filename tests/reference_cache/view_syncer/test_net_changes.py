@@ -7,8 +7,8 @@ from typing import Any
 from hypothesis import given
 from hypothesis import strategies as st
 
-from reference_cache.ivm.change import Add, Edit, SourceChange, add, edit, remove
 from reference_cache.view_syncer.net_changes import NetChanges
+from reference_cache.zql.ivm.change import Add, Edit, SourceChange, add, edit, remove
 
 KEYS = st.integers(0, 3)
 ROWS = st.tuples(KEYS, st.integers(0, 2))

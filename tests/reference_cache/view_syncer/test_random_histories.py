@@ -20,10 +20,10 @@ from protocol.changes import Truncate
 from protocol.specs import Relation
 from protocol.sync.ast_json import parse
 from protocol.sync.errors import ErrorKind, SyncError
-from reference_cache.ivm.engine import Engine
-from reference_cache.ivm.memory_table import memory_source
-from reference_cache.ivm.row_changes import RowChange
 from reference_cache.view_syncer.pipelines import Pipelines
+from reference_cache.zql.engine.engine import Engine
+from reference_cache.zql.engine.row_changes import RowChange
+from reference_cache.zql.tables.memory import memory_source
 from tests.reference_cache.view_syncer.clients import Client, dropped, named
 from tests.reference_cache.view_syncer.conftest import QUERIES, Setup, issue
 from tests.reference_cache.view_syncer.world import Rows

@@ -5,8 +5,8 @@ from __future__ import annotations
 import orjson
 import pytest
 
-from reference_cache.query.schema import schema, table
 from reference_cache.view_syncer.row_keys import RowKeys
+from reference_cache.zql.schema import schema, table
 
 
 @pytest.mark.parametrize(

@@ -13,17 +13,17 @@ from protocol.changes import CreateIndex, CreateTable, SchemaChange, Truncate
 from protocol.specs import ColumnSpec, IndexSpec, TableSpec
 from protocol.stream_rules.required_tables import required_tables
 from protocol.sync.ast import Query
-from reference_cache.ivm.engine import Engine
-from reference_cache.ivm.memory_table import memory_source
-from reference_cache.ivm.row_changes import RowChange
-from reference_cache.ivm.sqlite_codec import decoder
-from reference_cache.ivm.sqlite_text import quoted
-from reference_cache.query.schema import Schema
 from reference_cache.replica.initial_load import load_beside, load_over
 from reference_cache.replica.replica import open_replica
 from reference_cache.replica.schema import read_schema
 from reference_cache.replica.stored_catalog import Origin
 from reference_cache.replica.writer import open_writer
+from reference_cache.zql.engine.engine import Engine
+from reference_cache.zql.engine.row_changes import RowChange
+from reference_cache.zql.schema import Schema
+from reference_cache.zql.tables.memory import memory_source
+from reference_cache.zql.tables.sqlite_codec import decoder
+from reference_cache.zql.tables.sqlite_text import quoted
 
 ORIGIN = Origin("zero")
 TYPES = {"string": "text", "number": "float8", "boolean": "bool", "json": "json"}

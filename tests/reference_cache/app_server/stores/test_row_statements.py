@@ -3,8 +3,8 @@
 import pytest
 
 from reference_cache.app_server.stores.row_statements import Dialect, RowError, RowStatements, quoted
-from reference_cache.query.names import UnknownNameError
-from reference_cache.query.schema import ColumnType, Schema, TableSchema, hop, schema, table
+from reference_cache.zql.query.names import UnknownNameError
+from reference_cache.zql.schema import ColumnType, Schema, TableSchema, hop, schema, table
 
 ISSUE = TableSchema(
     "issue",

@@ -24,7 +24,7 @@ from reference_cache.app_server.stores.postgres import PostgresStore, PostgresTr
 from reference_cache.app_server.stores.sql_transaction import SqlTransaction
 from reference_cache.app_server.stores.sqlite import SqliteStore, SqliteTransaction
 from reference_cache.app_server.stores.store import ClientKey
-from reference_cache.query.schema import schema, table
+from reference_cache.zql.schema import schema, table
 from tests.support.app_store import AppStore, postgres_app_store, sqlite_app_store
 from tests.support.postgres_server import PostgresServer
 from tests.support.push_processor import push

@@ -1,1 +1,0 @@
-"""Incremental view maintenance: operators that fetch once and then push only what changed."""

@@ -1,0 +1,1 @@
+"""Queries put to work: built from their AST, shared by subscribers, explained."""

@@ -1,0 +1,1 @@
+"""Incremental view maintenance: what travels through a pipeline, the contract of operators, sources and views."""

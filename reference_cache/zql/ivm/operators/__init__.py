@@ -1,0 +1,1 @@
+"""The operators of a query pipeline: each fetches once and then pushes only what changed."""

@@ -1,0 +1,84 @@
+"""EXISTS and NOT EXISTS, as a filter stage.
+
+The nodes that arrive carry the subquery's rows as a relationship, put there by a `Join` further up. A node passes iff
+that relationship has rows (or has none, for NOT EXISTS).
+"""
+
+from __future__ import annotations
+
+from reference_cache.zql.ivm.change import YIELD, Add, Change, Child, Node, Remove, Stream
+from reference_cache.zql.ivm.operators.filter import Memo
+from reference_cache.zql.ordering import KeyOf
+
+
+def nothing() -> Stream:
+    """A relationship without rows."""
+    return ()
+
+
+class Exists:
+    """Passes nodes by whether a relationship is empty.
+
+    Invariant: a node has been let through and not taken back iff its relationship is non-empty (EXISTS) or
+    empty (NOT EXISTS). `key_of` gives the parent's join key when several parents may share it, else None: parents
+    with one key have the same children, so the answer can be remembered for the duration of a fetch.
+    """
+
+    def __init__(self, relationship: str, *, negated: bool, key_of: KeyOf | None) -> None:
+        self._relationship = relationship
+        self._negated = negated
+        self._key_of = key_of
+
+    def passes(self, node: Node, memo: Memo | None) -> bool:
+        if memo is None or self._key_of is None:
+            return self._holds(node)
+        key = (id(self), self._key_of(node.row))
+        known = memo.get(key)
+        if known is None:
+            known = memo[key] = self._holds(node)
+        return known
+
+    def _holds(self, node: Node) -> bool:
+        return self._has_children(node) is not self._negated
+
+    def _has_children(self, node: Node) -> bool:
+        return any(child is not YIELD for child in node.relationships[self._relationship]())
+
+    def apply(self, change: Change) -> Change | None:
+        if isinstance(change, Child) and change.name == self._relationship:
+            if isinstance(change.change, Add):
+                return self._child_added(change)
+            if isinstance(change.change, Remove):
+                return self._child_removed(change, change.change.node)
+        return change if self._holds(change.node) else None
+
+    def _child_added(self, change: Child) -> Change | None:
+        node = change.node
+        if self._count(node) != 1:
+            return None if self._negated else change
+        if self._negated:
+            return Remove(node.with_relationship(self._relationship, nothing))
+        return Add(node)
+
+    def _child_removed(self, change: Child, removed: Node) -> Change | None:
+        node = change.node
+        if self._has_children(node):
+            return None if self._negated else change
+        if self._negated:
+            return Add(node)
+        return Remove(node.with_relationship(self._relationship, lambda: (removed,)))
+
+    def _count(self, node: Node) -> int:
+        """0, 1, or 2 for more."""
+        count = 0
+        for child in node.relationships[self._relationship]():
+            if child is not YIELD:
+                count += 1
+                if count > 1:
+                    break
+        return count
+
+
+def shared_key(key_of: KeyOf, parent_columns: tuple[str, ...], primary_key: tuple[str, ...]) -> KeyOf | None:
+    """The memo key of an EXISTS: none if no two parents can share it."""
+    return None if set(parent_columns) == set(primary_key) else key_of

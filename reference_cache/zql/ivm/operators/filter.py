@@ -1,0 +1,97 @@
+"""Conditions applied to a stream: filter stages, and the operator that runs a tree of them.
+
+A *stage* judges nodes. It never produces more than one change for a change, so a stage is a plain function from
+change to change (or nothing) and a whole condition tree runs without any operator plumbing between its parts: `and` is
+`AllOf` (here), `or` with subqueries is `fan.AnyBranch`, EXISTS is `exists.Exists`, everything else is `Filter`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Hashable
+from typing import Protocol, TypeAlias
+
+from reference_cache.zql.ivm.change import YIELD, Add, Change, Edit, Node, Remove, Stream
+from reference_cache.zql.ivm.one_input import OneInput
+from reference_cache.zql.ivm.operator import Input, Request
+from reference_cache.zql.predicate import Predicate
+
+Memo: TypeAlias = dict[tuple[int, Hashable], bool]
+"""Answers that hold for the duration of one fetch."""
+
+
+class Stage(Protocol):
+    """Part of a condition."""
+
+    def passes(self, node: Node, memo: Memo | None) -> bool:
+        """Whether a node satisfies this part; `memo` is None while a change is being pushed."""
+        ...
+
+    def apply(self, change: Change) -> Change | None:
+        """What is left of a change after this part."""
+        ...
+
+
+class Filter:
+    """A predicate on the row alone. Stateless."""
+
+    __slots__ = ("_predicate",)
+
+    def __init__(self, predicate: Predicate) -> None:
+        self._predicate = predicate
+
+    def passes(self, node: Node, memo: Memo | None) -> bool:
+        return self._predicate(node.row)
+
+    def apply(self, change: Change) -> Change | None:
+        if not isinstance(change, Edit):
+            return change if self._predicate(change.node.row) else None
+        if self._predicate(change.node.row):
+            return change if self._predicate(change.old_node.row) else Add(change.node)
+        return Remove(change.old_node) if self._predicate(change.old_node.row) else None
+
+
+class AllOf:
+    """Stages one after the other: what one lets through, the next sees."""
+
+    __slots__ = ("_stages",)
+
+    def __init__(self, stages: list[Stage]) -> None:
+        self._stages = stages
+
+    def passes(self, node: Node, memo: Memo | None) -> bool:
+        return all(stage.passes(node, memo) for stage in self._stages)
+
+    def apply(self, change: Change) -> Change | None:
+        left: Change | None = change
+        for stage in self._stages:
+            if left is None:
+                return None
+            left = stage.apply(left)
+        return left
+
+
+class FilterPipeline(OneInput):
+    """The operator around a tree of stages. Invariant: its output is the input's nodes that pass."""
+
+    def __init__(self, input: Input, stage: Stage) -> None:
+        super().__init__(input)
+        self._stage = stage
+        self._pushing = False
+
+    def fetch(self, request: Request) -> Stream:
+        # While a child change walks over several parents, two parents with the same key may show different
+        # children; answers must not be shared between nodes then.
+        memo: Memo | None = None if self._pushing else {}
+        passes = self._stage.passes
+        for node in self._input.fetch(request):
+            if node is YIELD or passes(node, memo):
+                yield node
+
+    def _push(self, change: Change) -> None:
+        outer, self._pushing = self._pushing, True
+        try:
+            left = self._stage.apply(change)
+            if left is not None:
+                self._output(left)
+        finally:
+            self._pushing = outer

@@ -1,0 +1,293 @@
+"""Take: the first `limit` rows, of the whole input or of each partition.
+
+State per partition, in memory: the *window* (the rows let through) and the *reserve* (rows known to follow it
+directly). Keeping the rows spares every refetch of the last row and its predecessor, and the reserve lets a row that
+leaves the window be replaced without asking the input: one fetch refills it for many removals. `node` gives the
+relationships of a remembered row.
+
+Partitions nobody has fetched have no state, and changes to them are ignored.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Generator, Iterator
+
+from reference_cache.zql.ivm.change import YIELD, Add, Change, Child, Edit, Node, Pause, Remove, SourceChange, Stream
+from reference_cache.zql.ivm.one_input import OneInput
+from reference_cache.zql.ivm.operator import Columns, Input, Key, Request, Start
+from reference_cache.zql.ivm.sorted_rows import SortedRows, SortKey
+from reference_cache.zql.ivm.store import KeyExtractors, matches
+from reference_cache.zql.schema import Row
+
+RESERVE = 32
+SEARCHED = 16
+"""Windows up to this size are searched row by row; in larger ones the input finds the rows."""
+
+WHOLE: Key = ()
+"""The partition key of an input that is not partitioned."""
+
+
+class Window:
+    """The beginning of one partition.
+
+    Invariant: `rows` followed by `reserve` are the partition's first rows without gap; `complete` says that
+    none follow. Between two pushes `rows` is full unless it holds the whole partition.
+    """
+
+    __slots__ = ("complete", "reserve", "rows")
+
+    def __init__(self) -> None:
+        self.rows = SortedRows()
+        self.reserve = SortedRows()
+        self.complete = False
+
+    def keep_back(self, key: SortKey, row: Row) -> None:
+        """Remember a row behind the window, if it lies within what is known."""
+        reserve = self.reserve
+        if not self.complete and (not reserve.keys or key > reserve.keys[-1]):
+            return
+        reserve.insert(key, row)
+        self._trim()
+
+    def push_back_last(self) -> Row:
+        """Move the window's last row to the reserve."""
+        key = self.rows.keys[-1]
+        row = self.rows.pop(-1)
+        self.reserve.keys.insert(0, key)
+        self.reserve.rows.insert(0, row)
+        self._trim()
+        return row
+
+    def _trim(self) -> None:
+        if len(self.reserve.rows) > 2 * RESERVE:
+            del self.reserve.keys[RESERVE:]
+            del self.reserve.rows[RESERVE:]
+            self.complete = False
+
+    def is_behind(self, key: SortKey) -> bool:
+        """Whether a row would lie behind everything known."""
+        if self.complete:
+            return False
+        known = self.reserve.keys or self.rows.keys
+        return bool(known) and key > known[-1]
+
+    def drop_from_reserve(self, key: SortKey) -> None:
+        """Forget a row behind the window, if it was known."""
+        place = self.reserve.find(key)
+        if place >= 0:
+            self.reserve.pop(place)
+
+
+class Take(OneInput):
+    """Passes the first `limit` rows.
+
+    Invariant: never more than `limit` rows are out, not even between two changes; so when one row displaces another,
+    the remove goes first. `watch` is told each partition from whose moment on changes are wanted.
+    """
+
+    def __init__(
+        self, input: Input, limit: int, partition: Columns = (), watch: Callable[[Key], None] = lambda key: None
+    ) -> None:
+        super().__init__(input)
+        self._limit = limit
+        self._partition = partition
+        self._order_key = input.schema.order_key
+        self._keys = KeyExtractors(input.schema.table)
+        self._watch = watch
+        self._windows: dict[Key, Window] = {}
+
+    # Fetching
+
+    def fetch(self, request: Request) -> Stream:
+        if not self._limit:
+            return
+        if self._partition and request.columns != self._partition:
+            yield from self._across_partitions(request)
+            return
+        key = request.key if self._partition else WHOLE
+        if key is None:
+            return
+        window = self._windows.get(key)
+        if window is None:
+            nodes = yield from self._hydrate(key)
+            if self._asks_for_all(request):
+                yield from nodes
+                return
+            window = self._windows[key]
+        if request.columns != self._partition and len(window.rows.rows) > SEARCHED:
+            yield from self._across_partitions(request)
+            return
+        node_of = self._input.node
+        for row in self._selected(window, request):
+            yield node_of(row)
+
+    def _hydrate(self, key: Key) -> Generator[Pause, None, list[Node]]:
+        """Read a window before any of it is delivered, so that a consumer may stop anywhere."""
+        window = Window()
+        window.complete = True
+        found: list[Node] = []
+        for node in self._input.fetch(Request(self._partition, key if self._partition else None)):
+            if node is YIELD:
+                yield node
+                continue
+            found.append(node)
+            if len(found) == self._limit:
+                window.complete = False
+                break
+        window.rows.rows = [node.row for node in found]
+        window.rows.keys = [self._order_key(row) for row in window.rows.rows]
+        self._windows[key] = window
+        self._watch(key)
+        return found
+
+    def _asks_for_all(self, request: Request) -> bool:
+        """Whether a request for a window narrows it in no way."""
+        plain = not request.any_of and request.start is None and not request.reverse
+        return plain and (bool(self._partition) or not request.columns)
+
+    def _selected(self, window: Window, request: Request) -> Iterator[Row]:
+        if self._asks_for_all(request):
+            return iter(window.rows.rows)
+        rows = reversed(window.rows.rows) if request.reverse else iter(window.rows.rows)
+        return (row for row in rows if matches(row, request, self._keys, self._order_key, self.schema.position_key))
+
+    def _across_partitions(self, request: Request) -> Stream:
+        """The input's rows that are in some window."""
+        for node in self._input.fetch(request):
+            if node is YIELD:
+                yield node
+                continue
+            window = self._window_of(node.row)
+            if window is not None and window.rows.find(self._order_key(node.row)) >= 0:
+                yield node
+
+    def _window_of(self, row: Row) -> Window | None:
+        if not self._partition:
+            return self._windows.get(WHOLE)
+        return self._windows.get(self._keys[self._partition](row))
+
+    # Pushing
+
+    def ignores(self, change: SourceChange) -> bool:
+        """Whether a change to the level's own rows leaves the window and its reserve as they are, whatever the
+        conditions in between say of it.
+
+        Conditions may keep state only for rows that were once read. A row behind everything known is read, and then
+        judged, when the reserve is next filled.
+        """
+        window = self._window_of(change.node.row)
+        if window is None:
+            return True
+        if isinstance(change, Edit) and not window.is_behind(self._order_key(change.old_node.row)):
+            return False
+        return window.is_behind(self._order_key(change.node.row))
+
+    def _push(self, change: Change) -> None:
+        window = self._window_of(change.node.row)
+        if window is None:
+            return
+        if isinstance(change, Add):
+            self._add(window, change)
+        elif isinstance(change, Remove):
+            self._remove(window, change)
+        elif isinstance(change, Edit):
+            self._edit(window, change)
+        else:
+            self._child(window, change)
+
+    def _add(self, window: Window, change: Add) -> None:
+        row = change.node.row
+        key = self._order_key(row)
+        rows = window.rows
+        if len(rows.rows) < self._limit:
+            rows.insert(key, row)
+            self._output(change)
+        elif key < rows.keys[-1]:
+            self._displace_last(window, key, change)
+        else:
+            window.keep_back(key, row)
+
+    def _displace_last(self, window: Window, key: SortKey, change: Add) -> None:
+        last = window.push_back_last()
+        self._output(Remove(self._input.node(last)))
+        window.rows.insert(key, change.node.row)
+        self._output(change)
+
+    def _remove(self, window: Window, change: Remove) -> None:
+        key = self._order_key(change.node.row)
+        place = window.rows.find(key)
+        if place < 0:
+            window.drop_from_reserve(key)
+            return
+        self._refill(window)
+        window.rows.pop(place)
+        self._output(change)
+        self._replace(window)
+
+    def _replace(self, window: Window) -> None:
+        """Let the first reserve row in, if there is one."""
+        if window.reserve.rows:
+            key = window.reserve.keys[0]
+            row = window.reserve.pop(0)
+            window.rows.keys.append(key)
+            window.rows.rows.append(row)
+            self._output(Add(self._input.node(row)))
+
+    def _refill(self, window: Window) -> None:
+        """Make sure the reserve holds the row after the window, if there is one."""
+        if window.reserve.rows or window.complete:
+            return
+        last = window.rows.rows[-1]
+        columns = self._partition
+        key = self._keys[columns](last) if columns else None
+        window.complete = True
+        reserve = window.reserve
+        for node in self._input.fetch(Request(columns, key, start=Start(last, inclusive=False))):
+            if node is YIELD:
+                continue
+            reserve.keys.append(self._order_key(node.row))
+            reserve.rows.append(node.row)
+            if len(reserve.rows) == RESERVE:
+                window.complete = False
+                break
+
+    def _edit(self, window: Window, change: Edit) -> None:
+        row = change.node.row
+        key, old_key = self._order_key(row), self._order_key(change.old_node.row)
+        place = window.rows.find(old_key)
+        if place < 0:
+            self._edit_outside(window, change, key, old_key)
+        elif key == old_key:
+            window.rows.rows[place] = row
+            self._output(change)
+        else:
+            self._edit_inside(window, change, key, place)
+
+    def _edit_outside(self, window: Window, change: Edit, key: SortKey, old_key: SortKey) -> None:
+        window.drop_from_reserve(old_key)
+        if key < window.rows.keys[-1]:
+            self._displace_last(window, key, Add(change.node))
+        else:
+            window.keep_back(key, change.node.row)
+
+    def _edit_inside(self, window: Window, change: Edit, key: SortKey, place: int) -> None:
+        rows, row = window.rows, change.node.row
+        if key < rows.keys[-1]:
+            rows.pop(place)
+            rows.insert(key, row)
+            self._output(change)
+            return
+        self._refill(window)
+        window.drop_from_reserve(key)
+        rows.pop(place)
+        if not window.reserve.keys or key < window.reserve.keys[0]:
+            rows.insert(key, row)
+            self._output(change)
+        else:
+            window.keep_back(key, row)
+            self._output(Remove(change.old_node))
+            self._replace(window)
+
+    def _child(self, window: Window, change: Child) -> None:
+        if window.rows.find(self._order_key(change.node.row)) >= 0:
+            self._output(change)

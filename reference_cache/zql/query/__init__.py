@@ -1,0 +1,1 @@
+"""Queries as values: written in Python, checked, named, simplified and identified."""

@@ -1,0 +1,1 @@
+"""Where the rows of a source are: in memory, or in SQLite tables."""
