@@ -33,7 +33,7 @@ from reference_cache.sync_server.outbox import Backlog
 from reference_cache.sync_server.rates import MutationLimit
 from reference_cache.sync_server.server import SyncServer
 from reference_cache.view_syncer.api import SyncerOptions
-from reference_cache.view_syncer.group_limits import GroupLimits
+from reference_cache.view_syncer.cvr.limits import GroupLimits
 from reference_cache.view_syncer.syncer import ViewSyncer
 
 log = logger("cache")

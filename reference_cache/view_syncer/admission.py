@@ -7,10 +7,10 @@ from dataclasses import dataclass
 from protocol.sync.errors import ErrorKind, SyncError, unauthorized
 from protocol.sync.messages import InitConnection
 from reference_cache.view_syncer.api import ClientInfo
-from reference_cache.view_syncer.group_config import GroupEdit
-from reference_cache.view_syncer.group_owner import Proof
-from reference_cache.view_syncer.group_store import StoredGroup
-from reference_cache.view_syncer.versions import EMPTY, CookieError, check
+from reference_cache.view_syncer.cvr.config import GroupEdit
+from reference_cache.view_syncer.cvr.groups import StoredGroup
+from reference_cache.view_syncer.cvr.owner import Proof
+from reference_cache.view_syncer.cvr.versions import EMPTY, CookieError, check
 
 
 @dataclass(frozen=True, slots=True)

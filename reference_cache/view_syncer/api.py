@@ -23,7 +23,7 @@ from typing import Any, Protocol, TypeAlias
 from protocol.sync.ast import Query
 from protocol.sync.errors import SyncError
 from protocol.sync.messages import InitConnection, Inspection, QueryPatch
-from reference_cache.view_syncer.group_limits import GroupLimits
+from reference_cache.view_syncer.cvr.limits import GroupLimits
 
 Credentials: TypeAlias = Any
 """Whatever the transformer needs to speak for a client (token, cookies, headers, URL); the syncer only passes it on."""

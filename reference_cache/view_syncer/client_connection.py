@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from protocol.sync.errors import SyncError
 from protocol.sync.messages import Inspection, QueryPatch
 from reference_cache.view_syncer.api import ClientInfo, Credentials, Downstream, Outgoing
-from reference_cache.view_syncer.group_owner import Proof
+from reference_cache.view_syncer.cvr.owner import Proof
 
 if TYPE_CHECKING:
     from reference_cache.view_syncer.client_group import ClientGroup

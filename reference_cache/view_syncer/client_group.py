@@ -25,20 +25,20 @@ from reference_cache.replica.schema import ReplicaSchema
 from reference_cache.view_syncer.admission import Admission
 from reference_cache.view_syncer.api import Credentials, NamedQuery, Outgoing, QueryFailure
 from reference_cache.view_syncer.client_connection import ClientConnection
-from reference_cache.view_syncer.client_schema import check_client_schema
+from reference_cache.view_syncer.cvr.client_schema import check_client_schema
+from reference_cache.view_syncer.cvr.config import GroupEdit, QueryConfig
+from reference_cache.view_syncer.cvr.groups import StoredGroup
+from reference_cache.view_syncer.cvr.owner import Proof
+from reference_cache.view_syncer.cvr.versions import EMPTY
 from reference_cache.view_syncer.failures import query_failed
-from reference_cache.view_syncer.group_config import GroupEdit, QueryConfig
-from reference_cache.view_syncer.group_owner import Proof
-from reference_cache.view_syncer.group_store import StoredGroup
 from reference_cache.view_syncer.group_view import GroupView
 from reference_cache.view_syncer.inspector import analysis, answer, subject
-from reference_cache.view_syncer.live_query import LiveQuery
 from reference_cache.view_syncer.mutation_data import Confirmed
+from reference_cache.view_syncer.pipelines.live_query import LiveQuery
 from reference_cache.view_syncer.pokes import PokeContent, compose
 from reference_cache.view_syncer.read_permissions import ReadPermissions
 from reference_cache.view_syncer.services import Services
 from reference_cache.view_syncer.ttl_clock import TtlClock
-from reference_cache.view_syncer.versions import EMPTY
 
 EVICTION_SLACK = 0.05
 """Seconds an expired query may outlive its time, so that several go together."""

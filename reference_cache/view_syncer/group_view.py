@@ -10,15 +10,15 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from reference_cache.view_syncer.evaluation import KeyChoice, key_choice
-from reference_cache.view_syncer.group_config import GroupEdit
-from reference_cache.view_syncer.group_store import Membership, StoredGroup
-from reference_cache.view_syncer.live_query import LiveQuery
+from reference_cache.view_syncer.cvr.config import GroupEdit
+from reference_cache.view_syncer.cvr.groups import Membership, StoredGroup
+from reference_cache.view_syncer.cvr.versions import EMPTY, next_version, state_of
 from reference_cache.view_syncer.mutation_data import Confirmed
+from reference_cache.view_syncer.pipelines.evaluation import KeyChoice, key_choice
+from reference_cache.view_syncer.pipelines.live_query import LiveQuery
+from reference_cache.view_syncer.pipelines.views import View, catch_up
 from reference_cache.view_syncer.pokes import PokeContent
 from reference_cache.view_syncer.services import Services
-from reference_cache.view_syncer.versions import EMPTY, next_version, state_of
-from reference_cache.view_syncer.views import View, catch_up
 
 if TYPE_CHECKING:
     from reference_cache.view_syncer.client_group import ClientGroup

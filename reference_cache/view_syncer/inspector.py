@@ -27,7 +27,7 @@ from reference_cache.zql.schema import Row
 if TYPE_CHECKING:
     from reference_cache.view_syncer.client_connection import ClientConnection
     from reference_cache.view_syncer.client_group import ClientGroup
-    from reference_cache.view_syncer.group_config import Desire, QueryConfig
+    from reference_cache.view_syncer.cvr.config import Desire, QueryConfig
     from reference_cache.view_syncer.services import Services
 
 

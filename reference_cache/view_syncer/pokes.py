@@ -12,7 +12,7 @@ from typing import Any
 
 from protocol import values
 from reference_cache.view_syncer.api import Outgoing
-from reference_cache.view_syncer.group_config import QueryOp
+from reference_cache.view_syncer.cvr.config import QueryOp
 
 MAX_PATCHES = 100
 MAX_BYTES = 1 << 20

@@ -9,16 +9,16 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from reference_cache.view_syncer.api import SyncerOptions, SyncerStatus, Transformer
-from reference_cache.view_syncer.cvr_file import CvrFile
-from reference_cache.view_syncer.group_store import GroupStore
+from reference_cache.view_syncer.cvr.file import CvrFile
+from reference_cache.view_syncer.cvr.groups import GroupStore
+from reference_cache.view_syncer.cvr.retention import Retention
 from reference_cache.view_syncer.mutation_data import MutationTables
-from reference_cache.view_syncer.pacing import Pace
-from reference_cache.view_syncer.pipelines import Pipelines
+from reference_cache.view_syncer.pipelines.driver import Pipelines
+from reference_cache.view_syncer.pipelines.pacing import Pace
+from reference_cache.view_syncer.pipelines.views import View, whole
+from reference_cache.view_syncer.pipelines.whole_views import WholeViews
 from reference_cache.view_syncer.pokes import row_chunks
 from reference_cache.view_syncer.read_permissions import ReadPermissions, load_permissions
-from reference_cache.view_syncer.retention import Retention
-from reference_cache.view_syncer.views import View, whole
-from reference_cache.view_syncer.whole_views import WholeViews
 
 log = logging.getLogger(__name__)
 

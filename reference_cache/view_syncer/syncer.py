@@ -29,17 +29,17 @@ from reference_cache.view_syncer.api import (
 )
 from reference_cache.view_syncer.client_connection import ClientConnection, to_the_end
 from reference_cache.view_syncer.client_group import ClientGroup
-from reference_cache.view_syncer.client_schema import check_client_schema
-from reference_cache.view_syncer.cvr_file import CvrFile
+from reference_cache.view_syncer.cvr.client_schema import check_client_schema
+from reference_cache.view_syncer.cvr.file import CvrFile
+from reference_cache.view_syncer.cvr.groups import GroupStore
+from reference_cache.view_syncer.cvr.owner import GroupOwner, Proof
+from reference_cache.view_syncer.cvr.retention import Retention
 from reference_cache.view_syncer.failures import query_failed
-from reference_cache.view_syncer.group_owner import GroupOwner, Proof
-from reference_cache.view_syncer.group_store import GroupStore
 from reference_cache.view_syncer.mutation_data import Confirmed, MutationTables
-from reference_cache.view_syncer.pacing import Pace
-from reference_cache.view_syncer.pipelines import Pipelines, Step
-from reference_cache.view_syncer.retention import Retention
+from reference_cache.view_syncer.pipelines.driver import Pipelines, Step
+from reference_cache.view_syncer.pipelines.pacing import Pace
+from reference_cache.view_syncer.pipelines.views import StepPatches, View
 from reference_cache.view_syncer.services import Services
-from reference_cache.view_syncer.views import StepPatches, View
 
 log = logging.getLogger(__name__)
 

@@ -10,7 +10,7 @@ from changesource_sdk.config import ServeConfig
 from changesource_sdk.endpoint.status import DEAD_AFTER, STUCK_AFTER
 from protocol.sync.handshake import MAX_VERSION, MIN_VERSION
 from reference_cache.replica import stored_catalog
-from reference_cache.view_syncer import cvr_file
+from reference_cache.view_syncer.cvr import file as cvr_file
 from tests.docs.reference_pages import metrics_page
 
 HOW_TO = Path(__file__).parents[2] / "docs" / "how-to"

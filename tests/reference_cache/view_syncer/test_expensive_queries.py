@@ -15,9 +15,9 @@ import pytest
 
 from protocol.sync.ast_json import parse
 from protocol.sync.errors import ErrorKind, SyncError
-from reference_cache.view_syncer.pipelines import Pipelines
-from reference_cache.view_syncer.slow_start import SlowStart
-from reference_cache.view_syncer.stepped_thread import SteppedThread
+from reference_cache.view_syncer.pipelines.driver import Pipelines
+from reference_cache.view_syncer.pipelines.slow_start import SlowStart
+from reference_cache.view_syncer.pipelines.stepped_thread import SteppedThread
 from reference_cache.zql.ivm.effort import Overrun
 from tests.reference_cache.view_syncer.clients import Client, named
 from tests.reference_cache.view_syncer.conftest import Setup, equals, issue, related

@@ -7,8 +7,8 @@ import gc
 import pytest
 
 from protocol.sync.ast import And, Column, Literal, Or, Simple
-from reference_cache.view_syncer.live_query import LiveQuery
-from reference_cache.view_syncer.whole_views import LARGEST_VIEW, MOST_BYTES, WholeViews
+from reference_cache.view_syncer.pipelines.live_query import LiveQuery
+from reference_cache.view_syncer.pipelines.whole_views import LARGEST_VIEW, MOST_BYTES, WholeViews
 from reference_cache.zql import predicate
 from reference_cache.zql.engine.shared import SharedQuery
 from reference_cache.zql.ivm.one_input import OneInput

@@ -3,8 +3,8 @@
 import json
 from typing import Any
 
+from reference_cache.view_syncer.pipelines.row_keys import delete
 from reference_cache.view_syncer.pokes import MAX_BYTES, MAX_PATCHES, PokeContent, compose, row_chunks
-from reference_cache.view_syncer.row_keys import delete
 
 
 def read(content: PokeContent, base: str | None = "01", cookie: str = "02") -> list[Any]:

@@ -20,7 +20,7 @@ from protocol.changes import Truncate
 from protocol.specs import Relation
 from protocol.sync.ast_json import parse
 from protocol.sync.errors import ErrorKind, SyncError
-from reference_cache.view_syncer.pipelines import Pipelines
+from reference_cache.view_syncer.pipelines.driver import Pipelines
 from reference_cache.zql.engine.engine import Engine
 from reference_cache.zql.engine.row_changes import RowChange
 from reference_cache.zql.tables.memory import memory_source

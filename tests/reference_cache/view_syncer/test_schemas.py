@@ -11,7 +11,7 @@ import pytest
 from protocol.changes import AddColumn, CreateIndex, DropColumn, DropTable, Truncate, UpdateColumn
 from protocol.specs import Column, ColumnSpec, Identifier, Relation
 from protocol.sync.errors import ErrorKind, SyncError
-from reference_cache.view_syncer.client_schema import KnownSchemas
+from reference_cache.view_syncer.cvr.client_schema import KnownSchemas
 from tests.reference_cache.view_syncer.clients import SCHEMA, Client, named
 from tests.reference_cache.view_syncer.conftest import Setup, issue
 from tests.reference_cache.view_syncer.world import create_index

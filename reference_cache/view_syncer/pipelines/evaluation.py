@@ -13,7 +13,7 @@ from typing import TypeAlias
 
 from protocol.sync.ast import Query
 from protocol.sync.messages import ClientSchema
-from reference_cache.view_syncer.row_keys import RowKeys
+from reference_cache.view_syncer.pipelines.row_keys import RowKeys
 from reference_cache.zql.engine.engine import Engine
 from reference_cache.zql.engine.shared import SharedQueries, SharedQuery
 from reference_cache.zql.ivm.change import Edit, Pause, SourceChange, add, remove

@@ -11,10 +11,10 @@ import orjson
 
 from protocol.sync import ast_json
 from protocol.sync.messages import ClientSchema
-from reference_cache.view_syncer.client_schema import KnownSchemas
-from reference_cache.view_syncer.cvr_file import CvrFile
-from reference_cache.view_syncer.group_config import Desire, GroupConfig, GroupEdit, QueryConfig, definition
-from reference_cache.view_syncer.group_owner import GroupOwner
+from reference_cache.view_syncer.cvr.client_schema import KnownSchemas
+from reference_cache.view_syncer.cvr.config import Desire, GroupConfig, GroupEdit, QueryConfig, definition
+from reference_cache.view_syncer.cvr.file import CvrFile
+from reference_cache.view_syncer.cvr.owner import GroupOwner
 
 
 @dataclass(slots=True)

@@ -3,7 +3,7 @@
 The rows of a group go to all of its clients, so all of them must be the same user. A group keeps what its connections
 have proved: whether its user id was confirmed (by a signed token, or by the application's answer), and salted hashes
 of the credentials that the application accepted without naming a user. A group that was ever opened with credentials
-is joined by the confirmed user, or with credentials it knows. Pure; `group_store` keeps the record.
+is joined by the confirmed user, or with credentials it knows. Pure; `cvr.groups` keeps the record.
 """
 
 from __future__ import annotations

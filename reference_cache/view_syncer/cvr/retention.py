@@ -10,8 +10,8 @@ from __future__ import annotations
 
 from collections.abc import Collection
 
-from reference_cache.view_syncer.cvr_file import CvrFile
-from reference_cache.view_syncer.group_store import StoredGroup
+from reference_cache.view_syncer.cvr.file import CvrFile
+from reference_cache.view_syncer.cvr.groups import StoredGroup
 
 
 class Retention:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import orjson
 import pytest
 
-from reference_cache.view_syncer.row_keys import RowKeys
+from reference_cache.view_syncer.pipelines.row_keys import RowKeys
 from reference_cache.zql.schema import schema, table
 
 

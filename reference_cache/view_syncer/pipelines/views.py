@@ -9,11 +9,11 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import TypeAlias
 
-from reference_cache.view_syncer.group_store import Membership
-from reference_cache.view_syncer.live_query import LiveQuery, Patch
-from reference_cache.view_syncer.record_store import RecordStore
-from reference_cache.view_syncer.row_keys import delete
-from reference_cache.view_syncer.versions import state_of
+from reference_cache.view_syncer.cvr.groups import Membership
+from reference_cache.view_syncer.cvr.records import RecordStore
+from reference_cache.view_syncer.cvr.versions import state_of
+from reference_cache.view_syncer.pipelines.live_query import LiveQuery, Patch
+from reference_cache.view_syncer.pipelines.row_keys import delete
 from reference_cache.zql.engine.row_set import RowId
 
 View: TypeAlias = frozenset[LiveQuery]

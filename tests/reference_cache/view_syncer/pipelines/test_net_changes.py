@@ -7,7 +7,7 @@ from typing import Any
 from hypothesis import given
 from hypothesis import strategies as st
 
-from reference_cache.view_syncer.net_changes import NetChanges
+from reference_cache.view_syncer.pipelines.net_changes import NetChanges
 from reference_cache.zql.ivm.change import Add, Edit, SourceChange, add, edit, remove
 
 KEYS = st.integers(0, 3)

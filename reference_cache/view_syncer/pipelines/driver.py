@@ -32,16 +32,16 @@ from reference_cache.replica.replica import Replica, open_replica
 from reference_cache.replica.schema import ReplicaSchema, read_schema
 from reference_cache.replica.stored_catalog import ReplicaState, read_state
 from reference_cache.view_syncer.api import SyncerOptions
-from reference_cache.view_syncer.aside import STEPS_BETWEEN_CLOCK_READINGS, Aside, Turns, Wanted
-from reference_cache.view_syncer.cvr_file import CvrFile
-from reference_cache.view_syncer.digest import Digest
-from reference_cache.view_syncer.evaluation import Evaluation, KeyChoice
-from reference_cache.view_syncer.live_query import LiveQuery, Patch, derive_key, query_key
-from reference_cache.view_syncer.net_changes import KeyOf, NetChanges
-from reference_cache.view_syncer.pacing import Pace
-from reference_cache.view_syncer.record_store import RecordStore
-from reference_cache.view_syncer.recording import BATCH, record_hydration
-from reference_cache.view_syncer.slow_start import SlowStart, too_many_rows
+from reference_cache.view_syncer.cvr.file import CvrFile
+from reference_cache.view_syncer.cvr.records import RecordStore
+from reference_cache.view_syncer.pipelines.aside import STEPS_BETWEEN_CLOCK_READINGS, Aside, Turns, Wanted
+from reference_cache.view_syncer.pipelines.digest import Digest
+from reference_cache.view_syncer.pipelines.evaluation import Evaluation, KeyChoice
+from reference_cache.view_syncer.pipelines.live_query import LiveQuery, Patch, derive_key, query_key
+from reference_cache.view_syncer.pipelines.net_changes import KeyOf, NetChanges
+from reference_cache.view_syncer.pipelines.pacing import Pace
+from reference_cache.view_syncer.pipelines.recording import BATCH, record_hydration
+from reference_cache.view_syncer.pipelines.slow_start import SlowStart, too_many_rows
 from reference_cache.zql.engine.engine import Engine
 from reference_cache.zql.engine.shared import SharedQuery, TooManyRows
 from reference_cache.zql.ivm.change import SourceChange

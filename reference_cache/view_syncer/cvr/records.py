@@ -13,7 +13,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import TypeAlias
 
-from reference_cache.view_syncer.cvr_file import CvrFile
+from reference_cache.view_syncer.cvr.file import CvrFile
 
 Change: TypeAlias = tuple[str, str, str, bool]
 """Table, row key, row version, and whether the row is there."""

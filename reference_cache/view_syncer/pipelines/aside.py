@@ -23,9 +23,9 @@ from reference_cache.replica.change_log import SchemaChanged, Truncate, changes_
 from reference_cache.replica.replica import Replica
 from reference_cache.replica.schema import ReplicaSchema
 from reference_cache.replica.stored_catalog import read_state
-from reference_cache.view_syncer.evaluation import Evaluation, KeyChoice
-from reference_cache.view_syncer.net_changes import NetChanges
-from reference_cache.view_syncer.stepped_thread import SteppedThread
+from reference_cache.view_syncer.pipelines.evaluation import Evaluation, KeyChoice
+from reference_cache.view_syncer.pipelines.net_changes import NetChanges
+from reference_cache.view_syncer.pipelines.stepped_thread import SteppedThread
 from reference_cache.zql.ivm.change import Pause
 from reference_cache.zql.planner.cost_model import SqliteCostModel
 from reference_cache.zql.tables.followed import hold_snapshot, release_snapshot

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from protocol.sync.errors import ErrorKind, SyncError
-from reference_cache.view_syncer.group_limits import GroupLimits
+from reference_cache.view_syncer.cvr.limits import GroupLimits
 from tests.reference_cache.view_syncer.clients import Client, dropped, named
 from tests.reference_cache.view_syncer.conftest import Setup, issue
 

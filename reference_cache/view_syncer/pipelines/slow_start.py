@@ -16,18 +16,18 @@ from protocol.sync.ast import Query
 from protocol.sync.errors import ErrorKind, SyncError
 from reference_cache.replica.errors import ChangesForgotten
 from reference_cache.view_syncer.api import SyncerOptions
-from reference_cache.view_syncer.aside import WAITING, Aside, Moved, TooExpensive, Turns, Wanted, slot
-from reference_cache.view_syncer.cvr_file import CvrFile
-from reference_cache.view_syncer.evaluation import KeyChoice
-from reference_cache.view_syncer.live_query import LiveQuery, Patch
-from reference_cache.view_syncer.pacing import Pace
-from reference_cache.view_syncer.record_store import RecordedQuery
-from reference_cache.view_syncer.recording import find_differences, record, record_new
+from reference_cache.view_syncer.cvr.file import CvrFile
+from reference_cache.view_syncer.cvr.records import RecordedQuery
+from reference_cache.view_syncer.pipelines.aside import WAITING, Aside, Moved, TooExpensive, Turns, Wanted, slot
+from reference_cache.view_syncer.pipelines.evaluation import KeyChoice
+from reference_cache.view_syncer.pipelines.live_query import LiveQuery, Patch
+from reference_cache.view_syncer.pipelines.pacing import Pace
+from reference_cache.view_syncer.pipelines.recording import find_differences, record, record_new
 from reference_cache.zql.engine.engine import Engine
 from reference_cache.zql.engine.shared import TooManyRows
 
 if TYPE_CHECKING:
-    from reference_cache.view_syncer.pipelines import Pipelines
+    from reference_cache.view_syncer.pipelines.driver import Pipelines
 
 T = TypeVar("T")
 

@@ -8,10 +8,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from reference_cache.view_syncer.cvr_file import CvrFile
-from reference_cache.view_syncer.live_query import LiveQuery, Patch
-from reference_cache.view_syncer.pacing import Pace
-from reference_cache.view_syncer.record_store import RecordedQuery, RecordStore
+from reference_cache.view_syncer.cvr.file import CvrFile
+from reference_cache.view_syncer.cvr.records import RecordedQuery, RecordStore
+from reference_cache.view_syncer.pipelines.live_query import LiveQuery, Patch
+from reference_cache.view_syncer.pipelines.pacing import Pace
 
 BATCH = 1000
 """Records written in one transaction."""

@@ -6,7 +6,7 @@ from random import Random
 
 import pytest
 
-from reference_cache.view_syncer.digest import COMPRESSION, Digest
+from reference_cache.view_syncer.pipelines.digest import COMPRESSION, Digest
 
 
 def test_a_digest_stays_small_and_keeps_its_extremes() -> None:

@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 
 from protocol.sync.errors import ErrorKind
-from reference_cache.view_syncer.group_owner import MOST_DIGESTS, GroupOwner, Proof
+from reference_cache.view_syncer.cvr.owner import MOST_DIGESTS, GroupOwner, Proof
 
 NOTHING, TOKEN, OTHER, VERIFIED = Proof(), Proof(secret="t"), Proof(secret="u"), Proof(verified=True, secret="v")
 NOBODY = GroupOwner()

@@ -8,8 +8,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from reference_cache.view_syncer.live_query import LiveQuery
-from reference_cache.view_syncer.views import View
+from reference_cache.view_syncer.pipelines.live_query import LiveQuery
+from reference_cache.view_syncer.pipelines.views import View
 
 MOST_VIEWS = 64
 LARGEST_VIEW = 4 << 20

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 from protocol.sync.errors import ErrorKind, SyncError
 from protocol.sync.messages import PutQuery, QueryPatch
-from reference_cache.view_syncer.group_config import GroupConfig, definition_size
+from reference_cache.view_syncer.cvr.config import GroupConfig, definition_size
 
 ENDED_RECORDS = 20_000
 """Queries and desires that have ended and are remembered, for clients that were away; then the older half goes."""

@@ -12,10 +12,10 @@ import orjson
 from protocol.sync.ast import Query
 from protocol.sync.ast_json import to_json
 from protocol.sync.js_json import stringify
-from reference_cache.view_syncer.digest import Digest
-from reference_cache.view_syncer.evaluation import Evaluation, KeyChoice
-from reference_cache.view_syncer.record_store import Change, RecordedQuery
-from reference_cache.view_syncer.row_keys import RowKeys
+from reference_cache.view_syncer.cvr.records import Change, RecordedQuery
+from reference_cache.view_syncer.pipelines.digest import Digest
+from reference_cache.view_syncer.pipelines.evaluation import Evaluation, KeyChoice
+from reference_cache.view_syncer.pipelines.row_keys import RowKeys
 from reference_cache.zql.engine.row_set import RowId, RowSet
 from reference_cache.zql.engine.shared import SharedQuery
 from reference_cache.zql.schema import Row

@@ -1,7 +1,7 @@
 """The file of client view records: its tables, its transactions, and the version of the data it belongs to.
 
-Two halves. Rows are recorded per distinct query, for all groups that run it (`record_store`); groups record what they
-want and since when they have which query (`group_store`). A transaction that records anything also records the version
+Two halves. Rows are recorded per distinct query, for all groups that run it (`cvr.records`); groups record what they
+want and since when they have which query (`cvr.groups`). A transaction that records anything also records the version
 of the data it was made at, so a cookie is valid exactly if the file knows its version.
 
 The file is in WAL mode with `synchronous=NORMAL`: what is committed survives the death of the process. After a power

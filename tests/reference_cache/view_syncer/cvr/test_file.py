@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from reference_cache.view_syncer.cvr_file import CvrFile
-from reference_cache.view_syncer.record_store import RecordStore
+from reference_cache.view_syncer.cvr.file import CvrFile
+from reference_cache.view_syncer.cvr.records import RecordStore
 
 
 def test_a_transaction_that_fails_records_nothing_and_the_version_stays(tmp_path: Path) -> None:

@@ -1,0 +1,1 @@
+"""Query pipelines over the replica: started, advanced, and recorded in the client view records."""
