@@ -20,8 +20,8 @@ from protocol.handshake import Handshake
 from protocol.messages import Begin, Commit, Data, ResetRequired, Rollback, Status, StatusAck
 from protocol.stream import Stream
 from reference_cache.replica.errors import CannotApply
-from reference_cache.replica.initial_load import InitialLoad
-from reference_cache.replica.writer import ReplicaWriter
+from reference_cache.replica.writing.initial_load import InitialLoad
+from reference_cache.replica.writing.writer import ReplicaWriter
 from reference_cache.replicator.bound_frames import BoundFrames
 from reference_cache.replicator.row_frames import DATA, RowFrames
 

@@ -24,10 +24,10 @@ from collections.abc import Callable
 from protocol.errors import ProtocolError
 from reference_cache.replica.checkpoints import Checkpoints, leave_to_others
 from reference_cache.replica.errors import CannotApply
-from reference_cache.replica.initial_load import InitialLoad, load_beside, load_over
 from reference_cache.replica.stored_catalog import ReplicaState
 from reference_cache.replica.wal import Wal
-from reference_cache.replica.writer import ReplicaWriter, open_writer
+from reference_cache.replica.writing.initial_load import InitialLoad, load_beside, load_over
+from reference_cache.replica.writing.writer import ReplicaWriter, open_writer
 from reference_cache.replicator.backoff import Backoff
 from reference_cache.replicator.intake import InitialIntake, LiveIntake
 from reference_cache.replicator.settings import ReplicatorSettings

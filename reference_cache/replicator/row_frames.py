@@ -20,8 +20,8 @@ from protocol.changes import Change, Delete, Insert, Update
 from protocol.errors import CodecError
 from protocol.messages import Data
 from protocol.specs import Relation
-from reference_cache.replica.applying import Applying
-from reference_cache.replica.table_rows import KeyColumns
+from reference_cache.replica.writing.applying import Applying
+from reference_cache.replica.writing.table_rows import KeyColumns
 
 DATA = b'["data",'
 _NEW, _KEY = b'"new":', b'"key":'

@@ -10,11 +10,11 @@ from pathlib import Path
 import pytest
 
 from reference_cache.replica.change_log import Logged, changes_between
-from reference_cache.replica.initial_load import load_beside
 from reference_cache.replica.replica import open_replica
 from reference_cache.replica.schema import read_schema
 from reference_cache.replica.stored_catalog import Origin
-from reference_cache.replica.writer import ReplicaWriter
+from reference_cache.replica.writing.initial_load import load_beside
+from reference_cache.replica.writing.writer import ReplicaWriter
 from reference_cache.replicator.row_frames import RowFrames
 from tests.reference_cache.sources import snapshot
 from tests.support.tiny_source import Message

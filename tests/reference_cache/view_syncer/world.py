@@ -13,11 +13,11 @@ from protocol.changes import CreateIndex, CreateTable, SchemaChange, Truncate
 from protocol.specs import ColumnSpec, IndexSpec, TableSpec
 from protocol.stream_rules.required_tables import required_tables
 from protocol.sync.ast import Query
-from reference_cache.replica.initial_load import load_beside, load_over
 from reference_cache.replica.replica import open_replica
 from reference_cache.replica.schema import read_schema
 from reference_cache.replica.stored_catalog import Origin
-from reference_cache.replica.writer import open_writer
+from reference_cache.replica.writing.initial_load import load_beside, load_over
+from reference_cache.replica.writing.writer import open_writer
 from reference_cache.zql.engine.engine import Engine
 from reference_cache.zql.engine.row_changes import RowChange
 from reference_cache.zql.schema import Schema

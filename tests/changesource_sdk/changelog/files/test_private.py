@@ -9,7 +9,7 @@ from changesource_sdk.adapter import Insert
 from changesource_sdk.changelog.files.layout import StateDirectory
 from changesource_sdk.changelog.files.private import private_file
 from changesource_sdk.changelog.sqlite.store import SqliteStore
-from reference_cache.replica.writer import connect_writer
+from reference_cache.replica.writing.writer import connect_writer
 from reference_cache.view_syncer.cvr.file import CvrFile
 from tests.changesource_sdk.endpoint.written_state import WrittenState
 

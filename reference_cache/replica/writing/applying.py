@@ -16,10 +16,10 @@ from collections.abc import Iterable, Sequence
 from protocol.changes import Backfill, BackfillChange, BackfillCompleted, SchemaChange, Truncate
 from protocol.messages import JsonMode
 from protocol.specs import JsonObject
-from reference_cache.replica.backfilling import FreshRows, backfilled_rows
 from reference_cache.replica.catalog import VERSION_COLUMN, Catalog, Effect
 from reference_cache.replica.errors import CannotApply
-from reference_cache.replica.table_rows import UNSUITABLE, KeyColumns, Parameters, TableRows
+from reference_cache.replica.writing.backfilling import FreshRows, backfilled_rows
+from reference_cache.replica.writing.table_rows import UNSUITABLE, KeyColumns, Parameters, TableRows
 from reference_cache.zql.tables.sqlite_text import quoted
 
 BATCH_ROWS = 1000

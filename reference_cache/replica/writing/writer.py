@@ -22,7 +22,6 @@ from pathlib import Path
 
 from protocol.messages import JsonMode
 from reference_cache.private_file import private_file
-from reference_cache.replica.applying import Applying
 from reference_cache.replica.catalog import Effect
 from reference_cache.replica.change_log import log_name, log_statements, quiet_statements, unlog_statements
 from reference_cache.replica.file_identity import file_identity
@@ -37,7 +36,8 @@ from reference_cache.replica.stored_catalog import (
     read_state,
     save_catalog,
 )
-from reference_cache.replica.table_rows import TableRows
+from reference_cache.replica.writing.applying import Applying
+from reference_cache.replica.writing.table_rows import TableRows
 from reference_cache.zql.tables.sqlite_text import quoted
 
 BUSY_SECONDS = 60.0

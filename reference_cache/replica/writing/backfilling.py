@@ -19,7 +19,7 @@ import orjson
 from protocol.changes import Backfill
 from protocol.specs import JsonObject
 from reference_cache.replica.stored_catalog import FRESH
-from reference_cache.replica.table_rows import KeyColumns, TableRows
+from reference_cache.replica.writing.table_rows import KeyColumns, TableRows
 
 _WHOLE_TABLE = ""
 """In place of a key, which is a JSON array: the note on all rows at once."""

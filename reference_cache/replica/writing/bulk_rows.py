@@ -13,7 +13,7 @@ from itertools import chain
 from protocol.messages import JsonMode
 from protocol.specs import JsonObject
 from reference_cache.replica.catalog import VERSION_COLUMN, StoredTable
-from reference_cache.replica.table_rows import dump, text
+from reference_cache.replica.writing.table_rows import dump, text
 from reference_cache.zql.tables.sqlite_text import quoted
 
 ROWS_PER_STATEMENT = 10

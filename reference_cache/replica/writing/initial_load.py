@@ -22,16 +22,16 @@ from protocol.changes import Backfill, BackfillChange, CreateIndex, CreateTable,
 from protocol.messages import JsonMode
 from protocol.specs import JsonObject
 from reference_cache.private_file import private_file
-from reference_cache.replica.applying import Applying
-from reference_cache.replica.bulk_rows import BulkRows
 from reference_cache.replica.catalog import Catalog, Effect, StoredIndex, create_index_sql
 from reference_cache.replica.change_log import log_statements
 from reference_cache.replica.file_identity import remove_leftovers
-from reference_cache.replica.required import check_required_tables
 from reference_cache.replica.schema import schema_of
 from reference_cache.replica.stored_catalog import STATE, Origin, create_system_tables, save_catalog
-from reference_cache.replica.table_rows import UNSUITABLE, Parameters, TableRows
-from reference_cache.replica.writer import ReplicaWriter, connect_writer, open_writer
+from reference_cache.replica.writing.applying import Applying
+from reference_cache.replica.writing.bulk_rows import BulkRows
+from reference_cache.replica.writing.required import check_required_tables
+from reference_cache.replica.writing.table_rows import UNSUITABLE, Parameters, TableRows
+from reference_cache.replica.writing.writer import ReplicaWriter, connect_writer, open_writer
 from reference_cache.zql.tables.sqlite_text import quoted
 
 ANALYSIS_LIMIT = 1000

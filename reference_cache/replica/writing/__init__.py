@@ -1,0 +1,1 @@
+"""Writing a replica: the initial sync, and live transactions after it."""
