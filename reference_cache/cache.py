@@ -25,9 +25,9 @@ from reference_cache.observe import event, logger
 from reference_cache.replica.stored_catalog import Origin, ReplicaState
 from reference_cache.replicator.process import ReplicatorFailed, ReplicatorProcess
 from reference_cache.replicator.settings import ReplicatorSettings
-from reference_cache.sync_server.auth import Authenticator
+from reference_cache.sync_server.access.auth import Authenticator
+from reference_cache.sync_server.access.inspectors import Inspectors
 from reference_cache.sync_server.client import Services
-from reference_cache.sync_server.inspectors import Inspectors
 from reference_cache.sync_server.metrics import CacheMetrics
 from reference_cache.sync_server.outbox import Backlog
 from reference_cache.sync_server.rates import MutationLimit

@@ -30,9 +30,9 @@ from reference_cache.background import in_background
 from reference_cache.byte_budget import ByteBudget
 from reference_cache.config import CacheConfig
 from reference_cache.observe import event, logger, unexpected
-from reference_cache.sync_server import auth
-from reference_cache.sync_server.auth import Authenticator, Identity
-from reference_cache.sync_server.inspectors import Inspectors
+from reference_cache.sync_server.access import auth
+from reference_cache.sync_server.access.auth import Authenticator, Identity
+from reference_cache.sync_server.access.inspectors import Inspectors
 from reference_cache.sync_server.metrics import CacheMetrics
 from reference_cache.sync_server.outbox import Backlog, Outbox
 from reference_cache.sync_server.rates import ClientRate, MutationLimit, Pace

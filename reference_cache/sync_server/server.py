@@ -27,7 +27,6 @@ from protocol.sync.handshake import MAX_VERSION, ConnectRequest, parse_request
 from reference_cache.app_client.credentials import Credentials, address
 from reference_cache.errors import CacheError
 from reference_cache.observe import event, logger
-from reference_cache.sync_server import auth
 from reference_cache.sync_server.accepting import (
     ACCEPT_AT_ONCE,
     Connections,
@@ -35,8 +34,9 @@ from reference_cache.sync_server.accepting import (
     lengthen_queue,
     report_briefly,
 )
-from reference_cache.sync_server.access import admits_origin, is_local, is_loopback
-from reference_cache.sync_server.auth import Identity
+from reference_cache.sync_server.access import auth
+from reference_cache.sync_server.access.auth import Identity
+from reference_cache.sync_server.access.origins import admits_origin, is_local, is_loopback
 from reference_cache.sync_server.client import Client, Services
 from reference_cache.sync_server.pages import Page, Pages
 from reference_cache.sync_server.socket import TRANSPORT_BYTES, SyncSocket

@@ -4,9 +4,9 @@ import asyncio
 from pathlib import Path
 from typing import Any
 
-from reference_cache.sync_server.auth import CLOSE_CODE
-from reference_cache.sync_server.jwks import KEPT_SECONDS, PAUSE_SECONDS
-from reference_cache.sync_server.jwt import LEAST_RSA_BITS
+from reference_cache.sync_server.access.auth import CLOSE_CODE
+from reference_cache.sync_server.access.jwks import KEPT_SECONDS, PAUSE_SECONDS
+from reference_cache.sync_server.access.jwt import LEAST_RSA_BITS
 from reference_cache.zql.schema import schema, table
 from tests.docs.fences import blocks, execute
 

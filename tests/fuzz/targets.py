@@ -21,7 +21,7 @@ from protocol.sync import ast_json, handshake, messages
 from protocol.sync.errors import SyncError
 from protocol.transcript import Connect, Frame
 from reference_cache.app_client.url_pattern import is_allowed
-from reference_cache.sync_server.jwt import BadToken, TokenRules, decode, with_secret
+from reference_cache.sync_server.access.jwt import BadToken, TokenRules, decode, with_secret
 from reference_cache.zql.like import LikePatternError, like
 from reference_cache.zql.query.check import check
 from tests.fuzz.corpus import ASTS, MESSAGES, SCHEMA, TOKENS

@@ -16,9 +16,9 @@ from reference_cache.app_client.transform import QueryTransformer
 from reference_cache.byte_budget import ByteBudget
 from reference_cache.config import CacheConfig
 from reference_cache.sync_server import client
-from reference_cache.sync_server.auth import Authenticator
+from reference_cache.sync_server.access.auth import Authenticator
+from reference_cache.sync_server.access.inspectors import Inspectors
 from reference_cache.sync_server.client import Services
-from reference_cache.sync_server.inspectors import Inspectors
 from reference_cache.sync_server.metrics import CacheMetrics
 from reference_cache.sync_server.outbox import Backlog
 from reference_cache.sync_server.server import SyncServer

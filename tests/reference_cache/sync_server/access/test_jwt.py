@@ -5,7 +5,7 @@ from __future__ import annotations
 import jwt
 import pytest
 
-from reference_cache.sync_server.jwt import BadToken, TokenRules, decode, with_jwk, with_secret
+from reference_cache.sync_server.access.jwt import BadToken, TokenRules, decode, with_jwk, with_secret
 from tests.reference_cache.sync_server.signed_by_jose import OTHERS, RSA, Signed, sign
 from tests.reference_cache.sync_server.tokens import b64, hs256, hs256_of, unsigned
 

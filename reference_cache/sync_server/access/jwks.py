@@ -17,7 +17,7 @@ import aiohttp
 
 from protocol import values
 from protocol.errors import CodecError
-from reference_cache.sync_server.jwt import CURVE_ALGORITHMS, BadToken, VerifyKey, with_public_jwk
+from reference_cache.sync_server.access.jwt import CURVE_ALGORITHMS, BadToken, VerifyKey, with_public_jwk
 
 KEPT_SECONDS = 600.0
 PAUSE_SECONDS = 30.0

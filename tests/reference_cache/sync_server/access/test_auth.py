@@ -9,7 +9,7 @@ import pytest
 from protocol.sync.errors import ErrorKind, SyncError
 from reference_cache.config import CacheConfig
 from reference_cache.errors import BadSetting
-from reference_cache.sync_server.auth import Authenticator, Identity
+from reference_cache.sync_server.access.auth import Authenticator, Identity
 from tests.reference_cache.sync_server.tokens import hs256
 
 APP = {"query_urls": ("http://app/q",), "mutate_urls": ("http://app/m",)}

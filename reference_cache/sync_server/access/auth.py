@@ -16,8 +16,16 @@ from typing import Any
 from protocol.sync.errors import ErrorKind, SyncError, unauthorized
 from reference_cache.config import CacheConfig
 from reference_cache.errors import BadSetting
-from reference_cache.sync_server.jwks import RemoteKeys
-from reference_cache.sync_server.jwt import BadToken, TokenRules, VerifyKey, decode, header, with_jwk, with_secret
+from reference_cache.sync_server.access.jwks import RemoteKeys
+from reference_cache.sync_server.access.jwt import (
+    BadToken,
+    TokenRules,
+    VerifyKey,
+    decode,
+    header,
+    with_jwk,
+    with_secret,
+)
 
 KeyFor = Callable[[Mapping[str, Any]], Awaitable[VerifyKey]]
 """What checks a token, by the token's header."""

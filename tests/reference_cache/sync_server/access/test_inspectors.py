@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from reference_cache.config import CacheConfig
-from reference_cache.sync_server.inspectors import Inspectors
+from reference_cache.sync_server.access.inspectors import Inspectors
 
 
 def inspectors(**settings: Any) -> Inspectors:

@@ -11,9 +11,9 @@ from aiohttp import web
 
 from protocol.sync.errors import ErrorKind, SyncError
 from reference_cache.config import CacheConfig
-from reference_cache.sync_server.auth import Authenticator
-from reference_cache.sync_server.jwks import KEPT_SECONDS, MAX_BYTES, PAUSE_SECONDS, RemoteKeys
-from reference_cache.sync_server.jwt import BadToken, TokenRules, decode, header
+from reference_cache.sync_server.access.auth import Authenticator
+from reference_cache.sync_server.access.jwks import KEPT_SECONDS, MAX_BYTES, PAUSE_SECONDS, RemoteKeys
+from reference_cache.sync_server.access.jwt import BadToken, TokenRules, decode, header
 from tests.reference_cache.sync_server.signed_by_jose import Signed, sign
 from tests.reference_cache.sync_server.tokens import hs256
 

@@ -1,0 +1,1 @@
+"""Who may connect and ask: origins, tokens and their keys, the admin password."""
