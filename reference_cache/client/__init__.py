@@ -10,11 +10,11 @@ from reference_cache.client.errors import (
     MutationUnsettled,
     QueryRefused,
 )
+from reference_cache.client.local.transaction import Transaction
 from reference_cache.client.mutations import Mutation
 from reference_cache.client.queries import NamedQuery, named_query
 from reference_cache.client.sqlite_store import SqliteLocalStore
 from reference_cache.client.store import LocalStore, MemoryStore
-from reference_cache.client.transaction import Transaction
 from reference_cache.client.views import LiveView
 
 __all__ = [

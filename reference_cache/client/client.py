@@ -15,9 +15,9 @@ from typing import Any
 
 from reference_cache.client.connection import Connection, ConnectionState, Credentials, FetchToken, StateName
 from reference_cache.client.errors import ClientError
-from reference_cache.client.local_state import LocalState
+from reference_cache.client.local.mutators import AnyMutators, by_name
+from reference_cache.client.local.state import LocalState
 from reference_cache.client.mutations import Mutation, MutatorNames
-from reference_cache.client.mutators import AnyMutators, by_name
 from reference_cache.client.queries import AnyQuery
 from reference_cache.client.session import ClientSession
 from reference_cache.client.socket import sync_address

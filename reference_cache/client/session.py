@@ -17,7 +17,7 @@ from typing import Any
 from protocol.sync.downstream import Downstream, Fault, PokeEnd, PokePart, PokeStart, QueryFaults
 from protocol.sync.errors import ErrorKind, SyncError
 from reference_cache.client.errors import MutationLost, MutationRefused, MutationUnsettled, QueryRefused
-from reference_cache.client.local_state import Applied, LocalState
+from reference_cache.client.local.state import Applied, LocalState
 from reference_cache.client.mutations import Mutation
 from reference_cache.client.pokes import PokeAssembly
 from reference_cache.client.queries import AnyQuery, WantedQueries, local_query

@@ -15,7 +15,7 @@ from typing import Any
 
 from protocol.sync.errors import ErrorKind
 from reference_cache.client import Client, Disconnected, LiveView, MutationRefused
-from reference_cache.client.tables import LocalTables
+from reference_cache.client.local.tables import LocalTables
 from reference_cache.zql.query.builder import QueryBuilder
 from reference_cache.zql.schema import Row
 from tests.support.app_store import AppStore, sqlite_app_store

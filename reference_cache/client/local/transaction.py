@@ -11,8 +11,8 @@ from __future__ import annotations
 from collections.abc import Callable, Generator, Mapping
 from typing import Any, Literal, TypeAlias
 
-from reference_cache.client.draft import Draft, Place
 from reference_cache.client.errors import ClientError
+from reference_cache.client.local.draft import Draft, Place
 from reference_cache.zql.ivm.view import Result
 from reference_cache.zql.nearest import unknown
 from reference_cache.zql.query.builder import QueryBuilder

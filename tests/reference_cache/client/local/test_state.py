@@ -10,11 +10,11 @@ import pytest
 
 from protocol.sync.downstream import PokePart
 from reference_cache.client.errors import ClientError
-from reference_cache.client.local_state import LocalState
+from reference_cache.client.local.state import LocalState
+from reference_cache.client.local.transaction import Transaction
 from reference_cache.client.pokes import Poke, PokeError
 from reference_cache.client.sqlite_store import SqliteLocalStore
 from reference_cache.client.store import LocalStore, MemoryStore
-from reference_cache.client.transaction import Transaction
 from reference_cache.zql.query.builder import Queries
 from reference_cache.zql.schema import Schema, schema, table
 

@@ -13,7 +13,7 @@ from functools import partial
 from typing import Any, Protocol, TypeAlias
 
 from reference_cache.client.errors import ClientError
-from reference_cache.client.transaction import Transaction
+from reference_cache.client.local.transaction import Transaction
 
 Mutator: TypeAlias = Callable[[Transaction, Any], Any]
 

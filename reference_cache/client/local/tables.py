@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
-from reference_cache.client.draft import Draft, Place
+from reference_cache.client.local.draft import Draft, Place
 from reference_cache.zql.engine.engine import Engine
 from reference_cache.zql.ivm.change import add, edit, remove
 from reference_cache.zql.ivm.operator import Key

@@ -14,15 +14,15 @@ from typing import Any
 from protocol import values
 from protocol.errors import CodecError
 from protocol.sync.downstream import DelRow, PutRow, UpdateRow
-from reference_cache.client.draft import Draft, Place
 from reference_cache.client.errors import ClientError
-from reference_cache.client.mutators import Mutator, run_now
+from reference_cache.client.local.draft import Draft, Place
+from reference_cache.client.local.mutators import Mutator, run_now
+from reference_cache.client.local.server_rows import ServerRows
+from reference_cache.client.local.tables import LocalTables
+from reference_cache.client.local.transaction import Reason, Transaction
 from reference_cache.client.poke_content import PokeContent, read_poke
 from reference_cache.client.pokes import Poke, PokeError, check_follows
-from reference_cache.client.server_rows import ServerRows
 from reference_cache.client.store import Identity, LocalStore, QueuedMutation, Record, RowWrite, Step
-from reference_cache.client.tables import LocalTables
-from reference_cache.client.transaction import Reason, Transaction
 from reference_cache.observe import event, logger
 from reference_cache.zql.nearest import unknown
 from reference_cache.zql.schema import Row, Schema

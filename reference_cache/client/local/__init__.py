@@ -1,0 +1,1 @@
+"""What the client shows: the server's rows with its own unconfirmed mutations on top."""
