@@ -11,15 +11,15 @@ from collections.abc import Iterator, Sequence
 from contextlib import closing
 from typing import Any
 
-from adapters.postgres.catalog import read_catalog
+from adapters.postgres.catalog.reading import read_catalog
+from adapters.postgres.catalog.table_selection import Found, refuse_unknown
 from adapters.postgres.checks import examine
 from adapters.postgres.connection import naming_the_cause
-from adapters.postgres.judge import Found, refuse_unknown
 from adapters.postgres.opening import open_snapshot, prepare
 from adapters.postgres.settings import PostgresSettings
 from adapters.postgres.snapshot import import_snapshot, table_ranges
-from adapters.postgres.stream import Stream
 from adapters.postgres.system_tables import as_consumers_expect
+from adapters.postgres.tail import Stream
 from changesource_sdk.adapter import Check, Position, Snapshot, Table, Transaction
 from changesource_sdk.observe.logs import logger
 from changesource_sdk.observe.warnings import NOT_SYNCED, StandingWarnings

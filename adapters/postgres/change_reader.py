@@ -12,13 +12,12 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
 from types import MappingProxyType
 
-from adapters.postgres.capture import PREFIX, REWRITE_PREFIX, Announcement
+from adapters.postgres.catalog.document import read_document
+from adapters.postgres.catalog.model import Catalog, TableDef
+from adapters.postgres.catalog.table_selection import Found
 from adapters.postgres.connection import Connection, naming_the_cause
-from adapters.postgres.ddl import Notice, migration
-from adapters.postgres.document import read_document
-from adapters.postgres.judge import Found
-from adapters.postgres.model import Catalog, TableDef
-from adapters.postgres.pgoutput import (
+from adapters.postgres.read_ahead import read_ahead
+from adapters.postgres.replication.pgoutput import (
     UNCHANGED,
     Begin,
     Commit,
@@ -30,12 +29,13 @@ from adapters.postgres.pgoutput import (
     Updated,
     decode,
 )
-from adapters.postgres.read_ahead import read_ahead
-from adapters.postgres.relation import RelationReader, fits
+from adapters.postgres.replication.relation import RelationReader, fits
+from adapters.postgres.replication.visibility import Move
+from adapters.postgres.schema_changes.capture import PREFIX, REWRITE_PREFIX, Announcement
+from adapters.postgres.schema_changes.ddl import Notice, migration
+from adapters.postgres.schema_changes.versions import Version, store_version
+from adapters.postgres.schema_changes.watch import Watcher
 from adapters.postgres.settings import PostgresSettings
-from adapters.postgres.versions import Version, store_version
-from adapters.postgres.visibility import Move
-from adapters.postgres.watch import Watcher
 from changesource_sdk.adapter import Change, Insert, Truncate
 from changesource_sdk.observe.logs import event, logger
 from changesource_sdk.observe.warnings import NOT_SYNCED, StandingWarnings

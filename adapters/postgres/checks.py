@@ -8,11 +8,11 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from adapters.postgres.capture import has_triggers
+from adapters.postgres.catalog.model import STATE_SCHEMA
 from adapters.postgres.connection import Connection, place, quoted
-from adapters.postgres.model import STATE_SCHEMA
+from adapters.postgres.replication.slot import slot_state
+from adapters.postgres.schema_changes.capture import has_triggers
 from adapters.postgres.settings import PostgresSettings
-from adapters.postgres.slot import slot_state
 from changesource_sdk.adapter import Check
 from changesource_sdk.errors import AdapterError
 

@@ -10,18 +10,18 @@ import logging
 from contextlib import closing
 from dataclasses import replace
 
-from adapters.postgres.capture import install
-from adapters.postgres.catalog import read_catalog
+from adapters.postgres.catalog.reading import read_catalog
+from adapters.postgres.catalog.table_selection import Found
 from adapters.postgres.checks import require
 from adapters.postgres.connection import naming_the_cause
-from adapters.postgres.judge import Found
-from adapters.postgres.lineage import remember_server, watermarks_ahead
-from adapters.postgres.publication import ensure_publications
+from adapters.postgres.replication.lineage import remember_server, watermarks_ahead
+from adapters.postgres.replication.publication import ensure_publications
+from adapters.postgres.replication.slot import ExportedSnapshot, ensure_slot, export_snapshot
+from adapters.postgres.schema_changes.capture import install
+from adapters.postgres.schema_changes.versions import Version, store_version
 from adapters.postgres.settings import PostgresSettings
-from adapters.postgres.slot import ExportedSnapshot, ensure_slot, export_snapshot
 from adapters.postgres.snapshot import import_snapshot
 from adapters.postgres.system_tables import ensure_system_tables
-from adapters.postgres.versions import Version, store_version
 from changesource_sdk.observe.logs import event, logger
 
 _log = logger("postgres")

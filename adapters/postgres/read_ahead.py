@@ -13,13 +13,13 @@ from dataclasses import dataclass
 
 from psycopg.errors import LockNotAvailable, UndefinedTable
 
-from adapters.postgres.catalog import read_catalog
+from adapters.postgres.catalog.model import Catalog, TableDef
+from adapters.postgres.catalog.reading import read_catalog
 from adapters.postgres.connection import Connection, naming_the_cause, quoted
-from adapters.postgres.model import Catalog, TableDef
-from adapters.postgres.replication import lsn_number
+from adapters.postgres.replication.session import lsn_number
+from adapters.postgres.replication.visibility import Horizon
 from adapters.postgres.settings import PostgresSettings
 from adapters.postgres.snapshot import TableRange, table_ranges
-from adapters.postgres.visibility import Horizon
 from changesource_sdk.adapter import Row
 from changesource_sdk.errors import AdapterError
 

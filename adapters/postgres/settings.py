@@ -18,8 +18,8 @@ from zlib import crc32
 
 from psycopg.conninfo import conninfo_to_dict
 
+from adapters.postgres.catalog.table_selection import Selection
 from adapters.postgres.connection import Connection, checked_dsn, connect
-from adapters.postgres.judge import Selection
 from adapters.postgres.system_tables import table_names
 from changesource_sdk.errors import ConfigurationError
 

@@ -16,10 +16,10 @@ from dataclasses import dataclass
 from psycopg import pq
 from psycopg.errors import InvalidParameterValue, OperationalError, UndefinedObject, error_from_result
 
+from adapters.postgres.catalog.model import Catalog, TableDef
 from adapters.postgres.connection import Connection, connect, naming_the_cause, place, quoted
 from adapters.postgres.copy_json import CannotVouch, JsonWriter
 from adapters.postgres.copy_text import CopyReader
-from adapters.postgres.model import Catalog, TableDef
 from adapters.postgres.types import Types, decoder, used_types
 from changesource_sdk.adapter import Row
 from changesource_sdk.errors import AdapterError

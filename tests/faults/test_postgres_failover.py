@@ -11,7 +11,7 @@ from pathlib import Path
 import psycopg
 import pytest
 
-from adapters.postgres.lineage import check_lineage
+from adapters.postgres.replication.lineage import check_lineage
 from adapters.postgres.settings import PostgresSettings
 from changesource_sdk.pipeline.encoding.validate import NeedsNewGeneration
 from changesource_sdk.testing.fake_cache import FakeCache

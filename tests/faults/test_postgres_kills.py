@@ -20,8 +20,8 @@ import psycopg
 import pytest
 
 from adapters.postgres.connection import connect
+from adapters.postgres.replication.slot import slot_state
 from adapters.postgres.settings import PostgresSettings
-from adapters.postgres.slot import slot_state
 from changesource_sdk.testing.fake_cache import FakeCache
 from protocol import rules
 from tests.support.fix_zero_cache import MakeZeroCache

@@ -6,13 +6,13 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from adapters.postgres.catalog import read_catalog
+from adapters.postgres.catalog.reading import read_catalog
 from adapters.postgres.connection import Connection, connect
 from adapters.postgres.opening import open_snapshot, prepare
+from adapters.postgres.replication.slot import slot_state
 from adapters.postgres.settings import PostgresSettings
-from adapters.postgres.slot import slot_state
 from adapters.postgres.snapshot import table_ranges
-from adapters.postgres.stream import Stream
+from adapters.postgres.tail import Stream
 from changesource_sdk.adapter import Change, CreateTable, Insert, Row, Transaction, Update
 from changesource_sdk.pipeline.encoding.consumer_schema import ConsumerSchema
 from changesource_sdk.pipeline.encoding.transactions import TransactionEncoder

@@ -8,11 +8,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from adapters.postgres.catalog import read_catalog
+from adapters.postgres.catalog.reading import read_catalog
+from adapters.postgres.catalog.table_selection import Selection
 from adapters.postgres.connection import Connection
 from adapters.postgres.copy_json import CannotVouch, JsonWriter, column_writer
 from adapters.postgres.copy_text import CopyReader
-from adapters.postgres.judge import Selection
 from adapters.postgres.snapshot import copy_batches
 from adapters.postgres.types import decoder, timestamp_ms
 from changesource_sdk.pipeline.encoding.encode import TableEncoder

@@ -6,9 +6,9 @@ import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from adapters.postgres.catalog import read_catalog
+from adapters.postgres.catalog.model import TableDef
+from adapters.postgres.catalog.reading import read_catalog
 from adapters.postgres.connection import Connection, connect
-from adapters.postgres.model import TableDef
 from adapters.postgres.read_ahead import ReadAhead, read_ahead
 from adapters.postgres.settings import PostgresSettings
 from adapters.postgres.system_tables import ensure_system_tables

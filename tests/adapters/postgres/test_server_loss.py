@@ -10,9 +10,9 @@ import psycopg
 import pytest
 
 from adapters.postgres.opening import open_snapshot, prepare
+from adapters.postgres.replication.slot import ensure_slot
 from adapters.postgres.settings import PostgresSettings
-from adapters.postgres.slot import ensure_slot
-from adapters.postgres.stream import Stream
+from adapters.postgres.tail import Stream
 from changesource_sdk.adapter import Insert
 from changesource_sdk.errors import AdapterError
 from changesource_sdk.pipeline.encoding.validate import NeedsNewGeneration

@@ -7,9 +7,9 @@ from contextlib import contextmanager
 
 import pytest
 
-from adapters.postgres.catalog import read_catalog
+from adapters.postgres.catalog.reading import read_catalog
+from adapters.postgres.catalog.table_selection import Selection
 from adapters.postgres.connection import Connection, connect
-from adapters.postgres.judge import Selection
 from adapters.postgres.snapshot import TableRange, copy_batches, import_snapshot, table_ranges
 from changesource_sdk.adapter import JsonPartition
 from changesource_sdk.errors import AdapterError

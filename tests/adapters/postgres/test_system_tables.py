@@ -1,6 +1,6 @@
 from __future__ import annotations
 
-from adapters.postgres.catalog import read_catalog
+from adapters.postgres.catalog.reading import read_catalog
 from adapters.postgres.connection import Connection
 from adapters.postgres.settings import PostgresSettings
 from adapters.postgres.system_tables import as_consumers_expect, ensure_system_tables

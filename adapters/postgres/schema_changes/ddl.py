@@ -11,7 +11,7 @@ import re
 from collections.abc import Collection
 from dataclasses import dataclass
 
-from adapters.postgres.model import Catalog, ColumnDef, TableDef
+from adapters.postgres.catalog.model import Catalog, ColumnDef, TableDef
 from changesource_sdk.adapter import SchemaChange
 from changesource_sdk.schema import Default
 from changesource_sdk.schema_diff import KnownTable, schema_diff

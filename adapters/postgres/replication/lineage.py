@@ -11,9 +11,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from adapters.postgres.catalog.model import STATE_SCHEMA
 from adapters.postgres.connection import Connection, naming_the_cause
-from adapters.postgres.model import STATE_SCHEMA
-from adapters.postgres.replication import lsn_number, lsn_text, server_identity
+from adapters.postgres.replication.session import lsn_number, lsn_text, server_identity
 from adapters.postgres.settings import PostgresSettings
 from changesource_sdk.pipeline.encoding.validate import position_lost
 

@@ -6,8 +6,8 @@ from dataclasses import replace
 
 import pytest
 
-from adapters.postgres.ddl import Notice, migration
-from adapters.postgres.model import Catalog, ColumnDef, TableDef
+from adapters.postgres.catalog.model import Catalog, ColumnDef, TableDef
+from adapters.postgres.schema_changes.ddl import Notice, migration
 from changesource_sdk.adapter import AddColumn
 from changesource_sdk.schema import Column
 

@@ -6,7 +6,7 @@ from struct import pack
 
 import pytest
 
-from adapters.postgres.pgoutput import (
+from adapters.postgres.replication.pgoutput import (
     UNCHANGED,
     Begin,
     Commit,

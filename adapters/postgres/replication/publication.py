@@ -5,8 +5,8 @@ One that was followed before and is gone is not made again unless it is our own:
 
 from __future__ import annotations
 
+from adapters.postgres.catalog.model import STATE_SCHEMA
 from adapters.postgres.connection import Connection, place, quoted
-from adapters.postgres.model import STATE_SCHEMA
 from adapters.postgres.settings import PostgresSettings
 from changesource_sdk.errors import AdapterError
 

@@ -9,8 +9,8 @@ from pathlib import Path
 import psycopg
 import pytest
 
-from adapters.postgres import watch
-from adapters.postgres.capture import has_triggers
+from adapters.postgres.schema_changes import watch
+from adapters.postgres.schema_changes.capture import has_triggers
 from adapters.postgres.settings import PostgresSettings
 from tests.adapters.postgres.following import Follower
 from tests.support.postgres_server import PostgresServer

@@ -16,19 +16,19 @@ from itertools import chain
 
 from psycopg.errors import ObjectInUse, ObjectNotInPrerequisiteState, UndefinedFile, UndefinedObject
 
-from adapters.postgres.capture import install
-from adapters.postgres.catalog import read_catalog
+from adapters.postgres.catalog.document import publications_needed
+from adapters.postgres.catalog.reading import read_catalog
 from adapters.postgres.change_reader import ChangeReader
 from adapters.postgres.connection import Connection, naming_the_cause
-from adapters.postgres.document import publications_needed
-from adapters.postgres.lineage import check_lineage, keep_watermarks_growing, watermarks_ahead
-from adapters.postgres.pgoutput import Begin, Commit, decode
-from adapters.postgres.raw_transaction import SPILL_BYTES, RawTransaction
-from adapters.postgres.replication import Keepalive, ReplicationSession
+from adapters.postgres.replication.lineage import check_lineage, keep_watermarks_growing, watermarks_ahead
+from adapters.postgres.replication.pgoutput import Begin, Commit, decode
+from adapters.postgres.replication.raw_transaction import SPILL_BYTES, RawTransaction
+from adapters.postgres.replication.session import Keepalive, ReplicationSession
+from adapters.postgres.replication.slot import check_resumable, held_by_another
+from adapters.postgres.schema_changes.capture import install
+from adapters.postgres.schema_changes.versions import forget_versions, last_version
+from adapters.postgres.schema_changes.watch import Watcher
 from adapters.postgres.settings import PostgresSettings
-from adapters.postgres.slot import check_resumable, held_by_another
-from adapters.postgres.versions import forget_versions, last_version
-from adapters.postgres.watch import Watcher
 from changesource_sdk.adapter import Position, Transaction
 from changesource_sdk.errors import AdapterError
 from changesource_sdk.observe.logs import event, logger

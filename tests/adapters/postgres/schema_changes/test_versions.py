@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from adapters.postgres.capture import install, uninstall
+from adapters.postgres.catalog.model import Catalog, ColumnDef, IndexDef, TableDef
 from adapters.postgres.connection import Connection
-from adapters.postgres.model import Catalog, ColumnDef, IndexDef, TableDef
+from adapters.postgres.replication.visibility import Horizon, Move
+from adapters.postgres.schema_changes.capture import install, uninstall
+from adapters.postgres.schema_changes.versions import Version, forget_versions, last_version, store_version
 from adapters.postgres.types import PgType
-from adapters.postgres.versions import Version, forget_versions, last_version, store_version
-from adapters.postgres.visibility import Horizon, Move
 
 COLUMN = ColumnDef(1, "id", 23, -1, "int4", not_null=True)
 INDEX = IndexDef(9, "t_x", (("id", "DESC"),), unique=True)

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from adapters.postgres.catalog import read_catalog
+from adapters.postgres.catalog.model import TableDef
+from adapters.postgres.catalog.reading import read_catalog
+from adapters.postgres.catalog.table_selection import Found, Selection, refuse_unknown
 from adapters.postgres.connection import Connection
-from adapters.postgres.judge import Found, Selection, refuse_unknown
-from adapters.postgres.model import TableDef
 from changesource_sdk.errors import ConfigurationError
 from changesource_sdk.schema import Column
 

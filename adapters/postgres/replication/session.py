@@ -19,7 +19,7 @@ import psycopg
 from psycopg.pq import ExecStatus
 
 from adapters.postgres.connection import Connection, connect, naming_the_cause, quoted
-from adapters.postgres.pgoutput import POSTGRES_EPOCH_MS
+from adapters.postgres.replication.pgoutput import POSTGRES_EPOCH_MS
 
 REPORT_EVERY_S = 10.0
 CONFIRM_WITHIN_S = 0.2

@@ -11,10 +11,10 @@ import logging
 import threading
 import time
 
-from adapters.postgres.capture import PREFIX, described
-from adapters.postgres.catalog import read_catalog
+from adapters.postgres.catalog.model import Catalog
+from adapters.postgres.catalog.reading import read_catalog
 from adapters.postgres.connection import Connection, naming_the_cause
-from adapters.postgres.model import Catalog
+from adapters.postgres.schema_changes.capture import PREFIX, described
 from adapters.postgres.settings import PostgresSettings
 from changesource_sdk.errors import ChangesourceError
 from changesource_sdk.observe.logs import event, logger

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from adapters.postgres.lineage import timeline_ends
+from adapters.postgres.replication.lineage import timeline_ends
 from changesource_sdk.pipeline.encoding.validate import NeedsNewGeneration
 from protocol.watermark import from_int
 from tests.adapters.postgres.conftest import MakeFollower

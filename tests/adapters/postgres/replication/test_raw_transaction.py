@@ -2,7 +2,7 @@
 
 import pytest
 
-from adapters.postgres.raw_transaction import RawTransaction
+from adapters.postgres.replication.raw_transaction import RawTransaction
 
 
 @pytest.mark.parametrize("limit", [0, 10, 100, 1 << 20])

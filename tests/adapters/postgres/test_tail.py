@@ -7,10 +7,10 @@ import threading
 import psycopg
 import pytest
 
-from adapters.postgres import stream as stream_module
+from adapters.postgres import tail as stream_module
 from adapters.postgres.connection import Connection
-from adapters.postgres.slot import slot_state
-from adapters.postgres.stream import Stream
+from adapters.postgres.replication.slot import slot_state
+from adapters.postgres.tail import Stream
 from changesource_sdk.adapter import CreateTable, Delete, DropColumn, DropTable, Insert, Truncate, Update
 from changesource_sdk.errors import AdapterError
 from changesource_sdk.pipeline.encoding.validate import NeedsNewGeneration

@@ -12,11 +12,11 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
+from adapters.postgres.catalog.model import STATE_SCHEMA, Catalog
 from adapters.postgres.connection import Connection
-from adapters.postgres.model import STATE_SCHEMA, Catalog
-from adapters.postgres.replication import lsn_text
+from adapters.postgres.replication.session import lsn_text
+from adapters.postgres.replication.visibility import Horizon, Move
 from adapters.postgres.types import PgType, Types, used_types
-from adapters.postgres.visibility import Horizon, Move
 
 TABLES = f"""
 CREATE SCHEMA IF NOT EXISTS {STATE_SCHEMA};

@@ -1,7 +1,7 @@
 """Reading what is published, as the transaction of the given connection sees it.
 
 What Postgres says of tables, columns, indexes and types is read in a handful of queries, however many tables there are;
-`judge` decides what of it can be synced. Nothing here is remembered.
+`table_selection` decides what of it can be synced. Nothing here is remembered.
 """
 
 from __future__ import annotations
@@ -10,8 +10,16 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from adapters.postgres.catalog.table_selection import (
+    Found,
+    Selection,
+    Stored,
+    StoredColumn,
+    StoredIndex,
+    StoredTable,
+    judge,
+)
 from adapters.postgres.connection import Connection
-from adapters.postgres.judge import Found, Selection, Stored, StoredColumn, StoredIndex, StoredTable, judge
 from adapters.postgres.types import PgType
 from changesource_sdk.errors import ConfigurationError
 

@@ -13,12 +13,12 @@ from dataclasses import dataclass
 
 from psycopg.errors import InsufficientPrivilege
 
-from adapters.postgres import document
+from adapters.postgres.catalog import document
+from adapters.postgres.catalog.model import STATE_SCHEMA
 from adapters.postgres.connection import Connection
-from adapters.postgres.ddl import Notice
-from adapters.postgres.model import STATE_SCHEMA
-from adapters.postgres.versions import TABLES
-from adapters.postgres.visibility import Horizon
+from adapters.postgres.replication.visibility import Horizon
+from adapters.postgres.schema_changes.ddl import Notice
+from adapters.postgres.schema_changes.versions import TABLES
 
 PREFIX = "changesource/"
 """What the prefix of our messages starts with; the slot's name follows."""

@@ -2,7 +2,7 @@
 
 import pytest
 
-from adapters.postgres.visibility import Horizon, Move
+from adapters.postgres.replication.visibility import Horizon, Move
 
 
 @pytest.mark.parametrize(

@@ -12,8 +12,8 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from fnmatch import fnmatchcase
 
+from adapters.postgres.catalog.model import STATE_SCHEMA, Catalog, ColumnDef, Identity, IndexDef, TableDef
 from adapters.postgres.connection import quoted
-from adapters.postgres.model import STATE_SCHEMA, Catalog, ColumnDef, Identity, IndexDef, TableDef
 from adapters.postgres.types import Types, Unsynced, column_for, is_rounded
 from changesource_sdk.errors import ConfigurationError
 from changesource_sdk.schema import Column, Direction

@@ -13,7 +13,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from adapters.postgres.connection import Connection, naming_the_cause, place, quoted
-from adapters.postgres.replication import lsn_number, lsn_text, server_identity
+from adapters.postgres.replication.session import lsn_number, lsn_text, server_identity
 from adapters.postgres.settings import PostgresSettings
 from changesource_sdk.errors import AdapterError
 from changesource_sdk.pipeline.encoding.validate import position_lost

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from adapters.postgres.model import TableDef
-from adapters.postgres.pgoutput import UNCHANGED, Deleted, Inserted, Relation, Updated, Values
+from adapters.postgres.catalog.model import TableDef
+from adapters.postgres.replication.pgoutput import UNCHANGED, Deleted, Inserted, Relation, Updated, Values
 from adapters.postgres.types import Types, decoder
 from changesource_sdk.adapter import Change, Delete, Insert, Row, Update
 from changesource_sdk.errors import AdapterError

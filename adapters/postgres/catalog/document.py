@@ -2,7 +2,7 @@
 
 The queries are those of `catalog`, bound together in one statement, so that the server itself can make the document
 inside the transaction that changes a schema (`capture`), or anyone else by asking (`watch`). Reading it gives the same
-as `catalog.read_catalog` would have given at that point.
+as `catalog.reading.read_catalog` would have given at that point.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
 
-from adapters.postgres.catalog import (
+from adapters.postgres.catalog.reading import (
     COLUMNS,
     INDEXES,
     LEAVES,
@@ -22,7 +22,7 @@ from adapters.postgres.catalog import (
     Published,
     check_publications,
 )
-from adapters.postgres.judge import Found, Selection, judge
+from adapters.postgres.catalog.table_selection import Found, Selection, judge
 from changesource_sdk.errors import ConfigurationError
 from changesource_sdk.pipeline.encoding.validate import NeedsNewGeneration
 

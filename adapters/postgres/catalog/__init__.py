@@ -1,0 +1,1 @@
+"""What is published: read from the database, selected for syncing, and written as a document."""

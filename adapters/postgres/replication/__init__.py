@@ -1,0 +1,1 @@
+"""Logical replication: the slot, the session, and what the stream says."""

@@ -1,0 +1,1 @@
+"""Schema changes: captured, watched for, versioned, and turned into changes for consumers."""
