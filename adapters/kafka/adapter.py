@@ -14,17 +14,17 @@ from dataclasses import replace
 from functools import partial
 from typing import Any
 
+from adapters.kafka.broker.client import require_topics, topic_states
+from adapters.kafka.broker.consumer import REFRESH_MS, SILENT_AFTER_S, Consumer
+from adapters.kafka.broker.group_offsets import GroupOffsets
 from adapters.kafka.checks import examine
-from adapters.kafka.client import require_topics, topic_states
-from adapters.kafka.consumer import REFRESH_MS, SILENT_AFTER_S, Consumer
-from adapters.kafka.group_offsets import GroupOffsets
-from adapters.kafka.keys_before import index_before, require_one_partition_per_key
+from adapters.kafka.keys.before import index_before, require_one_partition_per_key
 from adapters.kafka.position import Vector
 from adapters.kafka.resuming import check_resumable, grown_topics
 from adapters.kafka.settings import KafkaSettings
 from adapters.kafka.snapshot import current_catalog, take_snapshot
 from adapters.kafka.tail import Tail, data_starts
-from adapters.kafka.transactions import REMEMBERED
+from adapters.kafka.transactions.assembly import REMEMBERED
 from changesource_sdk.adapter import Check, Position, Snapshot, Table, Transaction
 from changesource_sdk.observe.logs import Throttle, logger
 from changesource_sdk.observe.warnings import clear, warn

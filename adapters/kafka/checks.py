@@ -9,9 +9,9 @@ from collections.abc import Iterable, Iterator
 
 from kafka.structs import TopicPartition
 
-from adapters.kafka.client import TopicState, make_consumer, naming_the_cause, require_topics, topic_states
-from adapters.kafka.dead_letters import count_letters
-from adapters.kafka.keys_before import sampled_shared_keys
+from adapters.kafka.broker.client import TopicState, make_consumer, naming_the_cause, require_topics, topic_states
+from adapters.kafka.keys.before import sampled_shared_keys
+from adapters.kafka.records.dead_letters import count_letters
 from adapters.kafka.settings import KafkaSettings
 from adapters.kafka.snapshot import current_catalog
 from changesource_sdk.adapter import Check

@@ -18,7 +18,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from adapters.kafka.catalog import Catalog
+from adapters.kafka.records.catalog import Catalog
 from changesource_sdk.errors import AdapterError
 from changesource_sdk.positions import Position
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import replace
 
-from adapters.kafka.client import TopicState
-from adapters.kafka.consumer import READ_ANEW, topic_gone, topic_replaced
+from adapters.kafka.broker.client import TopicState
+from adapters.kafka.broker.consumer import READ_ANEW, topic_gone, topic_replaced
 from adapters.kafka.position import Offsets, Vector
 from adapters.kafka.settings import KafkaSettings
 from changesource_sdk.pipeline.encoding.validate import NeedsNewGeneration

@@ -5,7 +5,7 @@
 | `bootstrap` | brokers, as `host:9092,host2:9092` |
 | `topics` | topics to follow: names or globs, comma-separated |
 | `format` | `debezium`, or `upsert` for topics of keys and rows where a tombstone deletes |
-| `decoder` | `module:Class` that makes values of bytes (`records.Decoder`); JSON without it |
+| `decoder` | `module:Class` that makes values of bytes (`records.decoding.Decoder`); JSON without it |
 | `transaction_topic` | Debezium's topic of transaction boundaries; transactions are then whole as in the source |
 | `transactions` | without that topic: `batch`, what one fetch brings is one transaction, or `record` |
 | `poison` | a record that cannot be read: `stop`, or `set-aside` in the file `dead_letters` |
@@ -33,7 +33,7 @@ from typing import Literal, TypeAlias, cast, get_args
 from kafka import KafkaConsumer
 
 from adapters.kafka.key_order import COLUMN, WORDS
-from adapters.kafka.values import Encoded, reader
+from adapters.kafka.types import Encoded, reader
 from changesource_sdk.config import nearest
 from changesource_sdk.errors import ConfigurationError
 

@@ -1,7 +1,7 @@
 """The state of the topics at fixed ends: each partition of a topic folded to the last row of each key.
 
 Partitions are folded apart, by as many Spark tasks as there are; a key that lies in several is left to the one with its
-newest record (`moved_keys`). What lies behind the ends is the tail's, which starts exactly there; with transaction
+newest record (`keys.moved`). What lies behind the ends is the tail's, which starts exactly there; with transaction
 metadata the ends are such that no transaction is torn (`cut`). The snapshot outlives the process that took it, as long
 as the brokers keep the records.
 
@@ -21,17 +21,17 @@ from typing import TypeAlias
 
 from kafka import KafkaConsumer, TopicPartition
 
-from adapters.kafka.catalog import Catalog
-from adapters.kafka.client import TopicState, make_consumer, naming_the_cause, require_topics, topic_states
-from adapters.kafka.cut import Cut, plain_cut
-from adapters.kafka.folded_partition import FoldedPartition
-from adapters.kafka.moved_keys import settle
-from adapters.kafka.open_transactions import transaction_cut
+from adapters.kafka.broker.client import TopicState, make_consumer, naming_the_cause, require_topics, topic_states
+from adapters.kafka.keys.moved import settle
 from adapters.kafka.position import Offsets, Vector
-from adapters.kafka.ranges import OffsetRange
-from adapters.kafka.schemas import Inferred
+from adapters.kafka.records.catalog import Catalog
+from adapters.kafka.records.schemas import Inferred
 from adapters.kafka.settings import KafkaSettings
-from adapters.kafka.surveying import find_catalog
+from adapters.kafka.topics.cut import Cut, plain_cut
+from adapters.kafka.topics.folded_partition import FoldedPartition
+from adapters.kafka.topics.open_transactions import transaction_cut
+from adapters.kafka.topics.ranges import OffsetRange
+from adapters.kafka.topics.surveying import find_catalog
 from changesource_sdk.adapter import Snapshot
 from changesource_sdk.observe.logs import event, logger
 

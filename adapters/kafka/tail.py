@@ -1,9 +1,10 @@
 """Records to transactions: what a poll brought, read, judged and grouped, each with the position behind it.
 
-With the source's transaction metadata, groups are the source's transactions (`transactions.Assembler`); without it
-they are what one poll brought, or single records. No clock and no broker: both are the caller's. A record that cannot
-be read goes the way of the dead letters, and where they are set aside so does one whose row no consumer could hold;
-where they stop the stream, that row stops it a step later, when the pipeline looks at it and asks which record it was.
+With the source's transaction metadata, groups are the source's transactions (`transactions.assembly.Assembler`);
+without it they are what one poll brought, or single records. No clock and no broker: both are the caller's. A record
+that cannot be read goes the way of the dead letters, and where they are set aside so does one whose row no consumer
+could hold; where they stop the stream, that row stops it a step later, when the pipeline looks at it and asks which
+record it was.
 """
 
 from __future__ import annotations
@@ -15,20 +16,20 @@ from typing import TypeAlias
 
 from kafka.consumer.fetcher import ConsumerRecord
 
-from adapters.kafka.catalog import Catalog
-from adapters.kafka.consumer import Batch
-from adapters.kafka.dead_letters import DeadLetters, poison_record
-from adapters.kafka.debezium import boundary
-from adapters.kafka.key_index import KeyIndex
+from adapters.kafka.broker.consumer import Batch
 from adapters.kafka.key_order import OFFSET
-from adapters.kafka.key_tracking import KeyTracker, RecentKeys, key_in_value, keys_moved
+from adapters.kafka.keys.index import KeyIndex
+from adapters.kafka.keys.tracking import KeyTracker, RecentKeys, key_in_value, keys_moved
 from adapters.kafka.position import Offsets, Vector
-from adapters.kafka.reading import Reading, make_decoder
-from adapters.kafka.records import Decoded, Unreadable, Unwrapping
-from adapters.kafka.row_check import RowCheck
+from adapters.kafka.records.catalog import Catalog
+from adapters.kafka.records.dead_letters import DeadLetters, poison_record
+from adapters.kafka.records.debezium import boundary
+from adapters.kafka.records.decoding import Decoded, Unreadable, Unwrapping
+from adapters.kafka.records.reading import Reading, make_decoder
+from adapters.kafka.records.row_check import RowCheck
 from adapters.kafka.settings import KafkaSettings, collection_topic
-from adapters.kafka.spool import Entry, Where
-from adapters.kafka.transactions import Assembler, Partition, Place, Released
+from adapters.kafka.transactions.assembly import Assembler, Partition, Place, Released
+from adapters.kafka.transactions.spool import Entry, Where
 from changesource_sdk.adapter import Change, Transaction
 from changesource_sdk.errors import ChangesourceError, InvalidChange
 from changesource_sdk.observe.logs import event, logger

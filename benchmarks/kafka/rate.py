@@ -17,7 +17,7 @@ from typing import Any
 
 from kafka import KafkaConsumer, TopicPartition
 
-from adapters.kafka.client import READING
+from adapters.kafka.broker.client import READING
 from benchmarks.kafka.topics import PARTITIONS, declared, fill, settings, topic
 from tests.support.spark_serving import SPARK_SECONDS, SparkServing
 from tests.support.tools import REPOSITORY

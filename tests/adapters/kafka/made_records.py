@@ -5,10 +5,10 @@ from __future__ import annotations
 import orjson
 from kafka.consumer.fetcher import ConsumerRecord
 
-from adapters.kafka.catalog import Catalog, TopicTable
-from adapters.kafka.consumer import Batch
+from adapters.kafka.broker.consumer import Batch
+from adapters.kafka.records.catalog import Catalog, TopicTable
 from adapters.kafka.settings import KafkaSettings
-from adapters.kafka.values import Encoded
+from adapters.kafka.types import Encoded
 
 ITEM = TopicTable.of("items", "item", {"id": Encoded("int8"), "title": Encoded("text")}, ["id"])
 NOTE = TopicTable.of("notes", "note", {"id": Encoded("int8"), "body": Encoded("text")}, ["id"])

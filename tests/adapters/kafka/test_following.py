@@ -272,8 +272,8 @@ def test_doctor_tells_what_is_there_and_what_is_missing(kafka: KafkaBroker, topi
 
 
 def test_brokers_that_are_not_there_are_named(kafka: KafkaBroker, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("adapters.kafka.client.FIRST_TRY_MS", 100)
-    monkeypatch.setattr("adapters.kafka.client.CONNECT_MS", 300)
+    monkeypatch.setattr("adapters.kafka.broker.client.FIRST_TRY_MS", 100)
+    monkeypatch.setattr("adapters.kafka.broker.client.CONNECT_MS", 300)
     adapter = KafkaAdapter("127.0.0.1:9", "items", format="upsert")
     with pytest.raises(AdapterError) as caught:
         adapter.snapshot()

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from adapters.kafka.catalog import Catalog, TopicTable
 from adapters.kafka.position import Vector
-from adapters.kafka.values import Encoded
+from adapters.kafka.records.catalog import Catalog, TopicTable
+from adapters.kafka.types import Encoded
 from changesource_sdk.errors import AdapterError
 from changesource_sdk.positions import Position, from_text, to_text
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from adapters.kafka.client import TopicState, require_topics
-from adapters.kafka.consumer import check_range
+from adapters.kafka.broker.client import TopicState, require_topics
+from adapters.kafka.broker.consumer import check_range
 from adapters.kafka.position import Vector
 from adapters.kafka.resuming import check_resumable
 from changesource_sdk.errors import AdapterError

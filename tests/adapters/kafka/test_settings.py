@@ -8,7 +8,7 @@ import pytest
 
 from adapters.kafka import KafkaAdapter
 from adapters.kafka.settings import KafkaSettings, TableOptions, collection_topic
-from adapters.kafka.values import Encoded
+from adapters.kafka.types import Encoded
 from changesource_sdk.errors import ConfigurationError
 from tests.adapters.kafka.made_records import settings_of
 

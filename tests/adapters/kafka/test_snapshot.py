@@ -240,7 +240,7 @@ def test_a_row_that_a_mapping_makes_unfit_or_cannot_map_is_told_with_its_record(
 def test_values_tell_columns_that_only_an_old_row_has(
     kafka: KafkaBroker, topic: Callable[..., str], caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("adapters.kafka.surveying.NEWEST", 5)
+    monkeypatch.setattr("adapters.kafka.topics.surveying.NEWEST", 5)
     name = topic()
     write(kafka, name, ({"id": 0}, {"id": 0, "once": True}), *(({"id": n}, {"id": n}) for n in range(1, 20)))
     monkeypatch.setattr(logging.getLogger("changesource"), "propagate", True)

@@ -4,8 +4,8 @@ from typing import Any
 
 import pytest
 
-from adapters.kafka.catalog import Catalog
 from adapters.kafka.position import Vector
+from adapters.kafka.records.catalog import Catalog
 from changesource_sdk.adapter import Delete, Insert, Update
 from changesource_sdk.ledger.entries import Entry, folded, has_reached, released
 from changesource_sdk.system_tables import system_tables

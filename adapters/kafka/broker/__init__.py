@@ -1,0 +1,1 @@
+"""Connections to the brokers: options, errors, consumers, committed offsets."""

@@ -1,0 +1,97 @@
+"""Offsets committed to a consumer group, so that lag tools see how far the log is. Nothing reads them back.
+
+A thread of its own commits the newest acknowledged offsets, about once a second: the brokers' answer, or their silence,
+never holds up the pipeline. A commit that fails is told and forgotten; the next has everything.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+
+from kafka import KafkaConsumer
+from kafka.errors import KafkaError
+from kafka.structs import OffsetAndMetadata, TopicPartition
+
+from adapters.kafka.broker.client import connection_options
+from adapters.kafka.position import Vector
+from adapters.kafka.settings import KafkaSettings
+from changesource_sdk.observe.logs import Throttle, event, logger
+from changesource_sdk.positions import Position
+
+_log = logger("kafka")
+
+INTERVAL_S = 1.0
+COMMIT_MS = 5_000
+CLOSE_S = 2.0
+TELL_AGAIN_S = 60.0
+
+
+class GroupOffsets:
+    """Commits offsets in the background. Invariant: what is committed was acknowledged before."""
+
+    def __init__(self, settings: KafkaSettings) -> None:
+        self._settings = settings
+        self._newest: Position = None
+        self._changed = threading.Condition()
+        self._closed = threading.Event()
+        self._thread: threading.Thread | None = None
+        self._told = Throttle(TELL_AGAIN_S)
+
+    def put(self, position: Position) -> None:
+        """The log has come to this position; returns at once."""
+        if not self._settings.group or self._closed.is_set():
+            return
+        with self._changed:
+            self._newest = position
+            self._changed.notify()
+            if self._thread is None:
+                self._thread = threading.Thread(target=self._run, name="changesource-kafka-group", daemon=True)
+                self._thread.start()
+
+    def close(self) -> None:
+        """Commit what is left, if the brokers take it soon, and end."""
+        self._closed.set()
+        with self._changed:
+            self._changed.notify()
+            thread = self._thread
+        if thread is not None:
+            thread.join(CLOSE_S)
+
+    def _run(self) -> None:
+        client: KafkaConsumer | None = None
+        try:
+            while (position := self._next()) is not None:
+                try:
+                    client = client or self._connect()
+                    client.commit(_offsets(Vector.at(position)), timeout_ms=COMMIT_MS)
+                except (KafkaError, OSError) as error:
+                    self._tell(error)
+                self._closed.wait(INTERVAL_S)
+        finally:
+            if client is not None:
+                client.close()
+
+    def _next(self) -> Position:
+        """The newest position as soon as there is a new one; None when it is over."""
+        with self._changed:
+            self._changed.wait_for(lambda: self._newest is not None or self._closed.is_set())
+            position, self._newest = self._newest, None
+            return position
+
+    def _connect(self) -> KafkaConsumer:
+        options = {"group_id": self._settings.group, "enable_auto_commit": False, "allow_auto_create_topics": False}
+        return KafkaConsumer(**{**connection_options(self._settings), **options})
+
+    def _tell(self, error: Exception) -> None:
+        if self._told.admit(type(error).__name__) is not None:
+            what = "offsets were not committed to the group; lag tools show old ones, nothing else depends on it"
+            event(_log, logging.WARNING, what, group=self._settings.group, error=repr(error))
+
+
+def _offsets(vector: Vector) -> dict[TopicPartition, OffsetAndMetadata]:
+    return {
+        TopicPartition(topic, number): OffsetAndMetadata(offset, "", -1)
+        for topic, offsets in vector.offsets.items()
+        for number, offset in enumerate(offsets)
+    }

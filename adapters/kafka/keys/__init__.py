@@ -1,0 +1,1 @@
+"""Keys that lie in several partitions: found, ordered and tracked."""

@@ -1,0 +1,170 @@
+"""Records of one topic while keys may lie in several partitions: which of them consumers are shown.
+
+`KeyTracker` holds the last record of every key in each partition (`keys.index`), up to what was passed on. A record
+that is the newest of its key by `order_by` is passed on, one that is older than another partition's is dropped.
+Invariant: what was passed on leaves, for every key, what a snapshot at the same offsets would show
+(`keys.moved.settle`). Where a record makes another partition's older record the newest again, its row is not at hand,
+and the topics must be read again.
+
+`RecentKeys` watches the topics that need no tracking, in bounded memory: it notices most keys that change their
+partition although none was added, as happens with producers that place keys differently.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from enum import Enum
+
+from kafka.consumer.fetcher import ConsumerRecord
+
+from adapters.kafka.key_order import Candidate, key_bytes, keys_of, newest
+from adapters.kafka.keys.candidates import candidates_in, changes_of
+from adapters.kafka.keys.index import KeyIndex
+from adapters.kafka.keys.unordered import key_unordered, tell_left_out
+from adapters.kafka.records.decoding import Decoded
+from adapters.kafka.records.reading import TopicReading
+from adapters.kafka.settings import KafkaSettings
+from adapters.kafka.topics.folded_partition import torn_truncate
+from changesource_sdk.adapter import Change, Delete, Truncate, Update
+from changesource_sdk.errors import AdapterError
+from changesource_sdk.observe.logs import Throttle
+from changesource_sdk.pipeline.encoding.validate import NeedsNewGeneration
+
+REMEMBERED_KEYS = 100_000
+TELL_AGAIN_S = 60.0
+
+
+class Verdict(Enum):
+    """What becomes of a record for one key."""
+
+    ONLY = "its partition is the only one with the key"
+    NEWEST = "it is the newest"
+    OLDER = "another partition has a newer one, which was passed on"
+    UNORDERED = "nothing tells the newest"
+    REVIVED = "another partition's older one is the newest now"
+
+
+def verdict(known: Sequence[Candidate], new: Candidate) -> Verdict:
+    """What becomes of a key's next record, given the last ones of each partition."""
+    others = [found for found in known if found.partition != new.partition]
+    if not others:
+        return Verdict.ONLY
+    best = newest([*others, new])
+    if best is None:
+        return Verdict.UNORDERED
+    shown = newest(known)
+    if best is not new:
+        return Verdict.OLDER if shown is best else Verdict.REVIVED
+    return Verdict.NEWEST if new.is_whole or shown is not None else Verdict.REVIVED
+
+
+class KeyTracker:
+    """The records of one topic, in the order they are read. Owns its index."""
+
+    def __init__(self, settings: KafkaSettings, topic: str, index: KeyIndex) -> None:
+        self._topic = topic
+        self._order_by = settings.order_of(topic)
+        self._refuses = settings.unordered_keys == "refuse"
+        self._index = index
+        self._warnings = Throttle(TELL_AGAIN_S)
+
+    def admit(self, reading: TopicReading, record: ConsumerRecord, decoded: Decoded) -> tuple[Change, ...]:
+        """The changes of a record that consumers are shown. Raises `key-unordered`, or `NeedsNewGeneration`."""
+        admitted: list[Change] = []
+        for change in changes_of(reading, record, decoded):
+            if isinstance(change, Truncate):
+                raise torn_truncate(record)
+            found = candidates_in(reading, self._order_by, record, decoded, change)
+            verdicts = [self._judge(reading, key, candidate) for key, candidate in found]
+            admitted += _shown(reading, change, verdicts, is_said=bool(decoded.changes))
+        return tuple(admitted)
+
+    def close(self) -> None:
+        """Remove the index."""
+        self._index.close()
+
+    def _judge(self, reading: TopicReading, key: bytes, new: Candidate) -> Verdict:
+        known = self._index.of(key)
+        new = new.after(next((found for found in known if found.partition == new.partition), None))
+        found = verdict(known, new)
+        if found is Verdict.REVIVED:
+            raise NeedsNewGeneration(
+                "key-order-reversed",
+                f"key {key.decode()} was newest in partition {new.partition} of topic {self._topic}, and its next "
+                "record there is older than one in another partition",
+                where=f"topic {self._topic}",
+                fix="nothing to do: the topics are read anew and consumers are reset; "
+                "if it keeps happening, order by something that only grows (`order_by`)",
+            )
+        if found is Verdict.UNORDERED:
+            others = [other for other in known if other.partition != new.partition]
+            self._tell(key_unordered(self._topic, reading.table.table.full_name, self._order_by, key, [*others, new]))
+        self._index.add({key: new})
+        return found
+
+    def _tell(self, error: AdapterError) -> None:
+        if self._refuses:
+            raise error
+        if self._warnings.admit(self._topic) is not None:
+            tell_left_out(error)
+
+
+def _shown(reading: TopicReading, change: Change, verdicts: Sequence[Verdict], *, is_said: bool) -> list[Change]:
+    """A change as far as its keys' verdicts let it. `is_said`: it stands in the record, and is not only implied."""
+    own = verdicts[-1]
+    if isinstance(change, Update) and change.old_key is not None:
+        is_left = verdicts[0] is not Verdict.OLDER
+        if not _counts(own):
+            gone: list[Change] = [Delete(change.table, change.old_key)] if is_left else []
+            return gone + _left_out(reading, change, own)
+        if not is_left:
+            return [Update(change.table, change.row)]
+    is_shown = own is Verdict.NEWEST or (own is Verdict.ONLY and is_said)
+    return [change] if is_shown else _left_out(reading, change, own)
+
+
+def _left_out(reading: TopicReading, change: Change, found: Verdict) -> list[Change]:
+    """What removes the row of a key that is unordered now."""
+    if found is not Verdict.UNORDERED:
+        return []
+    table, row = reading.table.table, keys_of(change)[-1]
+    return [Delete(table.full_name, {name: row[name] for name in table.key})]
+
+
+def _counts(found: Verdict) -> bool:
+    return found in (Verdict.ONLY, Verdict.NEWEST)
+
+
+class RecentKeys:
+    """The partitions of the keys of one topic that were read last; of `REMEMBERED_KEYS` to twice as many."""
+
+    def __init__(self) -> None:
+        self._new: dict[int, int] = {}
+        self._old: dict[int, int] = {}
+
+    def has_moved(self, key: bytes, partition: int) -> bool:
+        """Whether a key was read from another partition lately."""
+        digest = hash(key)
+        known = self._new.get(digest)
+        if known is None:
+            if len(self._new) >= REMEMBERED_KEYS:
+                self._old, self._new = self._new, {}
+            known = self._new[digest] = self._old.get(digest, partition)
+        return known != partition
+
+
+def key_in_value(reading: TopicReading, decoded: Decoded) -> bytes | None:
+    """The key of a record's row, where the record's own key is not that."""
+    names = reading.table.table.key
+    return next((key_bytes(row, names) for change in decoded.changes for row in keys_of(change)), None)
+
+
+def keys_moved(record: ConsumerRecord) -> NeedsNewGeneration:
+    """The error for a key that changed its partition in a topic whose keys are not tracked."""
+    return NeedsNewGeneration(
+        "keys-moved",
+        f"the key of {record.topic}[{record.partition}] offset {record.offset} was in another partition before, though "
+        "none was added: its producers place keys differently",
+        where=f"topic {record.topic}",
+        fix="nothing to do: the topics are read anew, and the keys in several partitions are ordered by `order_by`",
+    )

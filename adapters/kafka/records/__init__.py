@@ -1,0 +1,1 @@
+"""What one record says: decoded, matched to a table, or set aside."""

@@ -1,0 +1,162 @@
+"""Which topic is which table, and the tables' columns as consumers have them at a position. Pure.
+
+The columns travel in the position (`to_json`), since nothing else tells an adapter that starts again what it has
+told consumers already. A table only grows in the stream: a field that records bring newly becomes a column, one that
+they no longer have stays and is null.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
+
+from adapters.kafka.types import Encoded
+from changesource_sdk.adapter import AddColumn
+from changesource_sdk.errors import AdapterError, ConfigurationError
+from changesource_sdk.positions import Position
+from changesource_sdk.schema import Column, Table
+
+
+@dataclass(frozen=True, slots=True)
+class TopicTable:
+    """One table and the topic its rows come from.
+
+    `is_closed`: the user declared the columns, and fields beyond them are not synced. `key_format` is `json`, or `text`
+    for keys that are plain texts. `encodings` are those of columns, where records do not bring a schema.
+    """
+
+    topic: str
+    table: Table
+    encodings: Mapping[str, str]
+    is_closed: bool = False
+    key_format: str = "json"
+
+    @classmethod
+    def of(
+        cls,
+        topic: str,
+        name: str,
+        columns: Mapping[str, Encoded],
+        key: Sequence[str],
+        *,
+        is_closed: bool = False,
+        key_format: str = "json",
+    ) -> TopicTable:
+        """A table of these columns; key columns come first if they are not among them."""
+        missing = [column for column in key if column not in columns]
+        if missing:
+            raise ConfigurationError(
+                "key-unknown",
+                f"the key of table {name} has {', '.join(missing)}, which is none of its columns",
+                where=f"topic {topic}",
+                fix=f"name columns that are there: {', '.join(columns)}",
+            )
+        made = Table(name, [Column(column, kind.data_type) for column, kind in columns.items()], key=tuple(key))
+        encodings = {column: kind.encoding for column, kind in columns.items() if kind.encoding}
+        return cls(topic, made, encodings, is_closed, key_format)
+
+    def added(self, columns: Mapping[str, Encoded]) -> TopicTable:
+        """The table with these columns as well."""
+        new = [Column(name, kind.data_type) for name, kind in columns.items()]
+        table = replace(self.table, columns=(*self.table.columns, *new))
+        encodings = dict(self.encodings) | {name: kind.encoding for name, kind in columns.items() if kind.encoding}
+        return replace(self, table=table, encodings=encodings)
+
+    def to_json(self) -> dict[str, Position]:
+        """As it stands in positions."""
+        columns: list[Position] = [
+            [column.name, column.data_type, self.encodings.get(column.name, "")] for column in self.table.columns
+        ]
+        flags: dict[str, Position] = {"closed": True} if self.is_closed else {}
+        text: dict[str, Position] = {"text": True} if self.key_format == "text" else {}
+        return {"table": self.table.full_name, "columns": columns, "key": list(self.table.key), **flags, **text}
+
+
+class Catalog:
+    """The tables by topic. Immutable; `grown` gives another."""
+
+    def __init__(self, tables: Iterable[TopicTable]) -> None:
+        self.by_topic = {table.topic: table for table in tables}
+        names: dict[str, str] = {}
+        for found in self.by_topic.values():
+            other = names.setdefault(found.table.full_name.lower(), found.topic)
+            if other != found.topic:
+                raise ConfigurationError(
+                    "table-name-taken",
+                    f"the topics {other} and {found.topic} would both be table {found.table.full_name}",
+                    where="topics",
+                    fix=f'name the tables: [set.tables.NAME] with topic = "{found.topic}"',
+                )
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Catalog) and self.by_topic == other.by_topic
+
+    def __hash__(self) -> int:
+        return hash(tuple(self.by_topic))
+
+    @property
+    def tables(self) -> tuple[Table, ...]:
+        """What consumers have."""
+        return tuple(found.table for found in self.by_topic.values())
+
+    def grown(self, table: TopicTable) -> Catalog:
+        """The same with one table as it is now."""
+        return Catalog((self.by_topic | {table.topic: table}).values())
+
+    def grown_since(self, before: Catalog) -> list[AddColumn]:
+        """The changes that lead consumers here from an earlier catalog of the same topics."""
+        return [
+            AddColumn(now.table.full_name, column)
+            for topic, now in self.by_topic.items()
+            if now is not before.by_topic[topic]
+            for column in now.table.columns
+            if before.by_topic[topic].table.column(column.name) is None
+        ]
+
+    @cached_property
+    def as_json(self) -> dict[str, Position]:
+        """As it stands in positions; made once, since every position has it."""
+        return {topic: table.to_json() for topic, table in self.by_topic.items()}
+
+    @classmethod
+    def from_json(cls, value: Position) -> Catalog:
+        """The tables back from a position."""
+        try:
+            return cls(_table_from_json(topic, found) for topic, found in _mapping(value).items())
+        except (KeyError, TypeError, ValueError) as error:
+            raise AdapterError(
+                "position-unknown",
+                f"the tables in the position cannot be read: {error!r}",
+                fix="use a state directory of its own for each adapter",
+            ) from error
+
+
+def _table_from_json(topic: str, value: Position) -> TopicTable:
+    found = _mapping(value)
+    columns: dict[str, Encoded] = {}
+    for name, data_type, encoding in _rows(found["columns"]):
+        columns[name] = Encoded(data_type, encoding)
+    key = [str(name) for name in _list(found["key"])]
+    key_format = "text" if found.get("text") else "json"
+    return TopicTable.of(
+        topic, str(found["table"]), columns, key, is_closed=bool(found.get("closed")), key_format=key_format
+    )
+
+
+def _rows(value: Position) -> Iterable[tuple[str, str, str]]:
+    for row in _list(value):
+        name, data_type, encoding = _list(row)
+        yield str(name), str(data_type), str(encoding)
+
+
+def _mapping(value: Position) -> dict[str, Position]:
+    if not isinstance(value, dict):
+        raise TypeError(f"an object is needed, not {type(value).__name__}")
+    return value
+
+
+def _list(value: Position) -> list[Position]:
+    if not isinstance(value, list):
+        raise TypeError(f"a list is needed, not {type(value).__name__}")
+    return value

@@ -1,0 +1,106 @@
+"""Records that cannot be read, and what becomes of them: the stream stops there, or they are set aside in a file.
+
+The file has one JSON object per line: where the record was, why it cannot be read, and its key and value in base64. A
+line is on disk before reading goes on. A record may be set aside again after a restart; its place tells.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+from base64 import b64encode
+from pathlib import Path
+
+import orjson
+from kafka.consumer.fetcher import ConsumerRecord
+
+from adapters.kafka.settings import KafkaSettings
+from adapters.kafka.transactions.spool import Where
+from changesource_sdk.errors import AdapterError
+from changesource_sdk.observe.logs import event, logger
+
+_log = logger("kafka")
+
+
+class DeadLetters:
+    """What is done with records that cannot be read. Invariant: none is passed over unless its line is on disk."""
+
+    def __init__(self, settings: KafkaSettings) -> None:
+        self._path = Path(settings.dead_letters)
+        self._sets_aside = settings.poison == "set-aside"
+        self._sets_mismatches_aside = settings.key_mismatch == "set-aside"
+
+    def put(self, record: ConsumerRecord, reason: str, *, is_mismatch: bool = False, must_stop: str = "") -> None:
+        """Set a record aside, or raise if it is to stop the stream; `must_stop` says why it has to.
+
+        `is_mismatch`: its key is not that of its row; what then happens has a setting of its own.
+        """
+        where = (record.topic, record.partition, record.offset)
+        if must_stop or not (self._sets_mismatches_aside if is_mismatch else self._sets_aside):
+            refused = key_mismatch if is_mismatch else poison_record
+            raise refused(where, f"{reason}{must_stop and f'; {must_stop}'}")
+        self._append(self._path, record, reason)
+        event(_log, logging.WARNING, "a record was set aside", record=place(where), reason=reason, kept_in=self._path)
+
+    def _append(self, path: Path, record: ConsumerRecord, reason: str) -> None:
+        line = orjson.dumps(
+            {
+                "topic": record.topic,
+                "partition": record.partition,
+                "offset": record.offset,
+                "timestamp": record.timestamp,
+                "reason": reason,
+                "key": _text(record.key),
+                "value": _text(record.value),
+            }
+        )
+        try:
+            with path.open("ab") as file:
+                file.write(line + b"\n")
+                file.flush()
+                os.fsync(file.fileno())
+        except OSError as error:
+            fix = "make the path of `dead_letters` writable"
+            raise AdapterError("dead-letters", f"a record cannot be set aside: {error}", str(path), fix) from error
+
+
+def poison_record(where: Where, reason: str) -> AdapterError:
+    """The error for a record that stops the stream."""
+    return AdapterError(
+        "poison-record",
+        f"the record at {place(where)} cannot be read: {reason}",
+        where=place(where),
+        fix="correct the decoder or the table's columns; or go on without such records: "
+        "--set poison=set-aside --set dead_letters=PATH",
+    )
+
+
+def key_mismatch(where: Where, reason: str) -> AdapterError:
+    """The error for a record whose key is not that of its row."""
+    return AdapterError(
+        "key-mismatch",
+        f"the key of the record at {place(where)} is not that of a row: {reason}",
+        where=place(where),
+        fix='if keys are plain texts, say so: key_format = "text" in [set.tables.NAME]; name key columns with `key`; '
+        "or --set key_mismatch=value if no tombstones are written, "
+        "or --set key_mismatch=set-aside --set dead_letters=PATH to go on without such records",
+    )
+
+
+def place(where: Where) -> str:
+    """A record, for messages."""
+    topic, partition, offset = where
+    return f"{topic}[{partition}] offset {offset}"
+
+
+def count_letters(path: str) -> int:
+    """How many lines the file has."""
+    try:
+        with Path(path).open("rb") as file:
+            return sum(1 for _ in file)
+    except FileNotFoundError:
+        return 0
+
+
+def _text(data: bytes | None) -> str | None:
+    return None if data is None else b64encode(data).decode()

@@ -1,0 +1,1 @@
+"""Topics read up to fixed ends: their tables, and the last row of each key."""

@@ -1,0 +1,144 @@
+"""One partition of a topic up to a fixed end: its records that count, and the last row of each key that they leave.
+
+The unit of a snapshot's parallel reading. Keys that lie in other partitions, too, and whose newest record is there
+(`keys.moved`) are left out here.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Generator, Iterator, Sequence
+from contextlib import closing
+from dataclasses import dataclass
+
+from kafka import KafkaConsumer
+from kafka.consumer.fetcher import ConsumerRecord
+
+from adapters.kafka.broker.client import make_consumer, naming_the_cause
+from adapters.kafka.key_order import key_bytes
+from adapters.kafka.records.catalog import TopicTable
+from adapters.kafka.records.dead_letters import DeadLetters, place, poison_record
+from adapters.kafka.records.decoding import Decoded, Unreadable
+from adapters.kafka.records.reading import TopicReading, make_decoder
+from adapters.kafka.records.row_check import RowCheck
+from adapters.kafka.settings import KafkaSettings
+from adapters.kafka.topics.fold import Fold
+from adapters.kafka.topics.key_set import KeySet
+from adapters.kafka.topics.ranges import OffsetRange, read_range
+from adapters.kafka.transactions.spool import Where
+from changesource_sdk.adapter import Change, Delete, Insert, Row, Truncate, Update
+from changesource_sdk.errors import AdapterError, ChangesourceError, InvalidChange
+
+NONE = KeySet()
+
+
+@dataclass(frozen=True, slots=True)
+class FoldedPartition:
+    """The rows that the records of one partition leave.
+
+    Behind `tail_start` only those of `finished` transactions count. `is_alone`: its topic has no other partitions.
+    `outdated` are keys whose newest record is in another partition, or nobody knows where.
+    """
+
+    settings: KafkaSettings
+    source: TopicTable
+    records: OffsetRange
+    tail_start: int
+    finished: frozenset[str] = frozenset()
+    is_alone: bool = True
+    outdated: KeySet = NONE
+
+    @property
+    def table(self) -> str:
+        """The table's full name."""
+        return self.source.table.full_name
+
+    def rows(self) -> Generator[Row]:
+        """The rows, in any order, with all columns of the table."""
+        if self.records.first >= self.records.end:
+            return
+        table = self.source.table
+        blank = dict.fromkeys(table.column_names)
+        with Fold() as fold:
+            with closing(make_consumer(self.settings)) as consumer, naming_the_cause(self.settings):
+                self._fill(fold, consumer)
+            for row in fold.rows():
+                if not self.outdated or key_bytes(row, table.key) not in self.outdated:
+                    yield {**blank, **row}
+
+    def explain(self, error: InvalidChange, is_refused: Callable[[Row], bool]) -> ChangesourceError:
+        """The error for a row that no consumer could hold, naming the record that brought it."""
+        with closing(self.rows()) as rows:
+            row = next(filter(is_refused, rows), None)
+        return error if row is None else poison_record(self._record_of(row), f"{error.message} ({error.where})")
+
+    def reading(self) -> TopicReading:
+        """What decodes the records, into the table's columns as they are."""
+        return TopicReading(self.source, self.settings, make_decoder(self.settings.decoder), grows=False)
+
+    def decoded(
+        self, consumer: KafkaConsumer, reading: TopicReading, letters: DeadLetters | None = None
+    ) -> Iterator[tuple[ConsumerRecord, Decoded]]:
+        """The records that count, with what they say; one that cannot be read goes to `letters`, or is passed over."""
+        row_check = RowCheck() if self.settings.poison == "set-aside" else None
+        for batch in read_range(consumer, self.records):
+            for record in batch:
+                decoded = None
+                try:
+                    decoded = reading.read(record.key, record.value)
+                    if row_check is not None:
+                        row_check.check(self.source.table, decoded.changes)
+                except Unreadable as error:
+                    if letters is not None and self._counts(record, error.transaction):
+                        letters.put(record, error.reason, is_mismatch=error.is_mismatch)
+                    continue
+                except InvalidChange as error:
+                    if letters is not None and decoded is not None and self._counts(record, decoded.transaction):
+                        letters.put(record, f"{error.message} ({error.where})")
+                    continue
+                if self._counts(record, decoded.transaction):
+                    yield record, decoded
+
+    def _record_of(self, row: Row) -> Where:
+        """The last record of a row."""
+        names = self.source.table.key
+        wanted, offset = key_bytes(row, names), self.records.first
+        with closing(make_consumer(self.settings)) as consumer, naming_the_cause(self.settings):
+            for record, decoded in self.decoded(consumer, self.reading()):
+                written = (change.row for change in decoded.changes if isinstance(change, Insert | Update))
+                offset = record.offset if any(key_bytes(found, names) == wanted for found in written) else offset
+        return self.records.topic, self.records.partition, offset
+
+    def _fill(self, fold: Fold, consumer: KafkaConsumer) -> None:
+        for record, decoded in self.decoded(consumer, self.reading(), DeadLetters(self.settings)):
+            for change in decoded.changes:
+                if isinstance(change, Truncate) and not self.is_alone:
+                    raise torn_truncate(record)
+                _put(fold, change, self.source.table.key, len(self.source.table.columns))
+
+    def _counts(self, record: ConsumerRecord, transaction: str | None) -> bool:
+        return record.offset < self.tail_start or transaction in self.finished
+
+
+def _put(fold: Fold, change: Change, key: Sequence[str], columns: int) -> None:
+    match change:
+        case Insert(_, row):
+            fold.put(key_bytes(row, key), row)
+        case Update(_, row, old_key):
+            if old_key is not None:
+                fold.remove(key_bytes(old_key, key))
+            known = fold.put if len(row) == columns else fold.merge
+            known(key_bytes(row, key), row)
+        case Delete(_, gone):
+            fold.remove(key_bytes(gone, key))
+        case Truncate():
+            fold.clear()
+
+
+def torn_truncate(record: ConsumerRecord) -> AdapterError:
+    """The error for a truncate in a topic of several partitions."""
+    return AdapterError(
+        "truncate-unordered",
+        "a truncate stands among records of other partitions whose order to it nobody can tell",
+        where=place((record.topic, record.partition, record.offset)),
+        fix="give the topic one partition, or let Debezium leave truncates out (skipped.operations=t)",
+    )

@@ -1,0 +1,1 @@
+"""Transactions of the upstream, put together from records of many partitions."""
