@@ -23,10 +23,10 @@ from itertools import islice
 from typing import Any
 
 from adapters.spark_tables.awaited import arrival, awaited_token, is_awaited
-from adapters.spark_tables.keys import UnusableKeys
 from adapters.spark_tables.looks import Looks
+from adapters.spark_tables.rows.keys import UnusableKeys
+from adapters.spark_tables.rows.shapes import table_folder
 from adapters.spark_tables.settings import TableSettings, read_tables
-from adapters.spark_tables.shapes import table_folder
 from adapters.spark_tables.source import TableMissing, TableSnapshot, TableSource, TableVersion, Token
 from adapters.spark_tables.sources import open_source
 from adapters.spark_tables.troubles import Troubles

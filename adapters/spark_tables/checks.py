@@ -9,11 +9,11 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator
 from typing import TYPE_CHECKING
 
-from adapters.spark_tables.keys import bad_keys
-from adapters.spark_tables.reader import reading
-from adapters.spark_tables.row_hash import Value, quoted, row_hash
+from adapters.spark_tables.readers.contract import reading
+from adapters.spark_tables.rows.keys import bad_keys
+from adapters.spark_tables.rows.row_hash import Value, quoted, row_hash
+from adapters.spark_tables.rows.shape import Shape
 from adapters.spark_tables.settings import TableSettings
-from adapters.spark_tables.shape import Shape
 from adapters.spark_tables.types import unsynced_reason
 from changesource_sdk.adapter import Check
 from changesource_sdk.errors import ChangesourceError

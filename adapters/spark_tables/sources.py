@@ -4,15 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from adapters.spark_tables.delta_choice import open_access
-from adapters.spark_tables.delta_reader import DeltaReader
-from adapters.spark_tables.delta_source import DeltaSource
-from adapters.spark_tables.delta_table import located
-from adapters.spark_tables.difference_source import DifferenceSource
-from adapters.spark_tables.iceberg import IcebergReader
-from adapters.spark_tables.query import QueryReader
-from adapters.spark_tables.reader import TableReader
-from adapters.spark_tables.readers import FolderReader, JdbcReader
+from adapters.spark_tables.delta.choice import open_access
+from adapters.spark_tables.delta.reader import DeltaReader
+from adapters.spark_tables.delta.source import DeltaSource
+from adapters.spark_tables.delta.table import located
+from adapters.spark_tables.difference.source import DifferenceSource
+from adapters.spark_tables.readers.contract import TableReader
+from adapters.spark_tables.readers.files_and_jdbc import FolderReader, JdbcReader
+from adapters.spark_tables.readers.iceberg import IcebergReader
+from adapters.spark_tables.readers.query import QueryReader
 from adapters.spark_tables.settings import TableSettings
 from adapters.spark_tables.source import TableSource
 

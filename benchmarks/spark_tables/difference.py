@@ -17,8 +17,8 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from adapters.spark_tables.difference import Difference, tuned
-from adapters.spark_tables.state import StateFolder, StateVersion
+from adapters.spark_tables.difference.compute import Difference, tuned
+from adapters.spark_tables.difference.state import StateFolder, StateVersion
 from benchmarks.spark_tables.rows import batches, rows
 from changesource_sdk.pipeline.spark.session import SparkSettings, start_session
 

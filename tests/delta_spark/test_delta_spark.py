@@ -14,7 +14,8 @@ from typing import TYPE_CHECKING
 import pyarrow as pa
 import pytest
 
-from adapters.spark_tables import SparkTablesAdapter, delta_feed
+from adapters.spark_tables import SparkTablesAdapter
+from adapters.spark_tables.delta import feed as delta_feed
 from adapters.spark_tables.source import TableMissing
 from changesource_sdk.adapter import AddColumn, AlterColumn, Change, Delete, DropColumn, Insert, Update
 from changesource_sdk.errors import AdapterError, ConfigurationError

@@ -15,7 +15,7 @@ from pathlib import Path
 import pyarrow as pa
 import pytest
 
-from adapters.spark_tables.delta_shares import SHARE_ROWS
+from adapters.spark_tables.delta.shares import SHARE_ROWS
 from tests.support.delta_lake import Lake
 from tests.support.fix_zero_cache import MakeZeroCache
 from tests.support.lakehouse import Lakehouse

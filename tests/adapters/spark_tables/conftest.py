@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from adapters.spark_tables import delta_memory
+from adapters.spark_tables.delta import memory as delta_memory
 
 
 @pytest.fixture(autouse=True)

@@ -12,7 +12,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from adapters.spark_tables import delta_feed
+from adapters.spark_tables.delta import feed as delta_feed
 from adapters.spark_tables.looks import Looks
 from changesource_sdk.adapter import CreateTable, Insert
 from changesource_sdk.errors import AdapterError
@@ -224,7 +224,7 @@ def test_a_bad_table_that_stays_as_it_is_costs_no_jobs(tmp_path: Path, spark: Sp
 
 
 def test_a_look_that_takes_long_keeps_no_other_table_waiting(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    from adapters.spark_tables.readers import FolderReader
+    from adapters.spark_tables.readers.files_and_jdbc import FolderReader
 
     quick, slow = Lake(tmp_path / "quick", people((1, "a"))), Folder(tmp_path / "slow", people((1, "a")))
     follower = Follower(tables_of(tmp_path, quick=quick, slow=slow))

@@ -9,8 +9,8 @@ import pytest
 from adapters.spark_tables import SparkTablesAdapter
 from adapters.spark_tables.source import TableMissing
 from changesource_sdk.errors import AdapterError, ChangesourceError, ConfigurationError
+from tests.adapters.spark_tables.delta.test_feed import settings
 from tests.adapters.spark_tables.follower import Follower
-from tests.adapters.spark_tables.test_delta_feed import settings
 from tests.support.delta_lake import Lake, people
 
 

@@ -12,8 +12,8 @@ import pytest
 from adapters.spark_tables import SparkTablesAdapter
 from changesource_sdk.adapter import AlterColumn
 from changesource_sdk.errors import AdapterError
+from tests.adapters.spark_tables.delta.test_feed import kinds, settings
 from tests.adapters.spark_tables.follower import Follower
-from tests.adapters.spark_tables.test_delta_feed import kinds, settings
 from tests.support.delta_lake import Lake, people
 
 if TYPE_CHECKING:

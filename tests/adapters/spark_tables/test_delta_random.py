@@ -8,9 +8,9 @@ from pathlib import Path
 import pyarrow as pa
 import pytest
 
-from adapters.spark_tables import delta_feed
+from adapters.spark_tables.delta import feed as delta_feed
+from tests.adapters.spark_tables.delta.test_feed import settings
 from tests.adapters.spark_tables.follower import Follower
-from tests.adapters.spark_tables.test_delta_feed import settings
 from tests.support.delta_lake import Lake, people
 
 STEPS = 25

@@ -10,7 +10,7 @@ from changesource_sdk.pipeline.mapped import mapped_source
 from changesource_sdk.testing.folding import FoldedTables
 from protocol.codec import decode_downstream
 from protocol.messages import Data
-from tests.adapters.spark_tables.test_delta_feed import settings
+from tests.adapters.spark_tables.delta.test_feed import settings
 from tests.changesource_sdk.pipeline.runner_fixtures import Watched
 from tests.changesource_sdk.pipeline.spark.spark_runner import on_spark
 from tests.support.delta_lake import Lake, people

@@ -1,0 +1,1 @@
+"""Delta tables, followed version by version through their change feed."""

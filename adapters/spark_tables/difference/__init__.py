@@ -1,0 +1,1 @@
+"""Tables without a change feed: compared with what is remembered of them."""

@@ -1,0 +1,1 @@
+"""Reading a table's rows as they are now: files, JDBC, Iceberg, a query."""
