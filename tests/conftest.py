@@ -1,4 +1,4 @@
-"""Fixtures by concern; each module of `tests/support` named `fix_*` provides one real peer.
+"""Fixtures by concern; each module of `tests/support/fixtures` provides one real peer.
 
 `make test` runs on three workers (`scheduling`): one Spark session per run, and servers shared within a file. Two cores
 bear a third, since tests mostly wait for processes to start.
@@ -14,13 +14,13 @@ from tests.support.scheduling import ByFile, longest_first
 
 pytest_plugins = [
     "tests.docs.receipts",
-    "tests.support.fix_logging",
-    "tests.support.fix_kafka",
+    "tests.support.fixtures.logging",
+    "tests.support.fixtures.kafka",
     "changesource_sdk.testing.plugin",
-    "tests.support.fix_postgres",
-    "tests.support.fix_serving",
-    "tests.support.fix_spark",
-    "tests.support.fix_zero_cache",
+    "tests.support.fixtures.postgres",
+    "tests.support.fixtures.serving",
+    "tests.support.fixtures.spark",
+    "tests.support.fixtures.zero_cache",
 ]
 
 

@@ -12,11 +12,11 @@ from contextlib import closing, contextmanager
 from pathlib import Path
 
 from tests.support.child_process import ChildProcess
+from tests.support.peers.postgres_server import PostgresServer
+from tests.support.peers.zero_cache import QUIET, ZeroCache
 from tests.support.ports import free_port
-from tests.support.postgres_server import PostgresServer
 from tests.support.tools import REPOSITORY
 from tests.support.waiting import until
-from tests.support.zero_cache import QUIET, ZeroCache
 
 SYNC_SECONDS = 1200
 

@@ -9,7 +9,7 @@ from tempfile import TemporaryDirectory
 
 from benchmarks.endpoint.session import OPTIONS
 from benchmarks.endpoint.workload import Gate
-from tests.support.serving import Serving
+from tests.support.peers.serving import Serving
 from tests.support.waiting import until
 
 ADAPTER = "benchmarks.cache.workload:Buckets"

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks.endpoint.session import Session, session
-from tests.support.raw_consumer import RawConsumer
+from tests.support.fakes.raw_consumer import RawConsumer
 from tests.support.waiting import until
 
 CLOCK_TICKS = os.sysconf("SC_CLK_TCK")

@@ -11,10 +11,10 @@ import time
 from typing import Any
 
 from benchmarks.endpoint.session import Session, session
-from tests.support.postgres_server import PostgresServer
-from tests.support.raw_consumer import RawConsumer
+from tests.support.fakes.raw_consumer import RawConsumer
+from tests.support.peers.postgres_server import PostgresServer
+from tests.support.peers.zero_cache import ZeroCache
 from tests.support.waiting import until
-from tests.support.zero_cache import ZeroCache
 
 LONGEST = 3600.0
 

@@ -11,7 +11,7 @@ import time
 from typing import Any
 
 from benchmarks.endpoint.session import session
-from tests.support.raw_consumer import RawConsumer
+from tests.support.fakes.raw_consumer import RawConsumer
 
 TARGET_P50_MS, TARGET_P99_MS = 2.0, 10.0
 PACE_SECONDS = 0.02

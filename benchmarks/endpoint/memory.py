@@ -6,7 +6,7 @@ import time
 from typing import Any
 
 from benchmarks.endpoint.session import session
-from tests.support.raw_consumer import RawConsumer
+from tests.support.fakes.raw_consumer import RawConsumer
 
 TARGET_BYTES = 200_000_000
 PAUSE_SECONDS = 0.01

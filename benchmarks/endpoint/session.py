@@ -8,7 +8,7 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 
 from benchmarks.endpoint.workload import Gate
-from tests.support.serving import Serving
+from tests.support.peers.serving import Serving
 
 ADAPTER = "benchmarks.endpoint.workload:Workload"
 OPTIONS = ("--permissions", "allow-all", "--runner", "inline")

@@ -15,10 +15,10 @@ from typing import Any
 
 from benchmarks.endpoint.session import Session, session
 from benchmarks.endpoint.workload import Class, parse_plan
-from tests.support.postgres_server import PostgresServer
-from tests.support.raw_consumer import RawConsumer
+from tests.support.fakes.raw_consumer import RawConsumer
+from tests.support.peers.postgres_server import PostgresServer
+from tests.support.peers.zero_cache import ZeroCache
 from tests.support.waiting import until
-from tests.support.zero_cache import ZeroCache
 
 BEGUN, FINISHED = "initial sync of shard", "finished initial-sync"
 TARGET = 10

@@ -16,8 +16,8 @@ import orjson
 from kafka import KafkaProducer
 
 from benchmarks.kafka.topics import declared, settings, topic, value
-from tests.support.raw_consumer import RawConsumer
-from tests.support.spark_serving import SPARK_SECONDS, SparkServing
+from tests.support.fakes.raw_consumer import RawConsumer
+from tests.support.peers.spark_serving import SPARK_SECONDS, SparkServing
 from tests.support.waiting import until
 
 P50_MS = 20.0

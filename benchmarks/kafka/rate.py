@@ -19,7 +19,7 @@ from kafka import KafkaConsumer, TopicPartition
 
 from adapters.kafka.broker.client import READING
 from benchmarks.kafka.topics import PARTITIONS, declared, fill, settings, topic
-from tests.support.spark_serving import SPARK_SECONDS, SparkServing
+from tests.support.peers.spark_serving import SPARK_SECONDS, SparkServing
 from tests.support.tools import REPOSITORY
 from tests.support.waiting import until
 

@@ -13,8 +13,8 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks.kafka.topics import declared, fill, settings, topic
-from tests.support.kafka_broker import KafkaBroker
-from tests.support.spark_serving import SPARK_SECONDS, SparkServing, command_line
+from tests.support.peers.kafka_broker import KafkaBroker
+from tests.support.peers.spark_serving import SPARK_SECONDS, SparkServing, command_line
 from tests.support.waiting import until
 
 FLAT = 1.25

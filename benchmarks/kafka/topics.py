@@ -18,7 +18,7 @@ from contextlib import contextmanager
 import orjson
 from kafka import KafkaProducer
 
-from tests.support.kafka_broker import KafkaBroker
+from tests.support.peers.kafka_broker import KafkaBroker
 from tests.support.tools import REPOSITORY
 
 PARTITIONS = 4

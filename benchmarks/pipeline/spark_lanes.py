@@ -23,8 +23,8 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks import environment
-from tests.support.raw_consumer import RawConsumer
-from tests.support.spark_serving import SPARK_SECONDS, SparkServing
+from tests.support.fakes.raw_consumer import RawConsumer
+from tests.support.peers.spark_serving import SPARK_SECONDS, SparkServing
 from tests.support.waiting import until
 
 P50_MS, P99_MS, SPEED_UP, START_S = 10.0, 50.0, 1.4, 1.0

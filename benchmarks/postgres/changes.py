@@ -15,9 +15,9 @@ from typing import Any
 
 from benchmarks.postgres.database import database, position, write
 from protocol.watermark import from_int
-from tests.support.spark_serving import SPARK_SECONDS, SparkServing
+from tests.support.peers.spark_serving import SPARK_SECONDS, SparkServing
+from tests.support.peers.zero_cache import ZeroCache
 from tests.support.waiting import until
-from tests.support.zero_cache import ZeroCache
 
 TARGET = 5.0
 SIZES = (10, 1000)

@@ -15,7 +15,7 @@ from contextlib import contextmanager
 
 import psycopg
 
-from tests.support.postgres_server import PostgresServer
+from tests.support.peers.postgres_server import PostgresServer
 from tests.support.tools import REPOSITORY
 
 SERVER = {

@@ -17,8 +17,8 @@ from typing import Any
 import psycopg
 
 from benchmarks.postgres.database import database, writer
-from tests.support.raw_consumer import RawConsumer
-from tests.support.spark_serving import SPARK_SECONDS, SparkServing
+from tests.support.fakes.raw_consumer import RawConsumer
+from tests.support.peers.spark_serving import SPARK_SECONDS, SparkServing
 from tests.support.waiting import until
 
 ROWS = 10_000

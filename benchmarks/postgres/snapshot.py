@@ -14,10 +14,10 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks.postgres.database import database
-from tests.support.postgres_server import PostgresServer
-from tests.support.spark_serving import SPARK_SECONDS, SparkServing
+from tests.support.peers.postgres_server import PostgresServer
+from tests.support.peers.spark_serving import SPARK_SECONDS, SparkServing
+from tests.support.peers.zero_cache import ZeroCache
 from tests.support.waiting import until
-from tests.support.zero_cache import ZeroCache
 
 #: Two slots for the tasks of the snapshot.
 MASTER = "local[2]"

@@ -17,8 +17,8 @@ import pyarrow.parquet as pq
 from deltalake import write_deltalake
 
 from benchmarks.spark_tables.rows import rows
-from tests.support.raw_consumer import RawConsumer
-from tests.support.spark_serving import LOCAL, SPARK_SECONDS, SparkServing
+from tests.support.fakes.raw_consumer import RawConsumer
+from tests.support.peers.spark_serving import LOCAL, SPARK_SECONDS, SparkServing
 
 APPENDS, WARM_UP, APPENDED, OTHERS = 30, 5, 100, 5
 P50_MS = 1000.0

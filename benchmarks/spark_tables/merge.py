@@ -16,8 +16,8 @@ import pyarrow as pa
 from deltalake import DeltaTable, write_deltalake
 
 from benchmarks.spark_tables.rows import batches, rows
-from tests.support.raw_consumer import RawConsumer
-from tests.support.spark_serving import LOCAL, SPARK_SECONDS, SparkServing
+from tests.support.fakes.raw_consumer import RawConsumer
+from tests.support.peers.spark_serving import LOCAL, SPARK_SECONDS, SparkServing
 
 MERGES, WARM_UP, MERGED = 20, 3, 1000
 P50_MS = 1000.0

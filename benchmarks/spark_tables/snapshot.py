@@ -15,7 +15,7 @@ import pyarrow.parquet as pq
 
 from benchmarks.pipeline.spark_lanes import peaks
 from benchmarks.spark_tables.rows import batches
-from tests.support.spark_serving import LOCAL, SPARK_SECONDS, SparkServing
+from tests.support.peers.spark_serving import LOCAL, SPARK_SECONDS, SparkServing
 from tests.support.waiting import until
 
 MOST_GROWTH_MB = 100

@@ -20,8 +20,8 @@ from kafka import KafkaProducer
 from adapters.kafka import KafkaAdapter
 from changesource_sdk.adapter import Change, Delete, Insert, Row, Update
 from changesource_sdk.testing.conformance import Harness
-from tests.support.debezium import Collection, end, member
-from tests.support.kafka_broker import KafkaBroker
+from tests.support.peers.kafka_broker import KafkaBroker
+from tests.support.workloads.debezium import Collection, end, member
 
 COLUMNS = {
     "id": "int8",

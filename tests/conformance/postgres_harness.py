@@ -14,7 +14,7 @@ from psycopg.types.json import Jsonb
 from adapters.postgres import PostgresAdapter
 from changesource_sdk.adapter import AddColumn, Change, CreateTable, Delete, DropColumn, Insert, Row, Update
 from changesource_sdk.testing.conformance import Harness
-from tests.support.postgres_server import PostgresServer
+from tests.support.peers.postgres_server import PostgresServer
 from tests.support.waiting import until
 
 TABLE = """CREATE TABLE item (

@@ -4,7 +4,7 @@ import pytest
 
 from changesource_sdk.testing.conformance import conformance
 from tests.conformance.postgres_harness import PostgresHarness
-from tests.support.postgres_server import PostgresServer
+from tests.support.peers.postgres_server import PostgresServer
 
 
 class TestPostgres(conformance(PostgresHarness)):  # type: ignore[misc]

@@ -20,12 +20,12 @@ from adapters.spark_tables.source import TableMissing
 from changesource_sdk.adapter import AddColumn, AlterColumn, Change, Delete, DropColumn, Insert, Update
 from changesource_sdk.errors import AdapterError, ConfigurationError
 from tests.adapters.spark_tables.follower import Follower
-from tests.support.delta_lake import people
-from tests.support.fix_zero_cache import zero_caches
-from tests.support.lakehouse import WatchedTables
-from tests.support.postgres_server import PostgresServer
-from tests.support.spark_delta import EVERYTHING, FEED, SparkLake, SparkOrders, delta_conf, start_writer
-from tests.support.spark_serving import SPARK_SECONDS, SparkServing
+from tests.support.fixtures.zero_cache import zero_caches
+from tests.support.peers.postgres_server import PostgresServer
+from tests.support.peers.spark_serving import SPARK_SECONDS, SparkServing
+from tests.support.workloads.delta_lake import people
+from tests.support.workloads.lakehouse import WatchedTables
+from tests.support.workloads.spark_delta import EVERYTHING, FEED, SparkLake, SparkOrders, delta_conf, start_writer
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

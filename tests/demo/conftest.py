@@ -10,8 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.support.browser import Browser, connected_browser, started_chromium
 from tests.support.child_process import ChildProcess
+from tests.support.peers.browser import Browser, connected_browser, started_chromium
 
 SECONDS = 240.0
 """Until the page is there, or all is gone, on a machine that has other things to do."""

@@ -16,7 +16,7 @@ from reference_cache.demo_app.tracker import SCHEMA
 from reference_cache.zql.query.builder import Queries, QueryBuilder
 from tests.demo.conftest import SECONDS, RunningDemo
 from tests.docs.fences import block
-from tests.support.browser import Browser, Page, Screen
+from tests.support.peers.browser import Browser, Page, Screen
 
 pytestmark = [pytest.mark.e2e, pytest.mark.timeout(SECONDS + 300)]
 

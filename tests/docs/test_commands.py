@@ -18,17 +18,17 @@ import psycopg
 import pytest
 
 from tests.docs.fences import block, command, commands
-from tests.support import avro
-from tests.support.delta_lake import Lake, people
-from tests.support.kafka_broker import KafkaBroker
+from tests.support.fakes import avro
+from tests.support.peers.kafka_broker import KafkaBroker
+from tests.support.peers.postgres_server import PostgresServer
+from tests.support.peers.spark_cluster import standalone_cluster
+from tests.support.peers.spark_serving import QUICK_START, SPARK_SECONDS
 from tests.support.ports import free_port
-from tests.support.postgres_server import PostgresServer
 from tests.support.reader import Reader, wait_for_page
-from tests.support.spark_cluster import standalone_cluster
-from tests.support.spark_serving import QUICK_START, SPARK_SECONDS
-from tests.support.sqlite_store import SqliteStore
 from tests.support.tools import REPOSITORY
 from tests.support.waiting import until
+from tests.support.workloads.delta_lake import Lake, people
+from tests.support.workloads.sqlite_store import SqliteStore
 
 EVENTS = """from changesource_sdk import Column, Insert, RowsPartition, Snapshot, Table, Transaction
 

@@ -17,7 +17,7 @@ from adapters.kafka.types import ENCODINGS
 from changesource_sdk.cli.adapter_choice import try_settings
 from changesource_sdk.config import parse_pairs
 from tests.docs.fences import as_module, blocks, blocks_of, configuration
-from tests.support.kafka_broker import KafkaBroker
+from tests.support.peers.kafka_broker import KafkaBroker
 
 ROOT = Path(__file__).parents[2]
 PAGE = (ROOT / "docs" / "how-to" / "kafka.md").read_text()

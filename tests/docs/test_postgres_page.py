@@ -11,7 +11,7 @@ from adapters.postgres.adapter import open_snapshot, prepare
 from adapters.postgres.connection import Connection, connect
 from adapters.postgres.settings import PostgresSettings
 from tests.docs.fences import blocks, ran
-from tests.support.postgres_server import PostgresServer
+from tests.support.peers.postgres_server import PostgresServer
 
 PAGE = (Path(__file__).parents[2] / "docs" / "how-to" / "postgres.md").read_text()
 MADE = """SELECT nspname FROM pg_namespace WHERE nspname !~ '^pg_' AND nspname NOT IN ('public', 'information_schema')

@@ -16,9 +16,9 @@ from adapters.spark_tables import SparkTablesAdapter
 from adapters.spark_tables.settings import KINDS, OTHER_KEYS
 from changesource_sdk.config import parse_pairs
 from tests.docs.fences import block, blocks_of, commands, configuration
+from tests.support.peers.spark_serving import FEW_PARTITIONS, SPARK_SECONDS
 from tests.support.ports import free_port
 from tests.support.reader import Reader
-from tests.support.spark_serving import FEW_PARTITIONS, SPARK_SECONDS
 
 PAGE = "docs/how-to/spark-tables.md"
 TEXT = (Path(__file__).parents[2] / PAGE).read_text()

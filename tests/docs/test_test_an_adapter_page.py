@@ -14,7 +14,7 @@ from changesource_sdk.testing.faults import Faults
 from tests.changesource_sdk.testing.conformance.planted_adapters import LosesKeyChange
 from tests.changesource_sdk.testing.conformance.workshop import harness_of
 from tests.docs.fences import as_module, block, execute, ran
-from tests.support.postgres_server import PostgresServer
+from tests.support.peers.postgres_server import PostgresServer
 
 pytest_plugins = ["pytester"]
 

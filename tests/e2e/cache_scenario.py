@@ -8,14 +8,14 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from tests.support.app_server import AppServer
-from tests.support.app_store import AppStore
+from tests.support.apps.server import AppServer
+from tests.support.apps.store import AppStore
 from tests.support.error_ids import without_error_ids
-from tests.support.reference_cache import ReferenceCache
-from tests.support.scenario_client import ScenarioClients
-from tests.support.serving import Serving
+from tests.support.peers.reference_cache import ReferenceCache
+from tests.support.peers.scenario_client import ScenarioClients
+from tests.support.peers.serving import Serving
+from tests.support.peers.zero_cache import ZeroCache
 from tests.support.waiting import until
-from tests.support.zero_cache import ZeroCache
 
 ANN = "ann"
 ISSUES = 8

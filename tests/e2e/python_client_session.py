@@ -23,11 +23,11 @@ from reference_cache.client import (
     named_query,
 )
 from reference_cache.zql.query.expression import cmp, or_
-from tests.support.app_store import AppStore
+from tests.support.apps.store import AppStore
+from tests.support.apps.tracker import TRACKER, ByOwner, TrackerApp, by_owner, mutators, q
 from tests.support.error_ids import without_error_ids
-from tests.support.reference_cache import ReferenceCache
-from tests.support.tracker import TRACKER, ByOwner, TrackerApp, by_owner, mutators, q
-from tests.support.zero_cache import ZeroCache
+from tests.support.peers.reference_cache import ReferenceCache
+from tests.support.peers.zero_cache import ZeroCache
 
 SECONDS = 60.0
 """For anything to happen that a busy machine may delay."""

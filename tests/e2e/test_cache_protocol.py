@@ -14,16 +14,16 @@ from typing import Any
 
 import pytest
 
-from tests.support.app_server import AppServer
-from tests.support.app_store import sqlite_app_store
-from tests.support.fix_zero_cache import zero_caches
+from tests.support.apps.server import AppServer
+from tests.support.apps.store import sqlite_app_store
+from tests.support.fakes.sync_client import SyncClient, sync_client, sync_url
+from tests.support.fakes.tiny_source import TinySource, insert
+from tests.support.fixtures.zero_cache import zero_caches
+from tests.support.peers.postgres_server import PostgresServer
+from tests.support.peers.reference_cache import ReferenceCache
+from tests.support.peers.zero_cache import QUIET
 from tests.support.ports import is_listening
-from tests.support.postgres_server import PostgresServer
-from tests.support.reference_cache import ReferenceCache
-from tests.support.sync_client import SyncClient, sync_client, sync_url
-from tests.support.tiny_source import TinySource, insert
 from tests.support.waiting import until
-from tests.support.zero_cache import QUIET
 
 pytestmark = [pytest.mark.e2e, pytest.mark.timeout(600)]
 

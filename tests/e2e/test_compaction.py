@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import pytest
 
-from tests.support.fix_serving import MakeServing, MakeStore
-from tests.support.fix_zero_cache import MakeZeroCache
-from tests.support.serving import Serving
-from tests.support.sqlite_store import difference, wait_until_same
+from tests.support.fixtures.serving import MakeServing, MakeStore
+from tests.support.fixtures.zero_cache import MakeZeroCache
+from tests.support.peers.serving import Serving
 from tests.support.waiting import until
+from tests.support.workloads.sqlite_store import difference, wait_until_same
 
 pytestmark = [pytest.mark.e2e, pytest.mark.timeout(600)]
 

@@ -17,9 +17,9 @@ from typing import Any
 import pytest
 from websockets.exceptions import ConnectionClosed
 
-from tests.support.reference_cache import ReferenceCache
-from tests.support.sync_client import SyncClient, sync_client, sync_url
-from tests.support.tiny_source import TinySource, insert
+from tests.support.fakes.sync_client import SyncClient, sync_client, sync_url
+from tests.support.fakes.tiny_source import TinySource, insert
+from tests.support.peers.reference_cache import ReferenceCache
 
 pytestmark = [pytest.mark.e2e, pytest.mark.timeout(300)]
 

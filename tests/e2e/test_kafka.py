@@ -17,18 +17,18 @@ from pathlib import Path
 import pytest
 from kafka import KafkaProducer
 
-from tests.support import avro
-from tests.support.debezium import Collection, begin, end, member
-from tests.support.debezium import field as schema_field
-from tests.support.fix_zero_cache import MakeZeroCache, zero_caches
-from tests.support.kafka_bank import Bank
-from tests.support.kafka_broker import KafkaBroker
-from tests.support.postgres_server import PostgresServer
-from tests.support.replica import Replica
-from tests.support.spark_serving import SPARK_SECONDS, SparkServing
+from tests.support.fakes import avro
+from tests.support.fixtures.zero_cache import MakeZeroCache, zero_caches
+from tests.support.peers.kafka_broker import KafkaBroker
+from tests.support.peers.postgres_server import PostgresServer
+from tests.support.peers.replica import Replica
+from tests.support.peers.spark_serving import SPARK_SECONDS, SparkServing
+from tests.support.peers.zero_cache import ZeroCache
 from tests.support.tools import REPOSITORY
 from tests.support.waiting import until
-from tests.support.zero_cache import ZeroCache
+from tests.support.workloads.debezium import Collection, begin, end, member
+from tests.support.workloads.debezium import field as schema_field
+from tests.support.workloads.kafka_bank import Bank
 
 pytestmark = [pytest.mark.e2e, pytest.mark.timeout(600)]
 

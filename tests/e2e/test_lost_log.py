@@ -7,10 +7,10 @@ from pathlib import Path
 
 import pytest
 
-from tests.support.fix_serving import MakeServing, MakeStore
-from tests.support.fix_zero_cache import MakeZeroCache, MakeZeroClient
-from tests.support.sqlite_store import wait_until_same
-from tests.support.zero_cache import RESET_EXIT
+from tests.support.fixtures.serving import MakeServing, MakeStore
+from tests.support.fixtures.zero_cache import MakeZeroCache, MakeZeroClient
+from tests.support.peers.zero_cache import RESET_EXIT
+from tests.support.workloads.sqlite_store import wait_until_same
 
 pytestmark = [pytest.mark.e2e, pytest.mark.timeout(600)]
 

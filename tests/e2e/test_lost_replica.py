@@ -18,14 +18,14 @@ from pathlib import Path
 import psycopg
 import pytest
 
-from tests.support.fix_zero_cache import zero_caches
-from tests.support.postgres_server import PostgresServer
-from tests.support.serving import Serving
-from tests.support.spark_serving import SPARK_SECONDS, SparkServing
-from tests.support.sqlite_store import SqliteStore
+from tests.support.fixtures.zero_cache import zero_caches
+from tests.support.peers.postgres_server import PostgresServer
+from tests.support.peers.serving import Serving
+from tests.support.peers.spark_serving import SPARK_SECONDS, SparkServing
+from tests.support.peers.zero_cache import ZeroCache
+from tests.support.peers.zero_client import ZeroClient
 from tests.support.waiting import until
-from tests.support.zero_cache import ZeroCache
-from tests.support.zero_client import ZeroClient
+from tests.support.workloads.sqlite_store import SqliteStore
 
 pytestmark = [pytest.mark.e2e, pytest.mark.timeout(900)]
 

@@ -10,14 +10,14 @@ import pytest
 
 from reference_cache.app_server import ApplicationError, Mutators
 from reference_cache.app_server.stores.ledger import LedgerStore, LedgerTransaction
-from tests.support.app_server import AppServer, SetTitle
-from tests.support.fix_zero_cache import zero_caches
-from tests.support.journal_store import Journal
-from tests.support.postgres_server import PostgresServer
-from tests.support.reference_cache import ReferenceCache
-from tests.support.scenario_client import ScenarioClients
-from tests.support.serving import Serving
-from tests.support.zero_cache import ZeroCache
+from tests.support.apps.journal_store import Journal
+from tests.support.apps.server import AppServer, SetTitle
+from tests.support.fixtures.zero_cache import zero_caches
+from tests.support.peers.postgres_server import PostgresServer
+from tests.support.peers.reference_cache import ReferenceCache
+from tests.support.peers.scenario_client import ScenarioClients
+from tests.support.peers.serving import Serving
+from tests.support.peers.zero_cache import ZeroCache
 
 pytestmark = [pytest.mark.e2e, pytest.mark.timeout(600)]
 
@@ -46,7 +46,7 @@ def caches(
         app = stack.enter_context(AppServer(LedgerStore(folder / "ledger.db", journal), "ann-token", mutators=mutators))
         settings = {"path": str(journal.path), "lag": str(LAG_SECONDS)}
         options = ("--ledger", str(folder / "ledger.db"))
-        adapter = "tests.support.journal_store:JournalAdapter"
+        adapter = "tests.support.apps.journal_store:JournalAdapter"
         endpoint = stack.enter_context(Serving(adapter, settings, folder / "state", options=options))
         stack.callback(lambda: print(endpoint.process.tail(40)))
         endpoint.start()

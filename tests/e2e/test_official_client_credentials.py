@@ -10,10 +10,10 @@ import pytest
 
 from tests.e2e.cache_scenario import RECONNECT_SECONDS, Scenario
 from tests.reference_cache.sync_server.tokens import hs256
-from tests.support.app_store import AppStore, sqlite_app_store
-from tests.support.reference_cache import ReferenceCache
-from tests.support.scenario_client import ScenarioClients
-from tests.support.serving import Serving
+from tests.support.apps.store import AppStore, sqlite_app_store
+from tests.support.peers.reference_cache import ReferenceCache
+from tests.support.peers.scenario_client import ScenarioClients
+from tests.support.peers.serving import Serving
 
 pytestmark = [pytest.mark.e2e, pytest.mark.timeout(600)]
 SECRET = "a secret that is long enough for HMAC"

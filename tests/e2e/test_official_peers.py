@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from tests.support.fix_zero_cache import MakeZeroCache, MakeZeroClient
-from tests.support.tiny_source import SNAPSHOT, TinySource, insert
+from tests.support.fakes.tiny_source import SNAPSHOT, TinySource, insert
+from tests.support.fixtures.zero_cache import MakeZeroCache, MakeZeroClient
 
 pytestmark = pytest.mark.e2e
 ITEM = {"item": {"id": "number", "name": "string"}}

@@ -17,14 +17,14 @@ import psycopg
 import pytest
 
 from protocol.data_types import zql_type
-from tests.support.fix_zero_cache import MakeZeroClient, zero_caches
-from tests.support.postgres_server import PostgresServer
-from tests.support.postgres_workload import PUBLICATION, SETUP, Workload
-from tests.support.push_processor import push
-from tests.support.replica import Replica
-from tests.support.spark_serving import SPARK_SECONDS, SparkServing
+from tests.support.fixtures.zero_cache import MakeZeroClient, zero_caches
+from tests.support.peers.postgres_server import PostgresServer
+from tests.support.peers.push_processor import push
+from tests.support.peers.replica import Replica
+from tests.support.peers.spark_serving import SPARK_SECONDS, SparkServing
+from tests.support.peers.zero_cache import ZeroCache
 from tests.support.waiting import until
-from tests.support.zero_cache import ZeroCache
+from tests.support.workloads.postgres import PUBLICATION, SETUP, Workload
 
 pytestmark = [pytest.mark.e2e, pytest.mark.timeout(600)]
 

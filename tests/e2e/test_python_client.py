@@ -10,12 +10,12 @@ from typing import Any
 import pytest
 
 from tests.e2e.python_client_session import STEPS, MakeCache, Session
-from tests.support.app_store import sqlite_app_store
-from tests.support.fix_zero_cache import zero_caches
-from tests.support.postgres_server import PostgresServer
-from tests.support.reference_cache import ReferenceCache
-from tests.support.serving import Serving
-from tests.support.tracker import TABLES, TrackerApp
+from tests.support.apps.store import sqlite_app_store
+from tests.support.apps.tracker import TABLES, TrackerApp
+from tests.support.fixtures.zero_cache import zero_caches
+from tests.support.peers.postgres_server import PostgresServer
+from tests.support.peers.reference_cache import ReferenceCache
+from tests.support.peers.serving import Serving
 
 pytestmark = [pytest.mark.e2e, pytest.mark.timeout(600)]
 

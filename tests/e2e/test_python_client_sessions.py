@@ -13,10 +13,10 @@ import pytest
 
 from reference_cache.client import Client
 from tests.docs.fences import blocks, execute
+from tests.support.apps.client_sessions import SessionWorld, play, session_world
+from tests.support.apps.tracker import TRACKER, mutators
 from tests.support.child_process import ChildProcess
-from tests.support.client_sessions import SessionWorld, play, session_world
 from tests.support.tools import REPOSITORY
-from tests.support.tracker import TRACKER, mutators
 
 SESSIONS = 20
 
@@ -48,7 +48,7 @@ def test_the_examples_on_the_page_run(world: SessionWorld, tmp_path: Path, capsy
 
 def queued_by_a_killed_process(world: SessionWorld, file: Path, line: str) -> list[str]:
     """The issues that a client had queued by the time it was killed, offline or in the middle of pushing them."""
-    command = [sys.executable, "-m", "tests.support.busy_client", world.url, str(file), line, line]
+    command = [sys.executable, "-m", "tests.support.apps.busy_client", world.url, str(file), line, line]
     process = ChildProcess(command, cwd=REPOSITORY)
     try:
         process.wait_for_line(f"queued {line}20")

@@ -14,14 +14,14 @@ from typing import Any
 import pytest
 
 from tests.e2e.cache_scenario import STEPS, Scenario
-from tests.support.app_server import AppServer
-from tests.support.app_store import AppStore, allow_reading, postgres_app_store, sqlite_app_store
-from tests.support.fix_zero_cache import zero_caches
-from tests.support.postgres_server import PostgresServer
-from tests.support.reference_cache import ReferenceCache
-from tests.support.scenario_client import ScenarioClients
-from tests.support.serving import Serving
-from tests.support.zero_cache import ZeroCache
+from tests.support.apps.server import AppServer
+from tests.support.apps.store import AppStore, allow_reading, postgres_app_store, sqlite_app_store
+from tests.support.fixtures.zero_cache import zero_caches
+from tests.support.peers.postgres_server import PostgresServer
+from tests.support.peers.reference_cache import ReferenceCache
+from tests.support.peers.scenario_client import ScenarioClients
+from tests.support.peers.serving import Serving
+from tests.support.peers.zero_cache import ZeroCache
 
 pytestmark = [pytest.mark.e2e, pytest.mark.timeout(600)]
 

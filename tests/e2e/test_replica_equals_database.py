@@ -10,12 +10,12 @@ from dataclasses import dataclass
 
 import pytest
 
-from tests.support.fix_serving import servings
-from tests.support.fix_zero_cache import MakeZeroClient, zero_caches
-from tests.support.postgres_server import PostgresServer
-from tests.support.serving import Serving
-from tests.support.sqlite_store import SqliteStore, difference, wait_until_same
-from tests.support.zero_cache import ZeroCache
+from tests.support.fixtures.serving import servings
+from tests.support.fixtures.zero_cache import MakeZeroClient, zero_caches
+from tests.support.peers.postgres_server import PostgresServer
+from tests.support.peers.serving import Serving
+from tests.support.peers.zero_cache import ZeroCache
+from tests.support.workloads.sqlite_store import SqliteStore, difference, wait_until_same
 
 pytestmark = [pytest.mark.e2e, pytest.mark.timeout(600)]
 

@@ -9,13 +9,13 @@ from collections.abc import Callable, Iterator
 
 import pytest
 
-from tests.support.fix_serving import MakeServing, MakeStore, servings
-from tests.support.fix_zero_cache import MakeZeroCache, zero_caches
-from tests.support.postgres_server import PostgresServer
-from tests.support.serving import Serving
-from tests.support.sqlite_store import SqliteStore, wait_until_same
+from tests.support.fixtures.serving import MakeServing, MakeStore, servings
+from tests.support.fixtures.zero_cache import MakeZeroCache, zero_caches
+from tests.support.peers.postgres_server import PostgresServer
+from tests.support.peers.serving import Serving
+from tests.support.peers.zero_cache import FAILED_EXIT, ZeroCache
 from tests.support.waiting import until
-from tests.support.zero_cache import FAILED_EXIT, ZeroCache
+from tests.support.workloads.sqlite_store import SqliteStore, wait_until_same
 
 pytestmark = [pytest.mark.e2e, pytest.mark.timeout(600)]
 

@@ -9,11 +9,11 @@ from pathlib import Path
 
 import pytest
 
-from tests.support.fix_zero_cache import MakeZeroCache
-from tests.support.serving import Serving
-from tests.support.spark_serving import SPARK_SECONDS, SparkServing
-from tests.support.sqlite_store import SqliteStore, difference, wait_until_same
+from tests.support.fixtures.zero_cache import MakeZeroCache
+from tests.support.peers.serving import Serving
+from tests.support.peers.spark_serving import SPARK_SECONDS, SparkServing
 from tests.support.waiting import until
+from tests.support.workloads.sqlite_store import SqliteStore, difference, wait_until_same
 
 TABLE = "CREATE TABLE item (id INTEGER PRIMARY KEY, name TEXT, doc JSON)"
 READY_LINE = "Spark runs the pipeline"

@@ -16,14 +16,14 @@ from typing import Any
 
 import pytest
 
-from tests.support.fix_zero_cache import zero_caches
-from tests.support.lakehouse import Lakehouse, ParquetItems
-from tests.support.lakehouse_delta import DeltaOrders
-from tests.support.postgres_server import PostgresServer
-from tests.support.replica import Replica
-from tests.support.spark_serving import FEW_PARTITIONS, SPARK_SECONDS, SparkServing
+from tests.support.fixtures.zero_cache import zero_caches
+from tests.support.peers.postgres_server import PostgresServer
+from tests.support.peers.replica import Replica
+from tests.support.peers.spark_serving import FEW_PARTITIONS, SPARK_SECONDS, SparkServing
 from tests.support.tools import REPOSITORY
 from tests.support.waiting import until
+from tests.support.workloads.lakehouse import Lakehouse, ParquetItems
+from tests.support.workloads.lakehouse_delta import DeltaOrders
 
 pytestmark = [pytest.mark.e2e, pytest.mark.timeout(600)]
 

@@ -8,12 +8,12 @@ from pathlib import Path
 
 import pytest
 
-from tests.support.fix_zero_cache import MakeZeroCache
-from tests.support.postgres_server import PostgresServer
-from tests.support.spark_serving import CLUSTER, SPARK_SECONDS, SparkServing, kill
-from tests.support.sqlite_store import SqliteStore
+from tests.support.fixtures.zero_cache import MakeZeroCache
+from tests.support.peers.postgres_server import PostgresServer
+from tests.support.peers.spark_serving import CLUSTER, SPARK_SECONDS, SparkServing, kill
+from tests.support.peers.zero_cache import ZeroCache
 from tests.support.waiting import until
-from tests.support.zero_cache import ZeroCache
+from tests.support.workloads.sqlite_store import SqliteStore
 
 TABLE = "CREATE TABLE person (id INTEGER PRIMARY KEY, name TEXT, age INTEGER)"
 MAPPING = """

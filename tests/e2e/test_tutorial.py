@@ -18,14 +18,14 @@ import pytest
 from changesource_sdk.cli.adapter_choice import resolve
 from examples.git_tickets import git_tickets
 from tests.docs.fences import ROOT, block, blocks, blocks_of, commands
-from tests.support.browser import running_browser
-from tests.support.npm_registry import bring_packages, npm_registry
+from tests.support.peers.browser import running_browser
+from tests.support.peers.npm_registry import bring_packages, npm_registry
+from tests.support.peers.postgres_server import PostgresServer
+from tests.support.peers.spark_serving import QUICK_START, SPARK_SECONDS
+from tests.support.peers.zero_cache import QUIET, READY_LINE, SYNC_SECONDS, own_task_id
 from tests.support.ports import free_port
-from tests.support.postgres_server import PostgresServer
 from tests.support.reader import Reader, wait_for_page
-from tests.support.spark_serving import QUICK_START, SPARK_SECONDS
 from tests.support.tools import node, npm_program
-from tests.support.zero_cache import QUIET, READY_LINE, SYNC_SECONDS, own_task_id
 
 PAGE = "docs/tutorial.md"
 TOLD = "[...document.querySelectorAll('#tickets li')].map(item => item.textContent)"

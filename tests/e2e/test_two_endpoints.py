@@ -8,13 +8,13 @@ from pathlib import Path
 
 import pytest
 
-from tests.support.fix_serving import MakeStore
-from tests.support.fix_zero_cache import MakeZeroCache
-from tests.support.postgres_server import PostgresServer
-from tests.support.serving import Serving
-from tests.support.sqlite_store import SqliteStore, wait_until_same
-from tests.support.tcp_proxy import TcpProxy
+from tests.support.fakes.tcp_proxy import TcpProxy
+from tests.support.fixtures.serving import MakeStore
+from tests.support.fixtures.zero_cache import MakeZeroCache
+from tests.support.peers.postgres_server import PostgresServer
+from tests.support.peers.serving import Serving
 from tests.support.waiting import until
+from tests.support.workloads.sqlite_store import SqliteStore, wait_until_same
 
 pytestmark = [pytest.mark.e2e, pytest.mark.timeout(600)]
 

@@ -21,13 +21,13 @@ from changesource_sdk.verifying.log_side import log_side, schema_at_head
 from changesource_sdk.verifying.replica_side import replica_side
 from tests.docs.fences import block, ran
 from tests.support.child_process import ChildProcess
-from tests.support.fix_zero_cache import zero_caches
-from tests.support.postgres_server import PostgresServer
-from tests.support.reference_cache import ReferenceCache
-from tests.support.serving import Serving
-from tests.support.sqlite_store import SqliteStore
+from tests.support.fixtures.zero_cache import zero_caches
+from tests.support.peers.postgres_server import PostgresServer
+from tests.support.peers.reference_cache import ReferenceCache
+from tests.support.peers.serving import Serving
 from tests.support.tools import REPOSITORY
 from tests.support.waiting import until
+from tests.support.workloads.sqlite_store import SqliteStore
 
 pytestmark = [pytest.mark.e2e, pytest.mark.timeout(600)]
 

@@ -14,8 +14,8 @@ import pytest
 from typer.testing import CliRunner
 
 from changesource_sdk.cli.app import app
-from tests.support.postgres_server import PostgresServer
-from tests.support.serving import Serving
+from tests.support.peers.postgres_server import PostgresServer
+from tests.support.peers.serving import Serving
 from tests.support.waiting import until
 
 pytestmark = pytest.mark.e2e

@@ -13,7 +13,7 @@ import pytest
 from tests.docs.fences import ROOT, block
 from tests.examples.running import SECONDS, shown_by
 from tests.support.child_process import ChildProcess
-from tests.support.postgres_server import PostgresServer
+from tests.support.peers.postgres_server import PostgresServer
 
 pytestmark = [pytest.mark.e2e, pytest.mark.timeout(600)]
 

@@ -13,8 +13,8 @@ from adapters.kafka import KafkaAdapter
 from changesource_sdk.adapter import Insert
 from tests.docs.fences import block
 from tests.examples.running import shown_by
-from tests.support.avro import DECODER_FOLDER, Registry, key, order, serving
-from tests.support.kafka_broker import KafkaBroker
+from tests.support.fakes.avro import DECODER_FOLDER, Registry, key, order, serving
+from tests.support.peers.kafka_broker import KafkaBroker
 from tests.support.waiting import until
 
 

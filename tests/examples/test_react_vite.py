@@ -12,10 +12,10 @@ from pathlib import Path
 import pytest
 
 from tests.docs.fences import ROOT, block, ran
-from tests.support.browser import Browser, Page, running_browser
 from tests.support.child_process import ChildProcess
+from tests.support.fakes.tcp_proxy import TcpProxy
+from tests.support.peers.browser import Browser, Page, running_browser
 from tests.support.ports import free_port
-from tests.support.tcp_proxy import TcpProxy
 from tests.support.tools import NPM_MANIFEST, node, node_modules
 
 EXAMPLE = ROOT / "examples" / "react-vite"

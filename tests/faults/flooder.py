@@ -16,7 +16,7 @@ from typing import Any
 
 from websockets.exceptions import ConnectionClosed, InvalidHandshake
 
-from tests.support.sync_client import sync_client, sync_url
+from tests.support.fakes.sync_client import sync_client, sync_url
 
 COLUMNS = {"id": {"type": "number"}, "name": {"type": "string"}}
 SCHEMA = {"tables": {"item": {"columns": COLUMNS, "primaryKey": ["id"]}}}

@@ -16,7 +16,7 @@ from typing import Any
 import aiohttp
 import pytest
 
-from tests.support.app_store import AppStore, sqlite_app_store
+from tests.support.apps.store import AppStore, sqlite_app_store
 from tests.support.child_process import ChildProcess
 from tests.support.ports import free_port, is_listening
 from tests.support.tools import REPOSITORY

@@ -14,11 +14,11 @@ from pathlib import Path
 import pytest
 from websockets.frames import CloseCode
 
-from tests.support.fix_serving import MakeServing, MakeStore, servings
-from tests.support.raw_consumer import RawConsumer, Refused
-from tests.support.serving import Serving
-from tests.support.sqlite_store import SqliteStore
+from tests.support.fakes.raw_consumer import RawConsumer, Refused
+from tests.support.fixtures.serving import MakeServing, MakeStore, servings
+from tests.support.peers.serving import Serving
 from tests.support.waiting import until
+from tests.support.workloads.sqlite_store import SqliteStore
 
 TABLE = "CREATE TABLE item (id INTEGER PRIMARY KEY, body TEXT)"
 ROWS = 40_000

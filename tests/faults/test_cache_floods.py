@@ -19,11 +19,11 @@ from typing import Any
 import pytest
 
 from tests.faults.flooder import SCHEMA
-from tests.support.app_stub import AppStub, app_stub
 from tests.support.child_process import ChildProcess
-from tests.support.reference_cache import ReferenceCache
-from tests.support.sync_client import SyncClient, sync_client, sync_url
-from tests.support.tiny_source import TinySource, insert
+from tests.support.fakes.app_stub import AppStub, app_stub
+from tests.support.fakes.sync_client import SyncClient, sync_client, sync_url
+from tests.support.fakes.tiny_source import TinySource, insert
+from tests.support.peers.reference_cache import ReferenceCache
 from tests.support.waiting import until
 
 pytestmark = [pytest.mark.faults, pytest.mark.timeout(600)]

@@ -16,10 +16,10 @@ import pytest
 from websockets.exceptions import ConnectionClosed, InvalidHandshake
 
 from tests.faults.test_kill_loop import ACCOUNTS, BALANCE, SEED, SLOW_ROUNDS, Bank
-from tests.support.fix_serving import MakeServing, MakeStore
-from tests.support.reference_cache import ReferenceCache
-from tests.support.sync_client import sync_client, sync_url
-from tests.support.view_mirror import ViewMirror
+from tests.support.fakes.sync_client import sync_client, sync_url
+from tests.support.fakes.view_mirror import ViewMirror
+from tests.support.fixtures.serving import MakeServing, MakeStore
+from tests.support.peers.reference_cache import ReferenceCache
 
 pytestmark = [pytest.mark.faults, pytest.mark.timeout(900)]
 

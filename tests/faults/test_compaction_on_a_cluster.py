@@ -9,12 +9,12 @@ from pathlib import Path
 import pytest
 
 from tests.support.child_process import ChildProcess
-from tests.support.raw_consumer import RawConsumer
-from tests.support.serving import Serving
-from tests.support.spark_serving import CLUSTER, EXECUTOR, SPARK_SECONDS, command_line, kill
-from tests.support.sqlite_store import SqliteStore
+from tests.support.fakes.raw_consumer import RawConsumer
+from tests.support.peers.serving import Serving
+from tests.support.peers.spark_serving import CLUSTER, EXECUTOR, SPARK_SECONDS, command_line, kill
 from tests.support.tools import REPOSITORY
 from tests.support.waiting import until
+from tests.support.workloads.sqlite_store import SqliteStore
 
 ROWS = 20_000
 

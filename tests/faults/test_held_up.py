@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 
 from tests.changesource_sdk.pipeline.spark.people import PeopleFile
-from tests.support.serving import Serving
-from tests.support.spark_serving import LOCAL, QUICK_START, SPARK_SECONDS
+from tests.support.peers.serving import Serving
+from tests.support.peers.spark_serving import LOCAL, QUICK_START, SPARK_SECONDS
 from tests.support.waiting import until
 
 pytestmark = [pytest.mark.faults, pytest.mark.timeout(900)]

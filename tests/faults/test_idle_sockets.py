@@ -13,9 +13,9 @@ from pathlib import Path
 import pytest
 
 from protocol.sync.handshake import encode_subprotocol
-from tests.support.reference_cache import ReferenceCache
-from tests.support.sync_client import sync_client, sync_url
-from tests.support.tiny_source import TinySource, insert
+from tests.support.fakes.sync_client import sync_client, sync_url
+from tests.support.fakes.tiny_source import TinySource, insert
+from tests.support.peers.reference_cache import ReferenceCache
 
 pytestmark = [pytest.mark.faults, pytest.mark.timeout(600)]
 

@@ -12,7 +12,7 @@ from collections.abc import Iterator
 import pytest
 
 from tests.adapters.kafka.grown_history import GrownHistory
-from tests.support.kafka_broker import KafkaBroker
+from tests.support.peers.kafka_broker import KafkaBroker
 from tests.support.waiting import until
 
 pytestmark = [pytest.mark.faults, pytest.mark.timeout(3_600)]

@@ -21,15 +21,15 @@ import pytest
 
 from changesource_sdk.testing.fake_cache import FakeCache
 from protocol import rules
-from tests.support.fix_zero_cache import MakeZeroCache
-from tests.support.kafka_bank import ACCOUNTS, BALANCE, Bank, Working
-from tests.support.kafka_broker import KafkaBroker
-from tests.support.kill_loop import while_following, wreak
-from tests.support.serving import Serving
-from tests.support.spark_serving import LOCAL, SPARK_SECONDS, SparkServing, kill
-from tests.support.stubborn import follow
+from tests.support.fakes.stubborn import follow
+from tests.support.fixtures.zero_cache import MakeZeroCache
+from tests.support.peers.kafka_broker import KafkaBroker
+from tests.support.peers.serving import Serving
+from tests.support.peers.spark_serving import LOCAL, SPARK_SECONDS, SparkServing, kill
+from tests.support.peers.zero_cache import ZeroCache
 from tests.support.waiting import until
-from tests.support.zero_cache import ZeroCache
+from tests.support.workloads.kafka_bank import ACCOUNTS, BALANCE, Bank, Working
+from tests.support.workloads.kill_loop import while_following, wreak
 
 pytestmark = [pytest.mark.faults, pytest.mark.e2e, pytest.mark.timeout(1800)]
 

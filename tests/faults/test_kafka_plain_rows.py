@@ -4,7 +4,7 @@ import pytest
 
 from changesource_sdk.testing.conformance import conformance
 from tests.conformance.kafka_harness import PlainKafkaHarness
-from tests.support.kafka_broker import KafkaBroker
+from tests.support.peers.kafka_broker import KafkaBroker
 
 pytestmark = pytest.mark.faults
 

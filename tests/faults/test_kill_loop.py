@@ -18,12 +18,12 @@ import pytest
 
 from changesource_sdk.testing.fake_cache import FakeCache
 from protocol import rules
-from tests.support.fix_serving import MakeServing, MakeStore
-from tests.support.fix_zero_cache import MakeZeroCache
-from tests.support.kill_loop import while_following, wreak
-from tests.support.serving import Serving
-from tests.support.sqlite_store import SqliteStore, wait_until_same
-from tests.support.stubborn import follow
+from tests.support.fakes.stubborn import follow
+from tests.support.fixtures.serving import MakeServing, MakeStore
+from tests.support.fixtures.zero_cache import MakeZeroCache
+from tests.support.peers.serving import Serving
+from tests.support.workloads.kill_loop import while_following, wreak
+from tests.support.workloads.sqlite_store import SqliteStore, wait_until_same
 
 pytestmark = [pytest.mark.faults, pytest.mark.timeout(900)]
 

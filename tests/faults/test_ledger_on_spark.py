@@ -18,11 +18,11 @@ import pytest
 from reference_cache.app_server import Mutators
 from reference_cache.app_server.stores.ledger import LedgerStore, LedgerTransaction
 from reference_cache.client import Client, LiveView, Transaction, named_query
-from tests.support.app_schema import TRACKER
-from tests.support.app_server import AppServer, ByOwner, SetTitle, open_by_owner
-from tests.support.journal_store import Journal
-from tests.support.reference_cache import ReferenceCache
-from tests.support.spark_serving import SPARK_SECONDS, SparkServing, kill
+from tests.support.apps.journal_store import Journal
+from tests.support.apps.schema import TRACKER
+from tests.support.apps.server import AppServer, ByOwner, SetTitle, open_by_owner
+from tests.support.peers.reference_cache import ReferenceCache
+from tests.support.peers.spark_serving import SPARK_SECONDS, SparkServing, kill
 from tests.support.waiting import until
 
 pytestmark = [pytest.mark.faults, pytest.mark.e2e, pytest.mark.timeout(1200)]
@@ -59,7 +59,7 @@ def world(tmp_path: Path) -> Iterator[World]:
         app = stack.enter_context(AppServer(ledger, "ann-token", mutators=mutators))
         settings = {"path": str(journal.path), "lag": str(LAG_SECONDS)}
         options = ("--ledger", str(tmp_path / "ledger.db"))
-        adapter = "tests.support.journal_store:JournalAdapter"
+        adapter = "tests.support.apps.journal_store:JournalAdapter"
         endpoint = stack.enter_context(SparkServing(adapter, settings, tmp_path / "state", options=options))
         stack.callback(lambda: print(endpoint.process.tail(60)))
         endpoint.start(seconds=SPARK_SECONDS)

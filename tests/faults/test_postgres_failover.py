@@ -15,8 +15,8 @@ from adapters.postgres.replication.lineage import check_lineage
 from adapters.postgres.settings import PostgresSettings
 from changesource_sdk.pipeline.encoding.validate import NeedsNewGeneration
 from changesource_sdk.testing.fake_cache import FakeCache
-from tests.support.postgres_server import PostgresServer
-from tests.support.serving import Serving
+from tests.support.peers.postgres_server import PostgresServer
+from tests.support.peers.serving import Serving
 from tests.support.waiting import until
 
 pytestmark = [pytest.mark.faults, pytest.mark.timeout(300)]

@@ -24,14 +24,14 @@ from adapters.postgres.replication.slot import slot_state
 from adapters.postgres.settings import PostgresSettings
 from changesource_sdk.testing.fake_cache import FakeCache
 from protocol import rules
-from tests.support.fix_zero_cache import MakeZeroCache
-from tests.support.kill_loop import while_following, wreak
-from tests.support.postgres_server import PostgresServer
-from tests.support.replica import Replica
-from tests.support.serving import Serving
-from tests.support.stubborn import follow
+from tests.support.fakes.stubborn import follow
+from tests.support.fixtures.zero_cache import MakeZeroCache
+from tests.support.peers.postgres_server import PostgresServer
+from tests.support.peers.replica import Replica
+from tests.support.peers.serving import Serving
+from tests.support.peers.zero_cache import ZeroCache
 from tests.support.waiting import until
-from tests.support.zero_cache import ZeroCache
+from tests.support.workloads.kill_loop import while_following, wreak
 
 pytestmark = [pytest.mark.faults, pytest.mark.timeout(1800)]
 

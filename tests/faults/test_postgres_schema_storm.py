@@ -18,7 +18,7 @@ import pytest
 
 from adapters.postgres.settings import PostgresSettings
 from tests.adapters.postgres.following import Follower
-from tests.support.postgres_server import PostgresServer
+from tests.support.peers.postgres_server import PostgresServer
 
 pytestmark = [pytest.mark.faults, pytest.mark.timeout(900)]
 

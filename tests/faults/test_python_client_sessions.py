@@ -12,10 +12,10 @@ from collections.abc import Iterator
 
 import pytest
 
-from tests.support.client_sessions import SECONDS, Player, SessionWorld, play, session_world
-from tests.support.fix_zero_cache import zero_caches
-from tests.support.postgres_server import PostgresServer
-from tests.support.tcp_proxy import TcpProxy
+from tests.support.apps.client_sessions import SECONDS, Player, SessionWorld, play, session_world
+from tests.support.fakes.tcp_proxy import TcpProxy
+from tests.support.fixtures.zero_cache import zero_caches
+from tests.support.peers.postgres_server import PostgresServer
 
 pytestmark = pytest.mark.faults
 

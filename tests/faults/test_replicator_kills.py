@@ -26,10 +26,10 @@ from reference_cache.replica.stored_catalog import Origin, ReplicaState, read_st
 from reference_cache.replicator.process import ReplicatorProcess
 from reference_cache.replicator.settings import ReplicatorSettings
 from reference_cache.zql.ivm.change import Add, Edit, Remove
-from tests.support.fix_serving import MakeServing, MakeStore
-from tests.support.ledger import Ledger
-from tests.support.sqlite_store import SqliteStore
+from tests.support.fixtures.serving import MakeServing, MakeStore
 from tests.support.waiting import until
+from tests.support.workloads.ledger import Ledger
+from tests.support.workloads.sqlite_store import SqliteStore
 
 pytestmark = [pytest.mark.faults, pytest.mark.timeout(900)]
 

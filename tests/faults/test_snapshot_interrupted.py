@@ -6,9 +6,9 @@ from collections.abc import Callable
 
 import pytest
 
-from tests.support.fix_serving import MakeServing, MakeStore
-from tests.support.raw_consumer import RawConsumer
-from tests.support.serving import Serving
+from tests.support.fakes.raw_consumer import RawConsumer
+from tests.support.fixtures.serving import MakeServing, MakeStore
+from tests.support.peers.serving import Serving
 from tests.support.waiting import until
 
 TABLE = "CREATE TABLE item (id INTEGER PRIMARY KEY, body TEXT)"

@@ -10,12 +10,12 @@ from pathlib import Path
 
 import pytest
 
+from tests.support.fakes.raw_consumer import RawConsumer
+from tests.support.peers.serving import Serving
+from tests.support.peers.spark_serving import SPARK_SECONDS, SparkServing
 from tests.support.ports import free_port
-from tests.support.raw_consumer import RawConsumer
-from tests.support.serving import Serving
-from tests.support.spark_serving import SPARK_SECONDS, SparkServing
-from tests.support.sqlite_store import SqliteStore
 from tests.support.waiting import until
+from tests.support.workloads.sqlite_store import SqliteStore
 
 TABLE = "CREATE TABLE item (id INTEGER PRIMARY KEY, body TEXT)"
 USAGE = 2

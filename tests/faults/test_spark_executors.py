@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.support.raw_consumer import RawConsumer
-from tests.support.spark_serving import CLUSTER, LOCAL, SPARK_SECONDS, SparkServing, kill
+from tests.support.fakes.raw_consumer import RawConsumer
+from tests.support.peers.spark_serving import CLUSTER, LOCAL, SPARK_SECONDS, SparkServing, kill
 from tests.support.waiting import until
 
 pytestmark = [pytest.mark.faults, pytest.mark.timeout(900)]

@@ -15,14 +15,14 @@ from pathlib import Path
 import pytest
 
 from changesource_sdk.changelog.subscribers import transaction_of
-from tests.support.fix_zero_cache import MakeZeroCache
-from tests.support.ledger import Audit, Ledger
-from tests.support.postgres_server import PostgresServer
-from tests.support.raw_consumer import RawConsumer
-from tests.support.spark_serving import CLUSTER, LOCAL, SPARK_SECONDS, SparkServing, kill
-from tests.support.sqlite_store import SqliteStore, wait_until_same
+from tests.support.fakes.raw_consumer import RawConsumer
+from tests.support.fixtures.zero_cache import MakeZeroCache
+from tests.support.peers.postgres_server import PostgresServer
+from tests.support.peers.spark_serving import CLUSTER, LOCAL, SPARK_SECONDS, SparkServing, kill
+from tests.support.peers.zero_cache import ZeroCache
 from tests.support.waiting import until
-from tests.support.zero_cache import ZeroCache
+from tests.support.workloads.ledger import Audit, Ledger
+from tests.support.workloads.sqlite_store import SqliteStore, wait_until_same
 
 pytestmark = [pytest.mark.faults, pytest.mark.e2e, pytest.mark.timeout(1200)]
 

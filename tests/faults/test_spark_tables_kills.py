@@ -16,12 +16,12 @@ import pyarrow as pa
 import pytest
 
 from adapters.spark_tables.delta.shares import SHARE_ROWS
-from tests.support.delta_lake import Lake
-from tests.support.fix_zero_cache import MakeZeroCache
-from tests.support.lakehouse import Lakehouse
-from tests.support.raw_consumer import RawConsumer
-from tests.support.spark_serving import SPARK_SECONDS, SparkServing, kill
+from tests.support.fakes.raw_consumer import RawConsumer
+from tests.support.fixtures.zero_cache import MakeZeroCache
+from tests.support.peers.spark_serving import SPARK_SECONDS, SparkServing, kill
 from tests.support.waiting import until
+from tests.support.workloads.delta_lake import Lake
+from tests.support.workloads.lakehouse import Lakehouse
 
 pytestmark = [pytest.mark.faults, pytest.mark.e2e, pytest.mark.timeout(1800)]
 

@@ -10,10 +10,10 @@ from typing import Any
 import pytest
 
 from tests.faults.test_spark_executors import commit, inserted
-from tests.support.postgres_server import PostgresServer
-from tests.support.raw_consumer import RawConsumer
-from tests.support.serving import Serving
-from tests.support.spark_serving import CLUSTER, SPARK_SECONDS, SparkServing
+from tests.support.fakes.raw_consumer import RawConsumer
+from tests.support.peers.postgres_server import PostgresServer
+from tests.support.peers.serving import Serving
+from tests.support.peers.spark_serving import CLUSTER, SPARK_SECONDS, SparkServing
 from tests.support.waiting import until
 
 ADAPTER = "tests.changesource_sdk.pipeline.spark.stores:NumbersAdapter"

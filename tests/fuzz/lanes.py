@@ -15,7 +15,7 @@ from websockets.exceptions import WebSocketException
 from tests.fuzz.corpus import MESSAGES
 from tests.fuzz.mutation import Mutator
 from tests.fuzz.targets import TARGETS, Target
-from tests.support.sync_client import sync_client, sync_url
+from tests.support.fakes.sync_client import sync_client, sync_url
 
 SLOW_SECONDS = 1.0
 """No single input may take more of the processor's time than this."""

@@ -10,8 +10,8 @@ import pytest
 
 from tests.fuzz.lanes import run_sockets, run_target
 from tests.fuzz.targets import TARGETS, Target
-from tests.support.fix_serving import MakeServing, MakeStore
-from tests.support.reference_cache import ReferenceCache
+from tests.support.fixtures.serving import MakeServing, MakeStore
+from tests.support.peers.reference_cache import ReferenceCache
 
 SEED = int(os.environ.get("FUZZ_SEED", "20261118"))
 INPUTS = 600

@@ -23,7 +23,7 @@ from reference_cache.zql.query.parameters import bind
 from reference_cache.zql.schema import Schema
 from tests.golden.compare import Emission, Holder, counts, emission, same, same_effect, visible_rows
 from tests.golden.corpus_files import read_json, read_lines
-from tests.support.tables import SourceKind, Tables
+from tests.support.workloads.tables import SourceKind, Tables
 
 Flips = Literal["given", "planned", "all"]
 Outcome = tuple[int, list[str]]

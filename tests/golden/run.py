@@ -16,7 +16,7 @@ if __package__ in (None, ""):
 from tests.golden import planner_cases, primitive_cases
 from tests.golden.corpus_files import corpus_file
 from tests.golden.engine_cases import Flips, Outcome, Setting, run_multi, run_queries, run_scenarios
-from tests.support.tables import SOURCE_KINDS, SourceKind
+from tests.support.workloads.tables import SOURCE_KINDS, SourceKind
 
 FAILURES_SHOWN = 10
 FLIPS: tuple[Flips, ...] = ("given", "planned", "all")

@@ -11,7 +11,7 @@ import pytest
 
 from tests.golden.engine_cases import Setting, run_multi, run_queries, run_scenarios
 from tests.golden.run import main
-from tests.support.tables import SOURCE_KINDS, SourceKind
+from tests.support.workloads.tables import SOURCE_KINDS, SourceKind
 
 CORPUS = Path(__file__).parent / "corpus"
 

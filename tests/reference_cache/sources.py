@@ -15,7 +15,7 @@ from websockets.asyncio.server import Server, ServerConnection, serve
 from websockets.exceptions import ConnectionClosed
 
 from protocol.handshake import Handshake, parse_target
-from tests.support.tiny_source import Message, system_tables, table
+from tests.support.fakes.tiny_source import Message, system_tables, table
 
 ITEM = {"schema": "public", "name": "item", "rowKey": {"columns": ["id"]}}
 Scene = Callable[["Stage"], Awaitable[None]]

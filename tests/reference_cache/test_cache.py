@@ -13,7 +13,7 @@ from reference_cache.cache import Cache
 from reference_cache.config import CacheConfig
 from reference_cache.replica.replica import open_replica
 from tests.reference_cache.sources import ScriptedSource, insert, play, snapshot
-from tests.support.sync_client import SyncClient, sync_client, sync_url
+from tests.support.fakes.sync_client import SyncClient, sync_client, sync_url
 
 SECONDS = 60.0
 COLUMNS = {"id": {"type": "number"}, "name": {"type": "string"}}

@@ -8,7 +8,7 @@ from collections.abc import Callable
 
 from adapters.kafka import KafkaAdapter
 from changesource_sdk.adapter import Delete, Insert, Position, Row, Transaction, Update
-from tests.support.kafka_broker import KafkaBroker
+from tests.support.peers.kafka_broker import KafkaBroker
 from tests.support.waiting import until
 
 PATIENCE_S = 90.0

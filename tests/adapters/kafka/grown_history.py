@@ -17,7 +17,7 @@ from changesource_sdk.errors import AdapterError
 from changesource_sdk.pipeline.encoding.validate import NeedsNewGeneration
 from tests.adapters.kafka.following import Following
 from tests.adapters.kafka.grown_topics import Written, followed, grown_adapter, grown_topic, names, state, write
-from tests.support.kafka_broker import KafkaBroker
+from tests.support.peers.kafka_broker import KafkaBroker
 
 GROWTH = (1, 2, 5)
 KEYS = 10

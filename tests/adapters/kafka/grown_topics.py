@@ -9,7 +9,7 @@ from typing import NamedTuple
 from adapters.kafka import KafkaAdapter
 from changesource_sdk.adapter import Delete, Insert, Position
 from tests.adapters.kafka.following import Following, an_adapter
-from tests.support.kafka_broker import KafkaBroker
+from tests.support.peers.kafka_broker import KafkaBroker
 
 COLUMNS = {"id": "int8", "name": "text", "version": "int8"}
 

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator
 import pytest
 
 from tests.adapters.kafka.following import Following, an_adapter, begin_at, write
-from tests.support.kafka_broker import KafkaBroker
+from tests.support.peers.kafka_broker import KafkaBroker
 
 
 @pytest.fixture(scope="module")

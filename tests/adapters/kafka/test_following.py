@@ -15,9 +15,9 @@ from changesource_sdk.adapter import AddColumn
 from changesource_sdk.errors import AdapterError
 from changesource_sdk.pipeline.encoding.validate import NeedsNewGeneration
 from tests.adapters.kafka.following import PATIENCE_S, Following, an_adapter, begin_at, write
-from tests.support.debezium import Collection, end, field, member
-from tests.support.kafka_broker import KafkaBroker
+from tests.support.peers.kafka_broker import KafkaBroker
 from tests.support.waiting import until
+from tests.support.workloads.debezium import Collection, end, field, member
 
 MakeTopic = Callable[..., str]
 

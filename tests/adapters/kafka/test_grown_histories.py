@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from tests.adapters.kafka.grown_history import GrownHistory
-from tests.support.kafka_broker import KafkaBroker
+from tests.support.peers.kafka_broker import KafkaBroker
 
 
 def test_a_growing_topic_is_what_its_order_says(kafka: KafkaBroker) -> None:

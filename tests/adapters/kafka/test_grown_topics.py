@@ -12,8 +12,8 @@ from changesource_sdk.errors import AdapterError, ConfigurationError
 from changesource_sdk.pipeline.encoding.validate import NeedsNewGeneration
 from tests.adapters.kafka.following import Following
 from tests.adapters.kafka.grown_topics import Written, followed, grown_adapter, grown_topic, names, state, write
-from tests.support.debezium import Collection, field
-from tests.support.kafka_broker import KafkaBroker
+from tests.support.peers.kafka_broker import KafkaBroker
+from tests.support.workloads.debezium import Collection, field
 
 OLD, NEW = 1_700_000_000_000, 1_700_000_009_000
 

@@ -8,9 +8,9 @@ import pytest
 
 from adapters.kafka import KafkaAdapter
 from changesource_sdk.adapter import Delete, Insert, Snapshot, Transaction, Update
-from tests.support.kafka_bank import Bank, Working
-from tests.support.kafka_broker import KafkaBroker
+from tests.support.peers.kafka_broker import KafkaBroker
 from tests.support.waiting import until
+from tests.support.workloads.kafka_bank import Bank, Working
 
 Tables = dict[str, dict[object, dict[str, object]]]
 UNDER_LOAD = 40

@@ -19,8 +19,8 @@ from changesource_sdk.errors import AdapterError
 from changesource_sdk.pipeline.mapped import MappedAdapter
 from changesource_sdk.pipeline.mapping.declare import Function, MappedColumn, TableMapping
 from changesource_sdk.pipeline.snapshot.take import PartTask, write_partition
-from tests.support.debezium import Collection, begin, end, field, member
-from tests.support.kafka_broker import KafkaBroker
+from tests.support.peers.kafka_broker import KafkaBroker
+from tests.support.workloads.debezium import Collection, begin, end, field, member
 
 ITEM = (field("id", int, optional=False), field("name", str))
 Record = tuple[object, object]

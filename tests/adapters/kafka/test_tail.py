@@ -18,7 +18,7 @@ from changesource_sdk.errors import AdapterError, InvalidChange
 from changesource_sdk.pipeline.encoding.transactions import TransactionEncoder
 from changesource_sdk.pipeline.snapshot.take import checked_schema
 from tests.adapters.kafka.made_records import TABLES, a_batch, a_record, settings_of
-from tests.support.debezium import Collection, begin, end, field, member
+from tests.support.workloads.debezium import Collection, begin, end, field, member
 
 IDS = {"items": "i", "notes": "n"}
 START = Vector({"items": (0, 0), "notes": (0,)}, IDS, TABLES)

@@ -11,7 +11,7 @@ import pytest
 from adapters.postgres.connection import Connection, connect
 from adapters.postgres.settings import PostgresSettings
 from tests.adapters.postgres.following import Follower
-from tests.support.postgres_server import PostgresServer
+from tests.support.peers.postgres_server import PostgresServer
 
 MakeFollower = Callable[..., Follower]
 

@@ -10,7 +10,7 @@ import pytest
 
 from adapters.postgres.settings import PostgresSettings
 from tests.adapters.postgres.following import Follower
-from tests.support.postgres_server import PostgresServer
+from tests.support.peers.postgres_server import PostgresServer
 
 CLEAN = """
 DROP TABLE IF EXISTS item, part, x, thing, fresh, copied, log, log_1, log_2 CASCADE;

@@ -16,7 +16,7 @@ from adapters.postgres.tail import Stream
 from changesource_sdk.adapter import Insert
 from changesource_sdk.errors import AdapterError
 from changesource_sdk.pipeline.encoding.validate import NeedsNewGeneration
-from tests.support.postgres_server import PostgresServer
+from tests.support.peers.postgres_server import PostgresServer
 from tests.support.waiting import until
 
 

@@ -7,8 +7,8 @@ import pytest
 from adapters.postgres.connection import connect
 from adapters.postgres.settings import PostgresSettings
 from changesource_sdk.errors import AdapterError, ConfigurationError
+from tests.support.peers.postgres_server import PostgresServer
 from tests.support.ports import free_port
-from tests.support.postgres_server import PostgresServer
 
 
 def test_names_follow_from_the_app_unless_given() -> None:

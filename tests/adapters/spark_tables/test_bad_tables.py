@@ -17,7 +17,7 @@ from adapters.spark_tables.looks import Looks
 from changesource_sdk.adapter import CreateTable, Insert
 from changesource_sdk.errors import AdapterError
 from tests.adapters.spark_tables.follower import Follower
-from tests.support.delta_lake import Lake, people
+from tests.support.workloads.delta_lake import Lake, people
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

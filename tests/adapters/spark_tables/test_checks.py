@@ -14,7 +14,7 @@ from adapters.spark_tables import SparkTablesAdapter
 from changesource_sdk.adapter import Check
 from changesource_sdk.cli.commands.doctor import examine
 from changesource_sdk.config import ServeConfig
-from tests.support.delta_lake import Lake, people
+from tests.support.workloads.delta_lake import Lake, people
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

@@ -11,7 +11,7 @@ from adapters.spark_tables.source import TableMissing
 from changesource_sdk.errors import AdapterError, ChangesourceError, ConfigurationError
 from tests.adapters.spark_tables.delta.test_feed import settings
 from tests.adapters.spark_tables.follower import Follower
-from tests.support.delta_lake import Lake, people
+from tests.support.workloads.delta_lake import Lake, people
 
 
 @pytest.fixture

@@ -14,7 +14,7 @@ from changesource_sdk.adapter import AlterColumn
 from changesource_sdk.errors import AdapterError
 from tests.adapters.spark_tables.delta.test_feed import kinds, settings
 from tests.adapters.spark_tables.follower import Follower
-from tests.support.delta_lake import Lake, people
+from tests.support.workloads.delta_lake import Lake, people
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

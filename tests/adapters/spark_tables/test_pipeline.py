@@ -13,7 +13,7 @@ from protocol.messages import Data
 from tests.adapters.spark_tables.delta.test_feed import settings
 from tests.changesource_sdk.pipeline.runner_fixtures import Watched
 from tests.changesource_sdk.pipeline.spark.spark_runner import on_spark
-from tests.support.delta_lake import Lake, people
+from tests.support.workloads.delta_lake import Lake, people
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

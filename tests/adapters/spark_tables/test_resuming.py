@@ -12,7 +12,7 @@ import pytest
 
 from adapters.spark_tables import SparkTablesAdapter
 from changesource_sdk.adapter import Snapshot
-from tests.support.delta_lake import Lake, people
+from tests.support.workloads.delta_lake import Lake, people
 
 
 def taken(tmp_path: Path, kind: str, location: Path) -> Snapshot:

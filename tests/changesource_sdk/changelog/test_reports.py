@@ -9,8 +9,8 @@ from changesource_sdk.changelog.postgres.connection import LogAddress
 from changesource_sdk.changelog.postgres.store import PostgresStore
 from changesource_sdk.changelog.reports import newest
 from tests.changesource_sdk.changelog.logs_under_test import LogUnderTest, postgres_store
+from tests.support.peers.postgres_server import PostgresServer
 from tests.support.ports import free_port
-from tests.support.postgres_server import PostgresServer
 
 
 def report(updated_ms: float, state: str = "tailing") -> dict[str, object]:

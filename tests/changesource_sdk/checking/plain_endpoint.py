@@ -20,7 +20,7 @@ from websockets.asyncio.server import ServerConnection, serve
 from websockets.exceptions import ConnectionClosed
 from websockets.http11 import Request, Response
 
-from tests.support.tiny_source import Message, system_tables, table
+from tests.support.fakes.tiny_source import Message, system_tables, table
 
 ITEM = {"schema": "public", "name": "item", "rowKey": {"columns": ["id"]}}
 COLUMNS = {"id": "int8", "name": "text", "doc": "json"}

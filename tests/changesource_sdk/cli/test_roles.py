@@ -16,8 +16,8 @@ from changesource_sdk.cli.statusz import fetch
 from changesource_sdk.errors import EndpointError
 from changesource_sdk.testing.fake_cache import FakeCache
 from tests.changesource_sdk.cli.conftest import Served, StartServe, environment
+from tests.support.peers.postgres_server import PostgresServer
 from tests.support.ports import free_port
-from tests.support.postgres_server import PostgresServer
 
 
 @pytest.fixture

@@ -19,7 +19,7 @@ from changesource_sdk.pipeline.inline import InlineRunner
 from changesource_sdk.pipeline.recovery import Backoff
 from tests.changesource_sdk.changelog.logs_under_test import postgres_store
 from tests.changesource_sdk.pipeline.runner_fixtures import PATIENCE_S, Watched, running
-from tests.support.postgres_server import PostgresServer
+from tests.support.peers.postgres_server import PostgresServer
 
 ISSUE = Table("issue", [Column("id", int), Column("title", str)])
 

@@ -11,10 +11,10 @@ from typing import Any
 import pytest
 from aiohttp import web
 
-from tests.support.app_thread import AppThread
-from tests.support.reference_cache import ReferenceCache
-from tests.support.sync_client import SyncClient, sync_url
-from tests.support.tiny_source import TinySource, insert
+from tests.support.apps.thread import AppThread
+from tests.support.fakes.sync_client import SyncClient, sync_url
+from tests.support.fakes.tiny_source import TinySource, insert
+from tests.support.peers.reference_cache import ReferenceCache
 
 SECRET = "a secret that is long enough for HMAC"
 COLUMNS = {"id": {"type": "number"}, "name": {"type": "string"}}

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from tests.reference_cache.access.conftest import AGAIN, INIT, SCHEMA, Running, is_served, refusal, rows, synced
-from tests.support.sync_client import sync_client
+from tests.support.fakes.sync_client import sync_client
 
 pytestmark = pytest.mark.timeout(300)
 WITH_APPLICATION = True

@@ -20,8 +20,8 @@ from tests.reference_cache.access.conftest import (
     synced,
 )
 from tests.reference_cache.sync_server.tokens import hs256
-from tests.support.sync_client import sync_client
-from tests.support.tiny_source import insert
+from tests.support.fakes.sync_client import sync_client
+from tests.support.fakes.tiny_source import insert
 
 pytestmark = pytest.mark.timeout(300)
 SETTINGS = {"ZERO_AUTH_SECRET": SECRET}

@@ -7,7 +7,7 @@ from collections.abc import AsyncIterator
 import aiohttp
 import pytest
 
-from tests.support.app_stub import AppStub, app_stub
+from tests.support.fakes.app_stub import AppStub, app_stub
 
 
 @pytest.fixture

@@ -9,7 +9,7 @@ from aiohttp import web
 from reference_cache.app_client.credentials import Address
 from reference_cache.app_client.post import AppFailure, AppPost
 from reference_cache.config import AppEndpoint
-from tests.support.app_stub import AppStub
+from tests.support.fakes.app_stub import AppStub
 from tests.support.ports import free_port
 
 

@@ -19,7 +19,7 @@ from reference_cache.app_client.pusher import Pusher
 from reference_cache.byte_budget import ByteBudget
 from reference_cache.config import AppEndpoint
 from reference_cache.view_syncer.api import Outgoing
-from tests.support.app_stub import AppStub
+from tests.support.fakes.app_stub import AppStub
 
 GROUP_BYTES, TOTAL_BYTES = 100_000, 400_000
 

@@ -15,7 +15,7 @@ from reference_cache.app_client.post import AppPost
 from reference_cache.app_client.transform import QueryTransformer
 from reference_cache.config import AppEndpoint
 from reference_cache.view_syncer.api import NamedQuery, QueryFailure
-from tests.support.app_stub import AppStub
+from tests.support.fakes.app_stub import AppStub
 
 ALL = NamedQuery("h1", "all", [])
 MINE = NamedQuery("h2", "mine", [{"owner": "ann"}])

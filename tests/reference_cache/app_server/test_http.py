@@ -23,7 +23,7 @@ from reference_cache.app_server import (
 )
 from reference_cache.zql.query.builder import Queries, QueryBuilder
 from tests.reference_cache.app_server.remembering_store import RememberingStore
-from tests.support.app_schema import TRACKER
+from tests.support.apps.schema import TRACKER
 
 WHERE = "?schema=zero_0&appID=zero"
 ANN = {"Authorization": "Bearer ann"}

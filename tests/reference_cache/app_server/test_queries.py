@@ -11,7 +11,7 @@ from reference_cache.app_server import ApplicationError, DeclarationError, Named
 from reference_cache.app_server.requests import AskedQuery
 from reference_cache.app_server.transforming import transform_queries
 from reference_cache.zql.query.builder import Queries, QueryBuilder
-from tests.support.app_schema import TRACKER
+from tests.support.apps.schema import TRACKER
 
 q = Queries(TRACKER)
 

@@ -17,7 +17,7 @@ from reference_cache.replica.writing.initial_load import load_beside
 from reference_cache.replica.writing.writer import ReplicaWriter
 from reference_cache.replicator.row_frames import RowFrames
 from tests.reference_cache.sources import snapshot
-from tests.support.tiny_source import Message
+from tests.support.fakes.tiny_source import Message
 
 ORIGIN = Origin("zero")
 

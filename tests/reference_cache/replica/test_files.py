@@ -19,7 +19,7 @@ from reference_cache.replicator.row_frames import RowFrames
 from reference_cache.zql.tables.followed import hold_snapshot, release_snapshot
 from tests.reference_cache.replica.conftest import ORIGIN, MakeReplica
 from tests.reference_cache.sources import insert, snapshot
-from tests.support.tiny_source import ITEM
+from tests.support.fakes.tiny_source import ITEM
 
 
 def test_there_is_no_replica_before_its_load_is_complete(tmp_path: Path) -> None:

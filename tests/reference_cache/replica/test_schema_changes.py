@@ -11,7 +11,7 @@ from reference_cache.replica.errors import CannotApply
 from reference_cache.replica.schema import read_schema
 from tests.reference_cache.replica.conftest import Filled, MakeReplica
 from tests.reference_cache.sources import ITEM, insert, update
-from tests.support.tiny_source import Message, table
+from tests.support.fakes.tiny_source import Message, table
 
 NAME = {"schema": "public", "name": "item"}
 

@@ -25,7 +25,7 @@ from tests.reference_cache.sources import (
     transaction,
     update,
 )
-from tests.support.tiny_source import Message
+from tests.support.fakes.tiny_source import Message
 from tests.support.waiting import until
 
 RESET: Message = ["control", {"tag": "reset-required", "message": "the log is gone"}]

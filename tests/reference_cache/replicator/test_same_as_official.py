@@ -22,11 +22,11 @@ from reference_cache.replica.replica import open_replica
 from reference_cache.replica.stored_catalog import Origin
 from reference_cache.replicator.replicator import Replicator
 from reference_cache.replicator.settings import ReplicatorSettings
-from tests.support.fix_zero_cache import zero_caches
-from tests.support.postgres_server import PostgresServer
-from tests.support.tiny_source import ITEM, SNAPSHOT, Message, TinySource, insert, table
+from tests.support.fakes.tiny_source import ITEM, SNAPSHOT, Message, TinySource, insert, table
+from tests.support.fixtures.zero_cache import zero_caches
+from tests.support.peers.postgres_server import PostgresServer
+from tests.support.peers.zero_cache import ZeroCache
 from tests.support.waiting import until
-from tests.support.zero_cache import ZeroCache
 
 pytestmark = pytest.mark.e2e
 

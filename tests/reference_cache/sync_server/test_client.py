@@ -16,7 +16,7 @@ from protocol.sync.handshake import encode_subprotocol
 from reference_cache.sync_server import outbox
 from reference_cache.sync_server.client import SETTLE_SECONDS
 from tests.reference_cache.sync_server.conftest import Serve, Served
-from tests.support.sync_client import SyncClient, sync_client, sync_url
+from tests.support.fakes.sync_client import SyncClient, sync_client, sync_url
 
 INIT: dict[str, Any] = {"desiredQueriesPatch": []}
 PUT = {"desiredQueriesPatch": [{"op": "put", "hash": "h1", "name": "all", "args": []}]}

@@ -18,8 +18,8 @@ from websockets.exceptions import InvalidMessage
 from protocol.sync.handshake import encode_subprotocol
 from reference_cache.sync_server.rates import MutationLimit
 from tests.reference_cache.sync_server.conftest import Serve, Served
-from tests.support.app_stub import AppStub, app_stub
-from tests.support.sync_client import SECONDS, SyncClient, sync_client, sync_url
+from tests.support.fakes.app_stub import AppStub, app_stub
+from tests.support.fakes.sync_client import SECONDS, SyncClient, sync_client, sync_url
 
 INIT: dict[str, Any] = {"desiredQueriesPatch": []}
 MEGABYTE = 1024 * 1024

@@ -19,7 +19,7 @@ from reference_cache.errors import CacheError
 from reference_cache.sync_server import server
 from tests.reference_cache.sync_server.conftest import Serve, Served
 from tests.support.certificates import Authority
-from tests.support.sync_client import sync_client, sync_url
+from tests.support.fakes.sync_client import sync_client, sync_url
 
 INIT = {"desiredQueriesPatch": [{"op": "put", "hash": "h1", "name": "all", "args": []}]}
 

@@ -7,8 +7,8 @@ import asyncio
 from aiohttp import web
 
 from tests.reference_cache.sync_server.conftest import Serve
-from tests.support.app_stub import app_stub
-from tests.support.sync_client import sync_client, sync_url
+from tests.support.fakes.app_stub import app_stub
+from tests.support.fakes.sync_client import sync_client, sync_url
 
 INIT: dict[str, object] = {"desiredQueriesPatch": []}
 

@@ -17,7 +17,7 @@ from adapters.kafka.broker.refusals import refusal
 from changesource_sdk.errors import AdapterError
 from tests.adapters.kafka.made_records import settings_of
 from tests.support.certificates import Authority
-from tests.support.kafka_broker import PASSWORD, USER, KafkaBroker
+from tests.support.peers.kafka_broker import PASSWORD, USER, KafkaBroker
 
 
 @pytest.fixture(scope="module")

@@ -22,7 +22,7 @@ from changesource_sdk.adapter import Delete, Insert, Transaction, Update
 from changesource_sdk.errors import AdapterError
 from changesource_sdk.pipeline.encoding.validate import NeedsNewGeneration
 from tests.adapters.kafka.made_records import ITEM, a_batch, a_record, settings_of
-from tests.support.debezium import Collection, field
+from tests.support.workloads.debezium import Collection, field
 
 ONE = Catalog([ITEM])
 PARTITIONS = 3

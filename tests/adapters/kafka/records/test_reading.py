@@ -14,7 +14,7 @@ from changesource_sdk.adapter import AddColumn, Column, Delete, Insert, Truncate
 from changesource_sdk.errors import ConfigurationError, InvalidChange
 from changesource_sdk.pipeline.encoding.validate import NeedsNewGeneration
 from tests.adapters.kafka.made_records import ITEM, TABLES, settings_of
-from tests.support.debezium import Collection, field
+from tests.support.workloads.debezium import Collection, field
 
 ITEMS = Collection("items", [field("id", int), field("title", str)], schemas=False)
 DESCRIBED = Collection("items", [field("id", int), field("title", str)])

@@ -10,7 +10,7 @@ from kafka.structs import TopicPartition
 from adapters.kafka.broker.client import make_consumer
 from adapters.kafka.settings import KafkaSettings
 from adapters.kafka.topics.ranges import OffsetRange, read_range
-from tests.support.kafka_broker import KafkaBroker
+from tests.support.peers.kafka_broker import KafkaBroker
 from tests.support.waiting import until
 
 

@@ -13,7 +13,7 @@ from adapters.postgres.schema_changes import watch
 from adapters.postgres.schema_changes.capture import has_triggers
 from adapters.postgres.settings import PostgresSettings
 from tests.adapters.postgres.following import Follower
-from tests.support.postgres_server import PostgresServer
+from tests.support.peers.postgres_server import PostgresServer
 from tests.support.waiting import until
 
 START = """

@@ -14,7 +14,7 @@ from adapters.spark_tables.settings import read_tables
 from changesource_sdk.errors import AdapterError, ConfigurationError
 from tests.adapters.spark_tables.delta.test_feed import kinds, settings
 from tests.adapters.spark_tables.follower import Follower
-from tests.support.delta_lake import Lake, people
+from tests.support.workloads.delta_lake import Lake, people
 
 
 @pytest.fixture

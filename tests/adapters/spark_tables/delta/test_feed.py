@@ -11,7 +11,7 @@ import pytest
 from adapters.spark_tables.delta import feed as delta_feed
 from changesource_sdk.adapter import AddColumn, AlterColumn, Change, Delete, Insert, Update
 from tests.adapters.spark_tables.follower import Follower
-from tests.support.delta_lake import Lake, people
+from tests.support.workloads.delta_lake import Lake, people
 
 
 @pytest.fixture

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from adapters.spark_tables.delta.log import DeltaLog, read_commit
-from tests.support.delta_lake import Lake, people
+from tests.support.workloads.delta_lake import Lake, people
 
 
 def commit(*actions: dict[str, object]) -> bytes:

@@ -12,7 +12,7 @@ from adapters.spark_tables import SparkTablesAdapter
 from adapters.spark_tables.delta import shares as delta_shares
 from tests.adapters.spark_tables.delta.test_feed import settings
 from tests.adapters.spark_tables.follower import Follower
-from tests.support.delta_lake import FEED, Lake, people
+from tests.support.workloads.delta_lake import FEED, Lake, people
 
 
 def test_a_snapshot_is_divided_by_files_and_row_groups_or_by_ranges_of_the_key(

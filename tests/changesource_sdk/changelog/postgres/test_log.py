@@ -18,8 +18,8 @@ from changesource_sdk.errors import ConfigurationError, CorruptLog, DiskFull, Re
 from protocol import watermark as watermarks
 from tests.changesource_sdk.changelog.log_fixtures import START_US, begin_generation, payloads, transaction
 from tests.changesource_sdk.changelog.logs_under_test import LogUnderTest, postgres_store
+from tests.support.peers.postgres_server import PostgresServer
 from tests.support.ports import free_port
-from tests.support.postgres_server import PostgresServer
 
 PATIENCE_S = 60.0
 

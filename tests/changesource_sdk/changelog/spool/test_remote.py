@@ -18,7 +18,7 @@ from changesource_sdk.errors import ConfigurationError, SnapshotGone
 from protocol.framing import frame
 from tests.changesource_sdk.changelog.log_fixtures import START_US, transaction
 from tests.changesource_sdk.changelog.logs_under_test import postgres_store
-from tests.support.postgres_server import PostgresServer
+from tests.support.peers.postgres_server import PostgresServer
 
 
 def finished(spool: Path, watermark: str = "0a") -> Path:

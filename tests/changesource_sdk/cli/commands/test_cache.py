@@ -12,8 +12,8 @@ from typer.testing import CliRunner
 
 from changesource_sdk.cli.app import app
 from tests.support.child_process import ChildProcess
+from tests.support.peers.reference_cache import ReferenceCache
 from tests.support.ports import free_port
-from tests.support.reference_cache import ReferenceCache
 
 UPSTREAM = "ws://127.0.0.1:9/changes/v0/stream"
 

@@ -17,7 +17,7 @@ from changesource_sdk.cli.commands.check import is_endpoint
 from changesource_sdk.testing.conformance import CASES
 from protocol import rules
 from tests.changesource_sdk.checking.plain_endpoint import TRANSACTIONS, NoPermissions, NumbersForTexts, PlainEndpoint
-from tests.support.fix_serving import MakeServing, MakeStore
+from tests.support.fixtures.serving import MakeServing, MakeStore
 
 runner = CliRunner()
 SHORT = [case for case in CASES if case.name in ("tables", "values-in-changes")]

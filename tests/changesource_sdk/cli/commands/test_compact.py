@@ -10,10 +10,10 @@ from typer.testing import CliRunner
 
 from changesource_sdk.changelog.sqlite.store import SqliteStore
 from changesource_sdk.cli.app import app
-from tests.support.raw_consumer import RawConsumer
-from tests.support.serving import Serving
-from tests.support.sqlite_store import SqliteStore as Database
+from tests.support.fakes.raw_consumer import RawConsumer
+from tests.support.peers.serving import Serving
 from tests.support.waiting import until
+from tests.support.workloads.sqlite_store import SqliteStore as Database
 
 TABLE = "CREATE TABLE item (id INTEGER PRIMARY KEY, name TEXT)"
 

@@ -25,9 +25,9 @@ from reference_cache.app_server.stores.sql_transaction import SqlTransaction
 from reference_cache.app_server.stores.sqlite import SqliteStore, SqliteTransaction
 from reference_cache.app_server.stores.store import ClientKey
 from reference_cache.zql.schema import schema, table
-from tests.support.app_store import AppStore, postgres_app_store, sqlite_app_store
-from tests.support.postgres_server import PostgresServer
-from tests.support.push_processor import push
+from tests.support.apps.store import AppStore, postgres_app_store, sqlite_app_store
+from tests.support.peers.postgres_server import PostgresServer
+from tests.support.peers.push_processor import push
 
 SCHEMA = schema([table("counter", {"id": "number", "n": "number", "notes": "json?"})], {})
 COUNTER = "CREATE TABLE counter (id INTEGER PRIMARY KEY NOT NULL, n INTEGER, notes JSON)"

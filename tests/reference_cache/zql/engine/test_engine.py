@@ -12,7 +12,7 @@ from reference_cache.zql.format import Format
 from reference_cache.zql.ivm.change import Pause, add, edit, remove
 from reference_cache.zql.ivm.store import SourceError
 from tests.reference_cache.zql.ivm.pipelines import SCHEMA
-from tests.support.tables import SOURCE_KINDS, SourceKind, Tables
+from tests.support.workloads.tables import SOURCE_KINDS, SourceKind, Tables
 
 DATA: dict[str, list[dict[str, Any]]] = {
     "issue": [{"id": "i1", "owner": "u1", "rank": 1}, {"id": "i2", "owner": "u2", "rank": 2}],

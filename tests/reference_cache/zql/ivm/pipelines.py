@@ -12,7 +12,7 @@ from reference_cache.zql.ivm.operators.recorder import Message, plain_change, pl
 from reference_cache.zql.ivm.source import Source
 from reference_cache.zql.ordering import complete_query
 from reference_cache.zql.schema import Row, Schema, TableSchema, hop, schema, table
-from tests.support.tables import SourceKind, Tables
+from tests.support.workloads.tables import SourceKind, Tables
 
 ISSUE = table("issue", {"id": "string", "owner": "string?", "rank": "number?"})
 COMMENT = table("comment", {"id": "string", "issue": "string?", "text": "string?"})

@@ -13,7 +13,7 @@ from reference_cache.zql.ivm.source import Connection, Source
 from reference_cache.zql.ivm.store import SourceError
 from reference_cache.zql.schema import Row, schema, table
 from tests.reference_cache.zql.ivm.pipelines import BY_ID, ISSUE, PART, SCHEMA, keys, rows_of
-from tests.support.tables import SOURCE_KINDS, SourceKind, Tables
+from tests.support.workloads.tables import SOURCE_KINDS, SourceKind, Tables
 
 RANKED: Ordering = (("rank", "asc"), ("id", "asc"))
 RANKED_DOWN: Ordering = (("rank", "desc"), ("id", "asc"))

@@ -7,7 +7,7 @@ from reference_cache.zql.engine.engine import Engine
 from reference_cache.zql.ivm.change import YIELD
 from reference_cache.zql.ivm.time_slice import TimeSlice
 from tests.reference_cache.zql.ivm.pipelines import SCHEMA
-from tests.support.tables import Tables
+from tests.support.workloads.tables import Tables
 
 
 class Ticks:

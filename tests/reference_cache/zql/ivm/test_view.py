@@ -10,7 +10,7 @@ from reference_cache.zql.format import Format
 from reference_cache.zql.ivm.change import add, edit, remove
 from reference_cache.zql.ivm.view import View, ViewError
 from reference_cache.zql.schema import hop, schema, table
-from tests.support.tables import Tables
+from tests.support.workloads.tables import Tables
 
 SCHEMA = schema(
     [

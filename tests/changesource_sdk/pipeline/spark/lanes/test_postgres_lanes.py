@@ -10,7 +10,7 @@ import psycopg
 from tests.changesource_sdk.changelog.logs_under_test import postgres_store
 from tests.changesource_sdk.pipeline.spark.lanes.test_lanes import STORES, commit, ids
 from tests.changesource_sdk.pipeline.spark.spark_runner import on_spark
-from tests.support.postgres_server import PostgresServer
+from tests.support.peers.postgres_server import PostgresServer
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

@@ -13,7 +13,7 @@ import pytest
 from protocol.sync.ast_json import parse
 from tests.golden.compare import Emission, Holder, emission, same, same_effect
 from tests.golden.engine_cases import Case, Setting
-from tests.support.tables import SOURCE_KINDS, SourceKind
+from tests.support.workloads.tables import SOURCE_KINDS, SourceKind
 
 RECORDINGS = Path(__file__).parent / "recordings.jsonl.gz"
 

@@ -11,7 +11,7 @@ from reference_cache.zql.ivm.operator import Request
 from reference_cache.zql.ivm.operators.cap import Cap
 from reference_cache.zql.ordering import complete_query
 from tests.reference_cache.zql.ivm.pipelines import SCHEMA, World, fetched, keys
-from tests.support.tables import SOURCE_KINDS, SourceKind
+from tests.support.workloads.tables import SOURCE_KINDS, SourceKind
 
 I1, I2 = ("i1", "u1", 1), ("i2", "u2", 2)
 C1 = ("c1", "i1", "x")

@@ -8,7 +8,7 @@ from reference_cache.zql.ivm.change import SourceChange, add, edit, remove
 from reference_cache.zql.ivm.operator import Request, Start
 from reference_cache.zql.ivm.operators.skip import Skip
 from tests.reference_cache.zql.ivm.pipelines import BY_ID, World, keys
-from tests.support.tables import SOURCE_KINDS, SourceKind
+from tests.support.workloads.tables import SOURCE_KINDS, SourceKind
 
 ROWS = [(key, None, 0) for key in "abcde"]
 

@@ -12,7 +12,7 @@ from reference_cache.zql.ivm.operators.recorder import Message, Recorder
 from reference_cache.zql.ivm.operators.take import RESERVE, SEARCHED, Take
 from reference_cache.zql.schema import Row
 from tests.reference_cache.zql.ivm.pipelines import World, keys
-from tests.support.tables import SOURCE_KINDS, SourceKind
+from tests.support.workloads.tables import SOURCE_KINDS, SourceKind
 
 BY_RANK: Ordering = (("rank", "asc"), ("id", "asc"))
 BY_OWNER = ("owner",)

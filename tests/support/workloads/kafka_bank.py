@@ -15,8 +15,8 @@ from typing import Any
 
 from kafka import KafkaProducer
 
-from tests.support.debezium import Collection, Event, begin, end, field, member
-from tests.support.kafka_broker import KafkaBroker
+from tests.support.peers.kafka_broker import KafkaBroker
+from tests.support.workloads.debezium import Collection, Event, begin, end, field, member
 
 ACCOUNTS = 24
 BALANCE = 1_000

@@ -14,7 +14,7 @@ from pathlib import Path
 
 from tests.support.tools import node, node_modules
 
-SCRIPT = Path(__file__).parent / "node" / "push_processor.mjs"
+SCRIPT = Path(__file__).parents[1] / "node" / "push_processor.mjs"
 
 
 def push(url: str, mutations: Sequence[tuple[str, Mapping[str, object]]]) -> None:

@@ -20,10 +20,10 @@ from reference_cache.app_server.stores.sql_transaction import SqlTransaction
 from reference_cache.app_server.stores.sqlite import SqliteStore
 from reference_cache.zql.query.builder import Queries, QueryBuilder
 from reference_cache.zql.query.expression import exists, not_
-from tests.support.app_schema import TRACKER
-from tests.support.app_store import AppStore
-from tests.support.app_thread import AppThread
-from tests.support.tracker import user_of_token
+from tests.support.apps.schema import TRACKER
+from tests.support.apps.store import AppStore
+from tests.support.apps.thread import AppThread
+from tests.support.apps.tracker import user_of_token
 
 queries, mutators = NamedQueries(TRACKER), Mutators()
 q = Queries(TRACKER)

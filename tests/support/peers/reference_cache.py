@@ -63,7 +63,7 @@ class ReferenceCache:
     def launch(self) -> ChildProcess:
         """Start without waiting."""
         command = [sys.executable, "-m", "changesource_sdk.cli", "cache", "--json"]
-        self.runs.append(ChildProcess(command, env=self._env, cwd=Path(__file__).parents[2]))
+        self.runs.append(ChildProcess(command, env=self._env, cwd=Path(__file__).parents[3]))
         return self.process
 
     def stop(self) -> int:

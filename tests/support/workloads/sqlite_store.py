@@ -12,7 +12,7 @@ from collections.abc import Iterable, Sequence
 from contextlib import closing
 from pathlib import Path
 
-from tests.support.replica import Moved, Replica, ReplicaError, Row
+from tests.support.peers.replica import Moved, Replica, ReplicaError, Row
 from tests.support.waiting import until
 
 OURS = ("_changesource", "sqlite_")

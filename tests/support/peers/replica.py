@@ -22,7 +22,7 @@ from tests.support.tools import node, node_modules
 from tests.support.waiting import LONGEST_WAIT_S, until
 
 Row = tuple[object, ...]
-READER = Path(__file__).parent / "node" / "replica_reader.mjs"
+READER = Path(__file__).parents[1] / "node" / "replica_reader.mjs"
 
 
 class ReplicaError(RuntimeError):

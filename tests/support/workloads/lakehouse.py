@@ -17,8 +17,10 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from tests.support.lakehouse_delta import DeltaOrders
-from tests.support.lakehouse_rows import (
+from tests.support.peers.replica import Replica, ReplicaError
+from tests.support.waiting import until
+from tests.support.workloads.lakehouse_delta import DeltaOrders
+from tests.support.workloads.lakehouse_rows import (
     KEYS,
     SCHEMA,
     Chain,
@@ -29,8 +31,6 @@ from tests.support.lakehouse_rows import (
     some_keys,
     some_rows,
 )
-from tests.support.replica import Replica, ReplicaError
-from tests.support.waiting import until
 
 
 class ParquetItems:

@@ -6,7 +6,7 @@ import asyncio
 import random
 from collections.abc import Callable
 
-from tests.support.spark_serving import SPARK_SECONDS
+from tests.support.peers.spark_serving import SPARK_SECONDS
 from tests.support.waiting import until
 
 

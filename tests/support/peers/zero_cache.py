@@ -15,8 +15,8 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from tests.support.child_process import ChildProcess
+from tests.support.peers.replica import Replica
 from tests.support.ports import free_port
-from tests.support.replica import Replica
 from tests.support.tools import node, zero_package
 
 READY_LINE = "zero-cache ready"

@@ -18,12 +18,12 @@ from reference_cache.client import Client, Disconnected, LiveView, MutationRefus
 from reference_cache.client.local.tables import LocalTables
 from reference_cache.zql.query.builder import QueryBuilder
 from reference_cache.zql.schema import Row
-from tests.support.app_store import AppStore, sqlite_app_store
-from tests.support.reference_cache import ReferenceCache
-from tests.support.serving import Serving
-from tests.support.tcp_proxy import TcpProxy
-from tests.support.tracker import TABLES, TRACKER, TrackerApp, mutators, q
-from tests.support.zero_cache import ZeroCache
+from tests.support.apps.store import AppStore, sqlite_app_store
+from tests.support.apps.tracker import TABLES, TRACKER, TrackerApp, mutators, q
+from tests.support.fakes.tcp_proxy import TcpProxy
+from tests.support.peers.reference_cache import ReferenceCache
+from tests.support.peers.serving import Serving
+from tests.support.peers.zero_cache import ZeroCache
 
 Cache = ReferenceCache | ZeroCache
 MakeCache = Callable[[str, dict[str, str]], Cache]

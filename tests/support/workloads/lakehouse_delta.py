@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pyarrow as pa
 
-from tests.support.delta_lake import Lake
-from tests.support.lakehouse_rows import KEYS, Chain, Row, free_keys, in_order, some_keys, some_rows
+from tests.support.workloads.delta_lake import Lake
+from tests.support.workloads.lakehouse_rows import KEYS, Chain, Row, free_keys, in_order, some_keys, some_rows
 
 EXTRA = "extra"
 

@@ -16,7 +16,7 @@ from tests.support.child_process import ChildProcess
 from tests.support.tools import node, node_modules
 from tests.support.waiting import LONGEST_WAIT_S, until
 
-SCRIPT = Path(__file__).parent / "node" / "scenario_client.mjs"
+SCRIPT = Path(__file__).parents[1] / "node" / "scenario_client.mjs"
 KEYS = {"issue_labels": ("issue_id", "label_id")}
 Event = dict[str, Any]
 

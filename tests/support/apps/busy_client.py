@@ -1,6 +1,6 @@
 """A Python client as a process of its own, made to be killed: it creates issues, and says each once it is queued.
 
-python -m tests.support.busy_client URL FILE PREFIX offline|online
+python -m tests.support.apps.busy_client URL FILE PREFIX offline|online
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ import sys
 from itertools import count
 
 from reference_cache.client import Client
-from tests.support.tracker import TRACKER, mutators
+from tests.support.apps.tracker import TRACKER, mutators
 
 
 async def main(url: str, file: str, prefix: str, line: str) -> None:

@@ -15,7 +15,7 @@ from tests.support.child_process import ChildProcess
 from tests.support.tools import node, node_modules
 from tests.support.waiting import LONGEST_WAIT_S, until
 
-CLIENT = Path(__file__).parent / "node" / "client.mjs"
+CLIENT = Path(__file__).parents[1] / "node" / "client.mjs"
 Row = Mapping[str, object]
 
 

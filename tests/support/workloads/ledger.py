@@ -11,7 +11,7 @@ import threading
 from collections.abc import Iterable
 from typing import Any
 
-from tests.support.sqlite_store import SqliteStore
+from tests.support.workloads.sqlite_store import SqliteStore
 
 TABLES = (
     "CREATE TABLE ledger (id INTEGER PRIMARY KEY, amount INTEGER NOT NULL)",

@@ -13,7 +13,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from tests.support.serving import Serving
+from tests.support.peers.serving import Serving
 from tests.support.waiting import until
 
 LOCAL = "local[2]"

@@ -18,7 +18,7 @@ from reference_cache.app_server import ApplicationError, Mutators, NamedQueries,
 from reference_cache.app_server.stores.sqlite import SqliteStore
 from reference_cache.zql.query.builder import Queries, QueryBuilder
 from reference_cache.zql.schema import Schema
-from tests.support.app_thread import AppThread
+from tests.support.apps.thread import AppThread
 
 TRACKER = Schema.from_json(
     {

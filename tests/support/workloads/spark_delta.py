@@ -15,8 +15,8 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 
 from changesource_sdk.pipeline.spark.session import SparkSettings, start_session
-from tests.support.lakehouse_rows import KEYS, Chain, Row, free_keys, in_order, some_keys, some_rows
 from tests.support.tools import MissingTool, delta_jars
+from tests.support.workloads.lakehouse_rows import KEYS, Chain, Row, free_keys, in_order, some_keys, some_rows
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession

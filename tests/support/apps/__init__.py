@@ -1,0 +1,1 @@
+"""Applications that tests put behind a cache, and the clients that use them."""

@@ -1,0 +1,1 @@
+"""Small stand-ins: scripted consumers, clients, servers and sources."""

@@ -1,0 +1,1 @@
+"""What is written to upstreams: tables, histories, random sessions."""
