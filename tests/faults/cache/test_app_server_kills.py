@@ -62,7 +62,7 @@ class Pusher:
 
 
 async def served(database: Path, port: int) -> ChildProcess:
-    command: list[str | Path] = [sys.executable, "-m", "tests.faults.counting_app", str(database), str(port)]
+    command: list[str | Path] = [sys.executable, "-m", "tests.faults.cache.counting_app", str(database), str(port)]
     process = ChildProcess(command, cwd=REPOSITORY)
     async with asyncio.timeout(120):
         while not await asyncio.to_thread(is_listening, port):

@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 
-from tests.e2e.cache_scenario import STEPS, Scenario
+from tests.e2e.cache.scenario import STEPS, Scenario
 from tests.support.apps.server import AppServer
 from tests.support.apps.store import AppStore, allow_reading, postgres_app_store, sqlite_app_store
 from tests.support.fixtures.zero_cache import zero_caches

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from tests.faults.test_spark_executors import commit, inserted
+from tests.faults.spark.test_executors import commit, inserted
 from tests.support.fakes.raw_consumer import RawConsumer
 from tests.support.peers.postgres_server import PostgresServer
 from tests.support.peers.serving import Serving

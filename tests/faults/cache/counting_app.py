@@ -1,4 +1,4 @@
-"""An application that counts, as a process of its own: `python -m tests.faults.counting_app DATABASE PORT`.
+"""An application that counts, as a process of its own: `python -m tests.faults.cache.counting_app DATABASE PORT`.
 
 Every mutation adds one to a counter, so what is lost or done twice can be told from the sum.
 """

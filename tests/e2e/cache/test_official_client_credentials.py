@@ -8,7 +8,7 @@ from contextlib import ExitStack
 
 import pytest
 
-from tests.e2e.cache_scenario import RECONNECT_SECONDS, Scenario
+from tests.e2e.cache.scenario import RECONNECT_SECONDS, Scenario
 from tests.reference_cache.sync_server.tokens import hs256
 from tests.support.apps.store import AppStore, sqlite_app_store
 from tests.support.peers.reference_cache import ReferenceCache

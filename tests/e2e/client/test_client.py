@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from tests.e2e.python_client_session import STEPS, MakeCache, Session
+from tests.e2e.client.session import STEPS, MakeCache, Session
 from tests.support.apps.store import sqlite_app_store
 from tests.support.apps.tracker import TABLES, TrackerApp
 from tests.support.fixtures.zero_cache import zero_caches

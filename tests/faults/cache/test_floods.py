@@ -18,7 +18,7 @@ from typing import Any
 
 import pytest
 
-from tests.faults.flooder import SCHEMA
+from tests.faults.cache.flooder import SCHEMA
 from tests.support.child_process import ChildProcess
 from tests.support.fakes.app_stub import AppStub, app_stub
 from tests.support.fakes.sync_client import SyncClient, sync_client, sync_url
@@ -105,7 +105,7 @@ def wait_for_memory(pid: int, allowed: float) -> None:
 @contextmanager
 def flood(port: int, kind: str) -> Iterator[None]:
     process = ChildProcess(
-        [sys.executable, "-m", "tests.faults.flooder", str(port), kind], cwd=Path(__file__).parents[2]
+        [sys.executable, "-m", "tests.faults.cache.flooder", str(port), kind], cwd=Path(__file__).parents[3]
     )
     process.wait_for_line("flooding")
     try:

@@ -1,6 +1,6 @@
 """A client that sends as much as it can of one kind, from a process of its own, until it is ended.
 
-python -m tests.faults.flooder PORT KIND
+python -m tests.faults.cache.flooder PORT KIND
 """
 
 from __future__ import annotations

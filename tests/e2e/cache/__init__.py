@@ -1,0 +1,1 @@
+"""The reference cache with official clients, compared with the official cache."""

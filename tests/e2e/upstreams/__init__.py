@@ -1,0 +1,1 @@
+"""Each kind of upstream, as the official zero-cache sees it."""

@@ -1,0 +1,1 @@
+"""The cache, the application behind it and their clients: killed, flooded, stalled."""

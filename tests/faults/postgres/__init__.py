@@ -1,0 +1,1 @@
+"""Postgres databases under faults."""

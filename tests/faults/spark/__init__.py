@@ -1,0 +1,1 @@
+"""The Spark runner and Spark's tables under faults."""
