@@ -23,6 +23,7 @@ from changesource_sdk.changelog.files.disk import disk_errors
 from changesource_sdk.changelog.files.layout import StateDirectory
 from changesource_sdk.changelog.spool.snapshots import RESUMABLE
 from changesource_sdk.observe.logs import event, logger
+from changesource_sdk.pipeline.snapshot.former_modules import unpickled
 
 _log = logger("runner")
 _FILE = "unfinished-snapshot.pickle"
@@ -83,7 +84,7 @@ class Unfinished:
 
     def _read(self) -> tuple[str, Plan | None]:
         try:
-            source, plan = pickle.loads(self._path.read_bytes())
+            source, plan = unpickled(self._path.read_bytes())
         except FileNotFoundError:
             return "", None
         except Exception as error:
