@@ -1,49 +1,41 @@
-"""The layers of architecture §1: data moves left to right, and so do imports."""
+"""Packages import in one direction, rooms (folders) in none that leads back, and no room is too full to look through.
 
-import ast
-from pathlib import Path
+`tests/rooms.py` has the table of what each room may import.
+"""
 
-ROOT = Path(__file__).resolve().parent.parent
-PACKAGES = ("protocol", "changesource_sdk", "adapters", "reference_cache")
+from __future__ import annotations
 
-MAY_IMPORT = {
-    "protocol": {"protocol"},
-    "changesource_sdk": {"changesource_sdk", "protocol"},
-    "adapters": {"adapters", "changesource_sdk", "protocol"},
-    "reference_cache": {"reference_cache", "protocol"},
-}
+from tests.rooms import KNOWN_CYCLES, MAY_IMPORT, MOST_MODULES, PACKAGES, ROOMS, cycles, imports, room_imports, sizes
 
 
-def imported_modules(path: Path) -> list[str]:
-    names: list[str] = []
-    for node in ast.walk(ast.parse(path.read_text(), str(path))):
-        if isinstance(node, ast.Import):
-            names += [alias.name for alias in node.names]
-        elif isinstance(node, ast.ImportFrom) and node.module and node.level == 0:
-            names.append(node.module)
-    return names
+def test_packages_import_only_what_they_may() -> None:
+    wrong = []
+    for module, imported in imports():
+        package, other = module.split("."), imported.split(".")
+        sibling = package[0] == other[0] == "adapters" and other[1:2] and other[1] != package[1]
+        if other[0] not in MAY_IMPORT[package[0]] or sibling:
+            wrong.append(f"{module} imports {imported}")
+    assert wrong == []
 
 
-def forbidden_imports() -> list[str]:
-    found = []
-    for package in PACKAGES:
-        for path in sorted((ROOT / package).rglob("*.py")):
-            if "templates" in path.parts:
-                continue
-            own_adapter = path.relative_to(ROOT).parts[1] if package == "adapters" else None
-            for name in imported_modules(path):
-                top, _, rest = name.partition(".")
-                if top not in PACKAGES:
-                    continue
-                sibling = top == "adapters" == package and rest and rest.split(".")[0] != own_adapter
-                if top not in MAY_IMPORT[package] or sibling:
-                    found.append(f"{path.relative_to(ROOT)} imports {name}")
-    return found
+def test_rooms_import_what_the_table_says() -> None:
+    assert room_imports() == ROOMS, "see what changed: python -m tests.rooms --table"
 
 
-def test_imports_go_left_to_right() -> None:
-    assert forbidden_imports() == []
+def test_no_imports_lead_from_a_room_back_into_it() -> None:
+    assert cycles(without=KNOWN_CYCLES) == []
 
 
-def test_every_package_is_looked_at() -> None:
-    assert all(list((ROOT / package).rglob("*.py")) for package in PACKAGES)
+def test_known_cycles_are_still_there() -> None:
+    """One that is gone must leave the list."""
+    assert set(KNOWN_CYCLES) <= set(imports())
+    for known in KNOWN_CYCLES:
+        assert cycles(without=[other for other in KNOWN_CYCLES if other != known]), known
+
+
+def test_no_room_has_too_many_modules() -> None:
+    assert {room: size for room, size in sizes().items() if size > MOST_MODULES} == {}
+
+
+def test_every_package_is_examined() -> None:
+    assert {room.split(".")[0] for room in sizes()} == set(PACKAGES)
