@@ -54,6 +54,20 @@ class InvalidChange(AdapterError):
     """A change the consumer could not apply; refused before it reaches the log."""
 
 
+class ResyncRequired(AdapterError):
+    """Changes cannot be continued: the adapter's position is lost, or a change cannot travel in the stream.
+
+    An adapter raises it from `changes()`; the pipeline then takes a new snapshot by itself and consumers are reset.
+    """
+
+
+def position_lost(
+    reason: str, where: str = "", fix: str = "nothing to do: the upstream is read again from the start"
+) -> ResyncRequired:
+    """The error for a position from which nothing can be continued."""
+    return ResyncRequired("position-lost", f"changes cannot be continued from the last position: {reason}", where, fix)
+
+
 class StateError(ChangesourceError):
     """The state directory, its log or its spool cannot be used as it is."""
 

@@ -99,8 +99,7 @@ ROOMS: dict[str, tuple[str, ...]] = {
     "changesource_sdk.endpoint.stream": ("changesource_sdk", "changesource_sdk.changelog",
         "changesource_sdk.changelog.spool", "changesource_sdk.endpoint.access", "changesource_sdk.observe",
         "changesource_sdk.pipeline.encoding",),
-    "changesource_sdk.ledger": ("changesource_sdk", "changesource_sdk.observe", "changesource_sdk.pipeline",
-        "changesource_sdk.pipeline.encoding",),
+    "changesource_sdk.ledger": ("changesource_sdk", "changesource_sdk.observe", "changesource_sdk.pipeline",),
     "changesource_sdk.observe": ("changesource_sdk", "changesource_sdk.changelog",),
     "changesource_sdk.pipeline": ("changesource_sdk", "changesource_sdk.changelog",
         "changesource_sdk.changelog.files", "changesource_sdk.changelog.spool", "changesource_sdk.observe",
@@ -113,7 +112,7 @@ ROOMS: dict[str, tuple[str, ...]] = {
     "changesource_sdk.pipeline.encoding": ("changesource_sdk", "changesource_sdk.changelog",
         "changesource_sdk.changelog.spool", "changesource_sdk.pipeline",),
     "changesource_sdk.pipeline.mapping": ("changesource_sdk", "changesource_sdk.changelog",
-        "changesource_sdk.changelog.files", "changesource_sdk.observe", "changesource_sdk.pipeline.encoding",),
+        "changesource_sdk.changelog.files", "changesource_sdk.observe",),
     "changesource_sdk.pipeline.snapshot": ("changesource_sdk", "changesource_sdk.changelog",
         "changesource_sdk.changelog.files", "changesource_sdk.changelog.spool", "changesource_sdk.observe",
         "changesource_sdk.pipeline", "changesource_sdk.pipeline.encoding",),
@@ -215,11 +214,12 @@ def imports() -> tuple[Import, ...]:
     found = []
     for name, path in modules().items():
         if name not in doors:
-            found += [(name, other) for other in sorted(set(_imported(path))) if other not in doors]
+            found += [(name, other) for other in sorted(set(imported_by(path))) if other not in doors]
     return tuple(found)
 
 
-def _imported(path: Path) -> Iterator[str]:
+def imported_by(path: Path) -> Iterator[str]:
+    """The modules and packages of the product that a file imports."""
     known = modules()
     for node in ast.walk(ast.parse(path.read_text(), str(path))):
         if isinstance(node, ast.Import):

@@ -5,7 +5,24 @@
 
 from __future__ import annotations
 
-from tests.rooms import KNOWN_CYCLES, MAY_IMPORT, MOST_MODULES, PACKAGES, ROOMS, cycles, imports, room_imports, sizes
+import re
+
+import changesource_sdk
+from changesource_sdk import toolkit
+from tests.rooms import (
+    KNOWN_CYCLES,
+    MAY_IMPORT,
+    MOST_MODULES,
+    PACKAGES,
+    ROOMS,
+    ROOT,
+    cycles,
+    imported_by,
+    imports,
+    modules,
+    room_imports,
+    sizes,
+)
 
 
 def test_packages_import_only_what_they_may() -> None:
@@ -39,3 +56,22 @@ def test_no_room_has_too_many_modules() -> None:
 
 def test_every_package_is_examined() -> None:
     assert {room.split(".")[0] for room in sizes()} == set(PACKAGES)
+
+
+def test_adapters_use_the_sdk_through_its_door() -> None:
+    """What the bundled adapters need is there for everybody: exported, and described in docs/reference/adapter.md."""
+    doors = {"changesource_sdk", "changesource_sdk.toolkit"}
+    used = {
+        (module, imported)
+        for module, path in modules().items()
+        if module.startswith("adapters.")
+        for imported in imported_by(path)
+        if imported.startswith("changesource_sdk")
+    }
+    assert {each for each in used if each[1] not in doors} == set()
+    assert {imported for _, imported in used} == doors
+
+
+def test_everything_behind_the_door_is_described() -> None:
+    page = (ROOT / "docs" / "reference" / "adapter.md").read_text()
+    assert [name for name in (*changesource_sdk.__all__, *toolkit.__all__) if not re.search(rf"\b{name}\b", page)] == []

@@ -25,9 +25,8 @@ from adapters.kafka.settings import KafkaSettings
 from adapters.kafka.snapshot import current_catalog, take_snapshot
 from adapters.kafka.tail import Tail, data_starts
 from adapters.kafka.transactions.assembly import REMEMBERED
-from changesource_sdk.adapter import Check, Position, Snapshot, Table, Transaction
-from changesource_sdk.observe.logs import Throttle, logger
-from changesource_sdk.observe.warnings import clear, warn
+from changesource_sdk import Check, Position, Snapshot, Table, Transaction, clear_warning, warn
+from changesource_sdk.toolkit import Throttle, logger
 
 _log = logger("kafka")
 TELL_AGAIN_S = 60.0
@@ -104,7 +103,7 @@ class KafkaAdapter:
             what = "the brokers do not answer; reading goes on when they do"
             warn(_log, SILENT, self._settings.where, what, holds="stream", silent_s=round(seconds))
         elif was_silent and not is_silent:
-            clear(_log, SILENT, self._settings.where, "the brokers answer again")
+            clear_warning(_log, SILENT, self._settings.where, "the brokers answer again")
         return is_silent
 
     def examine(self) -> Sequence[Check]:

@@ -14,8 +14,7 @@ from adapters.kafka.keys.before import sampled_shared_keys
 from adapters.kafka.records.dead_letters import count_letters
 from adapters.kafka.settings import KafkaSettings
 from adapters.kafka.snapshot import current_catalog
-from changesource_sdk.adapter import Check
-from changesource_sdk.errors import AdapterError, ChangesourceError
+from changesource_sdk import AdapterError, ChangesourceError, Check
 
 
 def examine(settings: KafkaSettings) -> Iterator[Check]:

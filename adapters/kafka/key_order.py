@@ -29,9 +29,8 @@ from typing import NamedTuple, TypeAlias
 
 from kafka.consumer.fetcher import ConsumerRecord
 
-from changesource_sdk.adapter import Change, Delete, Insert, Row, Update
-from changesource_sdk.pipeline.encoding.kept_json import kept_json
-from changesource_sdk.pipeline.encoding.normalize import to_epoch_ms
+from changesource_sdk import Change, Delete, Insert, Row, Update
+from changesource_sdk.toolkit import kept_json, to_epoch_ms
 from protocol.data_types import INT64_MAX, INT64_MIN
 
 Order: TypeAlias = "tuple[str | int | float, ...]"

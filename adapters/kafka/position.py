@@ -19,8 +19,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from adapters.kafka.records.catalog import Catalog
-from changesource_sdk.errors import AdapterError
-from changesource_sdk.positions import Position
+from changesource_sdk import AdapterError, Position
 
 Offsets = Mapping[str, tuple[int, ...]]
 """Offsets by topic and partition number."""

@@ -9,11 +9,11 @@ from adapters.kafka.broker.client import TopicState
 from adapters.kafka.broker.consumer import READ_ANEW, topic_gone, topic_replaced
 from adapters.kafka.position import Offsets, Vector
 from adapters.kafka.settings import KafkaSettings
-from changesource_sdk.pipeline.encoding.validate import NeedsNewGeneration
+from changesource_sdk import ResyncRequired
 
 
 def check_resumable(settings: KafkaSettings, vector: Vector, states: Mapping[str, TopicState]) -> Vector:
-    """The position with partitions that were added meanwhile. Raises `NeedsNewGeneration` with what is different."""
+    """The position with partitions that were added meanwhile. Raises `ResyncRequired` with what is different."""
     for topic, known in vector.topic_ids.items():
         if topic not in states:
             raise topic_gone(topic)
@@ -55,5 +55,5 @@ def _padded(numbers: tuple[int, ...], partitions: int) -> tuple[int, ...]:
     return (*numbers, *[0] * (partitions - len(numbers)))
 
 
-def _changed(what: str) -> NeedsNewGeneration:
-    return NeedsNewGeneration("settings-changed", what, fix=READ_ANEW)
+def _changed(what: str) -> ResyncRequired:
+    return ResyncRequired("settings-changed", what, fix=READ_ANEW)

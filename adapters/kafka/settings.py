@@ -34,8 +34,8 @@ from kafka import KafkaConsumer
 
 from adapters.kafka.key_order import COLUMN, WORDS
 from adapters.kafka.types import Encoded, reader
-from changesource_sdk.config import nearest
-from changesource_sdk.errors import ConfigurationError
+from changesource_sdk import ConfigurationError
+from changesource_sdk.toolkit import nearest
 
 Format: TypeAlias = Literal["debezium", "upsert"]
 Grouping: TypeAlias = Literal["batch", "record"]

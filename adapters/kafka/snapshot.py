@@ -32,8 +32,8 @@ from adapters.kafka.topics.folded_partition import FoldedPartition
 from adapters.kafka.topics.open_transactions import transaction_cut
 from adapters.kafka.topics.ranges import OffsetRange
 from adapters.kafka.topics.surveying import find_catalog
-from changesource_sdk.adapter import Snapshot
-from changesource_sdk.observe.logs import event, logger
+from changesource_sdk import Snapshot
+from changesource_sdk.toolkit import event, logger
 
 _log = logger("kafka")
 Partition: TypeAlias = tuple[str, int]

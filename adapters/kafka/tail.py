@@ -30,11 +30,8 @@ from adapters.kafka.records.row_check import RowCheck
 from adapters.kafka.settings import KafkaSettings, collection_topic
 from adapters.kafka.transactions.assembly import Assembler, Partition, Place, Released
 from adapters.kafka.transactions.spool import Entry, Where
-from changesource_sdk.adapter import Change, Transaction
-from changesource_sdk.errors import ChangesourceError, InvalidChange
-from changesource_sdk.observe.logs import event, logger
-from changesource_sdk.observe.warnings import Holds, clear, warn
-from changesource_sdk.pipeline.encoding.validate import NeedsNewGeneration
+from changesource_sdk import Change, ChangesourceError, InvalidChange, Transaction, clear_warning, warn
+from changesource_sdk.toolkit import Holds, event, logger
 
 _log = logger("kafka")
 
@@ -141,7 +138,7 @@ class Tail:
         waiting = {stalled.id: stalled for stalled in self._assembler.stalled(now - patience)}
         for known in self._alarmed.keys() - waiting.keys():
             del self._alarmed[known]
-            clear(_log, STALLED, known, "the transaction is whole")
+            clear_warning(_log, STALLED, known, "the transaction is whole")
         for stalled in waiting.values():
             if now - self._alarmed.get(stalled.id, float("-inf")) > min(patience, WARN_AGAIN_S):
                 self._alarmed[stalled.id] = now
@@ -240,8 +237,6 @@ class Tail:
             return decoded
         except Unreadable as error:
             reason, transaction, order, is_mismatch = error.reason, error.transaction, error.order, error.is_mismatch
-        except NeedsNewGeneration:
-            raise
         except InvalidChange as error:
             reason = f"{error.message} ({error.where})"
             transaction, order = (decoded.transaction, decoded.order) if decoded else (None, 0)

@@ -14,7 +14,7 @@ from datetime import UTC, date, datetime, time
 from decimal import Decimal, InvalidOperation
 from typing import NamedTuple, TypeAlias
 
-from changesource_sdk.schema import JsonText
+from changesource_sdk import JsonText
 
 Read: TypeAlias = Callable[[object], object]
 """Makes a column's value of a record's, never called with None; raises ValueError or TypeError for what it is not."""

@@ -14,11 +14,15 @@ from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
-from changesource_sdk.adapter import (
+from changesource_sdk import (
+    AdapterError,
     Change,
+    Column,
+    ConfigurationError,
     Delete,
     Insert,
     Position,
+    ResyncRequired,
     Row,
     RowsPartition,
     Snapshot,
@@ -26,9 +30,6 @@ from changesource_sdk.adapter import (
     Transaction,
     Update,
 )
-from changesource_sdk.errors import AdapterError, ConfigurationError
-from changesource_sdk.pipeline.encoding.validate import NeedsNewGeneration
-from changesource_sdk.schema import Column
 
 
 class MemoryStore:
@@ -106,7 +107,7 @@ class MemoryAdapter:
     def _known(self, position: Position) -> int:
         if isinstance(position, int) and position <= len(self.store.history):
             return position
-        raise NeedsNewGeneration(
+        raise ResyncRequired(
             "position-lost",
             f"the position {position!r} was not made by this store",
             fix="nothing to do: the store is read anew and consumers are reset",

@@ -20,9 +20,8 @@ from adapters.postgres.settings import PostgresSettings
 from adapters.postgres.snapshot import import_snapshot, table_ranges
 from adapters.postgres.system_tables import as_consumers_expect
 from adapters.postgres.tail import Stream
-from changesource_sdk.adapter import Check, Position, Snapshot, Table, Transaction
-from changesource_sdk.observe.logs import logger
-from changesource_sdk.observe.warnings import NOT_SYNCED, StandingWarnings
+from changesource_sdk import Check, Position, Snapshot, Table, Transaction
+from changesource_sdk.toolkit import NOT_SYNCED, StandingWarnings, logger
 
 _log = logger("postgres")
 

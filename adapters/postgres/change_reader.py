@@ -36,9 +36,8 @@ from adapters.postgres.schema_changes.ddl import Notice, migration
 from adapters.postgres.schema_changes.versions import Version, store_version
 from adapters.postgres.schema_changes.watch import Watcher
 from adapters.postgres.settings import PostgresSettings
-from changesource_sdk.adapter import Change, Insert, Truncate
-from changesource_sdk.observe.logs import event, logger
-from changesource_sdk.observe.warnings import NOT_SYNCED, StandingWarnings
+from changesource_sdk import Change, Insert, Truncate
+from changesource_sdk.toolkit import NOT_SYNCED, StandingWarnings, event, logger
 
 _log = logger("postgres")
 

@@ -13,8 +13,7 @@ from adapters.postgres.connection import Connection, place, quoted
 from adapters.postgres.replication.slot import slot_state
 from adapters.postgres.schema_changes.capture import has_triggers
 from adapters.postgres.settings import PostgresSettings
-from changesource_sdk.adapter import Check
-from changesource_sdk.errors import AdapterError
+from changesource_sdk import AdapterError, Check
 
 OLDEST = 150_000
 """The first server version with row filters and column lists."""

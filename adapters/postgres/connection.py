@@ -14,7 +14,7 @@ from typing import Any
 import psycopg
 from psycopg.conninfo import conninfo_to_dict, make_conninfo
 
-from changesource_sdk.errors import AdapterError, ConfigurationError
+from changesource_sdk import AdapterError, ConfigurationError
 
 Connection = psycopg.Connection[tuple[Any, ...]]
 

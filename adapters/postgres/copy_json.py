@@ -18,8 +18,8 @@ import orjson
 
 from adapters.postgres.copy_text import NULL, columns_of, unescaped
 from adapters.postgres.types import Decoder, Types, boolean, decoder, number, timestamp_ms
-from changesource_sdk.pipeline.encoding.normalize import converter
-from changesource_sdk.schema import Column, JsonText
+from changesource_sdk import Column, JsonText
+from changesource_sdk.toolkit import converter
 
 Texts = list[str]
 Fragments = Iterable[str]

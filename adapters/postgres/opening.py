@@ -22,7 +22,7 @@ from adapters.postgres.schema_changes.versions import Version, store_version
 from adapters.postgres.settings import PostgresSettings
 from adapters.postgres.snapshot import import_snapshot
 from adapters.postgres.system_tables import ensure_system_tables
-from changesource_sdk.observe.logs import event, logger
+from changesource_sdk.toolkit import event, logger
 
 _log = logger("postgres")
 

@@ -20,8 +20,7 @@ from adapters.postgres.replication.session import lsn_number
 from adapters.postgres.replication.visibility import Horizon
 from adapters.postgres.settings import PostgresSettings
 from adapters.postgres.snapshot import TableRange, table_ranges
-from changesource_sdk.adapter import Row
-from changesource_sdk.errors import AdapterError
+from changesource_sdk import AdapterError, Row
 
 GIVE_WAY_MS = 300
 """Less than the server's `deadlock_timeout`, after which it might end the user's transaction instead of ours."""

@@ -21,7 +21,7 @@ from psycopg.conninfo import conninfo_to_dict
 from adapters.postgres.catalog.table_selection import Selection
 from adapters.postgres.connection import Connection, checked_dsn, connect
 from adapters.postgres.system_tables import table_names
-from changesource_sdk.errors import ConfigurationError
+from changesource_sdk import ConfigurationError
 
 _IDENTIFIER = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,62}")
 _SLOT_NAME = re.compile(r"[a-z0-9_]{1,63}")

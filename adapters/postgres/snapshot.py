@@ -21,9 +21,7 @@ from adapters.postgres.connection import Connection, connect, naming_the_cause, 
 from adapters.postgres.copy_json import CannotVouch, JsonWriter
 from adapters.postgres.copy_text import CopyReader
 from adapters.postgres.types import Types, decoder, used_types
-from changesource_sdk.adapter import Row
-from changesource_sdk.errors import AdapterError
-from changesource_sdk.schema import Table
+from changesource_sdk import AdapterError, Row, Table
 
 PARTS = 64
 SMALLEST_PART, LARGEST_PART = 1_024, 16_384

@@ -10,7 +10,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from adapters.postgres.connection import Connection, quoted
-from changesource_sdk.schema import Column, Table
+from changesource_sdk import Column, Table
 
 _EXPECTED = Column("mutation", "json")
 """What consumers demand of `mutations` and the official layout lacks; it is always null."""

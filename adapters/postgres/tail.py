@@ -29,10 +29,8 @@ from adapters.postgres.schema_changes.capture import install
 from adapters.postgres.schema_changes.versions import forget_versions, last_version
 from adapters.postgres.schema_changes.watch import Watcher
 from adapters.postgres.settings import PostgresSettings
-from changesource_sdk.adapter import Position, Transaction
-from changesource_sdk.errors import AdapterError
-from changesource_sdk.observe.logs import event, logger
-from changesource_sdk.pipeline.encoding.validate import NeedsNewGeneration, position_lost
+from changesource_sdk import AdapterError, Position, ResyncRequired, Transaction, position_lost
+from changesource_sdk.toolkit import event, logger
 from protocol.watermark import from_int
 
 QUIET_BYTES = 16 * 1024 * 1024
@@ -87,7 +85,7 @@ class Stream:
             try:
                 check_resumable(db, settings, after)
                 check_lineage(db, settings, after)
-            except NeedsNewGeneration:
+            except ResyncRequired:
                 keep_watermarks_growing(db, settings.slot, after)
                 raise
             version = last_version(db, settings.slot, after)

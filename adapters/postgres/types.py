@@ -20,7 +20,7 @@ from dataclasses import dataclass
 from datetime import UTC, date, datetime
 
 from adapters.postgres.array_text import ArrayReader
-from changesource_sdk.schema import Column, JsonText
+from changesource_sdk import Column, JsonText
 from protocol.data_types import KINDS
 
 Decoder = Callable[[str], object]

@@ -31,9 +31,17 @@ from adapters.spark_tables.source import TableMissing, TableSnapshot, TableSourc
 from adapters.spark_tables.sources import open_source
 from adapters.spark_tables.troubles import Troubles
 from adapters.spark_tables.versions import Place, Step, interleaved, steps, transaction
-from changesource_sdk.adapter import Check, Position, Snapshot, Table, Transaction
-from changesource_sdk.errors import AdapterError, ChangesourceError, ConfigurationError
-from changesource_sdk.pipeline.encoding.validate import NeedsNewGeneration
+from changesource_sdk import (
+    AdapterError,
+    ChangesourceError,
+    Check,
+    ConfigurationError,
+    Position,
+    ResyncRequired,
+    Snapshot,
+    Table,
+    Transaction,
+)
 
 GROUP_ROUNDS = 3
 """A group is looked at again while something was found, so that writes to several tables in a row arrive together."""
@@ -220,7 +228,7 @@ class SparkTablesAdapter:
     def _steps(self, table: TableSettings, place: Place) -> Iterator[Step]:
         try:
             yield from steps(table.name, self._versions(table, place.tokens[table.name]))
-        except NeedsNewGeneration:
+        except ResyncRequired:
             raise
         except (AdapterError, ConfigurationError) as error:
             raise _Failed(table, error) from error

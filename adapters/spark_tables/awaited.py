@@ -11,7 +11,7 @@ import hashlib
 from collections.abc import Iterator
 
 from adapters.spark_tables.source import TableSnapshot, TableSource, TableVersion, Token
-from changesource_sdk.adapter import Change, CreateTable, DropTable, Insert, Table
+from changesource_sdk import Change, CreateTable, DropTable, Insert, Table
 
 _AWAITED = "awaited"
 _ABSENT = ""

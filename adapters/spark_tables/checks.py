@@ -15,8 +15,7 @@ from adapters.spark_tables.rows.row_hash import Value, quoted, row_hash
 from adapters.spark_tables.rows.shape import Shape
 from adapters.spark_tables.settings import TableSettings
 from adapters.spark_tables.types import unsynced_reason
-from changesource_sdk.adapter import Check
-from changesource_sdk.errors import ChangesourceError
+from changesource_sdk import ChangesourceError, Check
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 
 from adapters.spark_tables.source import Token
 from adapters.spark_tables.versions import Step
-from changesource_sdk.pipeline.patience import Patience
+from changesource_sdk.toolkit import Patience
 
 
 @dataclass(slots=True)

@@ -14,8 +14,8 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Literal, TypeVar, get_args
 
-from changesource_sdk.config import nearest
-from changesource_sdk.errors import ConfigurationError
+from changesource_sdk import ConfigurationError
+from changesource_sdk.toolkit import nearest
 
 Kind = Literal["delta", "iceberg", "parquet", "orc", "csv", "json", "jdbc", "query"]
 ReaderChoice = Literal["auto", "deltalake", "spark"]

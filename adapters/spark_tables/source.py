@@ -11,8 +11,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
-from changesource_sdk.adapter import Change, Check, Partition, Position, Table
-from changesource_sdk.errors import AdapterError
+from changesource_sdk import AdapterError, Change, Check, Partition, Position, Table
 
 Token = Position
 
@@ -60,7 +59,7 @@ class TableSource(Protocol):
     def poll(self, after: Token) -> Iterator[TableVersion]:
         """Versions after a token, in order, as far as there are any now. Cheap if there are none.
 
-        Raises `TableMissing` if there is no table, and `NeedsNewGeneration` if the token means nothing to it.
+        Raises `TableMissing` if there is no table, and `ResyncRequired` if the token means nothing to it.
         """
 
     def acknowledge(self, token: Token) -> None:

@@ -7,9 +7,8 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from adapters.spark_tables.settings import TableSettings
-from changesource_sdk.errors import ChangesourceError
-from changesource_sdk.observe.logs import logger
-from changesource_sdk.observe.warnings import clear, settle, warn
+from changesource_sdk import ChangesourceError, clear_warning, warn
+from changesource_sdk.toolkit import logger, settle_warnings
 
 _log = logger("spark-tables")
 
@@ -58,9 +57,9 @@ class Troubles:
         if table.name not in self._well:
             # A former run, or the snapshot, may have warned of the table.
             self._well.add(table.name)
-            settle(_log, table.where)
+            settle_warnings(_log, table.where)
         if trouble is not None:
-            clear(_log, trouble.error.code, table.where, "the table is followed again")
+            clear_warning(_log, trouble.error.code, table.where, "the table is followed again")
 
     def errors(self) -> list[ChangesourceError]:
         """What is wrong with each table in trouble."""

@@ -22,7 +22,7 @@ from typing import TYPE_CHECKING
 
 from pyspark.sql import types as spark
 
-from changesource_sdk.adapter import Column
+from changesource_sdk import Column
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame

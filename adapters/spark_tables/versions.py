@@ -14,11 +14,10 @@ from itertools import chain
 
 from adapters.spark_tables.settings import TableSettings
 from adapters.spark_tables.source import TableVersion, Token
-from changesource_sdk.adapter import Position, Transaction
-from changesource_sdk.pipeline.encoding.validate import NeedsNewGeneration, position_lost
+from changesource_sdk import Position, ResyncRequired, Transaction, position_lost
 
 
-def lost(reason: str, where: str = "") -> NeedsNewGeneration:
+def lost(reason: str, where: str = "") -> ResyncRequired:
     """The position cannot be continued from: the tables must be read anew."""
     return position_lost(reason, where, "nothing to do: the tables are read anew, and consumers are reset")
 

@@ -25,8 +25,7 @@ from adapters.sqlite.snapshot import take_snapshot
 from adapters.sqlite.tail import Place, Tail
 from adapters.sqlite.types import Dates
 from adapters.sqlite.watch import Watch
-from changesource_sdk.adapter import Check, Position, Snapshot, Table, Transaction
-from changesource_sdk.errors import ConfigurationError
+from changesource_sdk import Check, ConfigurationError, Position, Snapshot, Table, Transaction
 
 SHORTEST_PAUSE_S = 0.0005
 PAUSE_GROWTH = 1.25

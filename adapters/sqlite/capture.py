@@ -21,7 +21,7 @@ from adapters.sqlite.connection import write_transaction
 from adapters.sqlite.identity import Trace, recognise
 from adapters.sqlite.introspect import OWN, Found, Selection, find_tables, quoted, schema_objects
 from adapters.sqlite.triggers import CHANGES, ESSENTIAL, key_columns, listed_columns, parse_name, table_triggers
-from changesource_sdk.observe.warnings import NOT_SYNCED, StandingWarnings
+from changesource_sdk.toolkit import NOT_SYNCED, StandingWarnings
 
 SCHEMA = f"{OWN}schema"
 PRUNE_ROWS = 10_000

@@ -13,7 +13,7 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
-from changesource_sdk.schema import Column, Direction, Index, Table
+from changesource_sdk import Column, Direction, Index, Table
 
 
 @dataclass(frozen=True, slots=True)

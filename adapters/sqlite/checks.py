@@ -11,8 +11,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from adapters.sqlite.introspect import Selection, find_tables
-from changesource_sdk.adapter import Check
-from changesource_sdk.errors import ConfigurationError
+from changesource_sdk import Check, ConfigurationError
 
 
 def examine(db: sqlite3.Connection, path: str, selection: Selection) -> Iterator[Check]:

@@ -12,7 +12,7 @@ from collections.abc import Iterator
 from contextlib import closing, contextmanager
 from pathlib import Path
 
-from changesource_sdk.errors import AdapterError
+from changesource_sdk import AdapterError
 
 BUSY_TIMEOUT_S = 10.0
 LOCK_PAUSE_S = 0.0005

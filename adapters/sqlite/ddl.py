@@ -10,9 +10,8 @@ import re
 from dataclasses import dataclass
 
 from adapters.sqlite.catalog import Catalog, ColumnDef, TableDef
-from changesource_sdk.adapter import SchemaChange
-from changesource_sdk.schema import Default
-from changesource_sdk.schema_diff import KnownTable, schema_diff
+from changesource_sdk import Default, SchemaChange
+from changesource_sdk.toolkit import KnownTable, schema_diff
 
 _NUMBER = re.compile(r"[+-]?\d{1,15}(\.\d{1,15})?")
 _TEXT = re.compile(r"'([^'\\]*)'")

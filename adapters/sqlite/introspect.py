@@ -15,8 +15,8 @@ from fnmatch import fnmatchcase
 
 from adapters.sqlite.catalog import ColumnDef, IndexDef, TableDef, UniqueSet
 from adapters.sqlite.types import UNSYNCED, Dates, data_type
-from changesource_sdk.errors import ConfigurationError
-from changesource_sdk.schema import Direction, canonical_name, split_name
+from changesource_sdk import ConfigurationError, Direction
+from changesource_sdk.toolkit import canonical_name, split_name
 
 OWN = "_changesource_"
 RESERVED = ("sqlite_", "_litestream_", "_zero.", OWN)

@@ -13,8 +13,7 @@ from adapters.sqlite.catalog import TableDef
 from adapters.sqlite.introspect import quoted
 from adapters.sqlite.triggers import CHANGES, INSERTED, key_columns
 from adapters.sqlite.types import RowReader, Stored
-from changesource_sdk.adapter import Change, Delete, Insert, Update
-from changesource_sdk.errors import AdapterError
+from changesource_sdk import AdapterError, Change, Delete, Insert, Update
 
 
 class TableLookup:

@@ -24,7 +24,7 @@ from adapters.sqlite.introspect import Selection, quoted
 from adapters.sqlite.lookup import refuse_null_keys
 from adapters.sqlite.tail import Place
 from adapters.sqlite.types import RowReader, Stored
-from changesource_sdk.adapter import Row, Snapshot
+from changesource_sdk import Row, Snapshot
 
 PARTITION_ROWS = 100_000
 Bound = tuple[Stored, ...] | None

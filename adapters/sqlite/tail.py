@@ -28,9 +28,7 @@ from adapters.sqlite.ddl import Migration, migration
 from adapters.sqlite.introspect import Selection
 from adapters.sqlite.lookup import TableLookup
 from adapters.sqlite.triggers import CHANGES
-from changesource_sdk.adapter import Change, Transaction
-from changesource_sdk.pipeline.encoding.validate import NeedsNewGeneration, position_lost
-from changesource_sdk.positions import Position
+from changesource_sdk import Change, Position, ResyncRequired, Transaction, position_lost
 
 AT_ONCE = 2_000
 """Up to this many recorded keys are read before they are handed on."""
@@ -59,7 +57,7 @@ class Place:
         raise lost("it was not made by this adapter")
 
 
-def lost(reason: str) -> NeedsNewGeneration:
+def lost(reason: str) -> ResyncRequired:
     """The position cannot be continued from: the store must be read anew."""
     return position_lost(reason, fix="nothing to do: the store is read anew; let only one reader follow a database")
 

@@ -15,8 +15,7 @@ from collections.abc import Callable, Iterable, Iterator
 from typing import Literal, TypeAlias
 
 from adapters.sqlite.catalog import TableDef
-from changesource_sdk.errors import AdapterError
-from changesource_sdk.schema import JsonText
+from changesource_sdk import AdapterError, JsonText
 
 Dates: TypeAlias = Literal["text", "number"]
 Stored: TypeAlias = int | float | str | bytes | None

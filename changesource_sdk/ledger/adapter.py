@@ -23,7 +23,7 @@ from changesource_sdk.adapter import (
     Table,
     Transaction,
 )
-from changesource_sdk.errors import ConfigurationError
+from changesource_sdk.errors import ConfigurationError, position_lost
 from changesource_sdk.ledger.entries import Comparing, Entry, HasReached, folded, has_reached, released
 from changesource_sdk.ledger.file import LedgerFile
 from changesource_sdk.ledger.reading import Reading
@@ -31,7 +31,6 @@ from changesource_sdk.observe.logs import event, logger
 from changesource_sdk.pipeline.adapter_factory import adapter_factory
 from changesource_sdk.pipeline.adapter_wrapper import AdapterAround
 from changesource_sdk.pipeline.contract import checked_snapshot, checked_tables
-from changesource_sdk.pipeline.encoding.validate import position_lost
 from changesource_sdk.system_tables import system_tables
 
 LEDGERED_ADAPTER = f"{__name__}:LedgeredAdapter"

@@ -15,11 +15,10 @@ from dataclasses import dataclass
 from changesource_sdk.changelog.log import EMPTY, LogWriter
 from changesource_sdk.changelog.store import LogStore
 from changesource_sdk.changelog.subscribers import highest_held, is_beyond
-from changesource_sdk.errors import ChangesourceError, CorruptLog, StaleWriter
+from changesource_sdk.errors import ChangesourceError, CorruptLog, ResyncRequired, StaleWriter
 from changesource_sdk.observe.logs import event, logger
 from changesource_sdk.observe.stages import Stage
 from changesource_sdk.observe.warnings import NEW_SNAPSHOT, warn
-from changesource_sdk.pipeline.encoding.validate import NeedsNewGeneration
 
 _log = logger("runner")
 
@@ -69,7 +68,7 @@ class Recovery:
             except StaleWriter as error:
                 self._stage.failed(error)
                 raise
-            except NeedsNewGeneration as error:
+            except ResyncRequired as error:
                 warn(_log, NEW_SNAPSHOT, error.where, "a new snapshot is taken", reason=error.message)
                 self._ask_for_snapshot(str(error))
             except ChangesourceError as error:

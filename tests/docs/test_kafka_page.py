@@ -54,7 +54,7 @@ def test_every_setting_is_in_the_table() -> None:
 
 
 def test_every_error_is_on_the_page() -> None:
-    raised = r'(?:Error|NeedsNewGeneration|_bad)\(\s*"([a-z]+-[a-z-]+)"'
+    raised = r'(?:Error|ResyncRequired|_bad)\(\s*"([a-z]+-[a-z-]+)"'
     codes = {code for source in SOURCES for code in re.findall(raised, source)}
     assert len(codes) > 10
     assert sorted(code for code in codes if f"`{code}`" not in PAGE) == []

@@ -25,7 +25,7 @@ from kafka.errors import (
 
 from adapters.kafka.broker.refusals import hearing, login_refused, refusal
 from adapters.kafka.settings import KafkaSettings
-from changesource_sdk.errors import AdapterError, ConfigurationError
+from changesource_sdk import AdapterError, ConfigurationError
 
 Client = TypeVar("Client")
 

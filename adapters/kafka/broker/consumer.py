@@ -2,7 +2,7 @@
 
 Partitions are assigned and never negotiated, so there is nothing to rebalance: whoever else joins a group takes
 nothing from here. `poll` gives records as soon as there are any. Brokers that go away are looked for until they are
-back. What makes the place worthless is told as `NeedsNewGeneration`: a topic that is another one under the same name,
+back. What makes the place worthless is told as `ResyncRequired`: a topic that is another one under the same name,
 records that are gone before they were read, or that were read and are no longer there.
 """
 
@@ -20,7 +20,7 @@ from kafka.structs import TopicPartition
 from adapters.kafka.broker.client import NO_TOPIC, make_consumer, naming_the_cause, topic_states
 from adapters.kafka.settings import KafkaSettings
 from adapters.kafka.transactions.assembly import Partition
-from changesource_sdk.pipeline.encoding.validate import NeedsNewGeneration
+from changesource_sdk import ResyncRequired
 
 Batch: TypeAlias = dict[Partition, list[ConsumerRecord]]
 
@@ -141,7 +141,7 @@ class Consumer:
         for place, offset in places.items():
             try:
                 check_range(place.topic, place.partition, offset, first[place], end[place])
-            except NeedsNewGeneration as reason:
+            except ResyncRequired as reason:
                 return reason
         return records_lost(str(error))
 
@@ -149,7 +149,7 @@ class Consumer:
 def check_range(topic: str, partition: int, offset: int, first: int, end: int) -> None:
     """Raise unless reading can go on at an offset."""
     if offset < first:
-        raise NeedsNewGeneration(
+        raise ResyncRequired(
             "offsets-expired",
             f"records {offset} to {first - 1} of {topic}[{partition}] were removed before they were read",
             where=f"topic {topic}",
@@ -159,22 +159,20 @@ def check_range(topic: str, partition: int, offset: int, first: int, end: int) -
         raise records_lost(f"{topic}[{partition}] ends at {end}, and {offset} was to be read next")
 
 
-def records_lost(what: str) -> NeedsNewGeneration:
+def records_lost(what: str) -> ResyncRequired:
     """The error for records that were read and are no longer there."""
-    return NeedsNewGeneration(
+    return ResyncRequired(
         "records-lost",
         f"the brokers lost records that were read already: {what}",
         fix=f"{READ_ANEW}; see that unclean leader election is off",
     )
 
 
-def topic_replaced(topic: str) -> NeedsNewGeneration:
+def topic_replaced(topic: str) -> ResyncRequired:
     """The error for a topic that is another one under the same name."""
-    return NeedsNewGeneration(
-        "topic-replaced", f"topic {topic} was deleted and created again", f"topic {topic}", READ_ANEW
-    )
+    return ResyncRequired("topic-replaced", f"topic {topic} was deleted and created again", f"topic {topic}", READ_ANEW)
 
 
-def topic_gone(topic: str) -> NeedsNewGeneration:
+def topic_gone(topic: str) -> ResyncRequired:
     """The error for a topic that is no more."""
-    return NeedsNewGeneration("topic-gone", f"topic {topic} was deleted", f"topic {topic}", READ_ANEW)
+    return ResyncRequired("topic-gone", f"topic {topic} was deleted", f"topic {topic}", READ_ANEW)

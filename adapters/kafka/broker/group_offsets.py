@@ -16,8 +16,8 @@ from kafka.structs import OffsetAndMetadata, TopicPartition
 from adapters.kafka.broker.client import connection_options
 from adapters.kafka.position import Vector
 from adapters.kafka.settings import KafkaSettings
-from changesource_sdk.observe.logs import Throttle, event, logger
-from changesource_sdk.positions import Position
+from changesource_sdk import Position
+from changesource_sdk.toolkit import Throttle, event, logger
 
 _log = logger("kafka")
 

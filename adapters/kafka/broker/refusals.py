@@ -19,7 +19,7 @@ from ssl import SSLError
 from kafka.errors import KafkaConnectionError, SaslAuthenticationFailedError, UnsupportedSaslMechanismError
 
 from adapters.kafka.settings import KafkaSettings
-from changesource_sdk.errors import AdapterError
+from changesource_sdk import AdapterError
 
 FILES = ("ssl_cafile", "ssl_certfile", "ssl_keyfile", "ssl_crlfile")
 LOGIN = "correct the settings sasl_mechanism, sasl_plain_username and sasl_plain_password"

@@ -18,7 +18,7 @@ from adapters.kafka.settings import KafkaSettings
 from adapters.kafka.topics.folded_partition import FoldedPartition
 from adapters.kafka.topics.key_set import shared
 from adapters.kafka.topics.ranges import OffsetRange
-from changesource_sdk.pipeline.encoding.validate import NeedsNewGeneration
+from changesource_sdk import ResyncRequired
 
 SAMPLED = 500
 """Offsets at either end of a partition that `doctor` looks at."""
@@ -30,14 +30,14 @@ def index_before(settings: KafkaSettings, topic: str, catalog: Catalog, offsets:
 
 
 def require_one_partition_per_key(settings: KafkaSettings, vector: Vector) -> None:
-    """Raise `NeedsNewGeneration` if a key lies in several partitions before a position.
+    """Raise `ResyncRequired` if a key lies in several partitions before a position.
 
     For positions of versions that did not look: the snapshot before them may have such keys twice.
     """
     offsets = {topic: vector.offsets[topic] for topic in vector.catalog.by_topic}
     found = shared_keys(_partitions_before(settings, vector.catalog, offsets))
     if found:
-        raise NeedsNewGeneration(
+        raise ResyncRequired(
             "keys-moved",
             f"keys lie in several partitions of {', '.join(sorted(found))}, which an earlier version did not look for",
             fix="nothing to do: the topics are read anew and consumers are reset",

@@ -10,7 +10,7 @@ from adapters.kafka.key_order import Candidate, is_whole, key_bytes, keys_of, or
 from adapters.kafka.records.decoding import Decoded, Unreadable
 from adapters.kafka.records.reading import TopicReading
 from adapters.kafka.records.upsert import whole_key
-from changesource_sdk.adapter import Change, Delete
+from changesource_sdk import Change, Delete
 
 
 def candidates_in(

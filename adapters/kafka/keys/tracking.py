@@ -25,10 +25,8 @@ from adapters.kafka.records.decoding import Decoded
 from adapters.kafka.records.reading import TopicReading
 from adapters.kafka.settings import KafkaSettings
 from adapters.kafka.topics.folded_partition import torn_truncate
-from changesource_sdk.adapter import Change, Delete, Truncate, Update
-from changesource_sdk.errors import AdapterError
-from changesource_sdk.observe.logs import Throttle
-from changesource_sdk.pipeline.encoding.validate import NeedsNewGeneration
+from changesource_sdk import AdapterError, Change, Delete, ResyncRequired, Truncate, Update
+from changesource_sdk.toolkit import Throttle
 
 REMEMBERED_KEYS = 100_000
 TELL_AGAIN_S = 60.0
@@ -69,7 +67,7 @@ class KeyTracker:
         self._warnings = Throttle(TELL_AGAIN_S)
 
     def admit(self, reading: TopicReading, record: ConsumerRecord, decoded: Decoded) -> tuple[Change, ...]:
-        """The changes of a record that consumers are shown. Raises `key-unordered`, or `NeedsNewGeneration`."""
+        """The changes of a record that consumers are shown. Raises `key-unordered`, or `ResyncRequired`."""
         admitted: list[Change] = []
         for change in changes_of(reading, record, decoded):
             if isinstance(change, Truncate):
@@ -88,7 +86,7 @@ class KeyTracker:
         new = new.after(next((found for found in known if found.partition == new.partition), None))
         found = verdict(known, new)
         if found is Verdict.REVIVED:
-            raise NeedsNewGeneration(
+            raise ResyncRequired(
                 "key-order-reversed",
                 f"key {key.decode()} was newest in partition {new.partition} of topic {self._topic}, and its next "
                 "record there is older than one in another partition",
@@ -159,9 +157,9 @@ def key_in_value(reading: TopicReading, decoded: Decoded) -> bytes | None:
     return next((key_bytes(row, names) for change in decoded.changes for row in keys_of(change)), None)
 
 
-def keys_moved(record: ConsumerRecord) -> NeedsNewGeneration:
+def keys_moved(record: ConsumerRecord) -> ResyncRequired:
     """The error for a key that changed its partition in a topic whose keys are not tracked."""
-    return NeedsNewGeneration(
+    return ResyncRequired(
         "keys-moved",
         f"the key of {record.topic}[{record.partition}] offset {record.offset} was in another partition before, though "
         "none was added: its producers place keys differently",

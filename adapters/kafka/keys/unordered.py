@@ -7,8 +7,8 @@ from collections.abc import Iterable, Sequence
 
 from adapters.kafka.key_order import Candidate, newest
 from adapters.kafka.records.dead_letters import place
-from changesource_sdk.errors import AdapterError
-from changesource_sdk.observe.logs import event, logger
+from changesource_sdk import AdapterError
+from changesource_sdk.toolkit import event, logger
 
 _log = logger("kafka")
 

@@ -12,10 +12,7 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 
 from adapters.kafka.types import Encoded
-from changesource_sdk.adapter import AddColumn
-from changesource_sdk.errors import AdapterError, ConfigurationError
-from changesource_sdk.positions import Position
-from changesource_sdk.schema import Column, Table
+from changesource_sdk import AdapterError, AddColumn, Column, ConfigurationError, Position, Table
 
 
 @dataclass(frozen=True, slots=True)

@@ -16,8 +16,8 @@ from kafka.consumer.fetcher import ConsumerRecord
 
 from adapters.kafka.settings import KafkaSettings
 from adapters.kafka.transactions.spool import Where
-from changesource_sdk.errors import AdapterError
-from changesource_sdk.observe.logs import event, logger
+from changesource_sdk import AdapterError
+from changesource_sdk.toolkit import event, logger
 
 _log = logger("kafka")
 

@@ -12,7 +12,7 @@ from typing import NamedTuple
 
 from adapters.kafka.records.decoding import NOTHING, Decoded, Payload, Unreadable, Unwrapping
 from adapters.kafka.records.upsert import Rows, whole_key
-from changesource_sdk.adapter import Change, Delete, Insert, Truncate, Update
+from changesource_sdk import Change, Delete, Insert, Truncate, Update
 
 UNAVAILABLE = "__debezium_unavailable_value"
 UNAVAILABLE_BYTES = "X19kZWJleml1bV91bmF2YWlsYWJsZV92YWx1ZQ=="

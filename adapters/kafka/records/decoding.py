@@ -17,8 +17,7 @@ import orjson
 
 from adapters.kafka.records.catalog import TopicTable
 from adapters.kafka.types import Encoded, Read, encoded_as, inferred_type, reader
-from changesource_sdk.adapter import Change, Row
-from changesource_sdk.pipeline.encoding.validate import NeedsNewGeneration
+from changesource_sdk import Change, ResyncRequired, Row
 from protocol.data_types import INT64_MAX, INT64_MIN
 
 Payload: TypeAlias = dict[str, object]
@@ -258,7 +257,7 @@ def new_columns(table: TopicTable, fields: Mapping[str, Encoded]) -> dict[str, E
             continue
         wanted = TopicTable.of(table.topic, "one", {name: kind}, [name]).table.columns[0]
         if wanted.kind != column.kind and (wanted.kind, column.kind) != ("integer", "number"):
-            raise NeedsNewGeneration(
+            raise ResyncRequired(
                 "column-type-changed",
                 f"column {name} of topic {table.topic} was {column.data_type} and is now {kind.data_type}",
                 where=f"table {table.table.full_name}, column {name}",

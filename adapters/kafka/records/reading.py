@@ -27,9 +27,8 @@ from adapters.kafka.records.decoding import (
 from adapters.kafka.records.upsert import UpsertFormat
 from adapters.kafka.settings import KafkaSettings
 from adapters.kafka.types import Encoded
-from changesource_sdk.adapter import Row
-from changesource_sdk.errors import ConfigurationError
-from changesource_sdk.pipeline.encoding.kept_json import kept_json
+from changesource_sdk import ConfigurationError, Row
+from changesource_sdk.toolkit import kept_json
 
 SHOWN_KEY = 200
 """Characters of a key in a message."""

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from changesource_sdk.adapter import Change, Delete, Insert, Truncate, Update
-from changesource_sdk.pipeline.encoding.encode import TableEncoder
-from changesource_sdk.schema import Table
+from changesource_sdk import Change, Delete, Insert, Table, Truncate, Update
+from changesource_sdk.toolkit import TableEncoder
 
 
 class RowCheck:

@@ -19,8 +19,7 @@ from adapters.kafka.key_order import COLUMN
 from adapters.kafka.records.catalog import TopicTable
 from adapters.kafka.settings import TableOptions
 from adapters.kafka.types import Encoded
-from changesource_sdk.adapter import Row
-from changesource_sdk.errors import ConfigurationError, InvalidSchema
+from changesource_sdk import ConfigurationError, InvalidSchema, Row
 from protocol.data_types import INT64_MAX, INT64_MIN
 
 DEFAULT_KEY = ("id",)

@@ -11,7 +11,7 @@ from typing import Protocol
 
 from adapters.kafka.records.catalog import TopicTable
 from adapters.kafka.records.decoding import Decoded, Payload, Unreadable
-from changesource_sdk.adapter import Delete, Insert, Row
+from changesource_sdk import Delete, Insert, Row
 
 
 class Rows(Protocol):

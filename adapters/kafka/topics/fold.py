@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import BinaryIO
 from zlib import crc32
 
-from changesource_sdk.adapter import Row
+from changesource_sdk import Row
 
 LIMIT_BYTES = 48 * 1024 * 1024
 BUCKETS, BUCKET_BITS = 16, 4

@@ -25,8 +25,17 @@ from adapters.kafka.topics.fold import Fold
 from adapters.kafka.topics.key_set import KeySet
 from adapters.kafka.topics.ranges import OffsetRange, read_range
 from adapters.kafka.transactions.spool import Where
-from changesource_sdk.adapter import Change, Delete, Insert, Row, Truncate, Update
-from changesource_sdk.errors import AdapterError, ChangesourceError, InvalidChange
+from changesource_sdk import (
+    AdapterError,
+    Change,
+    ChangesourceError,
+    Delete,
+    Insert,
+    InvalidChange,
+    Row,
+    Truncate,
+    Update,
+)
 
 NONE = KeySet()
 

@@ -15,7 +15,7 @@ from kafka import KafkaConsumer, TopicPartition
 from kafka.consumer.fetcher import ConsumerRecord
 from kafka.errors import OffsetOutOfRangeError
 
-from changesource_sdk.errors import AdapterError
+from changesource_sdk import AdapterError
 
 POLL_MS = 1_000
 PATIENCE_S = 60.0

@@ -24,7 +24,7 @@ from adapters.kafka.records.upsert import UpsertFormat
 from adapters.kafka.settings import KafkaSettings, TableOptions
 from adapters.kafka.topics.ranges import OffsetRange, read_range
 from adapters.kafka.topics.spreading import spread
-from changesource_sdk.pipeline.encoding.validate import NeedsNewGeneration
+from changesource_sdk import ResyncRequired
 
 NEWEST = 500
 """Records at the end of each partition that are looked at first."""
@@ -109,7 +109,7 @@ class Surveyor:
         except Unreadable as error:
             self._unread(record, error.reason)
             return
-        except NeedsNewGeneration:
+        except ResyncRequired:
             return
         if key is not None and self.survey.key is None:
             self.survey.key = tuple(key)

@@ -21,8 +21,7 @@ from itertools import islice
 from typing import NamedTuple, TypeAlias
 
 from adapters.kafka.transactions.spool import Entry, Orders, Spool
-from changesource_sdk.adapter import Change
-from changesource_sdk.errors import AdapterError
+from changesource_sdk import AdapterError, Change
 
 Partition: TypeAlias = tuple[str, int]
 REMEMBERED = 10_000

@@ -18,7 +18,7 @@ from operator import itemgetter
 from pathlib import Path
 from typing import NamedTuple, TypeAlias
 
-from changesource_sdk.adapter import Change
+from changesource_sdk import Change
 
 Where: TypeAlias = tuple[str, int, int]
 """Topic, partition and offset of a record."""

@@ -23,8 +23,7 @@ from adapters.postgres.catalog.reading import (
     check_publications,
 )
 from adapters.postgres.catalog.table_selection import Found, Selection, judge
-from changesource_sdk.errors import ConfigurationError
-from changesource_sdk.pipeline.encoding.validate import NeedsNewGeneration
+from changesource_sdk import ConfigurationError, ResyncRequired
 
 _OIDS = "ARRAY(SELECT c0 FROM tables)"
 _ROOTS = "ARRAY(SELECT c0 FROM tables WHERE c3 = 'p')"
@@ -67,11 +66,11 @@ def publications_needed() -> Iterator[None]:
     try:
         yield
     except ConfigurationError as error:
-        raise NeedsNewGeneration(error.code, error.message, error.where, error.fix) from error
+        raise ResyncRequired(error.code, error.message, error.where, error.fix) from error
 
 
 def read_document(text: str | bytes, publications: Sequence[str], selection: Selection) -> Found:
-    """What is synced according to a document. Raises `NeedsNewGeneration` if a publication was taken away."""
+    """What is synced according to a document. Raises `ResyncRequired` if a publication was taken away."""
     fields: dict[str, Any] = json.loads(text)
     with publications_needed():
         check_publications(publications, fields.pop("publications"))

@@ -16,7 +16,7 @@ from dataclasses import asdict, dataclass, field
 from functools import cached_property
 from typing import Any, Literal
 
-from changesource_sdk.schema import Column, Direction, Index, Table
+from changesource_sdk import Column, Direction, Index, Table
 from protocol.specs import replica_name
 
 STATE_SCHEMA = "changesource_state"

@@ -21,7 +21,7 @@ from adapters.postgres.catalog.table_selection import (
 )
 from adapters.postgres.connection import Connection
 from adapters.postgres.types import PgType
-from changesource_sdk.errors import ConfigurationError
+from changesource_sdk import ConfigurationError
 
 GENERATED_PUBLISHED_FROM = 180_000
 """The first server version whose stream carries generated columns."""

@@ -15,8 +15,7 @@ from fnmatch import fnmatchcase
 from adapters.postgres.catalog.model import STATE_SCHEMA, Catalog, ColumnDef, Identity, IndexDef, TableDef
 from adapters.postgres.connection import quoted
 from adapters.postgres.types import Types, Unsynced, column_for, is_rounded
-from changesource_sdk.errors import ConfigurationError
-from changesource_sdk.schema import Column, Direction
+from changesource_sdk import Column, ConfigurationError, Direction
 from protocol.specs import replica_name
 
 _TABLE_NAME = re.compile(r"[^\s.]+")

@@ -15,7 +15,7 @@ from adapters.postgres.catalog.model import STATE_SCHEMA
 from adapters.postgres.connection import Connection, naming_the_cause
 from adapters.postgres.replication.session import lsn_number, lsn_text, server_identity
 from adapters.postgres.settings import PostgresSettings
-from changesource_sdk.pipeline.encoding.validate import position_lost
+from changesource_sdk import position_lost
 
 _KNOWN = f"SELECT server FROM {STATE_SCHEMA}.pipelines WHERE slot = %s"
 _REMEMBER = f"UPDATE {STATE_SCHEMA}.pipelines SET server = %s WHERE slot = %s AND server <> %s"
@@ -39,7 +39,7 @@ def keep_watermarks_growing(db: Connection, slot: str, after: int) -> None:
 
 
 def check_lineage(db: Connection, settings: PostgresSettings, after: int) -> None:
-    """Raise `NeedsNewGeneration` if this server's history does not hold `after`; remember the server."""
+    """Raise `ResyncRequired` if this server's history does not hold `after`; remember the server."""
     session = settings.connect(replication=True)
     try:
         with naming_the_cause(settings.dsn):

@@ -10,7 +10,7 @@ from enum import Enum
 from struct import Struct
 from typing import Final, Literal, NamedTuple, TypeAlias
 
-from changesource_sdk.errors import AdapterError
+from changesource_sdk import AdapterError
 
 POSTGRES_EPOCH_MS = 946_684_800_000
 """Postgres counts microseconds from the first of January 2000."""

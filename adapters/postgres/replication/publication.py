@@ -8,7 +8,7 @@ from __future__ import annotations
 from adapters.postgres.catalog.model import STATE_SCHEMA
 from adapters.postgres.connection import Connection, place, quoted
 from adapters.postgres.settings import PostgresSettings
-from changesource_sdk.errors import AdapterError
+from changesource_sdk import AdapterError
 
 _ABSENT = "SELECT name FROM unnest(%s::text[]) name WHERE name NOT IN (SELECT pubname FROM pg_publication)"
 _IS_SUPERUSER = "SELECT rolsuper FROM pg_roles WHERE rolname = current_user"

@@ -5,8 +5,7 @@ from __future__ import annotations
 from adapters.postgres.catalog.model import TableDef
 from adapters.postgres.replication.pgoutput import UNCHANGED, Deleted, Inserted, Relation, Updated, Values
 from adapters.postgres.types import Types, decoder
-from changesource_sdk.adapter import Change, Delete, Insert, Row, Update
-from changesource_sdk.errors import AdapterError
+from changesource_sdk import AdapterError, Change, Delete, Insert, Row, Update
 
 
 def fits(relation: Relation, table: TableDef) -> bool:

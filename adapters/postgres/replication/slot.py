@@ -15,8 +15,7 @@ from dataclasses import dataclass
 from adapters.postgres.connection import Connection, naming_the_cause, place, quoted
 from adapters.postgres.replication.session import lsn_number, lsn_text, server_identity
 from adapters.postgres.settings import PostgresSettings
-from changesource_sdk.errors import AdapterError
-from changesource_sdk.pipeline.encoding.validate import position_lost
+from changesource_sdk import AdapterError, position_lost
 from protocol.watermark import from_int
 
 FAILOVER_FROM = 170_000
@@ -79,7 +78,7 @@ def _create(db: Connection, slot: str) -> None:
 
 
 def check_resumable(db: Connection, settings: PostgresSettings, after: int) -> None:
-    """Raise `NeedsNewGeneration` unless the slot still holds everything after a position."""
+    """Raise `ResyncRequired` unless the slot still holds everything after a position."""
     found = slot_state(db, settings.slot)
     if found is None:
         raise position_lost(f"the replication slot {settings.slot} is gone")

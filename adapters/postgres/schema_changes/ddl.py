@@ -12,9 +12,8 @@ from collections.abc import Collection
 from dataclasses import dataclass
 
 from adapters.postgres.catalog.model import Catalog, ColumnDef, TableDef
-from changesource_sdk.adapter import SchemaChange
-from changesource_sdk.schema import Default
-from changesource_sdk.schema_diff import KnownTable, schema_diff
+from changesource_sdk import Default, SchemaChange
+from changesource_sdk.toolkit import KnownTable, schema_diff
 
 _INTEGER = re.compile(r"'?(-?\d{1,18})'?(?:::\w+)?")
 _NUMBER = re.compile(r"'?(-?\d{1,15}(?:\.\d{1,15})?)'?(?:::[\w ]+)?")

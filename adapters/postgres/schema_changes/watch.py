@@ -16,8 +16,8 @@ from adapters.postgres.catalog.reading import read_catalog
 from adapters.postgres.connection import Connection, naming_the_cause
 from adapters.postgres.schema_changes.capture import PREFIX, described
 from adapters.postgres.settings import PostgresSettings
-from changesource_sdk.errors import ChangesourceError
-from changesource_sdk.observe.logs import event, logger
+from changesource_sdk import ChangesourceError
+from changesource_sdk.toolkit import event, logger
 
 ALONE_S = 1.0
 BELOW_TRIGGERS_S = 10.0

@@ -15,7 +15,7 @@ import pyarrow as pa
 
 from adapters.spark_tables.delta.log import Commit
 from adapters.spark_tables.rows.shape import Shape
-from changesource_sdk.adapter import Partition
+from changesource_sdk import Partition
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession

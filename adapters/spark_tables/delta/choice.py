@@ -16,9 +16,8 @@ from adapters.spark_tables.delta.log import Commit
 from adapters.spark_tables.delta.spark import SparkAccess, has_delta
 from adapters.spark_tables.delta.table import UNSUPPORTED
 from adapters.spark_tables.settings import TableSettings
-from changesource_sdk.errors import AdapterError
-from changesource_sdk.observe.logs import event, logger
-from changesource_sdk.pipeline.spark.running import is_running, session
+from changesource_sdk import AdapterError
+from changesource_sdk.toolkit import event, has_spark_session, logger, spark_session
 
 _log = logger("spark-tables")
 
@@ -68,7 +67,7 @@ class ChosenAccess:
 
     def _hand_over(self, reason: str) -> bool:
         """Whether from now on Spark reads the table."""
-        if isinstance(self._access, SparkAccess) or not is_running() or not has_delta(session()):
+        if isinstance(self._access, SparkAccess) or not has_spark_session() or not has_delta(spark_session()):
             return False
         self._access = SparkAccess(self._table)
         event(_log, logging.INFO, "the session's Delta reads the table", table=self._table.name, reason=reason)

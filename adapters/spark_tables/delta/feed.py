@@ -19,7 +19,7 @@ import pyarrow as pa
 
 from adapters.spark_tables.rows.shape import Shape
 from adapters.spark_tables.rows.values import RowReader
-from changesource_sdk.adapter import Change, Delete, Insert, Row, Update
+from changesource_sdk import Change, Delete, Insert, Row, Update
 
 CHANGE_TYPE = "_change_type"
 BEFORE = ("delete", "update_preimage")

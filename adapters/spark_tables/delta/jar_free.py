@@ -14,7 +14,7 @@ from adapters.spark_tables.delta.shares import DeltaShare, frame_of, has_all_fil
 from adapters.spark_tables.delta.table import configuration, maps_columns, open_table, reading
 from adapters.spark_tables.rows.shape import Shape
 from adapters.spark_tables.settings import TableSettings
-from changesource_sdk.errors import AdapterError
+from changesource_sdk import AdapterError
 
 if TYPE_CHECKING:
     from deltalake import DeltaTable

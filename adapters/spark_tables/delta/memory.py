@@ -27,8 +27,8 @@ from adapters.spark_tables.readers.contract import reading
 from adapters.spark_tables.rows.shape import Shape
 from adapters.spark_tables.settings import TableSettings
 from adapters.spark_tables.versions import lost
-from changesource_sdk.adapter import Change
-from changesource_sdk.pipeline.spark.running import is_running, session
+from changesource_sdk import Change
+from changesource_sdk.toolkit import has_spark_session, spark_session
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -59,12 +59,12 @@ class DeltaMemory:
     def session(self) -> SparkSession:
         """The session to make frames with."""
         if self._tuned is None:
-            self._tuned = tuned(session())
+            self._tuned = tuned(spark_session())
         return self._tuned
 
     def begin(self, frame: Callable[[], DataFrame]) -> int:
         """Remember every row of a frame, if Spark runs."""
-        return self._difference().remember(frame(), None).number if is_running() else NO_BASE
+        return self._difference().remember(frame(), None).number if has_spark_session() else NO_BASE
 
     def copy(self, frame: DataFrame, shape: Shape) -> tuple[int, list[RowsShare]]:
         """Remember every row of a frame, and keep a copy of them: its shares."""

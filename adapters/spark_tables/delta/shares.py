@@ -18,7 +18,7 @@ from adapters.spark_tables.delta.table import maps_columns, open_table, reading
 from adapters.spark_tables.rows.shape import Shape
 from adapters.spark_tables.rows.values import RowReader
 from adapters.spark_tables.settings import TableSettings
-from changesource_sdk.adapter import Row
+from changesource_sdk import Row
 
 if TYPE_CHECKING:
     from deltalake import DeltaTable

@@ -33,8 +33,8 @@ from adapters.spark_tables.rows.shapes import Shapes
 from adapters.spark_tables.settings import TableSettings
 from adapters.spark_tables.source import TableSnapshot, TableVersion, Token
 from adapters.spark_tables.versions import lost
-from changesource_sdk.adapter import Change, Check, Table
-from changesource_sdk.observe.logs import event, logger
+from changesource_sdk import Change, Check, Table
+from changesource_sdk.toolkit import event, logger
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame

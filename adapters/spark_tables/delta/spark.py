@@ -27,8 +27,8 @@ from adapters.spark_tables.rows.shape import Shape
 from adapters.spark_tables.settings import TableSettings
 from adapters.spark_tables.source import missing
 from adapters.spark_tables.types import travelling
-from changesource_sdk.errors import AdapterError, ConfigurationError
-from changesource_sdk.pipeline.spark.running import session as running_session
+from changesource_sdk import AdapterError, ConfigurationError
+from changesource_sdk.toolkit import spark_session as running_session
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame, SparkSession

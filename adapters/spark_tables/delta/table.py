@@ -20,8 +20,8 @@ from adapters.spark_tables.delta.log import MAPPING_SETTING
 from adapters.spark_tables.rows.shape import Shape
 from adapters.spark_tables.settings import TableSettings
 from adapters.spark_tables.source import missing
-from changesource_sdk.errors import AdapterError
-from changesource_sdk.pipeline.spark.running import session
+from changesource_sdk import AdapterError
+from changesource_sdk.toolkit import spark_session
 
 if TYPE_CHECKING:
     from deltalake import DeltaTable
@@ -38,7 +38,7 @@ def located(table: TableSettings) -> TableSettings:
     from pyspark.errors import PySparkException
 
     try:
-        described = session().sql(f"DESCRIBE TABLE EXTENDED {table.location}").collect()
+        described = spark_session().sql(f"DESCRIBE TABLE EXTENDED {table.location}").collect()
     except PySparkException as error:
         raise missing(table.name, table.location) from error
     places = [row["data_type"] for row in described if row["col_name"] == "Location"]

@@ -15,7 +15,7 @@ from adapters.spark_tables.difference.files import DELETE, INSERT, OPERATION
 from adapters.spark_tables.difference.state import StateFolder, StateVersion
 from adapters.spark_tables.rows.shape import Shape
 from adapters.spark_tables.rows.values import RowReader
-from changesource_sdk.adapter import Change, Delete, Insert, Row, Update
+from changesource_sdk import Change, Delete, Insert, Row, Update
 
 BATCH_ROWS = 8_192
 

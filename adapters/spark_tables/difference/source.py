@@ -26,8 +26,8 @@ from adapters.spark_tables.settings import TableSettings
 from adapters.spark_tables.source import TableSnapshot, TableVersion, Token
 from adapters.spark_tables.types import travelling
 from adapters.spark_tables.versions import lost
-from changesource_sdk.adapter import Change, Check, Table, Truncate
-from changesource_sdk.pipeline.spark.running import session
+from changesource_sdk import Change, Check, Table, Truncate
+from changesource_sdk.toolkit import spark_session
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -54,7 +54,7 @@ class DifferenceSource:
 
     @cached_property
     def _difference(self) -> Difference:
-        return Difference(tuned(session()), self._folder, self._table.name, self._table.key, self._clock)
+        return Difference(tuned(spark_session()), self._folder, self._table.name, self._table.key, self._clock)
 
     def table(self) -> Table:
         """The table as it is now."""

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Protocol
 
 from adapters.spark_tables.settings import TableSettings
 from adapters.spark_tables.source import missing
-from changesource_sdk.errors import AdapterError, ChangesourceError
-from changesource_sdk.pipeline.spark.sql.mapping import gist
+from changesource_sdk import AdapterError, ChangesourceError
+from changesource_sdk.toolkit import gist_of_spark_error
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -61,7 +61,7 @@ def _explained(table: TableSettings, error: Exception) -> AdapterError:
         return AdapterError("driver-missing", "Spark has no JDBC driver for the URL", table.where, fix)
     if table.kind == "query":
         fix = f"correct tables.{table.name}.query; run it in spark-sql to see what it gives"
-        return AdapterError("bad-query", gist(text), table.where, fix)
+        return AdapterError("bad-query", gist_of_spark_error(text), table.where, fix)
     fix = "see that its files are there, whole, and may be read; the table is tried again with a growing delay"
     return AdapterError("table-unreadable", _with_causes(error), table.where, fix)
 
@@ -71,4 +71,4 @@ def _with_causes(error: Exception) -> str:
     if trace := _PYTHON.search(str(error)):
         return trace[1].strip()[:_LONGEST_MESSAGE]
     causes = _CAUSE.findall(f"{error}\n{getattr(error, '_stackTrace', '')}")
-    return ": ".join(dict.fromkeys(map(gist, (str(error), *causes))))[:_LONGEST_MESSAGE]
+    return ": ".join(dict.fromkeys(map(gist_of_spark_error, (str(error), *causes))))[:_LONGEST_MESSAGE]

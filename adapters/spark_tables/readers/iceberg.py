@@ -18,7 +18,7 @@ from adapters.spark_tables.readers.contract import reading
 from adapters.spark_tables.rows.shape import IDENTITY
 from adapters.spark_tables.settings import TableSettings
 from adapters.spark_tables.source import missing
-from changesource_sdk.errors import ConfigurationError
+from changesource_sdk import ConfigurationError
 
 if TYPE_CHECKING:
     import pyarrow as pa

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from adapters.spark_tables.rows.row_hash import quoted
-from changesource_sdk.errors import AdapterError
+from changesource_sdk import AdapterError
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, Row

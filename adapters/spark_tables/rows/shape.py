@@ -15,10 +15,8 @@ from functools import cached_property
 from pyspark.sql.types import StructField, StructType
 
 from adapters.spark_tables.types import column_of, unsynced_reason
-from changesource_sdk.adapter import Change, Column, Table
-from changesource_sdk.errors import ConfigurationError
-from changesource_sdk.pipeline.encoding.validate import nearest
-from changesource_sdk.schema_diff import KnownTable, schema_diff
+from changesource_sdk import Change, Column, ConfigurationError, Table
+from changesource_sdk.toolkit import KnownTable, nearest, schema_diff
 
 IDENTITY = "delta.columnMapping.physicalName"
 
@@ -34,9 +32,8 @@ class Shape:
     def __post_init__(self) -> None:
         for name in self.key:
             if name not in self.struct.fieldNames():
-                hint = nearest(name, self.struct.fieldNames()).removeprefix("; ")
-                known = f"the columns are {', '.join(self.struct.fieldNames())}"
-                raise ConfigurationError("bad-key", f"there is no column {name!r}", self._key_place, hint or known)
+                hint = nearest(name, self.struct.fieldNames())
+                raise ConfigurationError("bad-key", f"there is no column {name!r}", self._key_place, hint)
             if self._column(name).zql_type in (None, "json"):
                 kind = self.struct[name].dataType.simpleString()
                 fix = "choose columns of numbers, texts, booleans, dates or times, or cast it in a query"

@@ -19,7 +19,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from pyspark.sql import types as spark
 
-from changesource_sdk.adapter import JsonText, Row
+from changesource_sdk import JsonText, Row
 
 LARGEST = sys.float_info.max
 _DAY_MS = 86_400_000

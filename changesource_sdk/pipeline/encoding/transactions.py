@@ -17,7 +17,7 @@ from changesource_sdk.pipeline.contract import known_change
 from changesource_sdk.pipeline.encoding.consumer_schema import ConsumerSchema
 from changesource_sdk.pipeline.encoding.encode import TableEncoder, truncate_frame
 from changesource_sdk.pipeline.encoding.schema_frames import change_frames
-from changesource_sdk.pipeline.encoding.validate import NeedsNewGeneration, check, known_table, known_watermark
+from changesource_sdk.pipeline.encoding.validate import check, known_table, known_watermark
 from changesource_sdk.positions import to_text
 from changesource_sdk.schema import canonical_name
 
@@ -47,7 +47,7 @@ class TransactionEncoder:
             self.schema = before
             self._encoders.clear()
             sink.abandon()
-            if isinstance(error, InvalidChange) and not isinstance(error, NeedsNewGeneration) and transaction.explain:
+            if isinstance(error, InvalidChange) and transaction.explain:
                 raise transaction.explain(error) from error
             raise
         changed = self.schema is not before

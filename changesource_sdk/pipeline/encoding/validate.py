@@ -25,7 +25,7 @@ from changesource_sdk.adapter import (
     RenameTable,
     SchemaChange,
 )
-from changesource_sdk.errors import InvalidChange
+from changesource_sdk.errors import InvalidChange, ResyncRequired
 from changesource_sdk.pipeline.encoding.consumer_schema import ConsumerSchema
 from changesource_sdk.pipeline.encoding.normalize import Unsuitable, converter
 from changesource_sdk.schema import Column, Index, Table, canonical_name
@@ -35,18 +35,6 @@ from protocol.watermark import is_valid
 RESERVED_TABLES = ("_zero.", "sqlite_", "_litestream_")
 RESERVED_COLUMNS = ("_0_version",)
 _SYSTEM_TABLE = re.compile(r"[^.]+_[0-9]+\.(clients|mutations)|[^.]+\.permissions")
-
-
-class NeedsNewGeneration(InvalidChange):
-    """A legal change that cannot travel in the stream; the store must be read anew."""
-
-
-def position_lost(
-    reason: str, where: str = "", fix: str = "nothing to do: the store is read anew by itself"
-) -> NeedsNewGeneration:
-    """The error for a position that nothing can be continued from."""
-    message = f"changes cannot be continued where they were left: {reason}"
-    return NeedsNewGeneration("position-lost", message, where, fix)
 
 
 def check(schema: ConsumerSchema, change: SchemaChange) -> None:
@@ -149,7 +137,7 @@ def nearest(name: str, names: Collection[str]) -> str:
 
 def _no_system_table(name: str) -> None:
     if _SYSTEM_TABLE.fullmatch(name):
-        raise NeedsNewGeneration(
+        raise ResyncRequired(
             "system-table-changed",
             f"the store created, dropped or renamed {name}, which consumers already have in another form",
             where=f"table {name}",

@@ -31,8 +31,7 @@ from changesource_sdk.adapter import (
     Truncate,
     Update,
 )
-from changesource_sdk.errors import InvalidChange
-from changesource_sdk.pipeline.encoding.validate import NeedsNewGeneration
+from changesource_sdk.errors import InvalidChange, ResyncRequired
 from changesource_sdk.pipeline.mapping.declare import TableMapping
 from changesource_sdk.pipeline.mapping.row import RowMapper
 from changesource_sdk.pipeline.mapping.table import MappedTable, map_index, map_table
@@ -100,7 +99,7 @@ class ChangeMapper:
     def _rename(self, old: str, new: str) -> RenameTable:
         for name in (canonical_name(old), canonical_name(new)):
             if name in self._mappings:
-                raise NeedsNewGeneration(
+                raise ResyncRequired(
                     "mapped-table-renamed",
                     f"the store renamed {old} to {new}, and mapping.{name} names one of them",
                     where=f"table {name}",

@@ -37,7 +37,7 @@ from changesource_sdk.pipeline.contract import checked_snapshot, checked_tables
 from changesource_sdk.pipeline.encoding.consumer_schema import ConsumerSchema
 from changesource_sdk.pipeline.encoding.encode import TableEncoder
 from changesource_sdk.pipeline.encoding.schema_frames import snapshot_schema
-from changesource_sdk.pipeline.encoding.validate import NeedsNewGeneration, check_table, known_table, known_watermark
+from changesource_sdk.pipeline.encoding.validate import check_table, known_table, known_watermark
 from changesource_sdk.pipeline.snapshot.resume import Plan, Unfinished
 
 _log = logger("runner")
@@ -199,7 +199,7 @@ def write_partition(directory: Path, task: PartTask, rows_done: Progress = lambd
         try:
             return snapshots.write_part(directory, task.number, name, partition.rows(), encoder.inserts, rows_done)
         except InvalidChange as error:
-            if isinstance(error, NeedsNewGeneration) or not isinstance(partition, ExplainingPartition):
+            if not isinstance(partition, ExplainingPartition):
                 raise
             raise partition.explain(error, partial(_is_refused, encoder)) from error
 

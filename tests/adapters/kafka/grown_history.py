@@ -13,8 +13,7 @@ from collections.abc import Sequence
 import pytest
 
 from adapters.kafka.position import Vector
-from changesource_sdk.errors import AdapterError
-from changesource_sdk.pipeline.encoding.validate import NeedsNewGeneration
+from changesource_sdk.errors import AdapterError, ResyncRequired
 from tests.adapters.kafka.following import Following
 from tests.adapters.kafka.grown_topics import Written, followed, grown_adapter, grown_topic, names, state, write
 from tests.support.peers.kafka_broker import KafkaBroker
@@ -74,7 +73,7 @@ class GrownHistory:
             try:
                 following.wait(lambda: last <= set(following.ids()), f"the last records, {self.where}")
             except AssertionError:
-                if not isinstance(following.error, NeedsNewGeneration):
+                if not isinstance(following.error, ResyncRequired):
                     raise
                 rows, position = state(self._adapter())
             else:

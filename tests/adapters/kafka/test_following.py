@@ -12,8 +12,7 @@ from kafka.structs import TopicPartition
 
 from adapters.kafka import KafkaAdapter
 from changesource_sdk.adapter import AddColumn
-from changesource_sdk.errors import AdapterError
-from changesource_sdk.pipeline.encoding.validate import NeedsNewGeneration
+from changesource_sdk.errors import AdapterError, ResyncRequired
 from tests.adapters.kafka.following import PATIENCE_S, Following, an_adapter, begin_at, write
 from tests.support.peers.kafka_broker import KafkaBroker
 from tests.support.waiting import until
@@ -88,7 +87,7 @@ def test_a_topic_created_again_while_following_calls_for_a_new_snapshot(kafka: K
         kafka.create_topic(name)
         write(kafka, name, 7, 8, 9)
         error = following.wait_for_error()
-    assert isinstance(error, NeedsNewGeneration)
+    assert isinstance(error, ResyncRequired)
     # On a busy machine it may be away for so long that this is told already.
     assert error.message in (f"topic {name} was deleted and created again", f"topic {name} was deleted")
     assert following.ids() == [1]
@@ -100,7 +99,7 @@ def test_a_topic_created_again_meanwhile_calls_for_a_new_snapshot(kafka: KafkaBr
     kafka.delete_topic(name)
     kafka.create_topic(name)
     write(kafka, name, 7, 8, 9)
-    with pytest.raises(NeedsNewGeneration, match="was deleted and created again"):
+    with pytest.raises(ResyncRequired, match="was deleted and created again"):
         next(an_adapter(kafka, name).changes(position))
 
 
@@ -114,7 +113,7 @@ def test_a_topic_that_is_deleted_calls_for_a_new_snapshot_and_its_absence_is_tol
         following.wait_for_ids([1])
         kafka.delete_topic(name)
         error = following.wait_for_error()
-    assert isinstance(error, NeedsNewGeneration)
+    assert isinstance(error, ResyncRequired)
     assert error.message == f"topic {name} was deleted"
     with pytest.raises(AdapterError, match=f"there is no topic {name}"):
         adapter.snapshot()
@@ -125,7 +124,7 @@ def test_records_removed_before_they_were_read_call_for_a_new_snapshot(kafka: Ka
     position = begin_at(an_adapter(kafka, name))
     write(kafka, name, 1, 2, 3)
     kafka.delete_records(name, {0: 3})
-    with pytest.raises(NeedsNewGeneration) as caught:
+    with pytest.raises(ResyncRequired) as caught:
         next(an_adapter(kafka, name).changes(position))
     assert caught.value.message == f"records 1 to 2 of {name}[0] were removed before they were read"
     assert "retention.ms" in caught.value.fix

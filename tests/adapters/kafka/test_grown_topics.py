@@ -8,8 +8,7 @@ import pytest
 
 from adapters.kafka.position import Vector
 from changesource_sdk.adapter import Check, Position
-from changesource_sdk.errors import AdapterError, ConfigurationError
-from changesource_sdk.pipeline.encoding.validate import NeedsNewGeneration
+from changesource_sdk.errors import AdapterError, ConfigurationError, ResyncRequired
 from tests.adapters.kafka.following import Following
 from tests.adapters.kafka.grown_topics import Written, followed, grown_adapter, grown_topic, names, state, write
 from tests.support.peers.kafka_broker import KafkaBroker
@@ -127,7 +126,7 @@ def test_a_position_of_the_version_before_is_gone_on_with_unless_keys_have_moved
     kafka: KafkaBroker, grown: str
 ) -> None:
     adapter = grown_adapter(kafka, grown, order_by="timestamp")
-    with pytest.raises(NeedsNewGeneration, match="keys lie in several partitions"):
+    with pytest.raises(ResyncRequired, match="keys lie in several partitions"):
         next(iter(adapter.changes(of_the_version_before(adapter.snapshot().position))))
     topic = grown_topic(kafka, 2)
     write(kafka, topic, [Written(0, 1, "one", OLD), Written(1, 2, "two", OLD)])
@@ -141,7 +140,7 @@ def test_a_position_of_the_version_before_is_gone_on_with_unless_keys_have_moved
 
 def test_another_order_has_the_topics_read_anew(kafka: KafkaBroker, grown: str) -> None:
     position = grown_adapter(kafka, grown, order_by="timestamp").snapshot().position
-    with pytest.raises(NeedsNewGeneration, match=f"keys of topic {grown} are ordered otherwise"):
+    with pytest.raises(ResyncRequired, match=f"keys of topic {grown} are ordered otherwise"):
         next(iter(grown_adapter(kafka, grown, order_by="timestamp", unordered_keys="set-aside").changes(position)))
 
 
@@ -172,7 +171,7 @@ def test_a_topic_that_is_said_to_be_ordered_by_offsets_is_not_looked_at(kafka: K
     adapter = grown_adapter(kafka, grown, order_by="offset")
     taken = adapter.snapshot()
     assert sum(1 for partition in taken.partitions for _ in partition.rows()) == 4
-    with pytest.raises(NeedsNewGeneration, match="ordered otherwise"):
+    with pytest.raises(ResyncRequired, match="ordered otherwise"):
         next(iter(grown_adapter(kafka, grown, order_by="timestamp").changes(taken.position)))
 
 

@@ -8,8 +8,7 @@ from adapters.kafka.broker.client import TopicState, require_topics
 from adapters.kafka.broker.consumer import check_range
 from adapters.kafka.position import Vector
 from adapters.kafka.resuming import check_resumable
-from changesource_sdk.errors import AdapterError
-from changesource_sdk.pipeline.encoding.validate import NeedsNewGeneration
+from changesource_sdk.errors import AdapterError, ResyncRequired
 from tests.adapters.kafka.made_records import TABLES, settings_of
 
 VECTOR = Vector({"items": (3,), "notes": (4,)}, {"items": "i", "notes": "n"}, TABLES)
@@ -32,7 +31,7 @@ def test_partitions_added_meanwhile_are_read_from_their_beginning() -> None:
     ],
 )
 def test_other_topics_are_read_anew(states: dict[str, TopicState], reason: str) -> None:
-    with pytest.raises(NeedsNewGeneration, match=reason):
+    with pytest.raises(ResyncRequired, match=reason):
         check_resumable(settings_of(topics="*"), VECTOR, states)
 
 
@@ -51,15 +50,15 @@ def test_other_topics_are_read_anew(states: dict[str, TopicState], reason: str) 
 )
 def test_other_settings_are_read_anew(changes: dict[str, object], reason: str) -> None:
     given = {"tables": TABLE_NAMES, **changes}
-    with pytest.raises(NeedsNewGeneration, match=reason):
+    with pytest.raises(ResyncRequired, match=reason):
         check_resumable(settings_of(**given), VECTOR, STATES)
 
 
 def test_offsets_that_are_gone_or_were_never_there_are_read_anew() -> None:
     check_range("items", 0, 5, first=5, end=5)
-    with pytest.raises(NeedsNewGeneration, match=r"records 5 to 6 of items\[0\] were removed before they were read"):
+    with pytest.raises(ResyncRequired, match=r"records 5 to 6 of items\[0\] were removed before they were read"):
         check_range("items", 0, 5, first=7, end=9)
-    with pytest.raises(NeedsNewGeneration, match=r"lost records .* items\[0\] ends at 9, and 10 was to be read next"):
+    with pytest.raises(ResyncRequired, match=r"lost records .* items\[0\] ends at 9, and 10 was to be read next"):
         check_range("items", 0, 10, first=7, end=9)
 
 

@@ -7,8 +7,7 @@ import pytest
 
 from adapters.memory import MemoryAdapter, MemoryStore
 from changesource_sdk.adapter import Delete, DropTable, Insert, Position, Update
-from changesource_sdk.errors import AdapterError, ConfigurationError
-from changesource_sdk.pipeline.encoding.validate import NeedsNewGeneration
+from changesource_sdk.errors import AdapterError, ConfigurationError, ResyncRequired
 from changesource_sdk.schema import Column, Table
 
 
@@ -27,7 +26,7 @@ def test_the_snapshot_is_what_the_transactions_made() -> None:
 
 @pytest.mark.parametrize("position", [7, "of another store", {"seq": 1}])
 def test_a_position_of_another_store_asks_for_a_new_snapshot(position: Position) -> None:
-    with pytest.raises(NeedsNewGeneration, match="not made by this store"):
+    with pytest.raises(ResyncRequired, match="not made by this store"):
         next(MemoryAdapter(store=MemoryStore([])).changes(position))
 
 

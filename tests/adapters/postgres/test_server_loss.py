@@ -14,8 +14,7 @@ from adapters.postgres.replication.slot import ensure_slot
 from adapters.postgres.settings import PostgresSettings
 from adapters.postgres.tail import Stream
 from changesource_sdk.adapter import Insert
-from changesource_sdk.errors import AdapterError
-from changesource_sdk.pipeline.encoding.validate import NeedsNewGeneration
+from changesource_sdk.errors import AdapterError, ResyncRequired
 from tests.support.peers.postgres_server import PostgresServer
 from tests.support.waiting import until
 
@@ -90,7 +89,7 @@ def test_a_slot_that_the_server_gave_up_is_made_anew(server: PostgresServer) -> 
         db.execute("ALTER SYSTEM SET max_slot_wal_keep_size = '1MB'")
         db.execute("SELECT pg_reload_conf()")
         until(lambda: _is_given_up(db), "the server to give the slot up")
-        with pytest.raises(NeedsNewGeneration, match="thrown away changes"):
+        with pytest.raises(ResyncRequired, match="thrown away changes"):
             next(Stream(settings).transactions(snapshot.lsn))
         with settings.connect() as own:
             assert "anew, since the server had lost it" in str(ensure_slot(own, settings))

@@ -12,8 +12,7 @@ from adapters.postgres.connection import Connection
 from adapters.postgres.replication.slot import slot_state
 from adapters.postgres.tail import Stream
 from changesource_sdk.adapter import CreateTable, Delete, DropColumn, DropTable, Insert, Truncate, Update
-from changesource_sdk.errors import AdapterError
-from changesource_sdk.pipeline.encoding.validate import NeedsNewGeneration
+from changesource_sdk.errors import AdapterError, ResyncRequired
 from protocol.watermark import from_int
 from tests.adapters.postgres.conftest import MakeFollower
 from tests.support.waiting import until
@@ -213,7 +212,7 @@ def test_a_slot_that_is_gone_asks_for_a_new_snapshot(following: MakeFollower, db
     follower.catch_up()
     follower.drop_slot()
     follower._open()
-    with pytest.raises(NeedsNewGeneration, match="is gone"):
+    with pytest.raises(ResyncRequired, match="is gone"):
         follower._next()
     follower.begin()
     follower.run("INSERT INTO item VALUES (5)")
@@ -230,7 +229,7 @@ def test_a_slot_ahead_of_the_log_asks_for_a_new_snapshot(following: MakeFollower
     follower.close()
     follower.position = behind
     follower._open()
-    with pytest.raises(NeedsNewGeneration, match="ahead of the log"):
+    with pytest.raises(ResyncRequired, match="ahead of the log"):
         follower._next()
 
 
@@ -267,7 +266,7 @@ def test_a_publication_dropped_and_made_again_asks_for_a_new_snapshot(following:
     )
     follower.catch_up()
     follower.run("DROP PUBLICATION chosen", "INSERT INTO item VALUES (1)")
-    with pytest.raises(NeedsNewGeneration, match="publication"):
+    with pytest.raises(ResyncRequired, match="publication"):
         follower._next()
     with pytest.raises(AdapterError, match="dropped while it was followed") as caught:
         follower.begin()
@@ -306,7 +305,7 @@ def test_a_broken_announcement_does_not_stop_a_users_command(following: MakeFoll
 
 def test_a_position_of_another_kind_asks_for_a_new_snapshot(following: MakeFollower) -> None:
     follower = following(ITEM)
-    with pytest.raises(NeedsNewGeneration, match="not made by this adapter"):
+    with pytest.raises(ResyncRequired, match="not made by this adapter"):
         next(follower.stream.transactions({"origin": "elsewhere"}))
 
 

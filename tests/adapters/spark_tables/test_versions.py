@@ -10,7 +10,7 @@ from adapters.spark_tables.settings import TableSettings
 from adapters.spark_tables.source import TableVersion
 from adapters.spark_tables.versions import Place, interleaved, steps, transaction
 from changesource_sdk.adapter import Delete
-from changesource_sdk.pipeline.encoding.validate import NeedsNewGeneration
+from changesource_sdk.errors import ResyncRequired
 from changesource_sdk.positions import from_text, to_text
 
 A, B = (TableSettings(name, "delta", f"/lake/{name}", ("id",)) for name in "ab")
@@ -35,14 +35,14 @@ def test_a_position_comes_back_as_the_place_it_was() -> None:
 )
 def test_other_settings_call_for_a_new_snapshot(tables: list[TableSettings], said: str) -> None:
     position = Place({"a": 1, "b": 2}).position([A, B])
-    with pytest.raises(NeedsNewGeneration) as raised:
+    with pytest.raises(ResyncRequired) as raised:
         Place.at(position, tables)
     assert said in raised.value.message
 
 
 @pytest.mark.parametrize("position", [None, 7, {"seq": 1}, {"tables": []}])
 def test_a_foreign_position_calls_for_a_new_snapshot(position: object) -> None:
-    with pytest.raises(NeedsNewGeneration):
+    with pytest.raises(ResyncRequired):
         Place.at(position, [A])  # type: ignore[arg-type]
 
 

@@ -5,8 +5,7 @@ import sqlite3
 import pytest
 
 from changesource_sdk.adapter import CreateTable, Delete, DropTable, Insert, Update
-from changesource_sdk.errors import AdapterError
-from changesource_sdk.pipeline.encoding.validate import NeedsNewGeneration
+from changesource_sdk.errors import AdapterError, ResyncRequired
 from changesource_sdk.positions import Position
 from tests.adapters.sqlite.following import Follower
 
@@ -168,5 +167,5 @@ def test_a_position_that_cannot_be_continued_asks_for_a_new_snapshot(db: sqlite3
         ({"origin": origin, "seq": 3, "schema": 9}, "schema version 9 is not kept"),
     ]
     for position, words in cases:
-        with pytest.raises(NeedsNewGeneration, match=words):
+        with pytest.raises(ResyncRequired, match=words):
             follower.resumed(position)

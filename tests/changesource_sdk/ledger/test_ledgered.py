@@ -10,11 +10,10 @@ import pytest
 
 from adapters.memory import MemoryAdapter
 from changesource_sdk.adapter import Snapshot
-from changesource_sdk.errors import ConfigurationError
+from changesource_sdk.errors import ConfigurationError, ResyncRequired
 from changesource_sdk.ledger import adapter as ledger_adapter
 from changesource_sdk.ledger.adapter import LedgeredAdapter
 from changesource_sdk.ledger.file import LedgerFile
-from changesource_sdk.pipeline.encoding.validate import NeedsNewGeneration
 from tests.changesource_sdk.ledger.lagging_store import Application, Consumer, LaggingAdapter
 from tests.changesource_sdk.pipeline.runner_fixtures import Watched, running
 
@@ -159,7 +158,7 @@ async def test_positions_that_cannot_be_continued_ask_for_a_new_snapshot(app: Ap
     position = app.adapter().snapshot().position
     assert isinstance(position, dict)
     for lost in (7, {**position, "ledger": "another"}, {**position, "entry": 9}):
-        with pytest.raises(NeedsNewGeneration, match="position-lost"):
+        with pytest.raises(ResyncRequired, match="position-lost"):
             next(app.adapter().changes(lost))  # type: ignore[arg-type]
 
 

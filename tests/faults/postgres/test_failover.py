@@ -13,7 +13,7 @@ import pytest
 
 from adapters.postgres.replication.lineage import check_lineage
 from adapters.postgres.settings import PostgresSettings
-from changesource_sdk.pipeline.encoding.validate import NeedsNewGeneration
+from changesource_sdk.errors import ResyncRequired
 from changesource_sdk.testing.fake_cache import FakeCache
 from tests.support.peers.postgres_server import PostgresServer
 from tests.support.peers.serving import Serving
@@ -74,5 +74,5 @@ def _assert_fork_is_known(url: str) -> None:
         db.execute(back)
         check_lineage(db, settings, after=1)
         db.execute(back)
-        with pytest.raises(NeedsNewGeneration, match="left the followed history"):
+        with pytest.raises(ResyncRequired, match="left the followed history"):
             check_lineage(db, settings, after=1 << 50)

@@ -19,8 +19,7 @@ from adapters.kafka.records.reading import TopicReading, make_decoder
 from adapters.kafka.settings import KafkaSettings
 from adapters.kafka.tail import Tail
 from changesource_sdk.adapter import Delete, Insert, Transaction, Update
-from changesource_sdk.errors import AdapterError
-from changesource_sdk.pipeline.encoding.validate import NeedsNewGeneration
+from changesource_sdk.errors import AdapterError, ResyncRequired
 from tests.adapters.kafka.made_records import ITEM, a_batch, a_record, settings_of
 from tests.support.workloads.debezium import Collection, field
 
@@ -116,7 +115,7 @@ def test_snapshot_and_tail_leave_what_the_order_says(data: st.DataObject) -> Non
         try:
             for transaction in tail.take(a_batch(*records), 0.0):
                 apply(rows, transaction)
-        except NeedsNewGeneration:
+        except ResyncRequired:
             rows, restarts = model(before(topic, at)), True
         if restarts:
             tail.close()
@@ -158,7 +157,7 @@ def test_a_record_that_makes_an_older_one_the_newest_again_has_the_topics_read_a
     tail = tail_of(BY_TIME)
     take(tail, a_record("items", 0, 1, {"id": 1, "title": "a"}, 0, timestamp=5))
     take(tail, a_record("items", 0, 1, {"id": 1, "title": "b"}, 1, timestamp=9))
-    with pytest.raises(NeedsNewGeneration, match=r"key \[1\] was newest in partition 1"):
+    with pytest.raises(ResyncRequired, match=r"key \[1\] was newest in partition 1"):
         take(tail, a_record("items", 1, 1, {"id": 1, "title": "c"}, 1, timestamp=4))
 
 
@@ -181,7 +180,7 @@ def test_partitions_that_are_added_have_the_topic_tracked_from_its_start() -> No
 def test_a_key_that_changes_its_partition_without_growth_has_the_topics_read_anew() -> None:
     tail = tail_of(settings_of(topics="items"), moved={})
     take(tail, a_record("items", 0, 1, {"id": 1}, 0), a_record("items", 0, 2, {"id": 2}, 1))
-    with pytest.raises(NeedsNewGeneration, match=r"items\[1\] offset 1 was in another partition before"):
+    with pytest.raises(ResyncRequired, match=r"items\[1\] offset 1 was in another partition before"):
         take(tail, a_record("items", 1, 1, {"id": 1}, 1))
 
 
@@ -189,7 +188,7 @@ def test_a_key_that_changes_its_partition_without_growth_has_the_topics_read_ane
 def test_keys_in_the_value_alone_are_watched_as_well(key: int | None) -> None:
     tail = tail_of(settings_of(topics="items", key_mismatch="value"), moved={})
     take(tail, a_record("items", 0, key, {"id": 5}, 0), a_record("items", 0, key, {"id": 6}, 1))
-    with pytest.raises(NeedsNewGeneration):
+    with pytest.raises(ResyncRequired):
         take(tail, a_record("items", 1, key, {"id": 6}, 0))
 
 

@@ -11,8 +11,7 @@ from adapters.kafka.records.reading import Reading, make_decoder
 from adapters.kafka.records.row_check import RowCheck
 from adapters.kafka.types import Encoded
 from changesource_sdk.adapter import AddColumn, Column, Delete, Insert, Truncate, Update
-from changesource_sdk.errors import ConfigurationError, InvalidChange
-from changesource_sdk.pipeline.encoding.validate import NeedsNewGeneration
+from changesource_sdk.errors import ConfigurationError, InvalidChange, ResyncRequired
 from tests.adapters.kafka.made_records import ITEM, TABLES, settings_of
 from tests.support.workloads.debezium import Collection, field
 
@@ -277,7 +276,7 @@ def test_a_reading_that_does_not_grow_leaves_out_what_is_no_column() -> None:
 
 def test_a_column_of_another_kind_calls_for_a_new_snapshot() -> None:
     other = Collection("items", [field("id", int), field("title", int)]).event("c", None, {"id": 1, "title": 5})
-    with pytest.raises(NeedsNewGeneration, match="column title of topic items was text and is now int8"):
+    with pytest.raises(ResyncRequired, match="column title of topic items was text and is now int8"):
         read_debezium(None, other.value())
 
 

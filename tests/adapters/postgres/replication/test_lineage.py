@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from adapters.postgres.replication.lineage import timeline_ends
-from changesource_sdk.pipeline.encoding.validate import NeedsNewGeneration
+from changesource_sdk.errors import ResyncRequired
 from protocol.watermark import from_int
 from tests.adapters.postgres.conftest import MakeFollower
 
@@ -25,7 +25,7 @@ def test_another_server_asks_for_a_new_snapshot(following: MakeFollower) -> None
     follower.close()
     follower.run("UPDATE changesource_state.pipelines SET server = '1234567890/1'")
     follower._open()
-    with pytest.raises(NeedsNewGeneration, match="another server"):
+    with pytest.raises(ResyncRequired, match="another server"):
         follower._next()
 
 
@@ -36,7 +36,7 @@ def test_watermarks_grow_though_the_server_went_back_in_time(following: MakeFoll
     follower.position += 1 << 40
     highest = from_int(follower.position)
     follower._open()
-    with pytest.raises(NeedsNewGeneration, match="back in time"):
+    with pytest.raises(ResyncRequired, match="back in time"):
         follower._next()
     follower.begin()
     assert follower.watermark > highest

@@ -32,8 +32,7 @@ from changesource_sdk.adapter import (
     Truncate,
     Update,
 )
-from changesource_sdk.errors import AdapterError
-from changesource_sdk.pipeline.encoding.validate import NeedsNewGeneration
+from changesource_sdk.errors import AdapterError, ResyncRequired
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -183,7 +182,7 @@ def test_lost_state_asks_for_a_new_snapshot(tmp_path: Path) -> None:
     for path in sorted((tmp_path / "state").rglob("version-*.json")):
         path.unlink()
     items.restart()
-    with pytest.raises(NeedsNewGeneration) as error:
+    with pytest.raises(ResyncRequired) as error:
         items.look()
     assert error.value.code == "position-lost"
 

@@ -22,10 +22,9 @@ from changesource_sdk.adapter import (
     Update,
 )
 from changesource_sdk.changelog.spool.blocks import BlockFile
-from changesource_sdk.errors import InvalidChange
+from changesource_sdk.errors import InvalidChange, ResyncRequired
 from changesource_sdk.pipeline.encoding.consumer_schema import ConsumerSchema
 from changesource_sdk.pipeline.encoding.transactions import TransactionEncoder
-from changesource_sdk.pipeline.encoding.validate import NeedsNewGeneration
 from changesource_sdk.schema import Column, Index, Table
 from tests.changesource_sdk.pipeline.stream_fixtures import TABLES, Stream
 
@@ -177,7 +176,7 @@ def test_a_table_without_key_takes_inserts_and_truncate_only() -> None:
     ],
 )
 def test_a_system_table_cannot_appear_in_the_stream(change: Change) -> None:
-    with pytest.raises(NeedsNewGeneration):
+    with pytest.raises(ResyncRequired):
         Stream().commit(change)
 
 
@@ -236,5 +235,5 @@ def test_an_adapter_may_explain_what_was_refused_but_not_what_calls_for_a_new_sn
     wrong = Insert("issue", {"id": "x"})
     with pytest.raises(InvalidChange, match="change 2: a value of type str"):
         stream.encoder.encode(Transaction(1, changes(Insert("issue", ROW), wrong, wrong), explain=explain))
-    with pytest.raises(NeedsNewGeneration):
+    with pytest.raises(ResyncRequired):
         stream.encoder.encode(Transaction(1, changes(DropTable("zero_12.mutations")), explain=explain))

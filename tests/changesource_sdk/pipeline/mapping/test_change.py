@@ -26,8 +26,7 @@ from changesource_sdk.adapter import (
     Truncate,
     Update,
 )
-from changesource_sdk.errors import ChangesourceError
-from changesource_sdk.pipeline.encoding.validate import NeedsNewGeneration
+from changesource_sdk.errors import ChangesourceError, ResyncRequired
 from changesource_sdk.pipeline.mapped import MappedAdapter
 from changesource_sdk.pipeline.mapping.change import ChangeMapper
 from changesource_sdk.pipeline.mapping.declare import Function, MappedColumn, Mask, TableMapping
@@ -169,7 +168,7 @@ def test_a_table_created_later_is_mapped_from_its_first_row() -> None:
 
 @pytest.mark.parametrize("change", [RenameTable("person", "human"), RenameTable("human", "person")])
 def test_a_mapped_table_that_is_renamed_is_read_anew(change: Change) -> None:
-    with pytest.raises(NeedsNewGeneration):
+    with pytest.raises(ResyncRequired):
         mapped(change)
 
 

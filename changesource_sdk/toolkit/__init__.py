@@ -1,0 +1,52 @@
+"""What the bundled adapters use of the SDK besides the contract, for any adapter to use.
+
+An adapter needs nothing of this to be complete: the contract is what `changesource_sdk` itself exports. These are the
+parts that an adapter would otherwise write again.
+
+| for | names |
+| --- | --- |
+| logs | `logger`, `event`, `Throttle` |
+| warnings that last | `StandingWarnings`, `settle_warnings`, `NOT_SYNCED`, `Holds` |
+| an upstream that is slow to answer | `Patience` |
+| schema changes | `schema_diff` and `KnownTable`: two sets of tables as changes from one to the other |
+| values | `converter`, `to_epoch_ms`, `kept_json`, `TableEncoder`: what a column accepts, and how it travels |
+| names | `canonical_name`, `split_name`, `nearest` |
+| Spark | `spark_session`, `has_spark_session`, `gist_of_spark_error` |
+"""
+
+from changesource_sdk.config import nearest
+from changesource_sdk.observe.logs import Throttle, event, logger
+from changesource_sdk.observe.warnings import NOT_SYNCED, Holds, StandingWarnings
+from changesource_sdk.observe.warnings import settle as settle_warnings
+from changesource_sdk.pipeline.encoding.encode import TableEncoder
+from changesource_sdk.pipeline.encoding.kept_json import kept_json
+from changesource_sdk.pipeline.encoding.normalize import converter, to_epoch_ms
+from changesource_sdk.pipeline.patience import Patience
+from changesource_sdk.pipeline.spark.running import is_running as has_spark_session
+from changesource_sdk.pipeline.spark.running import session as spark_session
+from changesource_sdk.pipeline.spark.sql.mapping import gist as gist_of_spark_error
+from changesource_sdk.schema import canonical_name, split_name
+from changesource_sdk.schema_diff import KnownTable, schema_diff
+
+__all__ = [
+    "NOT_SYNCED",
+    "Holds",
+    "KnownTable",
+    "Patience",
+    "StandingWarnings",
+    "TableEncoder",
+    "Throttle",
+    "canonical_name",
+    "converter",
+    "event",
+    "gist_of_spark_error",
+    "has_spark_session",
+    "kept_json",
+    "logger",
+    "nearest",
+    "schema_diff",
+    "settle_warnings",
+    "spark_session",
+    "split_name",
+    "to_epoch_ms",
+]
