@@ -30,7 +30,7 @@ from reference_cache.view_syncer.api import (
 from reference_cache.view_syncer.client_connection import ClientConnection, to_the_end
 from reference_cache.view_syncer.client_group import ClientGroup
 from reference_cache.view_syncer.cvr.client_schema import check_client_schema
-from reference_cache.view_syncer.cvr.file import CvrFile
+from reference_cache.view_syncer.cvr.file import CvrFile, is_full
 from reference_cache.view_syncer.cvr.groups import GroupStore
 from reference_cache.view_syncer.cvr.owner import GroupOwner, Proof
 from reference_cache.view_syncer.cvr.retention import Retention
@@ -247,8 +247,11 @@ class ViewSyncer:
             self._news.clear()
             try:
                 await self._advance()
-            except Exception:
-                log.exception("the replica's newest version could not be taken in; all queries start anew")
+            except Exception as error:
+                log.exception("the replica's newest version could not be taken in; all queries are started again")
+                if is_full(error) and not self._services.file.is_in_memory:
+                    self._services.file.leave_disk()
+                    log.error("the disk of the client records is full: they are kept in memory until a restart")
                 await self._restart(SyncError(ErrorKind.REHOME, "The cache starts its queries anew"))
 
     async def _advance(self) -> None:

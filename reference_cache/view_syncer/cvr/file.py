@@ -26,6 +26,9 @@ FORMAT = 1
 KEPT_FREE = 64 << 20
 """Bytes of the disk that records for clients do not use: the replica, and what commits change, need them."""
 
+MEMORY_LIMIT = 256 << 20
+"""How large the records may become while they are kept in memory."""
+
 _TABLES = """
 CREATE TABLE state (format INTEGER, replica_version TEXT, data_version TEXT);
 CREATE TABLE ages (time REAL, version TEXT);
@@ -90,28 +93,45 @@ class CvrFile:
         self._path = path
         self._limit = limit
         self.has_room = True  # whether more may be recorded for clients; as of the last `measure`
+        self.is_in_memory = False  # whether the disk was given up, until the process ends
         self._open()
 
     def renew(self) -> None:
         """Begin a new file if the one that is open was deleted."""
-        if file_identity(self._path) != self._identity:
-            self._checkpoints.wait()
-            self.connection.close()
+        if not self.is_in_memory and file_identity(self._path) != self._identity:
+            self.close()
             if not self._path.exists():
                 remove_leftovers(self._path)
             self._open()
 
+    def leave_disk(self) -> None:
+        """Keep the records in memory until the process ends, because the disk is full. Every client starts over.
+
+        The file is removed, not only left alone: a later process would take cookies that were given out meanwhile for
+        cookies of its own, and miss what they stand for.
+        """
+        self.close()
+        self._path.unlink(missing_ok=True)
+        remove_leftovers(self._path)
+        self.is_in_memory = True
+        self._open()
+
     def _open(self) -> None:
         path = self._path
-        private_file(path)
-        self.connection = sqlite3.connect(path, isolation_level=None, cached_statements=256)
-        self.connection.execute("PRAGMA journal_mode = WAL")
-        self.connection.execute("PRAGMA synchronous = NORMAL")
-        leave_to_others(self.connection)  # the event loop would wait for the disk
-        self._checkpoints = Checkpoints(path)
-        self._wal = Wal(path)
+        self._checkpoints: Checkpoints | None = None  # None while the records are in memory
+        self._wal: Wal | None = None  # likewise
+        if self.is_in_memory:
+            self.connection = sqlite3.connect(":memory:", isolation_level=None, cached_statements=256)
+        else:
+            private_file(path)
+            self.connection = sqlite3.connect(path, isolation_level=None, cached_statements=256)
+            self.connection.execute("PRAGMA journal_mode = WAL")
+            self.connection.execute("PRAGMA synchronous = NORMAL")
+            leave_to_others(self.connection)  # the event loop would wait for the disk
+            self._checkpoints = Checkpoints(path)
+            self._wal = Wal(path)
+            self._identity = file_identity(path)  # of the file that is open
         self.connection.execute("PRAGMA cache_size = -32768")
-        self._identity = file_identity(path)  # of the file that is open
         found = self._stored_state()
         if found is None:
             self._create()
@@ -154,11 +174,13 @@ class CvrFile:
             if data_version is not None and data_version > self.data_version:
                 self.connection.execute("UPDATE state SET data_version = ?", (data_version,))
             yield self.connection
+            self.connection.execute("COMMIT")
         except BaseException:
-            self.connection.execute("ROLLBACK")
+            if self.connection.in_transaction:  # SQLite has rolled back by itself where the disk is full
+                self.connection.execute("ROLLBACK")
             raise
-        self.connection.execute("COMMIT")
-        self._checkpoints.after_commit(self.connection)
+        if self._checkpoints is not None:
+            self._checkpoints.after_commit(self.connection)
         if data_version is not None and data_version > self.data_version:
             self.data_version = data_version
 
@@ -168,18 +190,29 @@ class CvrFile:
             self.connection.execute(f"PRAGMA {name}").fetchone()[0]
             for name in ("page_count", "freelist_count", "page_size")
         )
-        disk = shutil.disk_usage(self._path.absolute().parent)
-        self.has_room = (pages - free) * size + self._wal.size <= self._limit and disk.free >= KEPT_FREE
+        used = (pages - free) * size
+        if self._wal is None:
+            self.has_room = used <= min(self._limit, MEMORY_LIMIT)
+        else:
+            disk = shutil.disk_usage(self._path.absolute().parent)
+            self.has_room = used + self._wal.size <= self._limit and disk.free >= KEPT_FREE
         return self.has_room
 
     def tidy(self) -> None:
         """Cut the write-ahead log back, if it could not begin anew for so long that it grew large."""
-        self._wal.shrink(self.connection)
+        if self._wal is not None:
+            self._wal.shrink(self.connection)
 
     def release_memory(self) -> None:
         """Drop the pages that SQLite keeps in memory; what is used again is read from the system's cache."""
         self.connection.execute("PRAGMA shrink_memory")
 
     def close(self) -> None:
-        self._checkpoints.wait()
+        if self._checkpoints is not None:
+            self._checkpoints.wait()
         self.connection.close()
+
+
+def is_full(error: Exception) -> bool:
+    """Whether SQLite says that there is no room on the disk."""
+    return isinstance(error, sqlite3.OperationalError) and error.sqlite_errorcode == sqlite3.SQLITE_FULL

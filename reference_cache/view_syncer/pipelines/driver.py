@@ -32,7 +32,7 @@ from reference_cache.replica.replica import Replica, open_replica
 from reference_cache.replica.schema import ReplicaSchema, read_schema
 from reference_cache.replica.stored_catalog import ReplicaState, read_state
 from reference_cache.view_syncer.api import SyncerOptions
-from reference_cache.view_syncer.cvr.file import CvrFile
+from reference_cache.view_syncer.cvr.file import CvrFile, is_full
 from reference_cache.view_syncer.cvr.records import RecordStore
 from reference_cache.view_syncer.pipelines.aside import STEPS_BETWEEN_CLOCK_READINGS, Aside, Turns, Wanted
 from reference_cache.view_syncer.pipelines.digest import Digest
@@ -266,7 +266,8 @@ class Pipelines:
         for live in lives:
             live.users -= 1
             if not live.users and self.live.get(live.key) is live:
-                del self.live[live.key], self._by_shared[live.shared]
+                del self.live[live.key]
+                self._by_shared.pop(live.shared, None)  # not there if starting all queries again failed half way
                 live.evaluation.shared.unsubscribe(live.query)
                 ended.append(live)
         if ended:
@@ -291,7 +292,9 @@ class Pipelines:
             step.anew = not await self._push_changes(after, step)
         except ChangesForgotten:
             step.anew = True
-        except Exception:
+        except Exception as error:
+            if is_full(error):
+                raise
             # A change that a pipeline cannot take leaves it half way: start all of them again, and see which can run.
             log.exception(
                 "a change between %s and %s cannot be evaluated; queries start anew", self.version, step.version
@@ -393,6 +396,8 @@ class Pipelines:
                 live.move_to(evaluation)
                 patches = await record_hydration(live, self._file, self.records, self.version, self._pace)
             except Exception as error:
+                if is_full(error):  # no fault of the query
+                    raise
                 log.warning("a query on %s cannot run any more: %s", live.query.table, error)
                 del self.live[live.key]
                 step.failed[live] = too_slow(live.query) if is_overrun(error) else error

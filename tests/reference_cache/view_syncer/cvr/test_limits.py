@@ -143,3 +143,24 @@ async def test_when_the_records_take_too_much_commits_go_on_and_unused_groups_ma
     assert len(late.rows) == 2
     await healthy.change(named("open"))
     assert healthy.got == {"anns", "open"}
+
+
+async def test_commits_go_on_where_the_disk_of_the_records_is_full(setup: Setup) -> None:
+    await setup.commit(*(("put", "issue", issue(str(number))) for number in range(50)))
+    client = Client("c", "g1")
+    await client.connect(setup.syncer, [named("anns")])
+    file = setup.syncer._services.file
+    # What SQLite says of a full disk, without one: no page may be added.
+    file.connection.execute(f"PRAGMA max_page_count = {file.connection.execute('PRAGMA page_count').fetchone()[0]}")
+    more = [("put", "issue", issue(f"{number:0300}")) for number in range(50, 500)]
+    await setup.commit(*more)
+    assert file.is_in_memory
+    assert not setup.options.cvr_file.exists(), "a later process must not take its cookies for its own"
+    late = Client("late", "g2")
+    await late.connect(setup.syncer, [named("anns")])
+    assert len(late.rows) == 500
+    await setup.commit(("put", "issue", issue("500")))
+    assert len(late.rows) == 501
+    with pytest.raises(SyncError) as refused:
+        await client.connect(setup.syncer, [named("anns")])
+    assert refused.value.kind is ErrorKind.CLIENT_NOT_FOUND
