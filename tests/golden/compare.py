@@ -1,12 +1,12 @@
 """How results and row changes are compared with a corpus: values as JSON, row changes by their net effect."""
 
-import json
 from collections import Counter
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from typing import Any, TypeAlias
 
 from protocol.sync.ast import CorrelatedSubquery, Query
+from protocol.sync.js_json import stringify
 from reference_cache.zql.engine.row_changes import RowChange
 from reference_cache.zql.format import Format
 from reference_cache.zql.schema import Row, Schema, TableSchema
@@ -30,8 +30,8 @@ def same(left: Any, right: Any) -> bool:
 
 
 def key_text(values: Iterable[Any]) -> str:
-    plain = [int(value) if isinstance(value, float) and value.is_integer() else value for value in values]
-    return json.dumps(plain, separators=(",", ":"), ensure_ascii=False)
+    """A row's key as JavaScript writes it: `[1e-7]`, where Python would write `[1e-07]`."""
+    return stringify(list(values))
 
 
 def key_of_row(table: TableSchema, row: Row) -> str:

@@ -16,13 +16,13 @@ from reference_cache.zql.engine.engine import Engine
 from reference_cache.zql.engine.row_changes import RowChange
 from reference_cache.zql.format import Format
 from reference_cache.zql.ivm.change import Pause, SourceChange, add, edit, remove
-from reference_cache.zql.ivm.operators.drifting_union import DriftingUnionFanIn
 from reference_cache.zql.ivm.operators.union import UnionFanIn
 from reference_cache.zql.planner.cost import CostModel
 from reference_cache.zql.query.parameters import bind
 from reference_cache.zql.schema import Schema
 from tests.golden.compare import Emission, Holder, counts, emission, same, same_effect, visible_rows
 from tests.golden.corpus_files import read_json, read_lines
+from tests.golden.drifting_union import DriftingUnionFanIn
 from tests.support.workloads.tables import SourceKind, Tables
 
 Flips = Literal["given", "planned", "all"]
@@ -55,8 +55,13 @@ class Case:
             self.schema,
             self.tables.open_source,
             cost_model=model,
-            union=DriftingUnionFanIn if setting.flips == "given" else UnionFanIn,
+            union=DriftingUnionFanIn if self.drifts else UnionFanIn,
         )
+
+    @property
+    def drifts(self) -> bool:
+        """Whether the official engine's drifting reference counts are reproduced, to compare row changes with them."""
+        return self.setting.flips == "given"
 
     def query(self, case: dict[str, Any]) -> Query:
         query = bind(parse(case["ast"]), case.get("params"))
@@ -171,7 +176,7 @@ def scenario_problems(run: Case, case: dict[str, Any]) -> Iterator[str]:
             yield from (f"step {number}: {problem}" for problem in step_problems(run, held, emitted, step))
         held.receive(emitted)
         missing = held.missing(visible_rows(expected, query, format, run.schema))
-        if missing:
+        if missing and not run.drifts:  # where counts drift, a visible row may have none
             yield f"step {number}: visible rows {missing} are not referenced"
 
 

@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.golden.compare import key_text
 from tests.golden.engine_cases import Setting, run_multi, run_queries, run_scenarios
 from tests.golden.run import main
 from tests.support.workloads.tables import SOURCE_KINDS, SourceKind
@@ -55,3 +56,7 @@ def test_the_runner_fails_on_a_wrong_expectation(tmp_path: Path, capsys: pytest.
 
 def test_the_runner_refuses_a_directory_without_a_corpus(tmp_path: Path) -> None:
     assert main([str(tmp_path)]) == 2
+
+
+def test_numbers_in_row_keys_are_written_as_javascript_does() -> None:
+    assert key_text([1e-7, 1.0, 1e21, "a"]) == '[1e-7,1,1e+21,"a"]'

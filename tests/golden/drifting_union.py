@@ -3,7 +3,7 @@
 The official union forgets which branch a row came from: hydration announces the rows below the lowest branch only, a
 later remove takes back those of every branch, and a branch that gains or loses a row which another branch has says
 nothing. Trees are unaffected, but running reference counts of EXISTS rows drift away from those of a fresh hydration
-and may even become negative. `UnionFanIn` does not drift and is what pipelines use; this class serves comparison with
+and may even become negative. `UnionFanIn` does not drift and is what pipelines use; this class is for comparing with
 recordings of the official engine.
 """
 
