@@ -68,7 +68,9 @@ class Tail:
             with adapter_call("changes()"):
                 while not self._ended.is_set():
                     moved = self._read_available()
-                    self.healthy_since = self.healthy_since or monotonic()
+                    # A source in front of the upstream (the micro-batch lane) may return before the upstream was asked.
+                    if self.healthy_since is None and getattr(self._adapter, "has_answered", True):
+                        self.healthy_since = monotonic()
                     if not moved:
                         self._ended.wait(getattr(self._adapter, "poll_interval", POLL_INTERVAL_S))
         except FeedClosed:

@@ -109,6 +109,12 @@ class MicroBatchSource:
         self._query: StreamingQuery | None = None
         self._folder = tempfile.TemporaryDirectory(prefix="changesource-stream-", dir=_memory_folder())
         self._durable = Path(self._folder.name) / "durable"
+        self._described: StreamSource | None = None  # what the reader was given, once the query is started
+
+    @property
+    def has_answered(self) -> bool:
+        """Whether the upstream has answered the query's reader, which takes seconds to start. Only then is it well."""
+        return self._described is not None and self._described.answered.exists()
 
     def tables(self) -> Sequence[Table]:
         """The tables as consumers get them."""
@@ -183,6 +189,7 @@ class MicroBatchSource:
         tail = self._tail
         source = StreamSource(tail.adapter, dict(tail.settings), after, tables, self._durable, tail.logs)
         described.write_bytes(pickle.dumps(source))
+        self._described = source
         stream = self._session.readStream.format(FORMAT).schema(stream_schema(tables))
         writer = stream.option("source", str(described)).load().writeStream
         writer = writer.foreachBatch(lambda frame, number: self._on_batch(batches, frame))

@@ -69,6 +69,11 @@ class StreamSource:
     durable: Path
     logs: LogAddress | None = None  # where the process sends what it logs
 
+    @property
+    def answered(self) -> Path:
+        """The file that the reading process leaves once the upstream has answered it."""
+        return self.durable.with_name("answered")
+
 
 @dataclass(frozen=True, slots=True)
 class TransactionHead:
@@ -232,6 +237,8 @@ class ReadAhead:
         self._failure: ChangesourceError | None = None
         self._number = 0
         self._after = source.after
+        self._answered = source.answered
+        self._has_answered = False  # whether that file is there; written by the reading thread
         self._acknowledged = ""
         self._rows = StreamRows(source.tables)
         made = adapter_factory(source.adapter, source.settings)()
@@ -269,10 +276,17 @@ class ReadAhead:
         while True:
             before = position
             for transaction in self._patience.answers(partial(self._ask, position)):
+                self._note_answer()
                 self._put(transaction)
                 position = transaction.position
+            self._note_answer()
             if position == before:
                 pause.wait(getattr(self._adapter, "poll_interval", POLL_INTERVAL_S))
+
+    def _note_answer(self) -> None:
+        if not self._has_answered:
+            self._has_answered = True
+            self._answered.touch()
 
     def _ask(self, after: Position) -> Iterator[Transaction]:
         return checked_transactions(self._adapter.changes(after))
