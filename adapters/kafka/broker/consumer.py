@@ -1,9 +1,9 @@
-"""Reading on and on from a place in many partitions: the thin shell around kafka-python's consumer.
+"""Reads many partitions from a position on, without end: a thin shell around kafka-python's consumer.
 
-Partitions are assigned and never negotiated, so there is nothing to rebalance: whoever else joins a group takes
-nothing from here. `poll` gives records as soon as there are any. Brokers that go away are looked for until they are
-back. What makes the place worthless is told as `ResyncRequired`: a topic that is another one under the same name,
-records that are gone before they were read, or that were read and are no longer there.
+Partitions are assigned and never negotiated, so there is no rebalancing: other members of a group take nothing from
+this one. `poll` returns records as soon as there are any. Brokers that disappear are retried until they return. A
+position that cannot be continued raises `ResyncRequired`: the topic was replaced by another of the same name, records
+were removed before they were read, or records that were read no longer exist.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
-"""What following a Delta table asks of whoever reads it: its commits, its versions, their feed and their rows.
+"""The contract of a Delta reader: a table's commits, its versions, their change feed and their rows.
 
 Two read Delta tables: `delta.jar_free` by `deltalake`, without a session, and `delta.spark` by the Delta that a user's
 Spark session has. `delta.choice` says which. Everything above (order, images, schema changes, gaps) is in
-`delta.source`, once, and a place that one has reached is gone on from by the other.
+`delta.source`, once. Both readers accept the same positions.
 """
 
 from __future__ import annotations

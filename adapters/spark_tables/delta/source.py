@@ -1,4 +1,4 @@
-"""A Delta table, followed version by version through its change feed, whoever reads it (`delta.access`).
+"""A Delta table, followed version by version through its change feed, with either reader (`delta.access`).
 
 One version is one transaction. A version that changed no row and no column, such as an optimize or a vacuum, is passed
 over. Where the feed has a gap (versions cleaned up or vacuumed, the feed switched off meanwhile, the table dropped and

@@ -1,8 +1,8 @@
-"""The unfinished snapshot: what a runner that was interrupted needs to go on with the same snapshot, part by part.
+"""The unfinished snapshot: what a runner needs to resume one that was interrupted, part by part.
 
 A snapshot whose store can show it again to a later process (`Snapshot.can_resume`) is written down before its first
-part is begun, and every finished part leaves a note beside it (`spool.parts`). Whoever takes the next snapshot of the
-same source finds both and reads only what is missing. A snapshot is forgotten when it is in the log, or when its rows
+part is begun, and every finished part has a note in the same folder (`spool.parts`). The next snapshot of the same
+source finds both and reads only what is missing. A snapshot is forgotten when it is in the log, or when its rows
 turn out to be at fault: reading those again would fail again.
 
 The file is a pickle, readable by its owner only, like everything in a state directory that holds settings.

@@ -2,7 +2,7 @@
 
 Parts are written one by one here; the work of one part (`write_partition`) needs only picklable arguments, so other
 runners spread it. Nothing counts until the log names the finished folder: a snapshot that fails or is killed leaves the
-former generation in place and a folder that the next writer sweeps away, or goes on with (`resume`).
+former generation in place, and a folder that the next writer removes or resumes from (`resume`).
 """
 
 from __future__ import annotations
