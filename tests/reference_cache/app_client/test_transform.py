@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
+import threading
 from typing import Any
 
 import aiohttp
 import pytest
 from aiohttp import web
 
+from protocol.sync.app_server import parse_query_answer
 from protocol.sync.ast_json import parse
 from protocol.sync.errors import ErrorKind, SyncError
 from reference_cache.app_client.credentials import Address, Credentials
 from reference_cache.app_client.post import AppPost
-from reference_cache.app_client.transform import QueryTransformer
+from reference_cache.app_client.transform import MANY_QUERIES, QueryTransformer
 from reference_cache.config import AppEndpoint
 from reference_cache.view_syncer.api import NamedQuery, QueryFailure
 from tests.support.fakes.app_stub import AppStub
@@ -53,6 +55,25 @@ async def test_queries_go_in_one_request_and_come_back_by_hash(app: AppStub, ses
             [{"id": "h1", "name": "all", "args": []}, {"id": "h2", "name": "mine", "args": [{"owner": "ann"}]}],
         ]
     ]
+
+
+@pytest.mark.parametrize(("queries", "thread"), [(1, "MainThread"), (MANY_QUERIES, "background_0")])
+async def test_a_large_answer_is_checked_in_the_background(
+    app: AppStub, session: aiohttp.ClientSession, monkeypatch: pytest.MonkeyPatch, queries: int, thread: str
+) -> None:
+    threads: list[str] = []
+
+    def noting_its_thread(value: object) -> Any:
+        threads.append(threading.current_thread().name)
+        return parse_query_answer(value)
+
+    monkeypatch.setattr("reference_cache.app_client.transform.parse_query_answer", noting_its_thread)
+    app.answer = answered
+    answers = await transformer(app, session).transform(
+        ann(app), [NamedQuery(f"h{number}", "all", [number]) for number in range(queries)]
+    )
+    assert len(answers) == queries
+    assert threads == [thread]
 
 
 async def test_the_older_form_of_the_answer_is_read(app: AppStub, session: aiohttp.ClientSession) -> None:

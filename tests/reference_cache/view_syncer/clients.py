@@ -45,7 +45,8 @@ class App:
             await asyncio.sleep(0)
         if self.failure is not None:
             raise self.failure
-        return {query.hash: self._one(query) for query in queries if query.name in {*self.queries, *self.refused}}
+        known = {*self.queries, *self.refused}
+        return {query.hash: self._one(query) for query in queries if query.name in known}
 
     def _one(self, query: NamedQuery) -> Query | QueryFailure:
         if query.name in self.refused:
