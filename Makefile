@@ -38,7 +38,7 @@ $(DEMO): pyproject.toml constraints.txt
 	@touch $(DEMO)
 
 demo: $(DEMO) ## the whole flow on this machine, live on a page, until Ctrl-C
-	@$(PY) -m changesource_sdk.cli demo
+	@$(PY) -m changesource_cli demo
 
 style: $(STAMP) ## ruff: lint and format check
 	$(PY) -m ruff check .

@@ -10,9 +10,9 @@ from contextlib import AsyncExitStack, asynccontextmanager
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
-from changesource_sdk.demo.stages import Stage
+from changesource_demo.stages import Stage
 
-CHANGESOURCE = [sys.executable, "-m", "changesource_sdk.cli"]
+CHANGESOURCE = [sys.executable, "-m", "changesource_cli"]
 INLINE = ("--runner", "inline")
 START_SECONDS = 240
 

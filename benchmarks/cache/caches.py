@@ -100,7 +100,7 @@ class Ours(Measured):
         return self._process
 
     def start(self) -> None:
-        self._process = ChildProcess([sys.executable, "-m", "changesource_sdk.cli", "cache", "--json"], env=self._env)
+        self._process = ChildProcess([sys.executable, "-m", "changesource_cli", "cache", "--json"], env=self._env)
         begun = self._process.time_of(self._process.wait_for_line("initial sync begins", seconds=120))
         finished = self._process.time_of(self._process.wait_for_line("initial sync complete", seconds=SYNC_SECONDS))
         self.initial_seconds = finished - begun

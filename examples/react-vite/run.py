@@ -16,10 +16,10 @@ from asyncio.subprocess import Process
 from contextlib import AsyncExitStack, ExitStack, suppress
 from pathlib import Path
 
-from changesource_sdk.demo.stages import Stage
+from changesource_demo.stages import Stage
 
 HERE = Path(__file__).resolve().parent
-CHANGESOURCE = [sys.executable, "-m", "changesource_sdk.cli"]
+CHANGESOURCE = [sys.executable, "-m", "changesource_cli"]
 
 
 def stages(folder: Path, runner: str) -> tuple[Stage, Stage, Stage]:

@@ -12,9 +12,9 @@ import pytest
 from kafka.errors import KafkaConfigurationError
 from typer.testing import CliRunner
 
+from changesource_cli.app import app
 from changesource_sdk.changelog.open import open_store
 from changesource_sdk.changelog.spool.remote import RemoteSpool
-from changesource_sdk.cli.app import app
 from changesource_sdk.errors import AdapterError, ChangesourceError
 from changesource_sdk.observe import logs
 from protocol import redaction

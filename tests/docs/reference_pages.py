@@ -19,8 +19,8 @@ from adapters.kafka.settings import KafkaSettings
 from adapters.postgres import PostgresAdapter
 from adapters.spark_tables import SparkTablesAdapter
 from adapters.sqlite import SqliteAdapter
-from changesource_sdk.cli.app import Commands
-from changesource_sdk.cli.output import EXIT_CODES
+from changesource_cli.app import Commands
+from changesource_cli.output import EXIT_CODES
 from changesource_sdk.config import TABLES, ServeConfig
 from changesource_sdk.observe.metrics import EndpointMetrics
 from reference_cache.config import settings

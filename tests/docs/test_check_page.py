@@ -7,8 +7,8 @@ from pathlib import Path
 
 from typer.testing import CliRunner
 
+from changesource_cli.app import app
 from changesource_sdk.checking.endpoint_cases import CASES
-from changesource_sdk.cli.app import app
 from tests.changesource_sdk.checking.plain_endpoint import NumbersForTexts
 from tests.docs.fences import block
 

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 import typer
 
-from changesource_sdk.cli.app import app
+from changesource_cli.app import app
 from tests.docs.fences import ROOT, blocks, blocks_of, execute, pages, taken
 
 pytest_plugins = ["pytester"]
@@ -20,8 +20,8 @@ NOT_RUN = {
     (
         "README.md",
         "make demo",
-    ): "it is how these tests are started; the demo has tests of its own (tests/demo)",
-    ("docs/how-to/watch-the-demo.md", "make demo"): "the same command is started by tests/demo",
+    ): "it is how these tests are started; the demo has tests of its own (tests/changesource_demo)",
+    ("docs/how-to/watch-the-demo.md", "make demo"): "the same command is started by tests/changesource_demo",
     (
         "docs/how-to/cluster.md",
         "changesource serve sqlite --set path=/mnt/app.db --role pipeline --master yarn",

@@ -14,7 +14,7 @@ import pytest
 from adapters.kafka import KafkaAdapter
 from adapters.kafka.settings import PASSED_ON, KafkaSettings
 from adapters.kafka.types import ENCODINGS
-from changesource_sdk.cli.adapter_choice import try_settings
+from changesource_cli.adapter_choice import try_settings
 from changesource_sdk.config import parse_pairs
 from tests.docs.fences import as_module, blocks, blocks_of, configuration
 from tests.support.peers.kafka_broker import KafkaBroker

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from typer.testing import CliRunner
 
-from changesource_sdk.cli.app import NAMES, app
+from changesource_cli.app import NAMES, app
 from tests.changesource_sdk.pipeline.runner_fixtures import running
 from tests.docs.fences import as_module, block, blocks_of
 

@@ -7,7 +7,7 @@ import re
 import pytest
 from typer.testing import CliRunner
 
-from changesource_sdk.cli.app import NAMES, app
+from changesource_cli.app import NAMES, app
 from reference_cache.config import settings
 from tests.docs.fences import ROOT
 from tests.docs.reference_pages import ADAPTERS, FOLDER, PAGES

@@ -15,7 +15,7 @@ from pathlib import Path
 
 import pytest
 
-from changesource_sdk.cli.adapter_choice import resolve
+from changesource_cli.adapter_choice import resolve
 from examples.git_tickets import git_tickets
 from tests.docs.fences import ROOT, block, blocks, blocks_of, commands
 from tests.support.peers.browser import running_browser

@@ -15,8 +15,8 @@ from typing import Any
 import pytest
 from typer.testing import CliRunner, Result
 
+from changesource_cli.app import app
 from changesource_sdk.changelog.sqlite.store import SqliteStore as LogStore
-from changesource_sdk.cli.app import app
 from changesource_sdk.verifying.log_side import log_side, schema_at_head
 from changesource_sdk.verifying.replica_side import replica_side
 from tests.docs.fences import block, ran
@@ -210,7 +210,7 @@ def replay(world: World, start: str, end: str) -> ChildProcess:
     places |= {"9ho7o8emv2m": start, "9ho7ophp4rw": end}
     printed = block("docs/how-to/verify-and-replay.md", "changesource replay")
     words = typed(printed, places)
-    command = [sys.executable, "-m", "changesource_sdk.cli", *words, "--permissions", "allow-all", "--json"]
+    command = [sys.executable, "-m", "changesource_cli", *words, "--permissions", "allow-all", "--json"]
     process = ChildProcess(command, env={"PYTHONPATH": str(REPOSITORY)}, cwd=REPOSITORY)
     ran(printed)
     return process

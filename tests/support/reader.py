@@ -26,7 +26,7 @@ from tests.support.ports import free_port
 from tests.support.tools import REPOSITORY
 from tests.support.waiting import until
 
-PROGRAMS = {"changesource": "-m changesource_sdk.cli", "python": "", "python3": "", "pytest": "-m pytest"}
+PROGRAMS = {"changesource": "-m changesource_cli", "python": "", "python3": "", "pytest": "-m pytest"}
 OFFLINE = ("--no-build-isolation", "--no-index")
 RUN_SECONDS = 240
 READY_SECONDS = 240

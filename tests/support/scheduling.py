@@ -12,8 +12,8 @@ from xdist.scheduler import LoadScopeScheduling
 SPARK_TESTS = ("tests/changesource_sdk/pipeline/spark/", "tests/adapters/spark_tables/")
 PEERS = (
     "e2e",
-    "demo",
-    "changesource_sdk/cli/commands/test_new",
+    "changesource_demo",
+    "changesource_cli/commands/test_new",
     "conformance",
     "examples",
     "docs",

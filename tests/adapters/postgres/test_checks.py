@@ -12,8 +12,8 @@ import pytest
 from typer.testing import CliRunner
 
 from adapters.postgres import PostgresAdapter
+from changesource_cli.app import app
 from changesource_sdk.adapter import Check, Examining
-from changesource_sdk.cli.app import app
 from changesource_sdk.errors import AdapterError
 from tests.support.peers.postgres_server import PostgresServer
 from tests.support.ports import free_port

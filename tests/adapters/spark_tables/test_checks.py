@@ -11,8 +11,8 @@ import pyarrow.parquet as pq
 import pytest
 
 from adapters.spark_tables import SparkTablesAdapter
+from changesource_cli.commands.doctor import examine
 from changesource_sdk.adapter import Check
-from changesource_sdk.cli.commands.doctor import examine
 from changesource_sdk.config import ServeConfig
 from tests.support.workloads.delta_lake import Lake, people
 

@@ -75,7 +75,7 @@ def _have_a_bad_table_for_a_while(
     assert warning["fix"]
     assert 0 <= warning["lastSaid"] <= warning["age"]
     shown = subprocess.run(
-        [sys.executable, "-m", "changesource_sdk.cli", "inspect", f"127.0.0.1:{endpoint.port}"],
+        [sys.executable, "-m", "changesource_cli", "inspect", f"127.0.0.1:{endpoint.port}"],
         capture_output=True,
         text=True,
         cwd=REPOSITORY,

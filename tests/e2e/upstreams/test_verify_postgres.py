@@ -13,7 +13,7 @@ import psycopg
 import pytest
 from typer.testing import CliRunner
 
-from changesource_sdk.cli.app import app
+from changesource_cli.app import app
 from tests.support.peers.postgres_server import PostgresServer
 from tests.support.peers.serving import Serving
 from tests.support.waiting import until

@@ -29,7 +29,7 @@ def test_a_log_is_compacted_on_a_cluster_though_an_executor_dies(tmp_path: Path)
         endpoint.start()
         store.run(f"DELETE FROM item WHERE id < {ROWS // 2}", f"UPDATE item SET name = 'new' WHERE id > {ROWS - 100}")
         until(lambda: endpoint.status()["log"]["transactions"] == 1, "the change in the log")
-        command = [sys.executable, "-m", "changesource_sdk.cli", "compact", "--state", str(state), "--json"]
+        command = [sys.executable, "-m", "changesource_cli", "compact", "--state", str(state), "--json"]
         with ChildProcess([*command, "--master", CLUSTER], env={"PYTHONPATH": str(REPOSITORY)}) as job:
             executors = until(lambda: _executors(job), "an executor", seconds=SPARK_SECONDS)
             kill(executors[0])

@@ -62,7 +62,7 @@ class ReferenceCache:
 
     def launch(self) -> ChildProcess:
         """Start without waiting."""
-        command = [sys.executable, "-m", "changesource_sdk.cli", "cache", "--json"]
+        command = [sys.executable, "-m", "changesource_cli", "cache", "--json"]
         self.runs.append(ChildProcess(command, env=self._env, cwd=Path(__file__).parents[3]))
         return self.process
 

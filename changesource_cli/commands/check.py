@@ -1,0 +1,141 @@
+"""`changesource check`: whether an adapter, or an endpoint in any language, keeps the rules.
+
+An adapter is put through the cases of the conformance suite that only read, and then served by a pipeline and an
+endpoint of its own and asked from outside like any other; nothing is written to its store. A harness makes its own
+stores, so it is put through the whole suite.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import sys
+from collections.abc import AsyncIterator, Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import replace
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from changesource_cli.adapter_choice import import_class
+from changesource_cli.checks.adapter_check import check_adapter
+from changesource_cli.checks.findings import print_verdict
+from changesource_cli.checks.suite_check import check_suite
+from changesource_cli.commands.serve import Pairs
+from changesource_cli.output import ExitCode, print_json, reported, stderr, stdout
+from changesource_sdk import config as configuration
+from changesource_sdk.checking.connecting import stream_url
+from changesource_sdk.checking.endpoint import check_endpoint
+from changesource_sdk.checking.endpoint_run import APP, CheckSettings
+from changesource_sdk.checking.verdict import Verdict
+from changesource_sdk.errors import ConfigurationError
+from changesource_sdk.testing.conformance.harness import Harness
+
+EPILOG = "\n\n".join(
+    (
+        "Exit codes: 0 nothing is broken, 1 a rule is broken, 2 usage or settings, "
+        "5 the endpoint cannot be reached, 130 interrupted. What could not be tried is told as 'not seen' and is no "
+        "failure.",
+        "Examples:",
+        "changesource check ws://127.0.0.1:4810/changes/v0/stream",
+        "changesource check my_store:MyAdapter --set path=data",
+        "changesource check sqlite --set path=app.db --json",
+        "changesource check tests.harness:MyHarness",
+    )
+)
+
+
+def check(
+    target: Annotated[
+        str, typer.Argument(help="Endpoint (ws://…, host:port), adapter as for serve, or module:Harness.")
+    ],
+    pairs: Pairs = None,
+    seconds: Annotated[float, typer.Option(min=0.1, help="Longest time for the whole check.")] = 60.0,
+    watch: Annotated[float, typer.Option(min=0.0, help="Seconds to listen for changes on a live stream.")] = 3.0,
+    app: Annotated[str, typer.Option(help="App to ask as; one of its own keeps the acks of others apart.")] = APP,
+    shard: Annotated[int, typer.Option(min=0, help="Shard to ask as.")] = 0,
+    resets: Annotated[
+        bool, typer.Option("--resets", help="Also ask what may make the endpoint start over for all its consumers.")
+    ] = False,
+    acks: Annotated[
+        bool, typer.Option("--acks/--no-acks", help="Whether to acknowledge; an endpoint remembers who does.")
+    ] = True,
+    transcript: Annotated[
+        Path | None, typer.Option(help="Write every frame to this file; frame N is its line N.", show_default=False)
+    ] = None,
+    as_json: Annotated[bool, typer.Option("--json", help="Print one document with every verdict.")] = False,
+) -> None:
+    """Check an adapter, or any running endpoint, against the rules of the protocol."""
+    with reported(as_json=as_json):
+        settings = configuration.parse_pairs(pairs or [])
+        asked = CheckSettings(target, app, shard, seconds, watch, resets=resets, acks=acks)
+        with _kept(transcript) as keep, _progress(as_json=as_json) as tell:
+            found = asyncio.run(_gather(_verdicts(asked, settings, keep, tell), as_json))
+        if as_json:
+            is_ok = all(verdict.outcome != "broken" for verdict in found)
+            print_json({"target": target, "ok": is_ok, "verdicts": [verdict.as_json() for verdict in found]})
+        else:
+            _print_sum(found)
+        raise typer.Exit(ExitCode.FAILURE if any(v.outcome == "broken" for v in found) else ExitCode.OK)
+
+
+def is_endpoint(target: str) -> bool:
+    """Whether a target names an endpoint: it has a scheme, or is host:port."""
+    return "://" in target or target.rpartition(":")[2].isdigit()
+
+
+def _verdicts(
+    asked: CheckSettings, settings: dict[str, object], keep: Callable[[bytes], None], tell: Callable[[str], None]
+) -> AsyncIterator[Verdict]:
+    if not is_endpoint(asked.url):
+        if ":" in asked.url and issubclass(found := import_class(asked.url), Harness):
+            return check_suite(found, tell)
+        return check_adapter(asked.url, settings, asked, keep=keep, tell=tell)
+    if settings:
+        raise ConfigurationError(
+            "no-settings", "an endpoint takes no settings", "--set", "give an adapter, or no --set"
+        )
+    return check_endpoint(replace(asked, url=stream_url(asked.url)), keep=keep, tell=tell)
+
+
+async def _gather(verdicts: AsyncIterator[Verdict], as_json: bool) -> list[Verdict]:
+    found = []
+    async for verdict in verdicts:
+        found.append(verdict)
+        if not as_json:
+            print_verdict(verdict)
+    return found
+
+
+def _print_sum(found: list[Verdict]) -> None:
+    counts = {outcome: sum(v.outcome == outcome for v in found) for outcome in ("ok", "broken", "not seen")}
+    stdout.print(", ".join(f"{count} {outcome}" for outcome, count in counts.items() if count), markup=False)
+
+
+@contextmanager
+def _kept(path: Path | None) -> Iterator[Callable[[bytes], None]]:
+    if path is None:
+        yield lambda line: None
+        return
+    try:
+        file = path.open("wb")
+    except OSError as error:
+        raise ConfigurationError(
+            "transcript", f"cannot write: {error.strerror}", str(path), "correct --transcript"
+        ) from None
+    with file:
+
+        def keep(line: bytes) -> None:
+            file.write(line)
+
+        yield keep
+
+
+@contextmanager
+def _progress(*, as_json: bool) -> Iterator[Callable[[str], None]]:
+    """What is being asked now, on a terminal only: the verdicts are progress enough elsewhere."""
+    if as_json or not sys.stderr.isatty():
+        yield lambda text: None
+        return
+    with stderr.status("starting") as status:
+        yield status.update

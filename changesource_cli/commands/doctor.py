@@ -1,0 +1,208 @@
+"""`changesource doctor`: say what is wrong and how to fix it, before or while serving.
+
+Each check answers with a finding; a finding that is not ok carries the fix. Checks do not depend on one another, so one
+run tells everything. The exit code is that of the first problem.
+"""
+
+from __future__ import annotations
+
+import shutil
+import socket
+import sys
+from collections.abc import Callable, Iterator
+from dataclasses import asdict, dataclass
+from importlib.metadata import PackageNotFoundError, version
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from changesource_cli.adapter_choice import load_class, resolve, try_settings
+from changesource_cli.checks.mapping_check import check_mappings
+from changesource_cli.commands import serve
+from changesource_cli.output import ExitCode, print_json, reported, stdout
+from changesource_cli.statusz import fetch
+from changesource_sdk import config as configuration
+from changesource_sdk.adapter import Examining
+from changesource_sdk.changelog.files.layout import StateDirectory
+from changesource_sdk.changelog.open import open_store
+from changesource_sdk.config import ServeConfig
+from changesource_sdk.endpoint.access.auth import tls_context
+from changesource_sdk.endpoint.access.keys import KeyRing
+from changesource_sdk.errors import AdapterError, ChangesourceError, ConfigurationError, EndpointError, StateError
+from changesource_sdk.observe.warnings import stages_only
+from changesource_sdk.pipeline.adapter_factory import adapter_factory, opened
+
+EPILOG = (
+    "Examples:\n\nchangesource doctor sqlite --set path=app.db\n\nchangesource doctor --log postgresql://user@host/db"
+)
+LOW_DISK = 1 << 30
+NEEDED = ("orjson", "prometheus-client", "pydantic", "rich", "typer", "websockets")
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """One check's answer; `fix` is empty exactly when it is ok."""
+
+    check: str
+    ok: bool
+    message: str
+    fix: str = ""
+    exit_code: int = 0
+
+
+def doctor(
+    adapter: Annotated[str | None, typer.Argument(help="Adapter to check, as for serve.", show_default=False)] = None,
+    pairs: serve.Pairs = None,
+    listen: Annotated[str | None, typer.Option(help="Address to check.", show_default=False)] = None,
+    state: Annotated[Path | None, typer.Option(help="State directory to check.", show_default=False)] = None,
+    log: Annotated[str | None, typer.Option(help="Log to check: postgresql://…", show_default=False)] = None,
+    log_schema: Annotated[str | None, typer.Option(help="Schema of that log.", show_default=False)] = None,
+    spool: Annotated[str | None, typer.Option(help="Where the snapshots are.", show_default=False)] = None,
+    config: Annotated[Path | None, typer.Option(envvar=serve.CONFIG_VARIABLE, help="TOML file, as for serve.")] = None,
+    as_json: Annotated[bool, typer.Option("--json", help="Print the findings as JSON.")] = False,
+) -> None:
+    """Check versions, configuration, adapter, state directory and address; say how to fix what is wrong."""
+    with reported(as_json=as_json):
+        flags: dict[str, object] = {"adapter": adapter, "listen": listen, "state": state}
+        flags |= {"log": log, "log_schema": log_schema, "spool": spool}
+        flags["settings"] = configuration.parse_pairs(pairs or [])
+        found = list(examine(serve.effective_config(config, flags).config))
+        if as_json:
+            print_json([asdict(finding) for finding in found])
+        else:
+            _print(found)
+        raise typer.Exit(next((finding.exit_code for finding in found if not finding.ok), ExitCode.OK))
+
+
+def examine(config: ServeConfig) -> Iterator[Finding]:
+    """All findings on one configuration."""
+    checks: tuple[tuple[str, Callable[[ServeConfig], str]], ...] = (
+        ("versions", _versions),
+        ("adapter", _adapter),
+        ("mapping", check_mappings),
+        ("tls", _tls),
+        ("keys", _keys),
+        ("state", _state),
+        ("log", _log),
+        ("pipeline", _pipeline),
+        ("address", _address),
+    )
+    for name, check in checks:
+        try:
+            yield Finding(name, True, check(config))
+        except ChangesourceError as error:
+            yield Finding(name, False, str(error), error.fix or "see the message", error.exit_code)
+        except OSError as error:
+            yield Finding(name, False, str(error), "make that path usable", ExitCode.STATE)
+    if config.adapter:
+        yield from _store(config)
+
+
+def _store(config: ServeConfig) -> Iterator[Finding]:
+    """What the store itself lacks, where its adapter can tell; a bad setting is told by the adapter's check."""
+    try:
+        with opened(adapter_factory(resolve(config.adapter), config.settings)) as adapter:
+            found = list(adapter.examine()) if isinstance(adapter, Examining) else []
+    except ConfigurationError:
+        return
+    except ChangesourceError as error:
+        yield Finding("store", False, str(error), error.fix or "see the message", error.exit_code)
+        return
+    for check in found:
+        yield Finding(check.name, check.ok, check.message, check.fix, 0 if check.ok else AdapterError.exit_code)
+
+
+def _versions(config: ServeConfig) -> str:
+    try:
+        found = [f"{name} {version(name)}" for name in NEEDED]
+    except PackageNotFoundError as error:
+        raise ChangesourceError(
+            "missing-package", f"{error.name} is not installed", fix=f"pip install {error.name}"
+        ) from None
+    return f"Python {sys.version.split()[0]}, " + ", ".join(found)
+
+
+def _adapter(config: ServeConfig) -> str:
+    if not config.adapter:
+        return "none named, not checked"
+    path = resolve(config.adapter)
+    try_settings(load_class(path), config.settings)
+    return f"{config.adapter} is {path}, its settings are complete"
+
+
+def _tls(config: ServeConfig) -> str:
+    if not tls_context(config.tls_cert, config.tls_key, config.tls_client_ca):
+        return "off"
+    return "on, with client certificates" if config.tls_client_ca else "on"
+
+
+def _keys(config: ServeConfig) -> str:
+    names = KeyRing(config.api_key, config.api_key_file).names
+    return f"accepted: {', '.join(names)}" if names else "none: anyone who reaches the address may read"
+
+
+def _state(config: ServeConfig) -> str:
+    StateDirectory(config.state).create()
+    free = shutil.disk_usage(config.state).free
+    if free < LOW_DISK:
+        raise StateError(
+            "disk-low", f"only {free >> 20} MiB are free", str(config.state), "free some space, or move --state"
+        )
+    return f"{config.state} can be written, {free >> 30} GiB free"
+
+
+def _log(config: ServeConfig) -> str:
+    reader = open_store(config.state, config.log, config.log_schema, config.spool).open_reader()
+    try:
+        state = reader.state()
+    finally:
+        reader.close()
+    return (
+        f"generation {state.generation}, head {state.head}" if state.generation else "none yet, the first run makes it"
+    )
+
+
+def _pipeline(config: ServeConfig) -> str:
+    store = open_store(config.state, config.log, config.log_schema, config.spool)
+    try:
+        stages = stages_only(store.reports.all())
+    finally:
+        store.close()
+    for name, report in stages.items():
+        if isinstance(error := report.get("error"), dict):
+            raise ChangesourceError(
+                str(error.get("code")), f"{name}: {error.get('message')}", fix=str(error.get("fix"))
+            )
+    return ", ".join(f"{name} {report.get('state')}" for name, report in stages.items()) or "has not run yet"
+
+
+def _address(config: ServeConfig) -> str:
+    family = socket.AF_INET6 if ":" in config.host else socket.AF_INET
+    with socket.socket(family, socket.SOCK_STREAM) as probe:
+        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        try:
+            probe.bind((config.host, config.port))
+        except OSError as error:
+            return _taken(config, error)
+    return f"{config.listen} is free"
+
+
+def _taken(config: ServeConfig, error: OSError) -> str:
+    try:
+        fetch(config.listen)
+    except EndpointError as answer:
+        if answer.code != "refused" or "401" not in answer.message:
+            reason = error.strerror or str(error)
+            raise EndpointError("port-in-use", reason, config.listen, "choose another --listen address") from None
+    return f"{config.listen} is served by a running endpoint"
+
+
+def _print(found: list[Finding]) -> None:
+    width = max(len(finding.check) for finding in found)
+    for finding in found:
+        mark = "[green]ok  [/]" if finding.ok else "[bold red]FAIL[/]"
+        stdout.print(f"{mark} {finding.check:<{width}} ", end="")
+        stdout.print(finding.message, markup=False)
+        if not finding.ok:
+            stdout.print(f"     {'':<{width}} fix: {finding.fix}", markup=False)

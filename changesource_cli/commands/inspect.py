@@ -1,0 +1,201 @@
+"""`changesource inspect`: positions and ages of every stage, from a running endpoint, or from where its log is kept.
+
+With `--digests` it also reads what each of them holds.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+from rich.table import Table
+
+from changesource_cli.commands import serve
+from changesource_cli.holdings import Replicas, print_holdings, stages_hold
+from changesource_cli.output import print_json, reported, stdout
+from changesource_cli.statusz import fetch
+from changesource_sdk.changelog.open import open_store
+from changesource_sdk.changelog.sqlite.store import SqliteStore
+from changesource_sdk.changelog.store import LogStore
+from changesource_sdk.changelog.subscribers import Subscriber
+from changesource_sdk.config import ServeConfig, parse_pairs
+from changesource_sdk.endpoint.status import Document, describe
+from changesource_sdk.errors import ConfigurationError, StateError
+from changesource_sdk.verifying.holdings import Holding
+
+SCHEMA, SERVED_FROM = ServeConfig().log_schema, ServeConfig().state
+
+EPILOG = "\n\n".join(
+    (
+        "Examples:",
+        "changesource inspect 127.0.0.1:4810",
+        "changesource inspect ./changesource-state --json",
+        "changesource inspect --log postgresql://user@host/db",
+        "changesource inspect ./changesource-state --adapter sqlite --set path=app.db --replica /var/zero/replica.db",
+    )
+)
+
+
+def inspect(
+    target: Annotated[
+        str, typer.Argument(help="State directory, or endpoint as host:port or URL (?apiKey=… for a key).")
+    ] = "",
+    log: Annotated[
+        str | None, typer.Option(envvar="CHANGESOURCE_LOG", help="Log in Postgres, instead.", show_default=False)
+    ] = None,
+    log_schema: Annotated[str, typer.Option(envvar="CHANGESOURCE_LOG_SCHEMA", help="Schema of that log.")] = SCHEMA,
+    digests: Annotated[
+        bool, typer.Option("--digests", help="Read what each stage holds: rows and digest of every table.")
+    ] = False,
+    adapter: Annotated[
+        str | None, typer.Option(help="Adapter of the store, to read what it holds, too.", show_default=False)
+    ] = None,
+    pairs: serve.Pairs = None,
+    replica: Replicas = None,
+    config: Annotated[Path | None, typer.Option(envvar=serve.CONFIG_VARIABLE, help="TOML file, as for serve.")] = None,
+    as_json: Annotated[bool, typer.Option("--json", help="Print the document instead of tables.")] = False,
+) -> None:
+    """Show where every stage stands, how long ago it moved and, if asked, what it holds."""
+    with reported(as_json=as_json):
+        directory = _directory(target) if digests or adapter or replica else None
+        document = _document(target, log, log_schema)
+        holdings: list[Holding] = []
+        if directory is not None:
+            flags: dict[str, object] = {"adapter": adapter, "settings": parse_pairs(pairs or [])}
+            flags |= {"log": log, "log_schema": log_schema}
+            holdings = _holdings(directory, serve.effective_config(config, flags).config, replica or [])
+            document["holds"] = [each.as_json() for each in holdings]
+        if as_json:
+            print_json(document)
+            return
+        _print(document)
+        if holdings:
+            print_holdings(holdings)
+
+
+def _holdings(directory: Path, config: ServeConfig, replicas: list[Path]) -> list[Holding]:
+    store = open_store(directory, config.log, config.log_schema, config.spool)
+    try:
+        return list(stages_hold(store, config, replicas))
+    finally:
+        store.close()
+
+
+def _directory(target: str) -> Path:
+    """Where the log is; an endpoint's address does not say."""
+    if target and not Path(target).is_dir():
+        fix = "give --state's directory, or --log"
+        raise ConfigurationError("no-digests", "what a stage holds is read from the log itself", target, fix)
+    return Path(target or SERVED_FROM)
+
+
+def _document(target: str, log: str | None, log_schema: str) -> Document:
+    if target and Path(target).is_dir() and log is None:
+        return from_directory(Path(target))
+    if target and not Path(target).is_dir():
+        return fetch_or_explain(target)
+    if log is None:
+        raise ConfigurationError(
+            "no-target", "there is nothing to look at", "TARGET", "give a state directory, host:port, or --log"
+        )
+    return from_store(open_store(Path(target or SERVED_FROM), log, log_schema))
+
+
+def fetch_or_explain(target: str) -> Document:
+    """The document of a running endpoint; a path that is no directory is told as such."""
+    if "://" not in target and ":" not in target:
+        raise StateError("no-state", "there is no such directory", target, "give --state's directory, or host:port")
+    return fetch(target)
+
+
+def from_directory(directory: Path) -> Document:
+    """The same document from the files alone; nothing is written, and no process needs to run."""
+    store = SqliteStore(directory)
+    layout = store.layout
+    if not layout.log.exists() and not layout.stages.is_dir():
+        raise StateError("no-state", "no change log is there", str(directory), "give the directory of serve's --state")
+    return from_store(store, layout.subscribers.exists())
+
+
+def from_store(store: LogStore, has_subscribers: bool = True) -> Document:
+    """The same document from wherever the log is."""
+    reader = store.open_reader()
+    try:
+        return describe(store, reader, _known(store) if has_subscribers else [])
+    finally:
+        reader.close()
+        store.close()
+
+
+def _known(store: LogStore) -> list[Subscriber]:
+    subscribers = store.open_subscribers()
+    try:
+        return subscribers.all()
+    finally:
+        subscribers.close()
+
+
+def _print(document: Document) -> None:
+    log = document["log"]
+    assert isinstance(log, dict)
+    stdout.print(
+        f"log: head {log['head']}, oldest {log['oldest']}, generation {log['generation']}, "
+        f"{log['transactions']} transactions, snapshot {log['snapshot'] or '(none yet)'}",
+        markup=False,
+    )
+    stages = document["stages"]
+    assert isinstance(stages, dict)
+    columns = {
+        "verdict": "verdict",
+        "state": "state",
+        "watermark": "watermark",
+        "age": "alive",
+        "sinceProgress": "moved",
+    }
+    _print_table("stage", columns, [{"stage": name, **stage} for name, stage in stages.items()], first="stage")
+    columns = {"shard": "shard", "acknowledged": "acknowledged", "behind": "behind", "age": "heard"}
+    _print_table("subscriber", columns, document["subscribers"], first="app")
+    columns = {"shard": "shard", "phase": "phase", "sent": "sent", "behind": "behind", "verdict": "verdict"}
+    _print_table("stream", columns, document.get("streams"), first="app")
+    _print_warnings(document.get("warnings"))
+    for name, stage in stages.items():
+        if error := stage.get("error"):
+            stdout.print(f"{name} fails: {error['message']}\n  fix: {error['fix']}", markup=False)
+
+
+def _print_warnings(warnings: object) -> None:
+    """Those that hold now, each with its fix; those that are over in a line."""
+    for each in warnings if isinstance(warnings, list) else []:
+        where = f" ({each['where']})" if each["where"] else ""
+        code = f"[{each['code']}]" if each["code"] else ""
+        if not each["current"]:
+            shown = f"past warning{code}{where}, last said {_duration(each['lastSaid'])} ago: {each['message']}"
+            stdout.print(shown, markup=False)
+            continue
+        since = f"for {_duration(each['age'])}, last said {_duration(each['lastSaid'])} ago"
+        times = f", {each['count']} times" if each["count"] > 1 else ""
+        stdout.print(f"{each['level']}{code}{where}, {since}{times}: {each['message']}", markup=False)
+        if each["fix"]:
+            stdout.print(f"  fix: {each['fix']}", markup=False)
+
+
+def _duration(seconds: float) -> str:
+    return f"{seconds:.0f} s" if seconds < 120 else f"{seconds / 60:.0f} min"
+
+
+def _print_table(title: str, columns: dict[str, str], rows: object, first: str) -> None:
+    if not isinstance(rows, list) or not rows:
+        return
+    table = Table(title, *columns.values(), box=None, padding=(0, 2, 0, 0))
+    for row in rows:
+        table.add_row(str(row.get(first)), *(_shown(key, row.get(key)) for key in columns))
+    stdout.print(table)
+
+
+def _shown(key: str, value: object) -> str:
+    if value is None or value == "":
+        return "-"
+    if key in ("age", "sinceProgress") and isinstance(value, int | float):
+        return f"{value:.1f} s ago"
+    return str(value)

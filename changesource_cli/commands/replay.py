@@ -1,0 +1,148 @@
+"""`changesource replay`: serve a log from a watermark of its past on, so that a fresh cache goes through it again.
+
+The log is only read, and its pipeline may go on. What caches acknowledge is kept in a folder that ends with it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import tempfile
+from dataclasses import replace
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from changesource_cli.commands import serve
+from changesource_cli.output import ExitCode, print_json, reported, stdout
+from changesource_cli.signals import first_signal
+from changesource_sdk.changelog.log import LogReader
+from changesource_sdk.changelog.open import open_existing
+from changesource_sdk.changelog.store import LogStore
+from changesource_sdk.changelog.wakeup import PokeSender
+from changesource_sdk.config import ServeConfig
+from changesource_sdk.endpoint.server import Endpoint
+from changesource_sdk.endpoint.stream.subscription import Phase
+from changesource_sdk.observe import logs
+from changesource_sdk.replaying.opener import Opener, checked_watermark
+from changesource_sdk.replaying.store import ReplayStore
+from changesource_sdk.replaying.window import Window
+from changesource_sdk.system_tables import Permissions
+from changesource_sdk.verifying.log_side import base_snapshot
+
+EPILOG = "\n\n".join(
+    (
+        "Options not given here come from the TOML file and from CHANGESOURCE_* variables, as for serve.",
+        "Examples:",
+        "changesource replay --state ./changesource-state --listen 127.0.0.1:4811",
+        "changesource replay --state ./changesource-state --from 9ho7o8emv2m --rate 5 --stay",
+    )
+)
+
+FOLLOWING = (Phase.CATCHING_UP, Phase.LIVE)
+
+
+def replay(
+    start: Annotated[
+        str, typer.Option("--from", help="Watermark to begin at, or 'start' for the oldest snapshot there is.")
+    ] = "start",
+    end: Annotated[str, typer.Option("--to", help="Watermark to end at, or 'head' for the newest now.")] = "head",
+    rate: Annotated[float, typer.Option(min=0, help="Transactions per second; 0 is as fast as it goes.")] = 0,
+    stay: Annotated[bool, typer.Option("--stay", help="Go on serving when a cache has everything.")] = False,
+    listen: Annotated[str | None, serve.flag("listen")] = None,
+    state: Annotated[Path | None, serve.flag("state")] = None,
+    log: Annotated[str | None, serve.flag("log")] = None,
+    log_schema: Annotated[str | None, serve.flag("log_schema")] = None,
+    spool: Annotated[str | None, serve.flag("spool")] = None,
+    api_key: Annotated[str | None, serve.flag("api_key")] = None,
+    permissions: Annotated[str | None, serve.flag("permissions")] = None,
+    config: Annotated[Path | None, typer.Option(envvar=serve.CONFIG_VARIABLE, help="TOML file, as for serve.")] = None,
+    as_json: Annotated[bool, typer.Option("--json", help="Machine-readable output and logs.")] = False,
+) -> None:
+    """Serve a log again from any watermark: a fresh cache starts there and sees every later transaction."""
+    with reported(as_json=as_json):
+        flags: dict[str, object] = {"listen": listen, "state": state, "log": log, "log_schema": log_schema}
+        flags |= {"spool": spool, "api_key": api_key, "permissions": permissions}
+        made = serve.effective_config(config, flags).config
+        logs.configure(form="json" if as_json else made.log_format, level=made.log_level)
+        store = open_existing(made.state, made.log, made.log_schema, made.spool)
+        try:
+            reader = store.open_reader()
+            window, last = _window(store, reader, start, end)
+            code = asyncio.run(_run(made, store, reader, window, last, rate, stay=stay, as_json=as_json))
+        finally:
+            store.close()
+        raise typer.Exit(code)
+
+
+def _window(store: LogStore, reader: LogReader, start: str, end: str) -> tuple[Window, str]:
+    """What can be seen at first, and the watermark at which the replay ends."""
+    last = reader.head() if end == "head" else end
+    if start == "start":
+        there = [record for record in reader.snapshots() if store.holds(record)]
+        base = there[0] if there else base_snapshot(store, reader, last)
+        first = base.watermark
+    else:
+        base = base_snapshot(store, reader, start)
+        first = checked_watermark(reader, base.watermark, start)
+    return Window(base, first), checked_watermark(reader, first, last)
+
+
+async def _run(
+    config: ServeConfig,
+    store: LogStore,
+    reader: LogReader,
+    window: Window,
+    end: str,
+    rate: float,
+    *,
+    stay: bool,
+    as_json: bool,
+) -> int:
+    told_to_stop = first_signal()
+    with tempfile.TemporaryDirectory(prefix="changesource-replay-") as folder:
+        replayed = ReplayStore(store, window, Path(folder))
+        own = replace(config, state=Path(folder))
+        endpoint = Endpoint(own, Permissions.parse(config.permissions), store=replayed)
+        port = await endpoint.start()
+        opener = Opener(reader, window, end, rate, PokeSender(replayed.layout.pokes))
+        _announce(f"ws://{config.host}:{port}/changes/v0/stream", window.head, end, as_json=as_json)
+        work = asyncio.create_task(_work(opener, endpoint, replayed, stay=stay))
+        try:
+            await asyncio.wait((told_to_stop, work), return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            work.cancel()
+            (ended,) = await asyncio.gather(work, return_exceptions=True)
+            await endpoint.stop()
+            reader.close()
+    if told_to_stop.done():
+        return ExitCode.INTERRUPTED
+    if isinstance(ended, BaseException):
+        raise ended
+    _say_done(opener, as_json=as_json)
+    return ExitCode.OK
+
+
+async def _work(opener: Opener, endpoint: Endpoint, store: ReplayStore, *, stay: bool) -> None:
+    await opener.run(lambda: any(stream.phase in FOLLOWING for stream in endpoint.streams))
+    subscribers = store.open_subscribers()
+    try:
+        await opener.until_acknowledged(subscribers)
+    finally:
+        subscribers.close()
+    if stay:
+        await asyncio.Event().wait()
+
+
+def _announce(url: str, start: str, end: str, *, as_json: bool) -> None:
+    if as_json:
+        print_json({"event": "listening", "url": url, "from": start, "to": end})
+    else:
+        stdout.print(f"replaying {start} to {end} at {url}; point a fresh cache there", markup=False)
+
+
+def _say_done(opener: Opener, *, as_json: bool) -> None:
+    if as_json:
+        print_json({"event": "done", "at": opener.end, "transactions": opener.opened})
+    else:
+        stdout.print(f"a cache has everything up to {opener.end}: {opener.opened} transactions", markup=False)

@@ -1,0 +1,157 @@
+"""`changesource verify`: whether store, log and replicas hold the same rows; digests per table, differences by key."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Annotated
+
+import typer
+from rich.table import Table
+
+from changesource_cli.commands import serve
+from changesource_cli.holdings import Replicas, upstream
+from changesource_cli.output import ExitCode, print_json, reported, stdout
+from changesource_sdk import config as configuration
+from changesource_sdk.changelog.open import open_existing
+from changesource_sdk.changelog.store import LogStore
+from changesource_sdk.config import ServeConfig
+from changesource_sdk.pipeline.encoding.consumer_schema import ConsumerSchema
+from changesource_sdk.verifying.log_side import log_side, schema_at_head
+from changesource_sdk.verifying.replica_side import replica_side
+from changesource_sdk.verifying.sides import Difference, Side, TableVerdict, compare
+from changesource_sdk.verifying.upstream_side import compare_with_log
+
+EPILOG = "\n\n".join(
+    (
+        "Options not given here come from the TOML file and from CHANGESOURCE_* variables, as for serve. Exit code 1 "
+        "if anything differs.",
+        "Examples:",
+        "changesource verify --state ./changesource-state",
+        "changesource verify --state ./changesource-state --replica /var/zero/replica.db",
+        "changesource verify sqlite --set path=app.db --state ./changesource-state --json",
+    )
+)
+PAUSE_SECONDS = 0.5
+SHOWN = 20
+
+
+@dataclass(frozen=True, slots=True)
+class Comparison:
+    """Two stages side by side; `at` names what was read for the second one."""
+
+    expected: Side
+    found: Side
+    verdicts: list[TableVerdict]
+    at: str = ""
+
+    @property
+    def is_same(self) -> bool:
+        return all(verdict.is_same for verdict in self.verdicts)
+
+
+def verify(
+    adapter: Annotated[
+        str | None, typer.Argument(help="Adapter of the store, to compare it with the log.", show_default=False)
+    ] = None,
+    pairs: serve.Pairs = None,
+    replica: Replicas = None,
+    state: Annotated[Path | None, serve.flag("state")] = None,
+    log: Annotated[str | None, serve.flag("log")] = None,
+    log_schema: Annotated[str | None, serve.flag("log_schema")] = None,
+    spool: Annotated[str | None, serve.flag("spool")] = None,
+    mappings: Annotated[str | None, serve.flag("mappings")] = None,
+    config: Annotated[Path | None, typer.Option(envvar=serve.CONFIG_VARIABLE, help="TOML file, as for serve.")] = None,
+    as_json: Annotated[bool, typer.Option("--json", help="One JSON document instead of tables.")] = False,
+) -> None:
+    """Compare store, log and replicas: a digest per table at one watermark, and every difference by its key."""
+    with reported(as_json=as_json):
+        flags: dict[str, object] = {"adapter": adapter, "state": state, "log": log, "log_schema": log_schema}
+        flags |= {"spool": spool, "mappings": mappings, "settings": configuration.parse_pairs(pairs or [])}
+        made = serve.effective_config(config, flags).config
+        store = open_existing(made.state, made.log, made.log_schema, made.spool)
+        try:
+            schema = schema_at_head(store)
+            found = list(_comparisons(made, store, schema, replica or []))
+            head = log_side(store, schema) if not found else None
+        finally:
+            store.close()
+        _tell(found, head, as_json=as_json)
+        if not all(comparison.is_same for comparison in found):
+            raise typer.Exit(ExitCode.FAILURE)
+
+
+def _comparisons(
+    config: ServeConfig, store: LogStore, schema: ConsumerSchema, replicas: list[Path]
+) -> Iterator[Comparison]:
+    if config.adapter:
+        with upstream(config) as adapter:
+            yield Comparison(*compare_with_log(adapter, store, schema, lambda: time.sleep(PAUSE_SECONDS)))
+    for path in replicas:
+        found = replica_side(path, schema)
+        expected = log_side(store, schema, found.watermark)
+        yield Comparison(expected, found, compare(expected, found), str(path))
+
+
+def _tell(found: list[Comparison], head: Side | None, *, as_json: bool) -> None:
+    if head is not None:
+        found = [Comparison(head, head, compare(head, head))]
+    if as_json:
+        print_json([_document(comparison) for comparison in found])
+        return
+    for comparison in found:
+        _print(comparison)
+
+
+def _document(comparison: Comparison) -> dict[str, object]:
+    expected, found = comparison.expected, comparison.found
+    return {
+        "stages": {side.name: side.watermark for side in (expected, found)},
+        "replica": comparison.at or None,
+        "same": comparison.is_same,
+        "tables": {
+            verdict.table: {
+                "same": verdict.is_same,
+                "rows": {expected.name: verdict.expected_rows, found.name: verdict.found_rows},
+                "digests": {expected.name: verdict.expected_digest, found.name: verdict.found_digest},
+                "differences": [difference.as_json() for difference in verdict.differences],
+            }
+            for verdict in comparison.verdicts
+        },
+    }
+
+
+def _print(comparison: Comparison) -> None:
+    expected, found = comparison.expected, comparison.found
+    place = f" ({comparison.at})" if comparison.at else ""
+    if expected is found:
+        stdout.print(f"log at {expected.watermark}", markup=False)
+    else:
+        told = " and ".join(f"{side.name} at {side.watermark}" for side in (expected, found))
+        stdout.print(f"{told}{place}: {'the same' if comparison.is_same else 'not the same'}", markup=False)
+    table = Table("table", "rows", "digest", "", box=None, padding=(0, 2, 0, 0))
+    for verdict in comparison.verdicts:
+        table.add_row(*_cells(verdict))
+    stdout.print(table)
+    for verdict in comparison.verdicts:
+        for difference in verdict.differences[:SHOWN]:
+            stdout.print(_sentence(difference, expected, found), markup=False)
+        if len(verdict.differences) > SHOWN:
+            stdout.print(f"{verdict.table}: {len(verdict.differences) - SHOWN} more; --json has them all", markup=False)
+
+
+def _cells(verdict: TableVerdict) -> tuple[str, str, str, str]:
+    if verdict.is_same:
+        return verdict.table, str(verdict.expected_rows), verdict.expected_digest, "same"
+    rows = f"{verdict.expected_rows}, {verdict.found_rows}"
+    return verdict.table, rows, f"{verdict.expected_digest or '-'}, {verdict.found_digest or '-'}", "differs"
+
+
+def _sentence(difference: Difference, expected: Side, found: Side) -> str:
+    row = f"{difference.table} {', '.join(map(repr, difference.key))}"
+    if not difference.column:
+        return f"{row}: only in the {difference.there}"
+    values = f"{difference.expected!r} in the {expected.name}, {difference.found!r} in the {found.name}"
+    return f"{row}: {difference.column} is {values}"

@@ -1,0 +1,57 @@
+"""What every stage holds, for `inspect --digests`: the store through its adapter, the log at its head, replicas."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Annotated, TypeAlias
+
+import typer
+from rich.table import Table
+
+from changesource_cli.adapter_choice import resolve
+from changesource_cli.output import stdout
+from changesource_sdk.adapter import Adapter
+from changesource_sdk.changelog.store import LogStore
+from changesource_sdk.config import ServeConfig
+from changesource_sdk.pipeline.adapter_factory import adapter_factory, opened
+from changesource_sdk.pipeline.mapped import mapped_source
+from changesource_sdk.verifying.holdings import Holding, holding
+from changesource_sdk.verifying.log_side import log_side, schema_at_head
+from changesource_sdk.verifying.replica_side import replica_side
+from changesource_sdk.verifying.upstream_side import upstream_side
+
+Replicas: TypeAlias = Annotated[
+    list[Path] | None,
+    typer.Option("--replica", help="Replica file of a cache; may be repeated.", show_default=False),
+]
+
+
+@contextmanager
+def upstream(config: ServeConfig) -> Iterator[Adapter]:
+    """The store as consumers see it: its adapter, with the mapping it is served with."""
+    source = mapped_source(resolve(config.adapter), config.settings, config.mapping, config.mappings)
+    with opened(adapter_factory(*source)) as adapter:
+        yield adapter
+
+
+def stages_hold(store: LogStore, config: ServeConfig, replicas: Sequence[Path]) -> Iterator[Holding]:
+    """Every stage in the order of the flow. Each is read by itself, the rows of one at a time in memory."""
+    schema = schema_at_head(store)
+    if config.adapter:
+        with upstream(config) as adapter:
+            yield holding(upstream_side(adapter, schema), config.adapter)
+    yield holding(log_side(store, schema))
+    for path in replicas:
+        yield holding(replica_side(path, schema), str(path))
+
+
+def print_holdings(holdings: Sequence[Holding]) -> None:
+    """A line per table and stage, so that equal digests stand under each other."""
+    table = Table("table", "stage", "at", "rows", "digest", box=None, padding=(0, 2, 0, 0))
+    for name in sorted({name for each in holdings for name in each.tables}):
+        for each in holdings:
+            rows, told = each.tables.get(name, ("-", "-"))
+            table.add_row(name, f"{each.stage} {each.place}".strip(), each.watermark, str(rows), told)
+    stdout.print(table)

@@ -1,0 +1,184 @@
+"""Running an endpoint, a pipeline or both in the foreground, from the first line printed to a clean stop.
+
+With a log that several hosts share, pipeline and endpoints are processes of their own (`--role`); one process for both
+is the default.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import os
+import signal
+import sys
+from contextlib import suppress
+from dataclasses import replace
+from time import time
+
+from changesource_cli.adapter_choice import load_class, resolve, try_settings, with_own_folder
+from changesource_cli.output import ExitCode, print_json, stderr, stdout
+from changesource_cli.serving.state_watch import StateWatch
+from changesource_cli.serving.supervisor import Supervisor
+from changesource_cli.signals import first_signal
+from changesource_sdk.changelog.open import open_store
+from changesource_sdk.changelog.store import LogStore
+from changesource_sdk.config import ServeConfig
+from changesource_sdk.endpoint.server import Endpoint
+from changesource_sdk.ledger.adapter import ledgered_source
+from changesource_sdk.observe import logs
+from changesource_sdk.observe.logs import event, logger
+from changesource_sdk.observe.progress import Bar, Lines, StageWatch
+from changesource_sdk.pipeline.mapped import mapped_source
+from changesource_sdk.pipeline.mapping.declare import load_mappings, needs_spark, wrong
+from changesource_sdk.pipeline.settings import PipelineSettings, Runner, command_line
+from changesource_sdk.system_tables import Permissions
+from protocol.handshake import PATHS
+
+log = logger("serve")
+
+
+async def run(config: ServeConfig, *, as_json: bool) -> int:
+    """Serve until SIGTERM or SIGINT; the exit code. Raises `ChangesourceError` for what the user can mend."""
+    logs.configure(form="json" if as_json else config.log_format, level=config.log_level)
+    adapter, publications = "", None
+    if config.role != "endpoint":
+        adapter = resolve(config.adapter)
+        publications = try_settings(load_class(adapter), config.settings)
+        _check_mappings(config)
+    # Before anyone is told that we are there: a signal that came sooner would end us without a clean stop.
+    serving = _Serving(config, adapter, publications, as_json, first_signal())
+    while (code := await serving.run_once()) is None:
+        where = str(config.state)
+        event(log, logging.ERROR, "the state directory is gone or another one, starting over", where=where)
+    return code
+
+
+class _Serving:
+    """What runs here, from one state directory to the next."""
+
+    def __init__(
+        self,
+        config: ServeConfig,
+        adapter: str,
+        publications: frozenset[str] | None,
+        as_json: bool,
+        told_to_stop: asyncio.Future[signal.Signals],
+    ) -> None:
+        self._config = config  # with the port in use, once there is one
+        self._adapter = adapter
+        self._publications = publications
+        self._as_json = as_json
+        self._told_to_stop = told_to_stop
+        self._is_announced = False
+
+    async def run_once(self) -> int | None:
+        """Run until a signal or until the pipeline gives up; the exit code, None if the state directory is gone."""
+        config = self._config
+        store = open_store(config.state, config.log, config.log_schema, config.spool)
+        if config.role == "endpoint":
+            return await self._run_here(store, None)
+        with store.claim():
+            command = command_line(_pipeline(config, self._adapter), config.state)
+            return await self._run_here(store, Supervisor(command, _environment(config), grace=config.grace))
+
+    async def _run_here(self, store: LogStore, supervisor: Supervisor | None) -> int | None:
+        endpoint = await self._started_endpoint(supervisor)
+        supervision = asyncio.create_task(supervisor.run()) if supervisor else None
+        watch = asyncio.create_task(_watch(store, self._as_json)) if supervisor else None
+        state_gone = asyncio.create_task(StateWatch(store.layout).run())
+        try:
+            ends = [end for end in (self._told_to_stop, supervision, state_gone) if end is not None]
+            await asyncio.wait(ends, return_when=asyncio.FIRST_COMPLETED)
+            must_start_over = state_gone.done() and not self._told_to_stop.done()
+        finally:
+            if supervisor is not None:
+                supervisor.stop()
+            ending = (endpoint.stop() if endpoint else None, supervision)
+            await asyncio.gather(*(end for end in ending if end is not None))
+            for task in (watch, state_gone):
+                await _cancelled(task)
+            store.close()
+        if must_start_over:
+            return None
+        if not self._told_to_stop.done():
+            return (supervisor.health.last_exit if supervisor else None) or ExitCode.FAILURE
+        return ExitCode.INTERRUPTED if self._told_to_stop.result() == signal.SIGINT else ExitCode.OK
+
+    async def _started_endpoint(self, supervisor: Supervisor | None) -> Endpoint | None:
+        config = self._config
+        if config.role == "pipeline":
+            if not self._is_announced:
+                _announce_pipeline(config, self._as_json)
+            self._is_announced = True
+            return None
+        health = supervisor.health.as_json if supervisor else None
+        endpoint = Endpoint(config, Permissions.parse(config.permissions), health, self._publications)
+        if supervisor is not None:
+            supervisor.is_served = endpoint.is_ready
+        port = await endpoint.start()
+        if not self._is_announced:
+            _announce(config, port, self._as_json)
+        self._is_announced = True
+        self._config = replace(config, listen=f"{config.listen.rpartition(':')[0]}:{port}")
+        return endpoint
+
+
+async def _cancelled(task: asyncio.Task[None] | None) -> None:
+    if task is not None:
+        task.cancel()
+        with suppress(asyncio.CancelledError):
+            await task
+
+
+async def _watch(store: LogStore, as_json: bool) -> None:
+    display = Bar(stderr) if stderr.is_terminal and not as_json else Lines()
+    await StageWatch(display, time() * 1000).run(store.reports.all)
+
+
+def _pipeline(config: ServeConfig, adapter: str) -> PipelineSettings:
+    conf = {key: str(value) for key, value in config.conf.items()}
+    runner: Runner = "inline" if config.runner == "inline" else "spark"
+    own = with_own_folder(load_class(adapter), config.settings, config.state)
+    source = ledgered_source(adapter, own, str(config.ledger or ""))
+    path, settings = mapped_source(*source, config.mapping, config.mappings)
+    log = (config.log, config.log_schema, config.spool)
+    return PipelineSettings(path, settings, runner, config.master, conf, *log, config.compact_after)
+
+
+def _check_mappings(config: ServeConfig) -> None:
+    """Refuse what is wrong in itself; what the store must confirm is found out when it is read."""
+    key = needs_spark(load_mappings(config.mapping, config.mappings))
+    if key is not None and config.runner == "inline":
+        raise wrong(key, "Spark SQL needs the Spark runner", "use --runner spark, or a Python function")
+
+
+def _environment(config: ServeConfig) -> dict[str, str]:
+    """The child's environment: ours, the level of its logs, and the same import path, so that one's own adapter is
+    found.
+    """
+    path = os.pathsep.join(path for path in sys.path if path)
+    return {**os.environ, "PYTHONPATH": path, "CHANGESOURCE_LOG_LEVEL": config.log_level}
+
+
+def _announce_pipeline(config: ServeConfig, as_json: bool) -> None:
+    """Say that the pipeline runs without an endpoint here."""
+    if as_json:
+        print_json({"event": "running", "role": config.role, "pid": os.getpid()})
+    else:
+        stdout.print(f"running the pipeline of {config.adapter}, state in {config.state}", markup=False)
+
+
+def _announce(config: ServeConfig, port: int, as_json: bool) -> None:
+    """Say where it listens, and what to give zero-cache."""
+    host = f"[{config.host}]" if ":" in config.host else config.host
+    reachable = {"0.0.0.0": "127.0.0.1", "[::]": "[::1]"}.get(host, host)
+    secure = config.tls_cert is not None
+    url = f"{'wss' if secure else 'ws'}://{reachable}:{port}{next(iter(PATHS))}"
+    if as_json:
+        print_json({"event": "listening", "host": config.host, "port": port, "url": url, "pid": os.getpid()})
+        return
+    key = "?apiKey=…" if config.api_key or config.api_key_file else ""
+    stdout.print(f"listening on {host}:{port}, state in {config.state}", markup=False)
+    stdout.print("for zero-cache:", markup=False)
+    stdout.print("  ZERO_UPSTREAM_TYPE=custom", markup=False)
+    stdout.print(f"  ZERO_UPSTREAM_DB={url}{key}", markup=False)

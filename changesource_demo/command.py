@@ -1,0 +1,111 @@
+"""`changesource demo`: the whole flow on one machine, with a store made for the occasion.
+
+With its page it runs until Ctrl-C: store, pipeline, endpoint, cache and application, each a process one can stop and
+start from the page. With `--seconds` or `--no-page` it is a consumer on the terminal that ends by itself.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import importlib.util
+import signal
+import tempfile
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from changesource_cli.output import ExitCode, print_json, reported, stdout
+from changesource_demo.live import show
+from changesource_demo.watching import Watch
+from changesource_sdk.errors import ChangesourceError, ConfigurationError
+from changesource_sdk.pipeline.spark.java import find_java
+
+EPILOG = "\n\n".join(
+    (
+        "Examples:",
+        "changesource demo",
+        "changesource demo --listen 0.0.0.0:4800",
+        "changesource demo --seconds 60 --keep ./demo --runner inline",
+    )
+)
+SECONDS = 15.0
+
+
+def demo(
+    page: Annotated[bool, typer.Option("--page/--no-page", help="Show it on a page, until Ctrl-C.")] = True,
+    seconds: Annotated[
+        float | None, typer.Option(min=1, help="Watch on the terminal for so long, without the page.")
+    ] = None,
+    listen: Annotated[str, typer.Option(help="Address of the page; port 0 is any free one.")] = "127.0.0.1:0",
+    runner: Annotated[
+        str, typer.Option(help="spark, inline, or auto: Spark where Java and PySpark are there.")
+    ] = "auto",
+    keep: Annotated[
+        Path | None, typer.Option(help="Folder to keep store and state in; a temporary one if not given.")
+    ] = None,
+    as_json: Annotated[bool, typer.Option("--json", help="Print events as JSON, one per line.")] = False,
+) -> None:
+    """Run the whole flow on this machine and watch changes arrive."""
+    with reported(as_json=as_json), _folder(keep) as folder:
+        say, chosen = _voice(as_json), _runner(runner)
+        if not page or seconds is not None:
+            asyncio.run(Watch(folder, chosen, seconds or SECONDS, say).run())
+            return
+        _check_cache()
+        received = asyncio.run(show(folder, chosen, _address(listen), say))
+        raise typer.Exit(ExitCode.INTERRUPTED if received == signal.SIGINT else ExitCode.OK)
+
+
+def _voice(as_json: bool) -> Callable[..., None]:
+    def say(event: str, text: str, **fields: object) -> None:
+        if as_json:
+            print_json({"event": event, **fields})
+        else:
+            stdout.print(text, markup=False)
+
+    return say
+
+
+@contextmanager
+def _folder(keep: Path | None) -> Iterator[Path]:
+    if keep is not None:
+        keep.mkdir(parents=True, exist_ok=True)
+        yield keep
+        return
+    with tempfile.TemporaryDirectory(prefix="changesource-demo-") as folder:
+        yield Path(folder)
+
+
+def _runner(wanted: str) -> str:
+    if wanted not in ("auto", "spark", "inline"):
+        raise ConfigurationError("bad-value", f"there is no runner {wanted!r}", "--runner", "auto, spark or inline")
+    if wanted != "auto":
+        return wanted
+    try:
+        import pyspark  # noqa: F401
+
+        find_java()
+    except (ImportError, ChangesourceError):
+        return "inline"
+    return "spark"
+
+
+def _address(listen: str) -> tuple[str, int]:
+    host, _, port = listen.rpartition(":")
+    if not host or not port.isdecimal() or int(port) > 65535:
+        raise ConfigurationError("bad-value", f"{listen!r} is no address", "--listen", "give host:port")
+    return host.strip("[]"), int(port)
+
+
+def _check_cache() -> None:
+    missing = next((name for name in ("aiohttp", "xxhash") if importlib.util.find_spec(name) is None), None)
+    if missing is not None:
+        raise ConfigurationError(
+            "missing-extra",
+            f"the page and the cache need {missing}, which is not installed",
+            "changesource demo",
+            "pip install 'zero-changesource[cache]', or use --no-page",
+        )
