@@ -1,4 +1,4 @@
-"""The `changesource` command: one module per subcommand, one place for output and exit codes."""
+"""The `changesource` command: one module per subcommand, one for output and exit codes."""
 
 from __future__ import annotations
 

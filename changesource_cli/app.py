@@ -1,45 +1,31 @@
-"""The commands, gathered; and the options every command line is expected to have.
+"""The table of commands, and the options of `changesource` itself.
 
-A command's module is imported when the command is asked for: `serve` listens before the modules of `check` would have
-been read.
+Only the module of the command that runs is imported: `serve` listens before the modules of `check` would be loaded.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
-from functools import cache
-from importlib import import_module
+import functools
+from collections.abc import Callable, Iterator, Mapping
 from importlib.metadata import PackageNotFoundError, version
 from typing import Annotated, Any
 
 import typer
-from typer.core import TyperGroup
+from typer.core import TyperCommand, TyperGroup
 from typer.main import get_command
 
 from changesource_cli.output import EXIT_CODES, print_json
 from protocol.handshake import PATHS
 
 NAMES = ("demo", "serve", "new", "cache", "check", "tail", "compact", "inspect", "verify", "replay", "doctor")
-"""Each a module of `commands`, with a function of that name, an `EPILOG` and, if it has one, a `COMMAND` class."""
-ELSEWHERE = {"demo": "changesource_demo.command"}
-"""Commands whose module is not in `commands`."""
+"""Every command, in the order of the help text. Each is a function in the module of its name in `commands`."""
 
 
-@cache
-def _command(name: str) -> Any:
-    module = import_module(ELSEWHERE.get(name, f"changesource_cli.commands.{name}"))
-    alone = typer.Typer(add_completion=False, pretty_exceptions_enable=False)
-    alone.command(name=name, cls=getattr(module, "COMMAND", None), epilog=module.EPILOG)(getattr(module, name))
-    return get_command(alone)
+class Commands(Mapping[str, TyperCommand]):
+    """The commands by name, each imported when it is first looked up."""
 
-
-class Commands(Mapping[str, Any]):
-    """The commands by name, in the order in which help lists them."""
-
-    def __getitem__(self, name: str) -> Any:
-        if name not in NAMES:
-            raise KeyError(name)
-        return _command(name)
+    def __getitem__(self, name: str) -> TyperCommand:
+        return _load(name)
 
     def __iter__(self) -> Iterator[str]:
         return iter(NAMES)
@@ -48,13 +34,74 @@ class Commands(Mapping[str, Any]):
         return len(NAMES)
 
 
+@functools.cache
+def _load(name: str) -> TyperCommand:
+    """Import one command. Raises `KeyError` for an unknown name."""
+    match name:
+        case "demo":
+            from changesource_cli.commands import demo
+
+            return _command(name, demo.demo, demo.EPILOG)
+        case "serve":
+            from changesource_cli.commands import serve
+
+            return _command(name, serve.serve, serve.EPILOG, serve.ServeCommand)
+        case "new":
+            from changesource_cli.commands import new
+
+            return _command(name, new.new, new.EPILOG)
+        case "cache":
+            from changesource_cli.commands import cache
+
+            return _command(name, cache.cache, cache.EPILOG)
+        case "check":
+            from changesource_cli.commands import check
+
+            return _command(name, check.check, check.EPILOG)
+        case "tail":
+            from changesource_cli.commands import tail
+
+            return _command(name, tail.tail, tail.EPILOG)
+        case "compact":
+            from changesource_cli.commands import compact
+
+            return _command(name, compact.compact, compact.EPILOG)
+        case "inspect":
+            from changesource_cli.commands import inspect
+
+            return _command(name, inspect.inspect, inspect.EPILOG)
+        case "verify":
+            from changesource_cli.commands import verify
+
+            return _command(name, verify.verify, verify.EPILOG)
+        case "replay":
+            from changesource_cli.commands import replay
+
+            return _command(name, replay.replay, replay.EPILOG)
+        case "doctor":
+            from changesource_cli.commands import doctor
+
+            return _command(name, doctor.doctor, doctor.EPILOG)
+    raise KeyError(name)
+
+
+def _command(
+    name: str, function: Callable[..., None], epilog: str, cls: type[TyperCommand] | None = None
+) -> TyperCommand:
+    alone = typer.Typer(add_completion=False, pretty_exceptions_enable=False)
+    alone.command(name=name, cls=cls, epilog=epilog)(function)
+    command = get_command(alone)
+    assert isinstance(command, TyperCommand)
+    return command
+
+
 class CommandGroup(TyperGroup):
-    """A group that knows its commands' names without having imported them."""
+    """A group that can list its commands without importing them."""
 
     def __init__(self, **attributes: Any) -> None:
         super().__init__(**{**attributes, "commands": Commands()})
 
-    def list_commands(self, ctx: Any) -> list[str]:
+    def list_commands(self, ctx: object) -> list[str]:
         return list(NAMES)
 
 
@@ -72,7 +119,7 @@ app = typer.Typer(
 
 
 def release() -> str:
-    """The version of this distribution; `0+source` for a tree that is not installed."""
+    """Return the version of this distribution; `0+source` for a source tree that is not installed."""
     try:
         return version("zero-changesource")
     except PackageNotFoundError:

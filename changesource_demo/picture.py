@@ -1,96 +1,109 @@
-"""How far every stage is, in one unit, for the page to draw. Pure.
+"""How far every part of the flow is, in one unit, for the page to draw. Pure.
 
-Positions are transactions of the log since `origin`, its first snapshot, so that any two stages can be compared; the
-store counts the keys that were touched, and is compared with what the pipeline has read of them. What is not known,
-because whoever knows it does not run, is None.
+Positions are transactions of the log since `origin`, its first snapshot, so any two parts can be compared. The upstream
+counts changed keys instead, and is compared with what the pipeline has read of them. A value is None while the process
+that knows it does not run.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import Any
+from typing import TypedDict
 
 from protocol.watermark import is_valid, to_int
 
-Document = Mapping[str, Any]
+Document = Mapping[str, object]
+"""A `/statusz` document, or a part of one."""
 _Position = Callable[[object], int | None]
 
 
-def draw(
-    store: Document, log: Document | None, endpoint: Document | None, cache: Document | None, origin: int
-) -> dict[str, Any]:
-    """The picture, from what the store, the log's files, the endpoint and the cache say of themselves."""
+class UpstreamProgress(TypedDict):
+    """What the writer has done: transactions, their rate, seconds since the last, and the newest changed key."""
 
-    def at(watermark: object) -> int | None:
+    writes: int
+    perSecond: float
+    age: float | None
+    touched: int | None
+
+
+def draw(
+    upstream: UpstreamProgress, log: Document | None, endpoint: Document | None, cache: Document | None, origin: int
+) -> dict[str, dict[str, object]]:
+    """Return the picture, from the writer's progress and the status of log, endpoint and cache."""
+
+    def position_of(watermark: object) -> int | None:
         number = number_of(watermark)
         return None if number is None else max(0, number - origin)
 
-    # The endpoint was asked a moment after the log was read, so it may already be further.
-    known = (at(_at(log, "log", "head")), _sent(endpoint, at))
+    # The endpoint was read a moment after the log, so it may be further.
+    known = (position_of(_at(log, "log", "head")), _sent(endpoint, position_of))
     head = max((each for each in known if each is not None), default=None)
     return {
-        "store": _store(store, log),
-        "pipeline": _pipeline(log, at),
+        "store": _upstream(upstream, log),
+        "pipeline": _pipeline(log, position_of),
         "log": {"position": head, "snapshotAge": _at(log, "log", "snapshotAge")},
-        "endpoint": _endpoint(endpoint, head, at),
-        "replica": _replica(cache, head, at),
-        "queries": _queries(cache, head, at),
+        "endpoint": _endpoint(endpoint, head, position_of),
+        "replica": _replica(cache, head, position_of),
+        "queries": _queries(cache, head, position_of),
         "clients": {"connected": _at(cache, "sync", "clients"), "pokes": _at(cache, "sync", "pokes")},
     }
 
 
 def number_of(watermark: object) -> int | None:
-    """The number a watermark stands for; None if it is none."""
+    """Return the number of a watermark; None if the value is no watermark."""
     return to_int(watermark)[0] if isinstance(watermark, str) and is_valid(watermark) else None
 
 
 def origin_of(log: Document | None) -> int | None:
-    """Where the log's newest snapshot is, if there is one."""
+    """Return the number of the newest snapshot's watermark, if there is a snapshot."""
     return number_of(_at(log, "log", "snapshot"))
 
 
-def _store(store: Document, log: Document | None) -> dict[str, Any]:
-    touched, read = store["touched"], _at(log, "log", "position", "seq")
-    unread = max(0, touched - read) if touched is not None and read is not None else None
-    return {**store, "unread": unread}
+def _upstream(upstream: UpstreamProgress, log: Document | None) -> dict[str, object]:
+    touched, read = upstream["touched"], _at(log, "log", "position", "seq")
+    unread = max(0, touched - read) if touched is not None and isinstance(read, int) else None
+    return {**upstream, "unread": unread}
 
 
-def _pipeline(log: Document | None, at: _Position) -> dict[str, Any]:
-    stages: Mapping[str, Document] = _at(log, "stages") or {}
-    lanes = [
-        {
-            "name": name,
-            "lane": stage.get("lane"),
-            "doing": stage.get("state"),
-            "verdict": stage.get("verdict"),
-            "position": at(stage.get("watermark")),
-            "transactions": stage.get("transactions"),
-            "rows": stage.get("rows"),
-            "age": stage.get("age"),
-            "sinceProgress": stage.get("sinceProgress"),
-        }
-        for name, stage in sorted(stages.items())
-    ]
-    positions = [lane["position"] for lane in lanes if lane["position"] is not None]
-    return {"lanes": lanes, "position": max(positions, default=None)}
+def _pipeline(log: Document | None, position_of: _Position) -> dict[str, object]:
+    stages = _at(log, "stages")
+    reports = sorted(stages.items()) if isinstance(stages, Mapping) else []
+    lanes = [_lane(name, report, position_of(report.get("watermark"))) for name, report in reports]
+    positions = [position_of(report.get("watermark")) for _, report in reports]
+    return {"lanes": lanes, "position": max((each for each in positions if each is not None), default=None)}
 
 
-def _endpoint(endpoint: Document | None, head: int | None, at: _Position) -> dict[str, Any]:
-    position = _sent(endpoint, at)
+def _lane(name: str, report: Document, position: int | None) -> dict[str, object]:
     return {
-        "streams": len(_at(endpoint, "streams") or []),
+        "name": name,
+        "lane": report.get("lane"),
+        "doing": report.get("state"),
+        "verdict": report.get("verdict"),
         "position": position,
-        "behind": _behind(head, position),
+        "transactions": report.get("transactions"),
+        "rows": report.get("rows"),
+        "age": report.get("age"),
+        "sinceProgress": report.get("sinceProgress"),
     }
 
 
-def _sent(endpoint: Document | None, at: _Position) -> int | None:
-    sent = [at(stream["sent"]) for stream in _at(endpoint, "streams") or []]
-    return max((each for each in sent if each is not None), default=None)
+def _endpoint(endpoint: Document | None, head: int | None, position_of: _Position) -> dict[str, object]:
+    position = _sent(endpoint, position_of)
+    return {"streams": len(_streams(endpoint)), "position": position, "behind": _behind(head, position)}
 
 
-def _replica(cache: Document | None, head: int | None, at: _Position) -> dict[str, Any]:
-    position = at(_at(cache, "replication", "version"))
+def _sent(endpoint: Document | None, position_of: _Position) -> int | None:
+    positions = [position_of(stream["sent"]) for stream in _streams(endpoint)]
+    return max((each for each in positions if each is not None), default=None)
+
+
+def _streams(endpoint: Document | None) -> list[Document]:
+    streams = _at(endpoint, "streams")
+    return streams if isinstance(streams, list) else []
+
+
+def _replica(cache: Document | None, head: int | None, position_of: _Position) -> dict[str, object]:
+    position = position_of(_at(cache, "replication", "version"))
     return {
         "position": position,
         "behind": _behind(head, position),
@@ -100,13 +113,14 @@ def _replica(cache: Document | None, head: int | None, at: _Position) -> dict[st
     }
 
 
-def _queries(cache: Document | None, head: int | None, at: _Position) -> dict[str, Any]:
-    position = at(_at(cache, "sync", "version"))
+def _queries(cache: Document | None, head: int | None, position_of: _Position) -> dict[str, object]:
+    position = position_of(_at(cache, "sync", "version"))
     counts = {name: _at(cache, "sync", name) for name in ("queries", "rows", "advances")}
     return {"position": position, "behind": _behind(head, position), **counts}
 
 
-def _at(document: Any, *path: str) -> Any:
+def _at(document: object, *path: str) -> object:
+    """Return the value at a path of nested objects, None where the path ends early."""
     for name in path:
         document = document.get(name) if isinstance(document, Mapping) else None
     return document

@@ -10,7 +10,7 @@ from contextlib import AsyncExitStack, asynccontextmanager
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
-from changesource_demo.stages import Stage
+from changesource_demo.process import ManagedProcess
 
 CHANGESOURCE = [sys.executable, "-m", "changesource_cli"]
 INLINE = ("--runner", "inline")
@@ -27,11 +27,13 @@ async def flow(
     with TemporaryDirectory(prefix="changesource-example-") as name:
         folder = Path(name)
         async with AsyncExitStack() as ending:
-            endpoint = Stage("endpoint", serve(adapter, settings, options, folder), output=folder / "endpoint.log")
+            endpoint = ManagedProcess(
+                "endpoint", serve(adapter, settings, options, folder), output=folder / "endpoint.log"
+            )
             ending.push_async_callback(endpoint.stop)
             await started(endpoint, folder)
             given = cache_settings(f"ws://127.0.0.1:{endpoint.port}/changes/v0/stream", folder, application)
-            cache = Stage(
+            cache = ManagedProcess(
                 "cache",
                 lambda _: [*CHANGESOURCE, "cache", "--json"],
                 settings=lambda port: {**given, "ZERO_PORT": str(port)},
@@ -61,16 +63,16 @@ def cache_settings(stream: str, folder: Path, application: str | None) -> dict[s
     return settings | {"CHANGESOURCE_CACHE_HOST": "127.0.0.1"}
 
 
-async def started(stage: Stage, folder: Path) -> None:
+async def started(process: ManagedProcess, folder: Path) -> None:
     """Start a process; if it does not come up, show what was said."""
-    print(f"{stage.name}: starting", flush=True)
+    print(f"{process.name}: starting", flush=True)
     try:
         async with asyncio.timeout(START_SECONDS):
-            await stage.start()
+            await process.start()
     except Exception:
         show_logs(folder)
         raise
-    print(f"{stage.name}: running on port {stage.port}", flush=True)
+    print(f"{process.name}: running on port {process.port}", flush=True)
 
 
 def show_logs(folder: Path) -> None:

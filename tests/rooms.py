@@ -26,8 +26,8 @@ MAY_IMPORT = {
     "changesource_sdk": {"changesource_sdk", "protocol"},
     "adapters": {"adapters", "changesource_sdk", "protocol"},
     "reference_cache": {"reference_cache", "protocol"},
-    "changesource_demo": {"changesource_demo", "changesource_cli", "changesource_sdk", "reference_cache", "protocol"},
-    "changesource_cli": {"changesource_cli", "changesource_sdk", "protocol"},
+    "changesource_demo": {"changesource_demo", "changesource_sdk", "reference_cache", "protocol"},
+    "changesource_cli": {"changesource_cli", "changesource_demo", "changesource_sdk", "reference_cache", "protocol"},
 }
 """The packages. `changesource_cli` and `changesource_demo` are the composition root: nothing else imports both the SDK
 and the cache."""
@@ -65,7 +65,7 @@ ROOMS: dict[str, tuple[str, ...]] = {
     "adapters.spark_tables.readers": ("adapters.spark_tables", "adapters.spark_tables.rows",),
     "adapters.spark_tables.rows": ("adapters.spark_tables",),
     "adapters.sqlite": (),
-    "changesource_cli": (),
+    "changesource_cli": ("changesource_cli.commands",),
     "changesource_cli.checks": ("changesource_cli",),
     "changesource_cli.commands": ("changesource_cli", "changesource_cli.checks", "changesource_cli.serving",),
     "changesource_cli.serving": ("changesource_cli",),
@@ -83,8 +83,8 @@ ROOMS: dict[str, tuple[str, ...]] = {
         "changesource_sdk.changelog.files", "changesource_sdk.changelog.spool",),
     "changesource_sdk.checking": ("changesource_sdk", "changesource_sdk.testing",),
     "changesource_sdk.endpoint": ("changesource_sdk", "changesource_sdk.changelog",
-        "changesource_sdk.endpoint.access", "changesource_sdk.endpoint.stream", "changesource_sdk.observe",
-        "changesource_sdk.policies",),
+        "changesource_sdk.changelog.sqlite", "changesource_sdk.endpoint.access",
+        "changesource_sdk.endpoint.stream", "changesource_sdk.observe", "changesource_sdk.policies",),
     "changesource_sdk.endpoint.access": ("changesource_sdk", "changesource_sdk.policies",),
     "changesource_sdk.endpoint.stream": ("changesource_sdk", "changesource_sdk.changelog",
         "changesource_sdk.changelog.spool", "changesource_sdk.endpoint.access", "changesource_sdk.observe",

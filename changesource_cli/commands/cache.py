@@ -1,7 +1,7 @@
 """`changesource cache`: the reference cache in the foreground, configured by zero-cache's own variables.
 
-The cache is another package, which knows nothing of this one and needs more than the SDK does; it is loaded when asked
-for, by name.
+The modules of the cache are imported inside functions: `changesource --help` does not need them, and some need packages
+that only the extra `cache` installs.
 """
 
 from __future__ import annotations
@@ -9,8 +9,10 @@ from __future__ import annotations
 import asyncio
 import os
 import signal
-from importlib import import_module
-from typing import Annotated, Any
+from collections.abc import Coroutine, Iterator
+from contextlib import contextmanager
+from dataclasses import Field
+from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 from rich.table import Table
@@ -20,6 +22,10 @@ from changesource_cli.signals import first_signal
 from changesource_sdk.errors import ConfigurationError, EndpointError
 from changesource_sdk.observe import logs
 from protocol.redaction import redact
+
+if TYPE_CHECKING:
+    from reference_cache.cache import Cache
+    from reference_cache.config import CacheConfig
 
 EPILOG = "\n\n".join(
     (
@@ -32,6 +38,7 @@ EPILOG = "\n\n".join(
     )
 )
 _LEVELS = {"warn": "warning"}
+"""zero-cache's names of log levels, where Python's differ."""
 
 
 def cache(
@@ -41,23 +48,48 @@ def cache(
     as_json: Annotated[bool, typer.Option("--json", help="Machine-readable output and logs.")] = False,
 ) -> None:
     """Serve Zero clients: replicate from a change source and sync queries to them."""
-    with reported(as_json=as_json):
-        configuration, errors = _part("config"), _part("errors")
-        try:
-            config = configuration.load(os.environ)
-            if show_config:
-                _print_config(configuration, config, as_json)
-                return
-            raise typer.Exit(asyncio.run(_run(config, as_json)))
-        except errors.BadSetting as error:
-            raise ConfigurationError(error.code, error.message, error.where, error.fix) from None
-        except errors.CacheError as error:
-            raise EndpointError(error.code, error.message, error.where, error.fix) from None
+    from reference_cache.config import load
+
+    with reported(as_json=as_json), _translated_errors():
+        config = load(os.environ)
+        if show_config:
+            _print_config(config, as_json)
+            return
+        raise typer.Exit(asyncio.run(_run(config, as_json)))
 
 
-def _part(name: str) -> Any:
+@contextmanager
+def _translated_errors() -> Iterator[None]:
+    """Raise errors of the cache as those of the SDK, which have exit codes."""
+    from reference_cache.errors import BadSetting, CacheError
+
     try:
-        return import_module(f"reference_cache.{name}")
+        yield
+    except BadSetting as error:
+        raise ConfigurationError(error.code, error.message, error.where, error.fix) from None
+    except CacheError as error:
+        raise EndpointError(error.code, error.message, error.where, error.fix) from None
+
+
+async def _run(config: CacheConfig, as_json: bool) -> int:
+    """Serve until SIGTERM or SIGINT; return the exit code."""
+    logs.configure(form="json" if as_json else config.log_format, level=_LEVELS.get(config.log_level, config.log_level))
+    stop_signal = first_signal()
+    running = _new_cache(config)
+    port = await running.start()
+    _announce("listening", config, port, as_json)
+    try:
+        if await _finished(running.wait_until_ready(), stop_signal):
+            _announce("ready", config, port, as_json)
+            await _finished(running.wait_for_failure(), stop_signal)
+    finally:
+        await running.stop()
+    return ExitCode.INTERRUPTED if stop_signal.result() == signal.SIGINT else ExitCode.OK
+
+
+def _new_cache(config: CacheConfig) -> Cache:
+    try:
+        from reference_cache.cache import Cache
     except ModuleNotFoundError as error:
         raise ConfigurationError(
             "missing-extra",
@@ -65,28 +97,13 @@ def _part(name: str) -> Any:
             "changesource cache",
             "pip install 'zero-changesource[cache]'",
         ) from None
+    return Cache(config)
 
 
-async def _run(config: Any, as_json: bool) -> int:
-    """Serve until SIGTERM or SIGINT; the exit code."""
-    logs.configure(form="json" if as_json else config.log_format, level=_LEVELS.get(config.log_level, config.log_level))
-    told_to_stop = first_signal()
-    made = _part("cache").Cache(config)
-    port = await made.start()
-    _announce("listening", config, port, as_json)
-    try:
-        if await _until(told_to_stop, made.wait_until_ready()):
-            _announce("ready", config, port, as_json)
-            await _until(told_to_stop, made.wait_for_failure())
-    finally:
-        await made.stop()
-    return ExitCode.INTERRUPTED if told_to_stop.result() == signal.SIGINT else ExitCode.OK
-
-
-async def _until(told_to_stop: asyncio.Future[signal.Signals], work: Any) -> bool:
-    """Whether the work came to its end before a signal; raises what it raises."""
-    task = asyncio.ensure_future(work)
-    await asyncio.wait((told_to_stop, task), return_when=asyncio.FIRST_COMPLETED)
+async def _finished(work: Coroutine[object, object, None], stop_signal: asyncio.Future[signal.Signals]) -> bool:
+    """Run until `work` is done (True) or the signal comes (False, and `work` is cancelled). Raises what `work` does."""
+    task = asyncio.create_task(work)
+    await asyncio.wait((stop_signal, task), return_when=asyncio.FIRST_COMPLETED)
     if not task.done():
         task.cancel()
         return False
@@ -94,10 +111,10 @@ async def _until(told_to_stop: asyncio.Future[signal.Signals], work: Any) -> boo
     return True
 
 
-def _announce(what: str, config: Any, port: int, as_json: bool) -> None:
+def _announce(event: Literal["listening", "ready"], config: CacheConfig, port: int, as_json: bool) -> None:
     if as_json:
-        print_json({"event": what, "host": config.host, "port": port, "pid": os.getpid()})
-    elif what == "listening":
+        print_json({"event": event, "host": config.host, "port": port, "pid": os.getpid()})
+    elif event == "listening":
         stdout.print(f"listening on {config.host}:{port}, replica in {config.replica_file}", markup=False)
         if config.unused:
             stdout.print(f"set, but not used here: {', '.join(config.unused)}", markup=False)
@@ -105,11 +122,12 @@ def _announce(what: str, config: Any, port: int, as_json: bool) -> None:
         stdout.print("ready for clients", markup=False)
 
 
-def _print_config(configuration: Any, config: Any, as_json: bool) -> None:
-    rows = [_shown(each, config) for each in configuration.settings()]
+def _print_config(config: CacheConfig, as_json: bool) -> None:
+    from reference_cache.config import settings
+
+    rows = [_row(setting, config) for setting in settings()]
     if as_json:
-        settings = {variable: value for variable, value, _ in rows}
-        print_json({"settings": settings, "unused": list(config.unused)})
+        print_json({"settings": {variable: value for variable, value, _ in rows}, "unused": list(config.unused)})
         return
     table = Table("variable", "value", "for", box=None)
     for row in rows:
@@ -119,7 +137,8 @@ def _print_config(configuration: Any, config: Any, as_json: bool) -> None:
         stdout.print(f"set, but not used here: {', '.join(config.unused)}", markup=False)
 
 
-def _shown(setting: Any, config: Any) -> tuple[str, str, str]:
+def _row(setting: Field[object], config: CacheConfig) -> tuple[str, str, str]:
+    """Return the variable of a setting, its value (secrets are masked), and what it is for."""
     value = getattr(config, setting.name)
     if isinstance(value, tuple):
         value = ",".join(value)

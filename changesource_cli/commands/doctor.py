@@ -21,7 +21,6 @@ from changesource_cli.adapter_choice import load_class, resolve, try_settings
 from changesource_cli.checks.mapping_check import check_mappings
 from changesource_cli.commands import serve
 from changesource_cli.output import ExitCode, print_json, reported, stdout
-from changesource_cli.statusz import fetch
 from changesource_sdk import config as configuration
 from changesource_sdk.adapter import Examining
 from changesource_sdk.changelog.files.layout import StateDirectory
@@ -29,6 +28,7 @@ from changesource_sdk.changelog.open import open_store
 from changesource_sdk.config import ServeConfig
 from changesource_sdk.endpoint.access.auth import tls_context
 from changesource_sdk.endpoint.access.keys import KeyRing
+from changesource_sdk.endpoint.fetch_status import fetch_status
 from changesource_sdk.errors import AdapterError, ChangesourceError, ConfigurationError, EndpointError, StateError
 from changesource_sdk.observe.warnings import stages_only
 from changesource_sdk.pipeline.adapter_factory import adapter_factory, opened
@@ -190,7 +190,7 @@ def _address(config: ServeConfig) -> str:
 
 def _taken(config: ServeConfig, error: OSError) -> str:
     try:
-        fetch(config.listen)
+        fetch_status(config.listen)
     except EndpointError as answer:
         if answer.code != "refused" or "401" not in answer.message:
             reason = error.strerror or str(error)

@@ -14,13 +14,11 @@ from rich.table import Table
 from changesource_cli.commands import serve
 from changesource_cli.holdings import Replicas, print_holdings, stages_hold
 from changesource_cli.output import print_json, reported, stdout
-from changesource_cli.statusz import fetch
 from changesource_sdk.changelog.open import open_store
-from changesource_sdk.changelog.sqlite.store import SqliteStore
-from changesource_sdk.changelog.store import LogStore
-from changesource_sdk.changelog.subscribers import Subscriber
 from changesource_sdk.config import ServeConfig, parse_pairs
-from changesource_sdk.endpoint.status import Document, describe
+from changesource_sdk.endpoint.fetch_status import fetch_status
+from changesource_sdk.endpoint.log_status import status_of_directory, status_of_log
+from changesource_sdk.endpoint.status import Document
 from changesource_sdk.errors import ConfigurationError, StateError
 from changesource_sdk.verifying.holdings import Holding
 
@@ -92,48 +90,21 @@ def _directory(target: str) -> Path:
 
 def _document(target: str, log: str | None, log_schema: str) -> Document:
     if target and Path(target).is_dir() and log is None:
-        return from_directory(Path(target))
+        return status_of_directory(Path(target))
     if target and not Path(target).is_dir():
-        return fetch_or_explain(target)
+        return _fetch(target)
     if log is None:
         raise ConfigurationError(
             "no-target", "there is nothing to look at", "TARGET", "give a state directory, host:port, or --log"
         )
-    return from_store(open_store(Path(target or SERVED_FROM), log, log_schema))
+    return status_of_log(open_store(Path(target or SERVED_FROM), log, log_schema))
 
 
-def fetch_or_explain(target: str) -> Document:
-    """The document of a running endpoint; a path that is no directory is told as such."""
+def _fetch(target: str) -> Document:
+    """Return the document of a running endpoint. Raises `StateError` for a path, which is then no directory."""
     if "://" not in target and ":" not in target:
         raise StateError("no-state", "there is no such directory", target, "give --state's directory, or host:port")
-    return fetch(target)
-
-
-def from_directory(directory: Path) -> Document:
-    """The same document from the files alone; nothing is written, and no process needs to run."""
-    store = SqliteStore(directory)
-    layout = store.layout
-    if not layout.log.exists() and not layout.stages.is_dir():
-        raise StateError("no-state", "no change log is there", str(directory), "give the directory of serve's --state")
-    return from_store(store, layout.subscribers.exists())
-
-
-def from_store(store: LogStore, has_subscribers: bool = True) -> Document:
-    """The same document from wherever the log is."""
-    reader = store.open_reader()
-    try:
-        return describe(store, reader, _known(store) if has_subscribers else [])
-    finally:
-        reader.close()
-        store.close()
-
-
-def _known(store: LogStore) -> list[Subscriber]:
-    subscribers = store.open_subscribers()
-    try:
-        return subscribers.all()
-    finally:
-        subscribers.close()
+    return fetch_status(target)
 
 
 def _print(document: Document) -> None:

@@ -39,7 +39,7 @@ Pairs: TypeAlias = Annotated[
 """`--set`, as every command with an adapter has it."""
 
 
-def flag(name: str, *names: str) -> Any:
+def flag(name: str, *names: str) -> object:
     """An option of `ServeConfig` on a command line."""
     declared = names or ("--" + name.replace("_", "-"),)
     return typer.Option(*declared, help=_sentence(help_text(name)), show_default=False)
@@ -68,9 +68,6 @@ class ServeCommand(TyperCommand):
         finally:
             for parameter, text in own:
                 vars(parameter)["help"] = text
-
-
-COMMAND = ServeCommand
 
 
 def serve(

@@ -16,16 +16,16 @@ from asyncio.subprocess import Process
 from contextlib import AsyncExitStack, ExitStack, suppress
 from pathlib import Path
 
-from changesource_demo.stages import Stage
+from changesource_demo.process import ManagedProcess
 
 HERE = Path(__file__).resolve().parent
 CHANGESOURCE = [sys.executable, "-m", "changesource_cli"]
 
 
-def stages(folder: Path, runner: str) -> tuple[Stage, Stage, Stage]:
+def processes(folder: Path, runner: str) -> tuple[ManagedProcess, ManagedProcess, ManagedProcess]:
     """The application's server, the endpoint with its pipeline, and the cache, in the order to start them."""
     store = str(folder / "todo.db")
-    app = Stage(
+    app = ManagedProcess(
         "app", lambda port: [sys.executable, str(HERE / "server.py"), store, str(port)], output=folder / "app.log"
     )
 
@@ -33,7 +33,7 @@ def stages(folder: Path, runner: str) -> tuple[Stage, Stage, Stage]:
         where = ["--set", f"path={store}", "--state", str(folder / "state"), "--listen", f"127.0.0.1:{port}"]
         return [*CHANGESOURCE, "serve", "sqlite", *where, "--runner", runner, "--json"]
 
-    endpoint = Stage("endpoint", serve, output=folder / "endpoint.log")
+    endpoint = ManagedProcess("endpoint", serve, output=folder / "endpoint.log")
 
     def settings(port: int) -> dict[str, str]:
         return {
@@ -45,7 +45,7 @@ def stages(folder: Path, runner: str) -> tuple[Stage, Stage, Stage]:
             "CHANGESOURCE_CACHE_HOST": "127.0.0.1",
         }
 
-    cache = Stage(
+    cache = ManagedProcess(
         "cache",
         lambda _: [*CHANGESOURCE, "cache", "--json"],
         settings=settings,
@@ -77,11 +77,11 @@ async def run(folder: Path, runner: str, port: int, cache_url: str | None) -> No
     for number in (signal.SIGINT, signal.SIGTERM):
         asyncio.get_running_loop().add_signal_handler(number, told_to_stop.set)
     async with AsyncExitStack() as ending:
-        for stage in stages(folder, runner):
-            ending.push_async_callback(stage.stop)
-            await stage.start()
-            print(f"{stage.name}: running on port {stage.port}", flush=True)
-        await asyncio.to_thread(build_page, cache_url or f"http://127.0.0.1:{stage.port}", folder / "page")
+        for process in processes(folder, runner):
+            ending.push_async_callback(process.stop)
+            await process.start()
+            print(f"{process.name}: running on port {process.port}", flush=True)
+        await asyncio.to_thread(build_page, cache_url or f"http://127.0.0.1:{process.port}", folder / "page")
         preview = ["preview", "--outDir", str(folder / "page"), "--port", str(port), "--strictPort"]
         page = await asyncio.create_subprocess_exec(
             *vite(), *preview, "--logLevel", "warn", cwd=HERE, start_new_session=True

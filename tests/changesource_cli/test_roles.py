@@ -12,7 +12,7 @@ import pytest
 from typer.testing import CliRunner
 
 from changesource_cli.app import app
-from changesource_cli.statusz import fetch
+from changesource_sdk.endpoint.fetch_status import fetch_status
 from changesource_sdk.errors import EndpointError
 from changesource_sdk.testing.fake_cache import FakeCache
 from tests.changesource_cli.conftest import Served, StartServe, environment
@@ -63,10 +63,12 @@ async def test_an_endpoint_without_a_pipeline_serves_what_a_pipeline_elsewhere_w
     cache = FakeCache(endpoint.url)
     await cache.initial_sync()
     assert set(cache.rows("issue")) == {"1", "2"}
-    assert "pipeline" not in fetch(endpoint.url)
+    assert "pipeline" not in fetch_status(endpoint.url)
     writer.terminate()
     assert writer.wait(90) == 0
-    assert fetch(endpoint.url)["stages"]["pipeline"]["state"] == "stopped", "seen from a host without the pipeline"
+    assert fetch_status(endpoint.url)["stages"]["pipeline"]["state"] == "stopped", (
+        "seen from a host without the pipeline"
+    )
     _look_from_elsewhere(log, tmp_path / "elsewhere")
     other = FakeCache(endpoint.url, app_id="second")
     await other.initial_sync()
@@ -138,5 +140,5 @@ def test_a_database_that_is_not_there_is_a_problem_of_the_log_and_its_password_s
 def test_an_endpoint_whose_log_is_out_of_reach_stays_up_and_says_so(start_serve: StartServe) -> None:
     endpoint = start_serve("--role", "endpoint", "--log", f"postgresql://me@127.0.0.1:{free_port()}/db")
     with pytest.raises(EndpointError, match="log-unreachable"):
-        fetch(endpoint.url)
+        fetch_status(endpoint.url)
     assert endpoint.stop() == 0

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from typing import Any
 
-from changesource_demo.picture import draw, origin_of
+from changesource_demo.picture import UpstreamProgress, draw, origin_of
 from protocol.watermark import from_int
 
 ORIGIN = 1000
-STORE = {"writes": 7, "perSecond": 4.0, "age": 0.1, "touched": 12}
+STORE: UpstreamProgress = {"writes": 7, "perSecond": 4.0, "age": 0.1, "touched": 12}
 
 
 def log(head: int, read: int = 12) -> dict[str, Any]:

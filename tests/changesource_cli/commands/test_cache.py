@@ -64,6 +64,16 @@ def test_a_port_in_use_is_told_with_its_remedy(tmp_path: Path) -> None:
     assert "ZERO_PORT" in text
 
 
+def test_a_missing_extra_is_told_with_its_remedy(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delitem(sys.modules, "reference_cache.cache", raising=False)
+    monkeypatch.setitem(sys.modules, "aiohttp", None)
+    code, text = shown(ZERO_UPSTREAM_DB=UPSTREAM, ZERO_REPLICA_FILE=str(tmp_path / "replica.db"))
+    assert code == 2
+    assert "missing-extra" in text
+    assert "the cache needs aiohttp" in text
+    assert "zero-changesource[cache]" in text
+
+
 def test_a_cache_without_its_source_listens_is_not_ready_and_ends_when_told(tmp_path: Path) -> None:
     with ReferenceCache(f"ws://127.0.0.1:{free_port()}/changes/v0/stream", tmp_path) as cache:
         cache.launch().wait_for_line('"event": "listening"')

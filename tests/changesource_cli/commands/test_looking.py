@@ -9,7 +9,6 @@ import pytest
 from typer.testing import CliRunner
 
 from changesource_cli.app import app
-from changesource_cli.commands.tail import describe
 from changesource_sdk.checking.connecting import stream_url
 from tests.changesource_cli.conftest import StartServe
 
@@ -96,17 +95,3 @@ def test_doctor_tells_everything_wrong_at_once_with_the_fix(tmp_path: Path) -> N
 )
 def test_whatever_names_an_endpoint_leads_to_its_stream(given: str, url: str) -> None:
     assert stream_url(given) == url
-
-
-@pytest.mark.parametrize(
-    ("message", "line"),
-    [
-        (["begin", {"tag": "begin"}, {"commitWatermark": "07"}], "begin 07"),
-        (["status", {}, {"watermark": "07"}], "status 07"),
-        (["control", {"tag": "reset-required", "message": "gone"}], "reset-required gone"),
-        (["data", {"tag": "truncate", "relations": [{"schema": "public", "name": "a"}]}], "  truncate a"),
-        (["data", {"tag": "drop-index", "id": {"schema": "s", "name": "i"}}], "  drop-index s.i"),
-    ],
-)
-def test_messages_read_as_lines(message: list[object], line: str) -> None:
-    assert describe(message) == line

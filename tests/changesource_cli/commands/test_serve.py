@@ -18,8 +18,8 @@ from websockets.exceptions import WebSocketException
 
 from changesource_cli.app import app
 from changesource_cli.output import ExitCode
-from changesource_cli.statusz import fetch
 from changesource_sdk.config import ServeConfig
+from changesource_sdk.endpoint.fetch_status import fetch_status
 from changesource_sdk.testing.fake_cache import FakeCache
 from protocol.rules import check
 from tests.changesource_cli.conftest import ROOT, StartServe, run
@@ -33,7 +33,7 @@ async def test_a_store_is_served_and_stops_cleanly(start_serve: StartServe) -> N
     await cache.initial_sync()
     assert set(cache.rows("issue")) == {"1", "2"}
     assert check(cache.transcript) == []
-    status = fetch(served.url)
+    status = fetch_status(served.url)
     assert status["pipeline"]["running"] is True  # type: ignore[index]
     pipeline = int(status["pipeline"]["pid"])  # type: ignore[index]
     assert served.stop() == 0

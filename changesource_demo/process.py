@@ -1,7 +1,7 @@
-"""The processes of the demo, each of which can be stopped and started again while the others go on.
+"""A child process that can be stopped and started while others run. The demo has four of them.
 
-A stage is a command that prints JSON events, one per line, and is ready with the event named `ready_event`. It keeps
-the port it was first given, so that its neighbours find it again. Everything else it says goes to a file.
+The command prints JSON events, one per line, and is ready when it prints the event named `ready_event`. It gets the
+port of its first start again at every later one, so the other processes find it. Standard error goes to a file.
 """
 
 from __future__ import annotations
@@ -20,11 +20,15 @@ from changesource_sdk.errors import EndpointError
 
 State = Literal["stopped", "starting", "running", "stopping"]
 GRACE_SECONDS = 20.0
-_OURS = ("ZERO_", "CHANGESOURCE_")
+"""Between SIGTERM and SIGKILL."""
+_OUR_VARIABLES = ("ZERO_", "CHANGESOURCE_")
 
 
-class Stage:
-    """One process at a time. Invariant: `state` is "stopped" exactly while no process of it is alive."""
+class ManagedProcess:
+    """A command, run by at most one process at a time. Used by the event loop's thread only.
+
+    Invariant: `state` is "stopped" exactly while no process is alive.
+    """
 
     def __init__(
         self,
@@ -35,41 +39,46 @@ class Stage:
         ready_event: str = "listening",
         output: Path,
     ) -> None:
+        """`command` and `settings` (environment variables) get the port to use; 0 is any free one."""
         self.name = name
+        # What the process does, and since when (epoch seconds); written by `_set_state`.
         self.state: State = "stopped"
         self.since = time.time()
+        # Port of the last event that had one, 0 before the first start; written by `_take_event`.
         self.port = 0
         self._command = command
         self._settings = settings
         self._ready_event = ready_event
         self._output = output
-        self._turn = asyncio.Lock()
+        # Held during a start or a stop, so that they come one after the other.
+        self._lock = asyncio.Lock()
+        # The process and the task that watches it, from `start` until `_end` has seen the process exit.
         self._process: Process | None = None
         self._watch: asyncio.Task[None] | None = None
 
     async def start(self) -> None:
-        """Start it unless it runs; returns when it is ready. Raises `EndpointError` if it ends before that."""
-        async with self._turn:
+        """Start the process unless it runs; return when it is ready. Raises `EndpointError` if it exits before."""
+        async with self._lock:
             if self.state == "running":
                 return
-            self._become("starting")
-            environment = {key: value for key, value in os.environ.items() if not key.startswith(_OURS)}
+            self._set_state("starting")
+            environment = {key: value for key, value in os.environ.items() if not key.startswith(_OUR_VARIABLES)}
             environment |= self._settings(self.port)
             ready = asyncio.Event()
-            with self._output.open("ab") as said:
-                # A session of its own: Ctrl-C is for us, and we end the stages in order.
+            with self._output.open("ab") as output:
+                # In its own session, so that Ctrl-C reaches only this process, which stops the others in order.
                 self._process = await asyncio.create_subprocess_exec(
-                    *self._command(self.port), stdout=PIPE, stderr=said, env=environment, start_new_session=True
+                    *self._command(self.port), stdout=PIPE, stderr=output, env=environment, start_new_session=True
                 )
             self._watch = asyncio.create_task(self._follow(self._process, ready))
-            await self._until_ready(self._watch, ready)
+            await self._wait_until_ready(self._watch, ready)
 
     async def stop(self) -> None:
-        """Stop it unless it is stopped; returns when the process has gone."""
-        async with self._turn:
+        """Stop the process if there is one; return when it has exited."""
+        async with self._lock:
             await self._end()
 
-    async def _until_ready(self, watch: asyncio.Task[None], ready: asyncio.Event) -> None:
+    async def _wait_until_ready(self, watch: asyncio.Task[None], ready: asyncio.Event) -> None:
         waiting = asyncio.create_task(ready.wait())
         try:
             await asyncio.wait((waiting, watch), return_when=asyncio.FIRST_COMPLETED)
@@ -80,13 +89,13 @@ class Stage:
             raise
         finally:
             waiting.cancel()
-        self._become("running")
+        self._set_state("running")
 
     async def _end(self) -> None:
         if self._process is None or self._watch is None:
             return
         if self.state != "stopped":
-            self._become("stopping")
+            self._set_state("stopping")
         with suppress(ProcessLookupError):
             self._process.terminate()
         await asyncio.wait((self._watch,), timeout=GRACE_SECONDS)
@@ -97,25 +106,25 @@ class Stage:
         self._process = self._watch = None
 
     async def _follow(self, process: Process, ready: asyncio.Event) -> None:
-        """Take its events until it has gone."""
-        events = asyncio.create_task(self._read(process, ready))
+        """Read the events of a process until it exits."""
+        events = asyncio.create_task(self._read_events(process, ready))
         await process.wait()
-        # Its children may hold the pipe open a little longer; what matters was said before.
+        # Do not wait for the end of the pipe: children of the process may hold it open a little longer.
         events.cancel()
-        self._become("stopped")
+        self._set_state("stopped")
 
-    async def _read(self, process: Process, ready: asyncio.Event) -> None:
+    async def _read_events(self, process: Process, ready: asyncio.Event) -> None:
         assert process.stdout is not None
         async for line in process.stdout:
             with suppress(ValueError):
-                self._take(json.loads(line), ready)
+                self._take_event(json.loads(line), ready)
 
-    def _take(self, event: object, ready: asyncio.Event) -> None:
+    def _take_event(self, event: object, ready: asyncio.Event) -> None:
         if isinstance(event, dict):
             self.port = int(event.get("port", self.port))
             if event.get("event") == self._ready_event:
                 ready.set()
 
-    def _become(self, state: State) -> None:
+    def _set_state(self, state: State) -> None:
         self.state = state
         self.since = time.time()

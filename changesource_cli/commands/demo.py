@@ -1,7 +1,7 @@
-"""`changesource demo`: the whole flow on one machine, with a store made for the occasion.
+"""`changesource demo`: the whole flow on one machine, with an upstream that is made for it.
 
-With its page it runs until Ctrl-C: store, pipeline, endpoint, cache and application, each a process one can stop and
-start from the page. With `--seconds` or `--no-page` it is a consumer on the terminal that ends by itself.
+With its page it runs until Ctrl-C: upstream, pipeline, endpoint, cache and application, and the page can stop and start
+each process. With `--seconds` or `--no-page` it is a consumer in the terminal that ends by itself.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ import asyncio
 import importlib.util
 import signal
 import tempfile
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Annotated
@@ -18,8 +18,9 @@ from typing import Annotated
 import typer
 
 from changesource_cli.output import ExitCode, print_json, reported, stdout
-from changesource_demo.live import show
-from changesource_demo.watching import Watch
+from changesource_cli.signals import first_signal
+from changesource_demo.progress import Report
+from changesource_demo.terminal import TerminalDemo
 from changesource_sdk.errors import ChangesourceError, ConfigurationError
 from changesource_sdk.pipeline.spark.java import find_java
 
@@ -32,6 +33,7 @@ EPILOG = "\n\n".join(
     )
 )
 SECONDS = 15.0
+"""How long the terminal shows live changes, unless `--seconds` is set."""
 
 
 def demo(
@@ -50,23 +52,33 @@ def demo(
 ) -> None:
     """Run the whole flow on this machine and watch changes arrive."""
     with reported(as_json=as_json), _folder(keep) as folder:
-        say, chosen = _voice(as_json), _runner(runner)
+        report, runner = _report(as_json), _available_runner(runner)
         if not page or seconds is not None:
-            asyncio.run(Watch(folder, chosen, seconds or SECONDS, say).run())
+            asyncio.run(TerminalDemo(folder, runner, seconds or SECONDS, report).run())
             return
         _check_cache()
-        received = asyncio.run(show(folder, chosen, _address(listen), say))
+        received = asyncio.run(_run_with_page(folder, runner, _address(listen), report))
         raise typer.Exit(ExitCode.INTERRUPTED if received == signal.SIGINT else ExitCode.OK)
 
 
-def _voice(as_json: bool) -> Callable[..., None]:
-    def say(event: str, text: str, **fields: object) -> None:
+async def _run_with_page(folder: Path, runner: str, address: tuple[str, int], report: Report) -> signal.Signals:
+    """Run until a signal comes, and return it."""
+    # The page's server needs aiohttp, which only the extra `cache` installs.
+    from changesource_demo.with_page import run_with_page
+
+    stop_signal = first_signal(signal.SIGHUP)
+    await run_with_page(folder, runner, address, report, stop_signal)
+    return stop_signal.result()
+
+
+def _report(as_json: bool) -> Report:
+    def report(event: str, text: str, **fields: object) -> None:
         if as_json:
             print_json({"event": event, **fields})
         else:
             stdout.print(text, markup=False)
 
-    return say
+    return report
 
 
 @contextmanager
@@ -79,11 +91,12 @@ def _folder(keep: Path | None) -> Iterator[Path]:
         yield Path(folder)
 
 
-def _runner(wanted: str) -> str:
-    if wanted not in ("auto", "spark", "inline"):
-        raise ConfigurationError("bad-value", f"there is no runner {wanted!r}", "--runner", "auto, spark or inline")
-    if wanted != "auto":
-        return wanted
+def _available_runner(runner: str) -> str:
+    """Return the runner to use; `auto` is `spark` if Java and PySpark are installed, else `inline`."""
+    if runner not in ("auto", "spark", "inline"):
+        raise ConfigurationError("bad-value", f"there is no runner {runner!r}", "--runner", "auto, spark or inline")
+    if runner != "auto":
+        return runner
     try:
         import pyspark  # noqa: F401
 
@@ -101,6 +114,7 @@ def _address(listen: str) -> tuple[str, int]:
 
 
 def _check_cache() -> None:
+    """Raise `ConfigurationError` if the extra `cache` is not installed."""
     missing = next((name for name in ("aiohttp", "xxhash") if importlib.util.find_spec(name) is None), None)
     if missing is not None:
         raise ConfigurationError(

@@ -9,8 +9,8 @@ from typing import Any, cast
 import aiohttp
 import pytest
 
-from changesource_demo.console import Console
 from changesource_demo.flow import Flow
+from changesource_demo.page_server import PageServer
 
 
 class _Still:
@@ -24,9 +24,9 @@ class _Still:
 
 @pytest.fixture
 async def port() -> AsyncIterator[int]:
-    console = Console(cast(Flow, _Still()), "run")
-    yield await console.start("127.0.0.1", 0)
-    await console.stop()
+    server = PageServer(cast(Flow, _Still()), "run")
+    yield await server.start("127.0.0.1", 0)
+    await server.stop()
 
 
 async def status(port: int, path: str, host: str) -> int:

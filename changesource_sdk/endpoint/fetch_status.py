@@ -1,4 +1,4 @@
-"""Asking a running endpoint how it stands: `/statusz` over HTTP."""
+"""`/statusz` of a running endpoint or cache, read over HTTP."""
 
 from __future__ import annotations
 
@@ -13,26 +13,31 @@ from changesource_sdk.errors import EndpointError
 from protocol.redaction import hide_setting, shown_host
 
 TIMEOUT = 15.0
+"""Seconds for the whole request."""
 
 
-def fetch(url: str, path: str = "/statusz") -> dict[str, object]:
-    """The JSON document an endpoint serves at `path`; a key goes in as for a stream. Raises `EndpointError`."""
+def fetch_status(url: str, path: str = "/statusz") -> dict[str, object]:
+    """Return the JSON document at `path`. Blocking.
+
+    `url` is host:port, or any http or ws URL; an API key is given as for a stream. Raises `EndpointError` with the
+    code `refused` for an HTTP error and `unreachable` if there is no answer.
+    """
     parts = urlsplit(url if "://" in url else f"http://{url}")
     scheme = {"ws": "http", "wss": "https"}.get(parts.scheme, parts.scheme)
     query = f"?{parts.query}" if parts.query else ""
     hide_setting("url", url)
     where = shown_host(url)
-    # No proxy: an endpoint is a neighbour, and a proxy from the environment would answer in its place.
+    # No proxy: endpoints are local or in the same network, and a proxy from the environment would answer instead.
     opener = build_opener(ProxyHandler({}))
     try:
         userinfo, _, host = parts.netloc.rpartition("@")
         headers = {"Authorization": f"Basic {b64encode(unquote_to_bytes(userinfo)).decode()}"} if userinfo else {}
         request = Request(f"{scheme}://{host}{path}{query}", headers=headers)
-        with opener.open(request, timeout=TIMEOUT) as answer:
-            document = json.load(answer)
+        with opener.open(request, timeout=TIMEOUT) as response:
+            document = json.load(response)
     except HTTPError as error:
-        said = error.read(500).decode(errors="replace").strip()
-        raise EndpointError("refused", f"{path} answered {error.code}: {said}", where) from None
+        body = error.read(500).decode(errors="replace").strip()
+        raise EndpointError("refused", f"{path} answered {error.code}: {body}", where) from None
     except (URLError, HTTPException, OSError, ValueError) as error:
         raise EndpointError(
             "unreachable", f"cannot ask {path}: {error}", where, "is `changesource serve` running there?"

@@ -1,4 +1,4 @@
-"""Stages as processes: started, ready, stopped, started again where they were."""
+"""The demo's processes: started, ready, stopped, started again where they were."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from changesource_demo.stages import Stage
+from changesource_demo.process import ManagedProcess
 from changesource_sdk.errors import EndpointError
 from tests.support.ports import is_listening
 from tests.support.waiting import until
@@ -31,11 +31,11 @@ time.sleep(600)
 """
 
 
-def made(folder: Path, program: str, **settings: str) -> Stage:
+def made(folder: Path, program: str, **settings: str) -> ManagedProcess:
     def command(port: int) -> list[str]:
         return [sys.executable, "-c", program, str(port)]
 
-    return Stage("listener", command, settings=lambda _: settings, output=folder / "listener.log")
+    return ManagedProcess("listener", command, settings=lambda _: settings, output=folder / "listener.log")
 
 
 async def test_a_stage_keeps_its_port_when_it_is_started_again(tmp_path: Path) -> None:
