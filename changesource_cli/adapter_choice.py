@@ -1,8 +1,8 @@
-"""From the adapter's name on the command line to a class, with its settings checked before anything starts.
+"""From the adapter's name on the command line to its class, with the settings checked before anything starts.
 
-A name is an entry point of the group `changesource.adapters`, one of the adapters that come with this distribution (so
-that a source tree works without being installed), or `module:Class` for one's own. The settings are compared with the
-class's constructor: an unknown or missing one is told with the nearest match, not found out by a crash in a child.
+A name is an entry point of the group `changesource.adapters`, an adapter of this distribution (so that a source tree
+works without being installed), or `module:Class`. The settings are compared with the constructor's parameters, so an
+unknown or missing one is reported with the nearest match instead of crashing the pipeline's process.
 """
 
 from __future__ import annotations
@@ -32,12 +32,12 @@ BUNDLED = {
 
 
 def known_adapters() -> dict[str, str]:
-    """Every adapter that can be named, with the `module:Class` behind it."""
+    """Return `module:Class` of every adapter that has a name."""
     return BUNDLED | {point.name: point.value for point in entry_points(group=GROUP)}
 
 
 def resolve(name: str) -> str:
-    """The `module:Class` of an adapter. Raises `ConfigurationError` with the nearest name."""
+    """Return the `module:Class` of an adapter. Raises `ConfigurationError` with the nearest name."""
     if not name:
         raise ConfigurationError(
             "no-adapter", "no adapter given", "the command line", f"known: {', '.join(sorted(known_adapters()))}"
@@ -52,7 +52,7 @@ def resolve(name: str) -> str:
 
 
 def import_class(path: str) -> type:
-    """Import `module:Class`; the current directory counts, as it does for `python -m`."""
+    """Import `module:Class`, also from the current directory, as `python -m` does. Raises `ConfigurationError`."""
     module_name, _, class_name = path.partition(":")
     if os.getcwd() not in sys.path:
         sys.path.insert(0, os.getcwd())
@@ -71,33 +71,32 @@ def import_class(path: str) -> type:
             where=_where(error),
             fix="correct that line",
         ) from None
-    found = getattr(module, class_name, None)
-    if not isinstance(found, type):
+    value = getattr(module, class_name, None)
+    if not isinstance(value, type):
         classes = [name for name, value in vars(module).items() if isinstance(value, type)]
         fix = nearest(class_name, classes) if classes else f"define it there, or name another module than {module_name}"
         raise ConfigurationError("adapter-import", f"{module_name} has no class {class_name!r}", fix=fix)
-    return found
+    return value
 
 
 def load_class(path: str) -> type:
-    """Import an adapter's `module:Class` and see that it is one."""
-    found = import_class(path)
-    class_name = found.__name__
-    lacking = [name for name in METHODS if not callable(getattr(found, name, None))]
+    """Import an adapter's `module:Class`. Raises `ConfigurationError` if a method is missing or differs."""
+    adapter = import_class(path)
+    lacking = [name for name in METHODS if not callable(getattr(adapter, name, None))]
     if lacking:
         raise ConfigurationError(
             "not-an-adapter",
-            f"{class_name} has no method {', '.join(lacking)}",
+            f"{adapter.__name__} has no method {', '.join(lacking)}",
             path,
             f"define {', '.join(f'{name}({METHODS[name]})' for name in lacking)}: see docs/reference/adapter.md",
         )
     for name, parameters in METHODS.items():
-        _check_signature(found, name, parameters)
-    return found
+        _check_signature(adapter, name, parameters)
+    return adapter
 
 
 def _check_signature(adapter: type, name: str, parameters: str) -> None:
-    """Raise unless a method can be called as the pipeline does."""
+    """Raise `ConfigurationError` unless a method can be called as the pipeline calls it."""
     method = getattr(adapter, name)
     try:
         inspect.signature(method).bind(*parameters.split(", "))
@@ -108,11 +107,11 @@ def _check_signature(adapter: type, name: str, parameters: str) -> None:
             fix=f"define it as {name}({parameters})",
         ) from None
     except ValueError:
-        return  # no signature to be had: a method written in C
+        return  # a method written in C has no signature
 
 
 def _where(error: Exception) -> str:
-    """File and line that an import failed at."""
+    """Return file and line at which an import failed."""
     if isinstance(error, SyntaxError):
         return f"{os.path.basename(error.filename or '?')} line {error.lineno}"
     frame = traceback.extract_tb(error.__traceback__)[-1]
@@ -120,7 +119,7 @@ def _where(error: Exception) -> str:
 
 
 def check_settings(adapter: type, settings: Mapping[str, object]) -> None:
-    """Compare settings with the constructor's parameters."""
+    """Compare settings with the constructor's parameters. Raises `ConfigurationError`."""
     parameters = [p for p in inspect.signature(adapter).parameters.values() if p.kind is not p.VAR_POSITIONAL]
     open_ended = any(p.kind is p.VAR_KEYWORD for p in parameters)
     names = [p.name for p in parameters if p.kind is not p.VAR_KEYWORD]
@@ -139,8 +138,8 @@ def check_settings(adapter: type, settings: Mapping[str, object]) -> None:
 
 
 def with_own_folder(adapter: type, settings: Mapping[str, object], state: Path) -> Mapping[str, object]:
-    """The settings of an adapter that remembers things (it has a setting `state`), with a folder for them in the
-    state directory unless one is given.
+    """Return the settings, with `state` set to a folder in the state directory if the adapter has that setting and the
+    user did not set it.
     """
     if "state" in settings or "state" not in inspect.signature(adapter).parameters:
         return settings
@@ -148,14 +147,14 @@ def with_own_folder(adapter: type, settings: Mapping[str, object], state: Path) 
 
 
 def try_settings(adapter: type, settings: Mapping[str, object]) -> frozenset[str] | None:
-    """Make the adapter once, here, so that settings it refuses are told at once and not by a child in a loop; the
-    publications it follows, if it knows any.
+    """Construct and close the adapter in this process; return the publications it follows, if it has any.
 
-    Adapters are cheap to make and may be made any number of times; the store itself may be down, which is no mistake.
+    So settings that it refuses are reported at once, not by a child process that is restarted in a loop. An adapter
+    does not connect when it is constructed, so the upstream may be down. Raises `ConfigurationError`.
     """
     check_settings(adapter, settings)
     try:
-        made = adapter(**settings)
+        instance = adapter(**settings)
     except ChangesourceError:
         raise
     except Exception as error:
@@ -165,6 +164,6 @@ def try_settings(adapter: type, settings: Mapping[str, object]) -> frozenset[str
             "--set",
             "correct the setting it names",
         ) from error
-    if callable(close := getattr(made, "close", None)):
+    if callable(close := getattr(instance, "close", None)):
         close()
-    return made.publications if isinstance(made, Publishing) else None
+    return instance.publications if isinstance(instance, Publishing) else None

@@ -1,4 +1,4 @@
-"""What every stage holds, for `inspect --digests`: the store through its adapter, the log at its head, replicas."""
+"""Row counts and digests of every stage, for `inspect --digests`: upstream, log and replicas."""
 
 from __future__ import annotations
 
@@ -30,28 +30,28 @@ Replicas: TypeAlias = Annotated[
 
 @contextmanager
 def upstream(config: ServeConfig) -> Iterator[Adapter]:
-    """The store as consumers see it: its adapter, with the mapping it is served with."""
+    """Open the configured adapter with its mappings, for the length of a block: the upstream as consumers see it."""
     source = mapped_source(resolve(config.adapter), config.settings, config.mapping, config.mappings)
     with opened(adapter_factory(*source)) as adapter:
         yield adapter
 
 
-def stages_hold(store: LogStore, config: ServeConfig, replicas: Sequence[Path]) -> Iterator[Holding]:
-    """Every stage in the order of the flow. Each is read by itself, the rows of one at a time in memory."""
-    schema = schema_at_head(store)
+def stages_hold(log_store: LogStore, config: ServeConfig, replicas: Sequence[Path]) -> Iterator[Holding]:
+    """Read each stage in the order of the flow. The rows of only one are in memory at a time."""
+    schema = schema_at_head(log_store)
     if config.adapter:
         with upstream(config) as adapter:
             yield holding(upstream_side(adapter, schema), config.adapter)
-    yield holding(log_side(store, schema))
+    yield holding(log_side(log_store, schema))
     for path in replicas:
         yield holding(replica_side(path, schema), str(path))
 
 
 def print_holdings(holdings: Sequence[Holding]) -> None:
-    """A line per table and stage, so that equal digests stand under each other."""
+    """Print a line per table and stage, the stages of one table below each other."""
     table = Table("table", "stage", "at", "rows", "digest", box=None, padding=(0, 2, 0, 0))
     for name in sorted({name for each in holdings for name in each.tables}):
         for each in holdings:
-            rows, told = each.tables.get(name, ("-", "-"))
-            table.add_row(name, f"{each.stage} {each.place}".strip(), each.watermark, str(rows), told)
+            rows, digest = each.tables.get(name, ("-", "-"))
+            table.add_row(name, f"{each.stage} {each.place}".strip(), each.watermark, str(rows), digest)
     stdout.print(table)

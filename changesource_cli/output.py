@@ -1,7 +1,7 @@
-"""What the commands print, and the exit codes they end with.
+"""What the commands print, and their exit codes.
 
-Text for people, one JSON document (or one per line) for machines. A `ChangesourceError` is a user's business: it is
-printed as what happened, where, and the fix, and never as a stack trace.
+Text for people; with `--json`, one JSON document, or one per line. A `ChangesourceError` is something the user can fix:
+it is printed as what happened, where, and the fix, never as a stack trace.
 """
 
 from __future__ import annotations
@@ -40,19 +40,19 @@ stderr = Console(stderr=True, highlight=False, soft_wrap=True)
 
 
 def print_json(value: object) -> None:
-    """One JSON document on one line of standard output."""
+    """Print a value as one line of JSON on standard output, and flush."""
     sys.stdout.write(json.dumps(value, ensure_ascii=False, default=str) + "\n")
     sys.stdout.flush()
 
 
 def print_error(error: ChangesourceError, *, as_json: bool) -> None:
-    """The error on standard error, in the shape the caller asked for."""
+    """Print an error on standard error, as text or as one line of JSON."""
     if as_json:
         sys.stderr.write(json.dumps({"error": error.as_json()}, ensure_ascii=False) + "\n")
         return
-    place = f" ({error.where})" if error.where else ""
+    where = f" ({error.where})" if error.where else ""
     stderr.print(f"[bold red]error\\[{error.code}][/]: ", end="")
-    stderr.print(error.message + place, markup=False)
+    stderr.print(error.message + where, markup=False)
     if error.fix:
         stderr.print("[bold]fix[/]: ", end="")
         stderr.print(error.fix, markup=False)
@@ -60,7 +60,7 @@ def print_error(error: ChangesourceError, *, as_json: bool) -> None:
 
 @contextmanager
 def reported(*, as_json: bool) -> Iterator[None]:
-    """Turn the errors of a command into their message and exit code."""
+    """Print the errors of a command and raise `typer.Exit` with their exit code."""
     try:
         yield
     except ChangesourceError as error:
@@ -69,6 +69,6 @@ def reported(*, as_json: bool) -> Iterator[None]:
     except KeyboardInterrupt:
         raise typer.Exit(ExitCode.INTERRUPTED) from None
     except BrokenPipeError:
-        # The reader of our output has gone (`… | head`): nothing is left to say, and nobody to say it to.
+        # The reader of our output has exited (`… | head`). Python would print a second error for stderr at exit.
         sys.stderr.close()
         raise typer.Exit(ExitCode.OK) from None

@@ -1,4 +1,4 @@
-"""The signals that ask a command to stop."""
+"""The signals that stop a command."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import signal
 
 
 def first_signal(*more: signal.Signals) -> asyncio.Future[signal.Signals]:
-    """The first signal to stop, from now on: SIGTERM, SIGINT, or one of these."""
+    """Return a future of the first SIGTERM, SIGINT or one of `more` from now on. Call it on the event loop."""
     loop = asyncio.get_running_loop()
     received: asyncio.Future[signal.Signals] = loop.create_future()
 

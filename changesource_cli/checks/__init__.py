@@ -1,1 +1,1 @@
-"""What `check` and `doctor` examine, and how their findings are shown."""
+"""What `check` and `doctor` examine, and how their findings are printed."""

@@ -1,9 +1,9 @@
-"""Checking an adapter: by the cases of the suite that only read, and then as its consumers will meet it, through a
-pipeline and an endpoint that exist for this only.
+"""Checking an adapter: first by the cases of the conformance suite that only read, then from outside, through a
+temporary pipeline and endpoint.
 
-The pipeline is a process of its own, as under `serve`, so an adapter that blocks or dies harms nobody; state is kept
-in a folder that is removed at the end. The store is read and never written. What the pipeline reports as its failure is
-the adapter's.
+The pipeline is a child process, as under `serve`, so an adapter that blocks or crashes does not end the check. State is
+in a temporary folder. The upstream is read and never written. An error that the pipeline reports is a finding about the
+adapter.
 """
 
 from __future__ import annotations
@@ -33,41 +33,44 @@ from changesource_sdk.testing.conformance.harness import ReadingHarness
 from protocol.handshake import PATHS
 
 PAGE = "docs/reference/adapter.md"
-LOOK_S = 0.05
-STOP_S = 5.0
+POLL_SECONDS = 0.05
+STOP_SECONDS = 5.0
 
 
 async def check_adapter(
     name: str,
     settings: Mapping[str, object],
-    asked: CheckSettings,
+    options: CheckSettings,
     *,
     keep: Callable[[bytes], None] = lambda line: None,
     tell: Callable[[str], None] = lambda text: None,
 ) -> AsyncIterator[Verdict]:
-    """The verdicts on an adapter, as they come. Raises what `serve` would before it starts."""
+    """Yield the verdicts on an adapter as they are reached. Raises `ConfigurationError` where `serve` would refuse.
+
+    `keep` gets every line of the transcript, `tell` what is being checked now.
+    """
     path = resolve(name)
     adapter = load_class(path)
     try_settings(adapter, settings)
-    is_kept = True
+    keeps_contract = True
     async for verdict in check_suite(lambda: ReadingHarness(adapter, settings), tell):
-        is_kept = is_kept and verdict.outcome != "broken"
+        keeps_contract = keeps_contract and verdict.outcome != "broken"
         yield verdict
-    if not is_kept:
+    if not keeps_contract:
         yield Verdict("stream", "not seen", "left out until the adapter keeps its contract")
         return
     try:
-        async for verdict in _check_stream(PipelineSettings(path, settings), asked, keep, tell):
+        async for verdict in _check_stream(PipelineSettings(path, settings), options, keep, tell):
             yield verdict
     except AdapterError as error:
-        place = f" ({error.where})" if error.where else ""
-        finding = Finding(error.code, f"{error.message}{place}", own_fix=error.fix, own_page=PAGE)
+        where = f" ({error.where})" if error.where else ""
+        finding = Finding(error.code, f"{error.message}{where}", own_fix=error.fix, own_page=PAGE)
         yield Verdict("stream", "broken", "the pipeline cannot go on", (finding,))
 
 
 async def _check_stream(
     pipeline: PipelineSettings,
-    asked: CheckSettings,
+    options: CheckSettings,
     keep: Callable[[bytes], None],
     tell: Callable[[str], None],
 ) -> AsyncIterator[Verdict]:
@@ -75,15 +78,15 @@ async def _check_stream(
         state = Path(folder)
         own = with_own_folder(load_class(pipeline.adapter), pipeline.settings, state)
         pipeline = replace(pipeline, settings=own)
-        async with _served(pipeline, state, asked.seconds, tell) as url:
-            async for verdict in check_endpoint(replace(asked, url=url, resets=True), keep=keep, tell=tell):
-                refuse_failure(state)
+        async with _served(pipeline, state, options.seconds, tell) as url:
+            async for verdict in check_endpoint(replace(options, url=url, resets=True), keep=keep, tell=tell):
+                raise_failure(state)
                 yield verdict
-            refuse_failure(state)
+            raise_failure(state)
 
 
-def refuse_failure(state: Path) -> None:
-    """Raise what the pipeline reports as its failure, if it does."""
+def raise_failure(state: Path) -> None:
+    """Raise the error that the pipeline reports, if any, as `AdapterError`."""
     error = SqliteStore(state).reports.all().get("pipeline", {}).get("error")
     if isinstance(error, dict):
         raise AdapterError(**{name: str(error.get(name, "")) for name in ("code", "message", "where", "fix")})
@@ -93,7 +96,7 @@ def refuse_failure(state: Path) -> None:
 async def _served(
     pipeline: PipelineSettings, state: Path, seconds: float, tell: Callable[[str], None]
 ) -> AsyncIterator[str]:
-    """The stream's URL, once there is a snapshot to serve."""
+    """Serve the adapter for the length of a block; gives the stream's URL once there is a snapshot."""
     command = command_line(pipeline, state)
     environment = {**os.environ, "PYTHONPATH": os.pathsep.join(path for path in sys.path if path)}
     child = await asyncio.create_subprocess_exec(*command, stdin=PIPE, stderr=DEVNULL, env=environment)
@@ -112,20 +115,20 @@ async def _until_ready(endpoint: Endpoint, child: asyncio.subprocess.Process, st
     loop = asyncio.get_running_loop()
     deadline = loop.time() + seconds
     while not endpoint.is_ready():
-        refuse_failure(state)
+        raise_failure(state)
         if child.returncode is not None or loop.time() > deadline:
-            happened = "it took longer" if child.returncode is None else f"its process ended with {child.returncode}"
+            reason = "it took longer" if child.returncode is None else f"its process ended with {child.returncode}"
             raise AdapterError(
-                "no-snapshot", f"there was no snapshot within {seconds:g} s: {happened}", "snapshot()", "--seconds more"
+                "no-snapshot", f"there was no snapshot within {seconds:g} s: {reason}", "snapshot()", "--seconds more"
             )
-        await asyncio.sleep(LOOK_S)
+        await asyncio.sleep(POLL_SECONDS)
 
 
 async def _end(child: asyncio.subprocess.Process) -> None:
     if child.stdin is not None:
         child.stdin.close()
     try:
-        await asyncio.wait_for(child.wait(), STOP_S)
+        await asyncio.wait_for(child.wait(), STOP_SECONDS)
     except TimeoutError:
         child.kill()
         await child.wait()

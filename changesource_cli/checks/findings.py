@@ -1,4 +1,4 @@
-"""How findings of a check are shown: the rule, the frame, what to do, and where the docs explain it."""
+"""Printing the findings of a check: the rule, the frame, the fix, and the page that explains it."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ MARKS = {"ok": "[green]ok      [/]", "broken": "[bold red]BROKEN  [/]", "not see
 
 
 def print_verdict(verdict: Verdict) -> None:
-    """One line for the case, and a few for each finding."""
+    """Print a line for the case and a few for each finding."""
     stdout.print(f"{MARKS[verdict.outcome]} {verdict.case}: ", end="")
     stdout.print(verdict.message, markup=False)
     for finding in verdict.findings:
@@ -20,7 +20,7 @@ def print_verdict(verdict: Verdict) -> None:
 
 
 def print_finding(finding: Finding, *, as_json: bool = False, to_stderr: bool = False) -> None:
-    """A finding, for people or as a line of JSON."""
+    """Print a finding as text or as a line of JSON."""
     if as_json:
         stream = sys.stderr if to_stderr else sys.stdout
         stream.write(json.dumps({"broken": finding.as_json()}, ensure_ascii=False) + "\n")

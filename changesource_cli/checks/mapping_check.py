@@ -1,6 +1,6 @@
-"""Whether mappings fit the tables of a store, for `changesource doctor`: names and keys, and Spark's word on SQL.
+"""Whether mappings fit the upstream's tables, for `changesource doctor`: names, keys, and SQL expressions by Spark.
 
-The tables must be readable for that; if they are not, another check says why.
+If the tables cannot be read, mappings are not checked; another check reports why.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from changesource_sdk.pipeline.mapping.table import MappedTable, map_tables
 
 
 def check_mappings(config: ServeConfig) -> str:
-    """What there is to say of mappings that fit; raises what is wrong with one that does not."""
+    """Return a summary of mappings that fit. Raises `ChangesourceError` for one that does not."""
     mappings = load_mappings(config.mapping, config.mappings)
     if not mappings:
         return "none, tables appear as they are"

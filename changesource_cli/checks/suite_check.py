@@ -1,4 +1,4 @@
-"""The conformance suite as part of `changesource check`: its verdicts in the form that all checks have."""
+"""The conformance suite as part of `changesource check`, with its verdicts as those of the other checks."""
 
 from __future__ import annotations
 
@@ -14,20 +14,21 @@ OUTCOMES: dict[conformance.Outcome, Outcome] = {"kept": "ok", "broken": "broken"
 
 
 async def check_suite(make: MakeHarness, tell: Callable[[str], None] = lambda text: None) -> AsyncIterator[Verdict]:
-    """The verdicts of the suite, as they come. For a store that cannot be written, the cases that only read."""
+    """Run the suite in a thread and yield its verdicts. A read-only harness gets the cases that do not write."""
     missing = lacking(make())
     is_read_only = "writes" in missing
     cases = [case for case in CASES if not is_read_only or missing.isdisjoint(case.needs)]
     verdicts = run_suite(make, cases)
     tell("conformance suite")
-    while (found := await asyncio.to_thread(next, verdicts, None)) is not None:
-        yield _verdict(found)
+    while (verdict := await asyncio.to_thread(next, verdicts, None)) is not None:
+        yield _converted(verdict)
     if is_read_only:
         left = f"{len(CASES) - len(cases)} cases write to the store: check a harness (module:Harness) to run them"
         yield Verdict("writing cases", "not seen", left)
 
 
-def _verdict(found: conformance.Verdict) -> Verdict:
-    if found.outcome != "broken":
-        return Verdict(found.case, OUTCOMES[found.outcome], found.message or found.rule)
-    return Verdict(found.case, "broken", found.rule, (Finding(found.case, found.message, own_page=found.doc),))
+def _converted(verdict: conformance.Verdict) -> Verdict:
+    if verdict.outcome != "broken":
+        return Verdict(verdict.case, OUTCOMES[verdict.outcome], verdict.message or verdict.rule)
+    finding = Finding(verdict.case, verdict.message, own_page=verdict.doc)
+    return Verdict(verdict.case, "broken", verdict.rule, (finding,))

@@ -1,8 +1,8 @@
 """`changesource check`: whether an adapter, or an endpoint in any language, keeps the rules.
 
-An adapter is put through the cases of the conformance suite that only read, and then served by a pipeline and an
-endpoint of its own and asked from outside like any other; nothing is written to its store. A harness makes its own
-stores, so it is put through the whole suite.
+An adapter is checked by the cases of the conformance suite that only read, then served by a temporary pipeline and
+endpoint, which is checked from outside like any other; nothing is written to its upstream. A harness makes its own
+upstreams, so the whole suite is run on it.
 """
 
 from __future__ import annotations
@@ -68,15 +68,15 @@ def check(
     """Check an adapter, or any running endpoint, against the rules of the protocol."""
     with reported(as_json=as_json):
         settings = configuration.parse_pairs(pairs or [])
-        asked = CheckSettings(target, app, shard, seconds, watch, resets=resets, acks=acks)
-        with _kept(transcript) as keep, _progress(as_json=as_json) as tell:
-            found = asyncio.run(_gather(_verdicts(asked, settings, keep, tell), as_json))
+        options = CheckSettings(target, app, shard, seconds, watch, resets=resets, acks=acks)
+        with _transcript(transcript) as keep, _progress(as_json=as_json) as tell:
+            verdicts = asyncio.run(_gather(_verdicts(options, settings, keep, tell), as_json))
         if as_json:
-            is_ok = all(verdict.outcome != "broken" for verdict in found)
-            print_json({"target": target, "ok": is_ok, "verdicts": [verdict.as_json() for verdict in found]})
+            is_ok = all(verdict.outcome != "broken" for verdict in verdicts)
+            print_json({"target": target, "ok": is_ok, "verdicts": [verdict.as_json() for verdict in verdicts]})
         else:
-            _print_sum(found)
-        raise typer.Exit(ExitCode.FAILURE if any(v.outcome == "broken" for v in found) else ExitCode.OK)
+            _print_counts(verdicts)
+        raise typer.Exit(ExitCode.FAILURE if any(v.outcome == "broken" for v in verdicts) else ExitCode.OK)
 
 
 def is_endpoint(target: str) -> bool:
@@ -85,35 +85,37 @@ def is_endpoint(target: str) -> bool:
 
 
 def _verdicts(
-    asked: CheckSettings, settings: dict[str, object], keep: Callable[[bytes], None], tell: Callable[[str], None]
+    options: CheckSettings, settings: dict[str, object], keep: Callable[[bytes], None], tell: Callable[[str], None]
 ) -> AsyncIterator[Verdict]:
-    if not is_endpoint(asked.url):
-        if ":" in asked.url and issubclass(found := import_class(asked.url), Harness):
-            return check_suite(found, tell)
-        return check_adapter(asked.url, settings, asked, keep=keep, tell=tell)
+    if not is_endpoint(options.url):
+        if ":" in options.url and issubclass(target := import_class(options.url), Harness):
+            return check_suite(target, tell)
+        return check_adapter(options.url, settings, options, keep=keep, tell=tell)
     if settings:
         raise ConfigurationError(
             "no-settings", "an endpoint takes no settings", "--set", "give an adapter, or no --set"
         )
-    return check_endpoint(replace(asked, url=stream_url(asked.url)), keep=keep, tell=tell)
+    return check_endpoint(replace(options, url=stream_url(options.url)), keep=keep, tell=tell)
 
 
-async def _gather(verdicts: AsyncIterator[Verdict], as_json: bool) -> list[Verdict]:
-    found = []
-    async for verdict in verdicts:
-        found.append(verdict)
+async def _gather(stream: AsyncIterator[Verdict], as_json: bool) -> list[Verdict]:
+    """Collect the verdicts; print each at once unless they will be printed as one document."""
+    verdicts = []
+    async for verdict in stream:
+        verdicts.append(verdict)
         if not as_json:
             print_verdict(verdict)
-    return found
+    return verdicts
 
 
-def _print_sum(found: list[Verdict]) -> None:
-    counts = {outcome: sum(v.outcome == outcome for v in found) for outcome in ("ok", "broken", "not seen")}
+def _print_counts(verdicts: list[Verdict]) -> None:
+    counts = {outcome: sum(v.outcome == outcome for v in verdicts) for outcome in ("ok", "broken", "not seen")}
     stdout.print(", ".join(f"{count} {outcome}" for outcome, count in counts.items() if count), markup=False)
 
 
 @contextmanager
-def _kept(path: Path | None) -> Iterator[Callable[[bytes], None]]:
+def _transcript(path: Path | None) -> Iterator[Callable[[bytes], None]]:
+    """Open the transcript's file, if any; gives the function that writes a line. Raises `ConfigurationError`."""
     if path is None:
         yield lambda line: None
         return
@@ -133,7 +135,7 @@ def _kept(path: Path | None) -> Iterator[Callable[[bytes], None]]:
 
 @contextmanager
 def _progress(*, as_json: bool) -> Iterator[Callable[[str], None]]:
-    """What is being asked now, on a terminal only: the verdicts are progress enough elsewhere."""
+    """Show what is being checked now, on a terminal only; gives the function that changes the text."""
     if as_json or not sys.stderr.isatty():
         yield lambda text: None
         return

@@ -1,4 +1,4 @@
-"""`changesource compact`: make a new snapshot from the newest one and the log, without asking the store."""
+"""`changesource compact`: make a new snapshot from the newest one and the log, without reading the upstream."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ def compact(
 
 
 def _run(config: ServeConfig, as_json: bool) -> None:
-    # The pipeline's code is not needed to look at the command's help.
+    # `--help` does not need the pipeline's modules.
     from changesource_sdk.pipeline import compact_once
 
     logs.configure(form="json" if as_json else config.log_format, level=config.log_level)

@@ -1,7 +1,7 @@
-"""`changesource doctor`: say what is wrong and how to fix it, before or while serving.
+"""`changesource doctor`: report what is wrong and how to fix it, before or while serving.
 
-Each check answers with a finding; a finding that is not ok carries the fix. Checks do not depend on one another, so one
-run tells everything. The exit code is that of the first problem.
+Each check makes a finding; one that is not ok has a fix. Checks do not depend on each other, so one run reports
+everything. The exit code is that of the first problem.
 """
 
 from __future__ import annotations
@@ -37,12 +37,13 @@ EPILOG = (
     "Examples:\n\nchangesource doctor sqlite --set path=app.db\n\nchangesource doctor --log postgresql://user@host/db"
 )
 LOW_DISK = 1 << 30
+"""Bytes."""
 NEEDED = ("orjson", "prometheus-client", "pydantic", "rich", "typer", "websockets")
 
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """One check's answer; `fix` is empty exactly when it is ok."""
+    """The result of one check; `fix` is empty exactly when it is ok."""
 
     check: str
     ok: bool
@@ -67,16 +68,16 @@ def doctor(
         flags: dict[str, object] = {"adapter": adapter, "listen": listen, "state": state}
         flags |= {"log": log, "log_schema": log_schema, "spool": spool}
         flags["settings"] = configuration.parse_pairs(pairs or [])
-        found = list(examine(serve.effective_config(config, flags).config))
+        findings = list(examine(serve.effective_config(config, flags).config))
         if as_json:
-            print_json([asdict(finding) for finding in found])
+            print_json([asdict(finding) for finding in findings])
         else:
-            _print(found)
-        raise typer.Exit(next((finding.exit_code for finding in found if not finding.ok), ExitCode.OK))
+            _print(findings)
+        raise typer.Exit(next((finding.exit_code for finding in findings if not finding.ok), ExitCode.OK))
 
 
 def examine(config: ServeConfig) -> Iterator[Finding]:
-    """All findings on one configuration."""
+    """Run every check on a configuration, and yield the findings."""
     checks: tuple[tuple[str, Callable[[ServeConfig], str]], ...] = (
         ("versions", _versions),
         ("adapter", _adapter),
@@ -96,31 +97,31 @@ def examine(config: ServeConfig) -> Iterator[Finding]:
         except OSError as error:
             yield Finding(name, False, str(error), "make that path usable", ExitCode.STATE)
     if config.adapter:
-        yield from _store(config)
+        yield from _upstream(config)
 
 
-def _store(config: ServeConfig) -> Iterator[Finding]:
-    """What the store itself lacks, where its adapter can tell; a bad setting is told by the adapter's check."""
+def _upstream(config: ServeConfig) -> Iterator[Finding]:
+    """Yield what the adapter finds wrong with its upstream. Bad settings are reported by the check `adapter`."""
     try:
         with opened(adapter_factory(resolve(config.adapter), config.settings)) as adapter:
-            found = list(adapter.examine()) if isinstance(adapter, Examining) else []
+            checks = list(adapter.examine()) if isinstance(adapter, Examining) else []
     except ConfigurationError:
         return
     except ChangesourceError as error:
         yield Finding("store", False, str(error), error.fix or "see the message", error.exit_code)
         return
-    for check in found:
+    for check in checks:
         yield Finding(check.name, check.ok, check.message, check.fix, 0 if check.ok else AdapterError.exit_code)
 
 
 def _versions(config: ServeConfig) -> str:
     try:
-        found = [f"{name} {version(name)}" for name in NEEDED]
+        versions = [f"{name} {version(name)}" for name in NEEDED]
     except PackageNotFoundError as error:
         raise ChangesourceError(
             "missing-package", f"{error.name} is not installed", fix=f"pip install {error.name}"
         ) from None
-    return f"Python {sys.version.split()[0]}, " + ", ".join(found)
+    return f"Python {sys.version.split()[0]}, " + ", ".join(versions)
 
 
 def _adapter(config: ServeConfig) -> str:
@@ -184,11 +185,12 @@ def _address(config: ServeConfig) -> str:
         try:
             probe.bind((config.host, config.port))
         except OSError as error:
-            return _taken(config, error)
+            return _in_use(config, error)
     return f"{config.listen} is free"
 
 
-def _taken(config: ServeConfig, error: OSError) -> str:
+def _in_use(config: ServeConfig, error: OSError) -> str:
+    """Return that an endpoint of ours has the address. Raises `EndpointError` if another program has it."""
     try:
         fetch_status(config.listen)
     except EndpointError as answer:
@@ -198,9 +200,9 @@ def _taken(config: ServeConfig, error: OSError) -> str:
     return f"{config.listen} is served by a running endpoint"
 
 
-def _print(found: list[Finding]) -> None:
-    width = max(len(finding.check) for finding in found)
-    for finding in found:
+def _print(findings: list[Finding]) -> None:
+    width = max(len(finding.check) for finding in findings)
+    for finding in findings:
         mark = "[green]ok  [/]" if finding.ok else "[bold red]FAIL[/]"
         stdout.print(f"{mark} {finding.check:<{width}} ", end="")
         stdout.print(finding.message, markup=False)

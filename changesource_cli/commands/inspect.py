@@ -1,6 +1,6 @@
-"""`changesource inspect`: positions and ages of every stage, from a running endpoint, or from where its log is kept.
+"""`changesource inspect`: positions and ages of every stage, from a running endpoint or from the log itself.
 
-With `--digests` it also reads what each of them holds.
+With `--digests` it also reads the rows of each stage.
 """
 
 from __future__ import annotations
@@ -81,7 +81,7 @@ def _holdings(directory: Path, config: ServeConfig, replicas: list[Path]) -> lis
 
 
 def _directory(target: str) -> Path:
-    """Where the log is; an endpoint's address does not say."""
+    """Return the state directory. Raises `ConfigurationError` for an address, from which rows cannot be read."""
     if target and not Path(target).is_dir():
         fix = "give --state's directory, or --log"
         raise ConfigurationError("no-digests", "what a stage holds is read from the log itself", target, fix)
@@ -136,13 +136,13 @@ def _print(document: Document) -> None:
 
 
 def _print_warnings(warnings: object) -> None:
-    """Those that hold now, each with its fix; those that are over in a line."""
+    """Print current warnings with their fix, and past ones on a line each."""
     for each in warnings if isinstance(warnings, list) else []:
         where = f" ({each['where']})" if each["where"] else ""
         code = f"[{each['code']}]" if each["code"] else ""
         if not each["current"]:
-            shown = f"past warning{code}{where}, last said {_duration(each['lastSaid'])} ago: {each['message']}"
-            stdout.print(shown, markup=False)
+            line = f"past warning{code}{where}, last said {_duration(each['lastSaid'])} ago: {each['message']}"
+            stdout.print(line, markup=False)
             continue
         since = f"for {_duration(each['age'])}, last said {_duration(each['lastSaid'])} ago"
         times = f", {each['count']} times" if each["count"] > 1 else ""

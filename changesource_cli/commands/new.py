@@ -1,7 +1,7 @@
-"""`changesource new`: a project for an adapter of one's own, which installs and passes its tests as it is.
+"""`changesource new`: a project for a new adapter, which can be installed and passes its tests unchanged.
 
-The template is a project called `my_store` that works where it lies; making a new one is copying it under another
-name. Nothing that is there already is touched.
+The template is a working project called `my_store`, which is copied under the new name. Existing files are never
+changed.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from changesource_sdk.errors import ConfigurationError
 EPILOG = "Examples:\n\nchangesource new ticket_store\n\nchangesource new ticket_store --into ~/projects"
 TEMPLATE = ("changesource_sdk", "templates", "project")
 HIDDEN = {"gitignore": ".gitignore", "github": ".github"}
-"""Names that begin with a dot where they are used, and would have an effect where they are kept."""
+"""Names that begin with a dot in a project; in the template they would affect this repository."""
 
 
 def new(
@@ -43,7 +43,7 @@ def new(
 
 
 def write_project(name: str, folder: Path) -> list[str]:
-    """Write the files of a project called `name` into a folder that is new or empty; their paths in it."""
+    """Write a project called `name` into a new or empty folder; return the paths in it. Raises `ConfigurationError`."""
     if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
         raise ConfigurationError("folder-in-use", "there is something already", str(folder), "choose another name")
     written = []
@@ -59,7 +59,7 @@ def write_project(name: str, folder: Path) -> list[str]:
 
 
 def renamed(text: str, name: str) -> str:
-    """Text of the template for a project of another name."""
+    """Return text of the template with the project's name replaced."""
     words = "".join(word.capitalize() for word in name.split("_"))
     return text.replace("my_store", name).replace("my-store", name.replace("_", "-")).replace("MyStore", words)
 
@@ -74,7 +74,7 @@ def _checked(name: str) -> str:
 
 
 def _template() -> Iterator[tuple[str, str]]:
-    """The paths of the template's files in the project, and their texts."""
+    """Yield path in the project and text of each file of the template."""
     package, *path = TEMPLATE
     yield from _walk(files(package).joinpath(*path), "")
 

@@ -1,6 +1,6 @@
-"""`changesource replay`: serve a log from a watermark of its past on, so that a fresh cache goes through it again.
+"""`changesource replay`: serve a log from an earlier watermark, so that a new cache receives its transactions again.
 
-The log is only read, and its pipeline may go on. What caches acknowledge is kept in a folder that ends with it.
+The log is only read, and its pipeline may run. What caches acknowledge is kept in a temporary folder.
 """
 
 from __future__ import annotations
@@ -76,11 +76,11 @@ def replay(
 
 
 def _window(store: LogStore, reader: LogReader, start: str, end: str) -> tuple[Window, str]:
-    """What can be seen at first, and the watermark at which the replay ends."""
+    """Return what a cache can read at first, and the watermark at which the replay ends."""
     last = reader.head() if end == "head" else end
     if start == "start":
-        there = [record for record in reader.snapshots() if store.holds(record)]
-        base = there[0] if there else base_snapshot(store, reader, last)
+        available = [record for record in reader.snapshots() if store.holds(record)]
+        base = available[0] if available else base_snapshot(store, reader, last)
         first = base.watermark
     else:
         base = base_snapshot(store, reader, start)
@@ -99,7 +99,7 @@ async def _run(
     stay: bool,
     as_json: bool,
 ) -> int:
-    told_to_stop = first_signal()
+    stop_signal = first_signal()
     with tempfile.TemporaryDirectory(prefix="changesource-replay-") as folder:
         replayed = ReplayStore(store, window, Path(folder))
         own = replace(config, state=Path(folder))
@@ -109,17 +109,17 @@ async def _run(
         _announce(f"ws://{config.host}:{port}/changes/v0/stream", window.head, end, as_json=as_json)
         work = asyncio.create_task(_work(opener, endpoint, replayed, stay=stay))
         try:
-            await asyncio.wait((told_to_stop, work), return_when=asyncio.FIRST_COMPLETED)
+            await asyncio.wait((stop_signal, work), return_when=asyncio.FIRST_COMPLETED)
         finally:
             work.cancel()
             (ended,) = await asyncio.gather(work, return_exceptions=True)
             await endpoint.stop()
             reader.close()
-    if told_to_stop.done():
+    if stop_signal.done():
         return ExitCode.INTERRUPTED
     if isinstance(ended, BaseException):
         raise ended
-    _say_done(opener, as_json=as_json)
+    _announce_end(opener, as_json=as_json)
     return ExitCode.OK
 
 
@@ -141,7 +141,7 @@ def _announce(url: str, start: str, end: str, *, as_json: bool) -> None:
         stdout.print(f"replaying {start} to {end} at {url}; point a fresh cache there", markup=False)
 
 
-def _say_done(opener: Opener, *, as_json: bool) -> None:
+def _announce_end(opener: Opener, *, as_json: bool) -> None:
     if as_json:
         print_json({"event": "done", "at": opener.end, "transactions": opener.opened})
     else:

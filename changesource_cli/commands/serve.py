@@ -1,4 +1,4 @@
-"""`changesource serve`: the options, where their values come from, and how to look at them without starting."""
+"""`changesource serve`: the options, where their values come from, and how they are shown without starting."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ Pairs: TypeAlias = Annotated[
 
 
 def flag(name: str, *names: str) -> object:
-    """An option of `ServeConfig` on a command line."""
+    """Return typer's declaration of an option that is a field of `ServeConfig`; `names` replace `--field-name`."""
     declared = names or ("--" + name.replace("_", "-"),)
     return typer.Option(*declared, help=_sentence(help_text(name)), show_default=False)
 
@@ -50,13 +50,14 @@ def _sentence(text: str) -> str:
 
 
 class ServeCommand(TyperCommand):
-    """Its help shows the value each option would have now, and where that value comes from."""
+    """The command `serve`, whose help shows the current value of each option and where it comes from."""
 
+    # Any: newer versions of typer have a private copy of click, so click's types cannot be named.
     def format_help(self, ctx: Any, formatter: Any) -> None:
         try:
             effective = effective_config(ctx.params.get("config"), {})
         except ChangesourceError:
-            # The command itself will report it; help must show even with a broken file.
+            # The command itself reports the error; help must work with a broken file.
             return super().format_help(ctx, formatter)
         known = {field.name for field in fields(ServeConfig)} - configuration.TABLES.keys()
         own = [(parameter, vars(parameter)["help"]) for parameter in self.params if parameter.name in known]
@@ -134,7 +135,7 @@ def serve(
 
 
 def effective_config(path: Path | None, flags: dict[str, object]) -> Effective:
-    """The configuration from the file at `path`, the environment and flags."""
+    """Return the configuration from the file at `path`, the environment and flags. Raises `ConfigurationError`."""
     text = None
     if path is not None:
         try:

@@ -1,4 +1,4 @@
-"""`changesource verify`: whether store, log and replicas hold the same rows; digests per table, differences by key."""
+"""`changesource verify`: whether upstream, log and replicas have the same rows, by digests per table and by key."""
 
 from __future__ import annotations
 
@@ -35,15 +35,17 @@ EPILOG = "\n\n".join(
     )
 )
 PAUSE_SECONDS = 0.5
+"""Between two comparisons of a changing upstream with the log."""
 SHOWN = 20
+"""Differences per table that are printed; `--json` has all."""
 
 
 @dataclass(frozen=True, slots=True)
 class Comparison:
-    """Two stages side by side; `at` names what was read for the second one."""
+    """Two stages, compared; `at` is the replica's file where the second stage is a replica."""
 
     expected: Side
-    found: Side
+    actual: Side
     verdicts: list[TableVerdict]
     at: str = ""
 
@@ -70,16 +72,16 @@ def verify(
     with reported(as_json=as_json):
         flags: dict[str, object] = {"adapter": adapter, "state": state, "log": log, "log_schema": log_schema}
         flags |= {"spool": spool, "mappings": mappings, "settings": configuration.parse_pairs(pairs or [])}
-        made = serve.effective_config(config, flags).config
-        store = open_existing(made.state, made.log, made.log_schema, made.spool)
+        effective = serve.effective_config(config, flags).config
+        store = open_existing(effective.state, effective.log, effective.log_schema, effective.spool)
         try:
             schema = schema_at_head(store)
-            found = list(_comparisons(made, store, schema, replica or []))
-            head = log_side(store, schema) if not found else None
+            comparisons = list(_comparisons(effective, store, schema, replica or []))
+            head = log_side(store, schema) if not comparisons else None
         finally:
             store.close()
-        _tell(found, head, as_json=as_json)
-        if not all(comparison.is_same for comparison in found):
+        _print_all(comparisons, head, as_json=as_json)
+        if not all(comparison.is_same for comparison in comparisons):
             raise typer.Exit(ExitCode.FAILURE)
 
 
@@ -90,32 +92,33 @@ def _comparisons(
         with upstream(config) as adapter:
             yield Comparison(*compare_with_log(adapter, store, schema, lambda: time.sleep(PAUSE_SECONDS)))
     for path in replicas:
-        found = replica_side(path, schema)
-        expected = log_side(store, schema, found.watermark)
-        yield Comparison(expected, found, compare(expected, found), str(path))
+        actual = replica_side(path, schema)
+        expected = log_side(store, schema, actual.watermark)
+        yield Comparison(expected, actual, compare(expected, actual), str(path))
 
 
-def _tell(found: list[Comparison], head: Side | None, *, as_json: bool) -> None:
+def _print_all(comparisons: list[Comparison], head: Side | None, *, as_json: bool) -> None:
+    """Print the comparisons; `head` is the log's content, printed if there was nothing to compare it with."""
     if head is not None:
-        found = [Comparison(head, head, compare(head, head))]
+        comparisons = [Comparison(head, head, compare(head, head))]
     if as_json:
-        print_json([_document(comparison) for comparison in found])
+        print_json([_document(comparison) for comparison in comparisons])
         return
-    for comparison in found:
+    for comparison in comparisons:
         _print(comparison)
 
 
 def _document(comparison: Comparison) -> dict[str, object]:
-    expected, found = comparison.expected, comparison.found
+    expected, actual = comparison.expected, comparison.actual
     return {
-        "stages": {side.name: side.watermark for side in (expected, found)},
+        "stages": {side.name: side.watermark for side in (expected, actual)},
         "replica": comparison.at or None,
         "same": comparison.is_same,
         "tables": {
             verdict.table: {
                 "same": verdict.is_same,
-                "rows": {expected.name: verdict.expected_rows, found.name: verdict.found_rows},
-                "digests": {expected.name: verdict.expected_digest, found.name: verdict.found_digest},
+                "rows": {expected.name: verdict.expected_rows, actual.name: verdict.found_rows},
+                "digests": {expected.name: verdict.expected_digest, actual.name: verdict.found_digest},
                 "differences": [difference.as_json() for difference in verdict.differences],
             }
             for verdict in comparison.verdicts
@@ -124,20 +127,20 @@ def _document(comparison: Comparison) -> dict[str, object]:
 
 
 def _print(comparison: Comparison) -> None:
-    expected, found = comparison.expected, comparison.found
-    place = f" ({comparison.at})" if comparison.at else ""
-    if expected is found:
+    expected, actual = comparison.expected, comparison.actual
+    replica = f" ({comparison.at})" if comparison.at else ""
+    if expected is actual:
         stdout.print(f"log at {expected.watermark}", markup=False)
     else:
-        told = " and ".join(f"{side.name} at {side.watermark}" for side in (expected, found))
-        stdout.print(f"{told}{place}: {'the same' if comparison.is_same else 'not the same'}", markup=False)
+        sides = " and ".join(f"{side.name} at {side.watermark}" for side in (expected, actual))
+        stdout.print(f"{sides}{replica}: {'the same' if comparison.is_same else 'not the same'}", markup=False)
     table = Table("table", "rows", "digest", "", box=None, padding=(0, 2, 0, 0))
     for verdict in comparison.verdicts:
         table.add_row(*_cells(verdict))
     stdout.print(table)
     for verdict in comparison.verdicts:
         for difference in verdict.differences[:SHOWN]:
-            stdout.print(_sentence(difference, expected, found), markup=False)
+            stdout.print(_sentence(difference, expected, actual), markup=False)
         if len(verdict.differences) > SHOWN:
             stdout.print(f"{verdict.table}: {len(verdict.differences) - SHOWN} more; --json has them all", markup=False)
 
@@ -149,9 +152,9 @@ def _cells(verdict: TableVerdict) -> tuple[str, str, str, str]:
     return verdict.table, rows, f"{verdict.expected_digest or '-'}, {verdict.found_digest or '-'}", "differs"
 
 
-def _sentence(difference: Difference, expected: Side, found: Side) -> str:
+def _sentence(difference: Difference, expected: Side, actual: Side) -> str:
     row = f"{difference.table} {', '.join(map(repr, difference.key))}"
     if not difference.column:
         return f"{row}: only in the {difference.there}"
-    values = f"{difference.expected!r} in the {expected.name}, {difference.found!r} in the {found.name}"
+    values = f"{difference.expected!r} in the {expected.name}, {difference.found!r} in the {actual.name}"
     return f"{row}: {difference.column} is {values}"

@@ -1,1 +1,1 @@
-"""Running an endpoint and a pipeline in the foreground."""
+"""`changesource serve`: the endpoint in this process, the pipeline in a supervised child process."""

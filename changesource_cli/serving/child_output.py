@@ -1,8 +1,9 @@
-"""What the pipeline's process writes to standard error, as events of ours.
+"""Logs what the pipeline's process writes to standard error.
 
-Its log records (`relayed`) keep their level and fields; one said again and again is logged once per interval. An error
-it will try again is left to the stage file, which has the fix and is logged once. Everything else, stack traces above
-all, stays at debug level and is shown only if the process dies of it: a user's mistake has a message, a bug a trace.
+Its log records (`relayed`) keep their level and fields; a repeated one is logged once per interval. Errors that the
+pipeline retries are not here but in its stage report, which is logged once with the fix. All other lines, such as stack
+traces, are logged at debug level, and at error level only if the process crashes: a user's mistake has a message, a bug
+has a trace.
 """
 
 from __future__ import annotations
@@ -17,8 +18,9 @@ from changesource_sdk.observe.relayed import decode
 
 log = logger("pipeline")
 
-_ENDING = re.compile(r"(error\[[\w-]+\]|fix): .*")
+_FINAL_ERROR = re.compile(r"(error\[[\w-]+\]|fix): .*")
 REPEAT_INTERVAL = 60.0
+"""Seconds."""
 LAST_LINES = 40
 
 
@@ -27,35 +29,36 @@ class ChildOutput:
 
     def __init__(self) -> None:
         self._throttle = Throttle(REPEAT_INTERVAL)
+        # The last lines that are neither log records nor final errors; `take` appends, `log_crash` prints them.
         self._unexplained: deque[str] = deque(maxlen=LAST_LINES)
 
     async def relay(self, stream: asyncio.StreamReader) -> None:
-        """Pass lines on until the stream ends."""
+        """Log every line until the stream ends."""
         while line := await _next_line(stream):
             self.take(line.decode(errors="replace").rstrip("\n"))
 
     def take(self, line: str) -> None:
-        """Pass one line on."""
+        """Log one line."""
         if record := decode(line):
-            self._tell_record(record)
-        elif _ENDING.fullmatch(line):
-            self._tell(logging.ERROR, line, {})
+            self._log_record(record)
+        elif _FINAL_ERROR.fullmatch(line):
+            self._log(logging.ERROR, line, {})
         else:
             self._unexplained.append(line)
             event(log, logging.DEBUG, line)
 
-    def tell_crash(self) -> None:
-        """The child died without an explanation of its own: show what it said last."""
+    def log_crash(self) -> None:
+        """Log the last lines; for a child that exited without a message of its own."""
         if self._unexplained:
             log.error("pipeline crashed; it said last:\n%s", "\n".join(self._unexplained))
 
-    def _tell_record(self, record: logging.LogRecord) -> None:
+    def _log_record(self, record: logging.LogRecord) -> None:
         source = record.name.removeprefix(LOGGER_NAME + ".")
-        self._tell(record.levelno, record.getMessage(), {**record.__dict__["fields"], "source": source})
+        self._log(record.levelno, record.getMessage(), {**record.__dict__["fields"], "source": source})
         if record.exc_text:
             event(log, logging.DEBUG, record.exc_text, source=source)
 
-    def _tell(self, level: int, text: str, fields: dict[str, object]) -> None:
+    def _log(self, level: int, text: str, fields: dict[str, object]) -> None:
         repeated = self._throttle.admit(f"{text} {fields}")
         if repeated is not None:
             event(log, level, text, **{**fields, "repeated": repeated or None})
@@ -65,5 +68,5 @@ async def _next_line(stream: asyncio.StreamReader) -> bytes:
     try:
         return await stream.readline()
     except ValueError:
-        # Longer than the reader's limit, which has dropped it: go on with the next.
+        # The line was longer than the reader's limit, and the reader has dropped it.
         return b"(a very long line)\n"

@@ -1,7 +1,6 @@
 """Running an endpoint, a pipeline or both in the foreground, from the first line printed to a clean stop.
 
-With a log that several hosts share, pipeline and endpoints are processes of their own (`--role`); one process for both
-is the default.
+By default one `serve` runs both. With a log that several hosts share, `--role` runs only one of them.
 """
 
 from __future__ import annotations
@@ -38,14 +37,14 @@ log = logger("serve")
 
 
 async def run(config: ServeConfig, *, as_json: bool) -> int:
-    """Serve until SIGTERM or SIGINT; the exit code. Raises `ChangesourceError` for what the user can mend."""
+    """Serve until SIGTERM or SIGINT, and return the exit code. Raises `ChangesourceError` for what the user can fix."""
     logs.configure(form="json" if as_json else config.log_format, level=config.log_level)
     adapter, publications = "", None
     if config.role != "endpoint":
         adapter = resolve(config.adapter)
         publications = try_settings(load_class(adapter), config.settings)
         _check_mappings(config)
-    # Before anyone is told that we are there: a signal that came sooner would end us without a clean stop.
+    # Handle signals before announcing the endpoint: an earlier one would end the process without a clean stop.
     serving = _Serving(config, adapter, publications, as_json, first_signal())
     while (code := await serving.run_once()) is None:
         where = str(config.state)
@@ -54,7 +53,7 @@ async def run(config: ServeConfig, *, as_json: bool) -> int:
 
 
 class _Serving:
-    """What runs here, from one state directory to the next."""
+    """Endpoint and pipeline of one `serve`, started again with a new state directory when the old one is removed."""
 
     def __init__(
         self,
@@ -62,17 +61,22 @@ class _Serving:
         adapter: str,
         publications: frozenset[str] | None,
         as_json: bool,
-        told_to_stop: asyncio.Future[signal.Signals],
+        stop_signal: asyncio.Future[signal.Signals],
     ) -> None:
-        self._config = config  # with the port in use, once there is one
+        # Gets the port in use from `_started_endpoint`, so that a restart listens on the same one.
+        self._config = config
         self._adapter = adapter
         self._publications = publications
         self._as_json = as_json
-        self._told_to_stop = told_to_stop
+        self._stop_signal = stop_signal
+        # Whether the address, or the pipeline, was printed; set by the first `_started_endpoint`.
         self._is_announced = False
 
     async def run_once(self) -> int | None:
-        """Run until a signal or until the pipeline gives up; the exit code, None if the state directory is gone."""
+        """Run until a signal or until the pipeline cannot run.
+
+        Return the exit code, or None if the state directory was removed or replaced.
+        """
         config = self._config
         store = open_store(config.state, config.log, config.log_schema, config.spool)
         if config.role == "endpoint":
@@ -87,9 +91,9 @@ class _Serving:
         watch = asyncio.create_task(_watch(store, self._as_json)) if supervisor else None
         state_gone = asyncio.create_task(StateWatch(store.layout).run())
         try:
-            ends = [end for end in (self._told_to_stop, supervision, state_gone) if end is not None]
+            ends = [end for end in (self._stop_signal, supervision, state_gone) if end is not None]
             await asyncio.wait(ends, return_when=asyncio.FIRST_COMPLETED)
-            must_start_over = state_gone.done() and not self._told_to_stop.done()
+            must_start_over = state_gone.done() and not self._stop_signal.done()
         finally:
             if supervisor is not None:
                 supervisor.stop()
@@ -100,9 +104,9 @@ class _Serving:
             store.close()
         if must_start_over:
             return None
-        if not self._told_to_stop.done():
+        if not self._stop_signal.done():
             return (supervisor.health.last_exit if supervisor else None) or ExitCode.FAILURE
-        return ExitCode.INTERRUPTED if self._told_to_stop.result() == signal.SIGINT else ExitCode.OK
+        return ExitCode.INTERRUPTED if self._stop_signal.result() == signal.SIGINT else ExitCode.OK
 
     async def _started_endpoint(self, supervisor: Supervisor | None) -> Endpoint | None:
         config = self._config
@@ -138,30 +142,28 @@ async def _watch(store: LogStore, as_json: bool) -> None:
 def _pipeline(config: ServeConfig, adapter: str) -> PipelineSettings:
     conf = {key: str(value) for key, value in config.conf.items()}
     runner: Runner = "inline" if config.runner == "inline" else "spark"
-    own = with_own_folder(load_class(adapter), config.settings, config.state)
-    source = ledgered_source(adapter, own, str(config.ledger or ""))
+    own_settings = with_own_folder(load_class(adapter), config.settings, config.state)
+    source = ledgered_source(adapter, own_settings, str(config.ledger or ""))
     path, settings = mapped_source(*source, config.mapping, config.mappings)
     log = (config.log, config.log_schema, config.spool)
     return PipelineSettings(path, settings, runner, config.master, conf, *log, config.compact_after)
 
 
 def _check_mappings(config: ServeConfig) -> None:
-    """Refuse what is wrong in itself; what the store must confirm is found out when it is read."""
+    """Raise `ConfigurationError` for mistakes that show without the tables, which are read later."""
     key = needs_spark(load_mappings(config.mapping, config.mappings))
     if key is not None and config.runner == "inline":
         raise wrong(key, "Spark SQL needs the Spark runner", "use --runner spark, or a Python function")
 
 
 def _environment(config: ServeConfig) -> dict[str, str]:
-    """The child's environment: ours, the level of its logs, and the same import path, so that one's own adapter is
-    found.
-    """
+    """Return the child's environment: ours, its log level, and our import path, so that it can import the adapter."""
     path = os.pathsep.join(path for path in sys.path if path)
     return {**os.environ, "PYTHONPATH": path, "CHANGESOURCE_LOG_LEVEL": config.log_level}
 
 
 def _announce_pipeline(config: ServeConfig, as_json: bool) -> None:
-    """Say that the pipeline runs without an endpoint here."""
+    """Print that the pipeline runs, without an endpoint."""
     if as_json:
         print_json({"event": "running", "role": config.role, "pid": os.getpid()})
     else:
@@ -169,7 +171,7 @@ def _announce_pipeline(config: ServeConfig, as_json: bool) -> None:
 
 
 def _announce(config: ServeConfig, port: int, as_json: bool) -> None:
-    """Say where it listens, and what to give zero-cache."""
+    """Print the address, and the settings for zero-cache."""
     host = f"[{config.host}]" if ":" in config.host else config.host
     reachable = {"0.0.0.0": "127.0.0.1", "[::]": "[::1]"}.get(host, host)
     secure = config.tls_cert is not None

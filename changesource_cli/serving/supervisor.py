@@ -1,8 +1,8 @@
-"""The pipeline's process, kept running beside the endpoint.
+"""Keeps the pipeline's child process running.
 
-The child runs the adapter; it is told what to do by its command line and ends by itself when its standard input closes,
-so it never outlives us, not even after SIGKILL. If it exits, it is started again after a delay that doubles up to a
-limit and falls back once a run lasted. The endpoint serves the retained log in the meantime.
+The child gets its settings on the command line and exits when its standard input closes, so it never outlives this
+process, not even after SIGKILL. When it exits, it is restarted after a delay that doubles up to a limit and is reset
+after a long run. The endpoint serves the retained log in the meantime.
 """
 
 from __future__ import annotations
@@ -22,21 +22,27 @@ from changesource_sdk.observe.logs import event, logger
 log = logger("pipeline")
 
 FIRST_DELAY, LAST_DELAY = 0.5, 30.0
-#: A run this long counts as healthy: the next failure starts again from the first delay.
+"""Seconds before the first and, at most, before a later restart."""
 HEALTHY_AFTER = 60.0
-#: The child's exit code for a configuration that cannot work.
+"""Seconds; after a run this long the next delay is the first again."""
 USAGE = ConfigurationError.exit_code
-#: Exit codes that come with a message of their own.
+"""The child's exit code for a configuration that cannot work."""
 EXPLAINED = (0, USAGE, AdapterError.exit_code, StateError.exit_code)
+"""Exit codes for which the child has logged a message."""
 
 
 @dataclass(slots=True)
 class PipelineHealth:
-    """What `/statusz` says of the child. Invariant: `pid` is None exactly while no child runs."""
+    """What `/statusz` shows of the child; written by the supervisor only.
+
+    Invariant: `pid` is None exactly while no child runs.
+    """
 
     pid: int | None = None
     starts: int = 0
+    # Exit code of the last child, negative for a signal.
     last_exit: int | None = None
+    # Seconds before the last restart.
     retry_delay: float = 0.0
 
     def as_json(self) -> dict[str, object]:
@@ -50,15 +56,17 @@ class PipelineHealth:
 
 
 class Supervisor:
-    """Keeps one child alive until told to stop. Invariant: at most one child runs at a time."""
+    """Runs one child until `stop`. Used by the event loop's thread only. Invariant: at most one child runs."""
 
     def __init__(self, command: Sequence[str], environment: dict[str, str], *, grace: float) -> None:
+        """`grace` is how many seconds a child has between SIGTERM and SIGKILL."""
         self.health = PipelineHealth()
         self._command = command
         self._environment = environment
         self._grace = grace
         self._stopping = asyncio.Event()
-        #: Whether the endpoint has something to serve without a pipeline; it is then worth trying for ever.
+        # Whether the endpoint can serve without a pipeline, in which case the child is always restarted. Set by the
+        # owner before `run`.
         self.is_served: Callable[[], bool] = lambda: False
 
     def stop(self) -> None:
@@ -66,15 +74,15 @@ class Supervisor:
         self._stopping.set()
 
     async def run(self) -> None:
-        """Start the child, and start it again whenever it ends, until `stop` or until its settings are refused."""
+        """Start the child, and restart it whenever it exits, until `stop` or until its settings are refused."""
         delay = FIRST_DELAY
         while not self._stopping.is_set():
-            began = monotonic()
+            started = monotonic()
             code = await self._run_once()
             self.health.last_exit = code
             if self._stopping.is_set() or self._is_final(code):
                 return
-            if monotonic() - began > HEALTHY_AFTER:
+            if monotonic() - started > HEALTHY_AFTER:
                 delay = FIRST_DELAY
             self.health.retry_delay = delay
             event(log, logging.WARNING, "pipeline ended, starting it again", exit=code, delay=delay)
@@ -82,7 +90,7 @@ class Supervisor:
             delay = min(delay * 2, LAST_DELAY)
 
     def _is_final(self, code: int) -> bool:
-        # Refused settings stay refused; only a pipeline that has worked before is worth another try.
+        # Refused settings stay refused, unless a pipeline has worked with them before.
         return code == USAGE and self.health.starts == 1 and not self.is_served()
 
     async def _run_once(self) -> int:
@@ -93,11 +101,11 @@ class Supervisor:
         assert child.stderr is not None
         relay = asyncio.ensure_future(output.relay(child.stderr))
         code = await self._wait_for(child)
-        # A grandchild may hold the pipe open; what matters was said before the child ended.
+        # Do not wait for the end of the pipe: a grandchild may hold it open.
         await asyncio.wait((relay,), timeout=1.0)
         relay.cancel()
         if code not in EXPLAINED and not self._stopping.is_set():
-            output.tell_crash()
+            output.log_crash()
         return code
 
     async def _wait_for(self, child: Process) -> int:
@@ -133,6 +141,6 @@ class Supervisor:
 
 
 def _send(signal: Callable[[], None]) -> None:
-    """Signal a child, unless it has just ended by itself."""
+    """Signal a child, unless it has just exited."""
     with suppress(ProcessLookupError):
         signal()
