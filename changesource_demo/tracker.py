@@ -1,4 +1,4 @@
-"""The store of the demo: a small issue tracker in SQLite, and someone who works in it."""
+"""The upstream of the demo: a small issue tracker in SQLite, and a writer that changes it."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ _PINNED_TITLES = (
     "Open an issue from the keyboard",
 )
 PINNED = len(_PINNED_TITLES)
-"""The first issues are for the page's two clients to edit; the one who works in the store leaves them alone."""
+"""How many issues, from the first, only the page's two clients edit; the writer leaves them alone."""
 
 _SCHEMA = """
 CREATE TABLE issue (
@@ -51,7 +51,7 @@ class IssueTracker:
 
     @classmethod
     def create(cls, path: Path) -> IssueTracker:
-        """A fresh tracker in place of whatever was there."""
+        """Create the database with its first rows, replacing a file of that name."""
         for suffix in ("", "-wal", "-shm"):
             path.with_name(path.name + suffix).unlink(missing_ok=True)
         with closing(sqlite3.connect(path)) as store:
@@ -80,20 +80,18 @@ def _comments() -> Iterator[tuple[object, ...]]:
 
 @dataclass(slots=True)
 class Writer:
-    """Someone who changes issues, and now and then comments on one in the same transaction.
-
-    Runs in a thread of its own until `stop` is set. `per_second` may be changed at any time; 0 is a rest. `writes` and
-    `wrote_at` (epoch seconds) tell what has been committed.
-    """
+    """Changes issues at a steady rate, in its own thread until `stop` is set; some changes come with a comment."""
 
     tracker: IssueTracker
+    # Transactions per second, 0 to pause; the page's server changes it at any time.
     per_second: float = WRITES_PER_SECOND
+    # Transactions committed so far, and when the last was (epoch seconds); written by the thread.
     writes: int = 0
     wrote_at: float | None = None
     stop: threading.Event = field(default_factory=threading.Event)
 
     def start(self) -> threading.Thread:
-        """Begin to work."""
+        """Start the thread."""
         thread = threading.Thread(target=self._run, daemon=True)
         thread.start()
         return thread

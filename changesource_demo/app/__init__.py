@@ -1,1 +1,1 @@
-"""The application behind the demo's page: an issue tracker's named queries and mutators, over its SQLite store."""
+"""The application server of the demo: named queries and mutators of the issue tracker, over its SQLite database."""

@@ -1,6 +1,6 @@
-"""`python -m changesource_demo.app STORE PORT`: serve the application until told to stop.
+"""`python -m changesource_demo.app DATABASE PORT`: serve the application until SIGTERM or SIGINT.
 
-Prints one JSON line when it listens. Port 0 takes any that is free.
+Prints one JSON line when it listens. Port 0 is any free one.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ async def serve(store: SqliteStore, port: int) -> None:
 
 
 def main(path: str, port: str) -> None:
-    """Open the store and serve."""
+    """Open the database and serve it."""
     store = SqliteStore(path, SCHEMA)
     try:
         asyncio.run(serve(store, int(port)))

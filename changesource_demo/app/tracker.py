@@ -1,7 +1,7 @@
-"""What clients of the demo may ask for and write.
+"""The queries and mutators of the demo's clients.
 
-The schema is the store's, as far as clients see it. A title must say something: the page lets one be emptied, and the
-refusal takes the optimistic edit back.
+`SCHEMA` is the part of the upstream's schema that clients see. Empty titles are refused, so that the page can show how
+an optimistic edit is taken back.
 """
 
 from __future__ import annotations
@@ -60,7 +60,7 @@ async def set_title(tx: SqlTransaction, args: SetTitle) -> None:
 
 @mutators.define("issue.setStatus")
 async def set_status(tx: SqlTransaction, args: SetStatus) -> None:
-    """Move an issue on, or back."""
+    """Set the status of an issue."""
     await tx.update("issue", {"id": args.id, "status": args.status, "modified": _now()})
 
 
