@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import signal
 import socket
 import sqlite3
@@ -48,6 +49,10 @@ class Measured(ABC):
     def memory(self) -> int:
         """Bytes that the processes have for themselves, their share of common pages included."""
         return sum(_proportional(pid) for pid in self.process.tree())
+
+    def cpu_seconds(self) -> float:
+        """Processor time that the processes have used so far, of user and kernel."""
+        return sum(_processor_time(pid) for pid in self.process.tree())
 
 
 class Official(Measured):
@@ -146,3 +151,8 @@ def _proportional(pid: int) -> int:
     except OSError:
         return 0
     return next((int(line.split()[1]) * 1024 for line in lines if line.startswith("Pss:")), 0)
+
+
+def _processor_time(pid: int) -> float:
+    fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")

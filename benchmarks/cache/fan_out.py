@@ -41,6 +41,8 @@ class Figures:
     hydration_seconds: float
     bytes_per_group: float
     delivered: float
+    cpu_per_change: float
+    """Seconds of processor time per delivered change, replicator included: it varies less than the rate does."""
     latency: dict[str, Any] | None = None
 
 
@@ -54,6 +56,10 @@ def measure(plan: Plan) -> dict[str, Any]:
         "distinctQueries": plan.spread,
         "burst": plan.burst,
         "changesDelivered": compared({"official": official.delivered, "ours": ours.delivered}, at_least=plan.target),
+        "cpuMicrosecondsPerChange": {
+            "official": round(official.cpu_per_change * 1e6, 1),
+            "ours": round(ours.cpu_per_change * 1e6, 1),
+        },
         "groupsHydratedPerSecond": compared(hydration, at_least=plan.hydration_target),
         "bytesPerIdleGroup": {
             "official": round(official.bytes_per_group),
@@ -75,9 +81,11 @@ def _figures(name: str, plan: Plan, rate: float | None) -> Figures:
             swarm.until(swarm.all_have_query, "all queries hydrated", PATIENCE_SECONDS)
             hydrated = time.perf_counter() - begun
             each = (cache.memory() - before) / plan.groups
+            cpu = cache.cpu_seconds()
             delivered = _burst(served, swarm, plan)
+            cpu = (cache.cpu_seconds() - cpu) / (plan.burst - plan.burst % plan.spread)
             latency = None if rate is None else _paced(served, swarm, plan, rate)
-    return Figures(hydrated, each, delivered, latency)
+    return Figures(hydrated, each, delivered, cpu, latency)
 
 
 def _one_client(cache: Measured) -> Swarm:
