@@ -1,37 +1,20 @@
-"""The errors a user can meet: one small tree, each with a stable code, a place and a way out.
+"""The errors of the SDK, each with a stable code, a place and a fix (`service_kit.errors`).
 
 Everything the SDK raises on purpose is a `ChangesourceError`. The command line prints `error[code]: message
 (where)` and `fix: …` and exits with the class's `exit_code`; the pipeline writes the same fields to its stage file.
-Codes are part of the public interface: texts may improve, codes stay. Texts come out redacted: they may quote what a
-driver said, and that may quote a password.
 """
 
 from __future__ import annotations
 
 from typing import ClassVar
 
-from protocol.redaction import redact
+from service_kit.errors import CodedError
 
 
-class ChangesourceError(Exception):
-    """What happened, where, and what to do next; the four fields are always non-empty except `where`."""
+class ChangesourceError(CodedError):
+    """Base of the SDK's errors."""
 
     exit_code: ClassVar[int] = 1
-
-    def __init__(self, code: str, message: str, where: str = "", fix: str = "") -> None:
-        super().__init__(code, redact(message), redact(where), redact(fix))
-        self.code = code
-        self.message = redact(message)
-        self.where = redact(where)
-        self.fix = redact(fix)
-
-    def __str__(self) -> str:
-        place = f" ({self.where})" if self.where else ""
-        return f"{self.code}: {self.message}{place}"
-
-    def as_json(self) -> dict[str, str]:
-        """The fields as they stand in stage files and `--json` output."""
-        return {"code": self.code, "message": self.message, "where": self.where, "fix": self.fix}
 
 
 class ConfigurationError(ChangesourceError):

@@ -21,7 +21,6 @@ from reference_cache.app_client.transform import QueryTransformer
 from reference_cache.byte_budget import ByteBudget
 from reference_cache.config import AppEndpoint, CacheConfig
 from reference_cache.errors import CacheError
-from reference_cache.observe import event, logger
 from reference_cache.replica.stored_catalog import Origin, ReplicaState
 from reference_cache.replicator.process import ReplicatorFailed, ReplicatorProcess
 from reference_cache.replicator.settings import ReplicatorSettings
@@ -35,8 +34,9 @@ from reference_cache.sync_server.server import SyncServer
 from reference_cache.view_syncer.api import SyncerOptions
 from reference_cache.view_syncer.cvr.limits import GroupLimits
 from reference_cache.view_syncer.syncer import ViewSyncer
+from service_kit.logs import event, logger
 
-log = logger("cache")
+log = logger("cache.cache")
 
 READ_SECONDS = 0.25
 """How often the replicator is told what has been read, so that it can forget it."""

@@ -17,17 +17,33 @@ from functools import cache
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[1]
-PACKAGES = ("protocol", "changesource_sdk", "adapters", "reference_cache", "changesource_demo", "changesource_cli")
+PACKAGES = (
+    "protocol",
+    "service_kit",
+    "changesource_sdk",
+    "adapters",
+    "reference_cache",
+    "changesource_demo",
+    "changesource_cli",
+)
 MOST_MODULES = 16
 """In one room, `__init__.py` not counted."""
 
 MAY_IMPORT = {
     "protocol": {"protocol"},
-    "changesource_sdk": {"changesource_sdk", "protocol"},
+    "service_kit": {"service_kit", "protocol"},
+    "changesource_sdk": {"changesource_sdk", "service_kit", "protocol"},
     "adapters": {"adapters", "changesource_sdk", "protocol"},
-    "reference_cache": {"reference_cache", "protocol"},
-    "changesource_demo": {"changesource_demo", "changesource_sdk", "reference_cache", "protocol"},
-    "changesource_cli": {"changesource_cli", "changesource_demo", "changesource_sdk", "reference_cache", "protocol"},
+    "reference_cache": {"reference_cache", "service_kit", "protocol"},
+    "changesource_demo": {"changesource_demo", "changesource_sdk", "reference_cache", "service_kit", "protocol"},
+    "changesource_cli": {
+        "changesource_cli",
+        "changesource_demo",
+        "changesource_sdk",
+        "reference_cache",
+        "service_kit",
+        "protocol",
+    },
 }
 """The packages. `changesource_cli` and `changesource_demo` are the composition root: nothing else imports both the SDK
 and the cache."""
@@ -89,7 +105,7 @@ ROOMS: dict[str, tuple[str, ...]] = {
     "changesource_sdk.endpoint.stream": ("changesource_sdk", "changesource_sdk.changelog",
         "changesource_sdk.changelog.spool", "changesource_sdk.endpoint.access", "changesource_sdk.observe",
         "changesource_sdk.pipeline.encoding",),
-    "changesource_sdk.ledger": ("changesource_sdk", "changesource_sdk.observe", "changesource_sdk.pipeline",),
+    "changesource_sdk.ledger": ("changesource_sdk", "changesource_sdk.pipeline",),
     "changesource_sdk.observe": ("changesource_sdk", "changesource_sdk.changelog",),
     "changesource_sdk.pipeline": ("changesource_sdk", "changesource_sdk.changelog",
         "changesource_sdk.changelog.files", "changesource_sdk.changelog.spool", "changesource_sdk.observe",
@@ -104,8 +120,8 @@ ROOMS: dict[str, tuple[str, ...]] = {
     "changesource_sdk.pipeline.mapping": ("changesource_sdk", "changesource_sdk.changelog",
         "changesource_sdk.changelog.files", "changesource_sdk.observe",),
     "changesource_sdk.pipeline.snapshot": ("changesource_sdk", "changesource_sdk.changelog",
-        "changesource_sdk.changelog.files", "changesource_sdk.changelog.spool", "changesource_sdk.observe",
-        "changesource_sdk.pipeline", "changesource_sdk.pipeline.encoding",),
+        "changesource_sdk.changelog.files", "changesource_sdk.changelog.spool", "changesource_sdk.pipeline",
+        "changesource_sdk.pipeline.encoding",),
     "changesource_sdk.pipeline.spark": ("changesource_sdk", "changesource_sdk.changelog",
         "changesource_sdk.changelog.files", "changesource_sdk.observe", "changesource_sdk.pipeline",
         "changesource_sdk.pipeline.compaction", "changesource_sdk.pipeline.mapping",
@@ -143,15 +159,14 @@ ROOMS: dict[str, tuple[str, ...]] = {
         "reference_cache.sync_server", "reference_cache.sync_server.access", "reference_cache.view_syncer",
         "reference_cache.view_syncer.cvr",),
     "reference_cache.app_client": ("reference_cache", "reference_cache.view_syncer",),
-    "reference_cache.app_server": ("reference_cache", "reference_cache.app_server.stores", "reference_cache.zql",
+    "reference_cache.app_server": ("reference_cache.app_server.stores", "reference_cache.zql",
         "reference_cache.zql.query",),
     "reference_cache.app_server.stores": ("reference_cache.app_server", "reference_cache.zql",
         "reference_cache.zql.query",),
     "reference_cache.client": ("reference_cache", "reference_cache.client.local", "reference_cache.replicator",
         "reference_cache.zql", "reference_cache.zql.ivm", "reference_cache.zql.query",),
-    "reference_cache.client.local": ("reference_cache", "reference_cache.client", "reference_cache.zql",
-        "reference_cache.zql.engine", "reference_cache.zql.ivm", "reference_cache.zql.query",
-        "reference_cache.zql.tables",),
+    "reference_cache.client.local": ("reference_cache.client", "reference_cache.zql", "reference_cache.zql.engine",
+        "reference_cache.zql.ivm", "reference_cache.zql.query", "reference_cache.zql.tables",),
     "reference_cache.query": ("reference_cache.zql", "reference_cache.zql.query",),
     "reference_cache.replica": ("reference_cache.zql", "reference_cache.zql.ivm", "reference_cache.zql.tables",),
     "reference_cache.replica.writing": ("reference_cache", "reference_cache.replica", "reference_cache.zql.tables",),
@@ -176,6 +191,7 @@ ROOMS: dict[str, tuple[str, ...]] = {
     "reference_cache.zql.planner": (),
     "reference_cache.zql.query": ("reference_cache.zql",),
     "reference_cache.zql.tables": ("reference_cache.zql", "reference_cache.zql.ivm", "reference_cache.zql.planner",),
+    "service_kit": (),
 }
 # fmt: on
 """Which rooms the modules of a room import, within its package."""

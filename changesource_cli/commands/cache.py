@@ -20,8 +20,8 @@ from rich.table import Table
 from changesource_cli.output import ExitCode, print_json, reported, stdout
 from changesource_cli.signals import first_signal
 from changesource_sdk.errors import ConfigurationError, EndpointError
-from changesource_sdk.observe import logs
 from protocol.redaction import redact
+from service_kit import logs
 
 if TYPE_CHECKING:
     from reference_cache.cache import Cache

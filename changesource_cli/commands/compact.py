@@ -13,8 +13,8 @@ from changesource_cli.output import print_json, reported, stdout
 from changesource_sdk import config as configuration
 from changesource_sdk.changelog.open import open_existing
 from changesource_sdk.config import ServeConfig
-from changesource_sdk.observe import logs
 from changesource_sdk.pipeline.spark.session import LOG_FILE, SparkSettings
+from service_kit import logs
 
 EPILOG = "\n\n".join(
     (

@@ -23,12 +23,12 @@ from changesource_sdk.changelog.wakeup import PokeSender
 from changesource_sdk.config import ServeConfig
 from changesource_sdk.endpoint.server import Endpoint
 from changesource_sdk.endpoint.stream.subscription import Phase
-from changesource_sdk.observe import logs
 from changesource_sdk.replaying.opener import Opener, checked_watermark
 from changesource_sdk.replaying.store import ReplayStore
 from changesource_sdk.replaying.window import Window
 from changesource_sdk.system_tables import Permissions
 from changesource_sdk.verifying.log_side import base_snapshot
+from service_kit import logs
 
 EPILOG = "\n\n".join(
     (

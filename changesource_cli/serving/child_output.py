@@ -13,8 +13,8 @@ import logging
 import re
 from collections import deque
 
-from changesource_sdk.observe.logs import LOGGER_NAME, Throttle, event, logger
 from changesource_sdk.observe.relayed import decode
+from service_kit.logs import LOGGER_NAME, Throttle, event, logger
 
 log = logger("pipeline")
 

@@ -24,14 +24,14 @@ from changesource_sdk.changelog.store import LogStore
 from changesource_sdk.config import ServeConfig
 from changesource_sdk.endpoint.server import Endpoint
 from changesource_sdk.ledger.adapter import ledgered_source
-from changesource_sdk.observe import logs
-from changesource_sdk.observe.logs import event, logger
 from changesource_sdk.observe.progress import Bar, Lines, StageWatch
 from changesource_sdk.pipeline.mapped import mapped_source
 from changesource_sdk.pipeline.mapping.declare import load_mappings, needs_spark, wrong
 from changesource_sdk.pipeline.settings import PipelineSettings, Runner, command_line
 from changesource_sdk.system_tables import Permissions
 from protocol.handshake import PATHS
+from service_kit import logs
+from service_kit.logs import event, logger
 
 log = logger("serve")
 

@@ -17,7 +17,7 @@ from time import monotonic
 
 from changesource_cli.serving.child_output import ChildOutput
 from changesource_sdk.errors import AdapterError, ConfigurationError, StateError
-from changesource_sdk.observe.logs import event, logger
+from service_kit.logs import event, logger
 
 log = logger("pipeline")
 

@@ -38,11 +38,11 @@ from changesource_sdk.endpoint.stream.subscription import Pace, Subscription
 from changesource_sdk.endpoint.stream.upstream import MAX_BYTES, Ending
 from changesource_sdk.endpoint.upkeep import KeyWatch, LogEar, Pruner, persistently
 from changesource_sdk.errors import ChangesourceError, EndpointError
-from changesource_sdk.observe.logs import Throttle, event, logger
 from changesource_sdk.observe.metrics import EndpointMetrics
 from changesource_sdk.policies.origins import BrowserRules, is_loopback
 from changesource_sdk.system_tables import Permissions
 from protocol.handshake import Handshake
+from service_kit.logs import Throttle, event, logger
 
 log = logger("endpoint")
 

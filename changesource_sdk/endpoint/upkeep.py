@@ -17,7 +17,7 @@ from changesource_sdk.changelog.store import SAFETY_POLL_S, Ear, Requests
 from changesource_sdk.changelog.subscribers import Subscribers
 from changesource_sdk.endpoint.access.keys import KeyRing
 from changesource_sdk.errors import ChangesourceError
-from changesource_sdk.observe.logs import Throttle, event
+from service_kit.logs import Throttle, event
 
 #: Seconds a failing task waits before it tries again.
 RETRY = 1.0

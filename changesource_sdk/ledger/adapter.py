@@ -27,11 +27,11 @@ from changesource_sdk.errors import ConfigurationError, position_lost
 from changesource_sdk.ledger.entries import Comparing, Entry, HasReached, folded, has_reached, released
 from changesource_sdk.ledger.file import LedgerFile
 from changesource_sdk.ledger.reading import Reading
-from changesource_sdk.observe.logs import event, logger
 from changesource_sdk.pipeline.adapter_factory import adapter_factory
 from changesource_sdk.pipeline.adapter_wrapper import AdapterAround
 from changesource_sdk.pipeline.contract import checked_snapshot, checked_tables
 from changesource_sdk.system_tables import system_tables
+from service_kit.logs import event, logger
 
 LEDGERED_ADAPTER = f"{__name__}:LedgeredAdapter"
 LOOK_S = 0.01

@@ -19,8 +19,8 @@ from dataclasses import dataclass
 from types import TracebackType
 from typing import Self
 
-from changesource_sdk.observe.logs import event, logger
 from changesource_sdk.observe.relayed import Bounded, decode, encode, relay
+from service_kit.logs import event, logger
 
 _log = logger("spark")
 _QUEUED = 1000

@@ -15,7 +15,7 @@ from typing import Protocol
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TaskID, TextColumn, TimeElapsedColumn
 
-from changesource_sdk.observe.logs import event, logger
+from service_kit.logs import event, logger
 
 log = logger("pipeline")
 

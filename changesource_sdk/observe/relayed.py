@@ -15,8 +15,8 @@ import threading
 import time
 from collections.abc import Callable, Sequence
 
-from changesource_sdk.observe.logs import LOGGER_NAME
 from protocol.redaction import redact
+from service_kit.logs import LOGGER_NAME
 
 MARK = "changesource-log"
 LEVEL_VARIABLE = "CHANGESOURCE_LOG_LEVEL"

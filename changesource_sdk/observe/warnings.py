@@ -19,8 +19,8 @@ from dataclasses import asdict, dataclass, replace
 from typing import Literal
 
 from changesource_sdk.changelog.reports import Reports
-from changesource_sdk.observe.logs import LOGGER_NAME
 from changesource_sdk.observe.relayed import kind_of
+from service_kit.logs import LOGGER_NAME
 
 REPORT = "warnings"
 """The name of their report among those of the stages."""

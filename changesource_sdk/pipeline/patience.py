@@ -12,8 +12,8 @@ import time
 from collections.abc import Callable, Iterator
 from typing import TypeVar
 
-from changesource_sdk.observe.logs import logger
 from changesource_sdk.observe.warnings import Holds, clear, warn
+from service_kit.logs import logger
 
 _log = logger("runner")
 T = TypeVar("T")

@@ -16,9 +16,9 @@ from changesource_sdk.changelog.log import EMPTY, LogWriter
 from changesource_sdk.changelog.store import LogStore
 from changesource_sdk.changelog.subscribers import highest_held, is_beyond
 from changesource_sdk.errors import ChangesourceError, CorruptLog, ResyncRequired, StaleWriter
-from changesource_sdk.observe.logs import event, logger
 from changesource_sdk.observe.stages import Stage
 from changesource_sdk.observe.warnings import NEW_SNAPSHOT, warn
+from service_kit.logs import event, logger
 
 _log = logger("runner")
 

@@ -14,7 +14,6 @@ from time import monotonic
 from changesource_sdk.adapter import Adapter, Closing, Transaction
 from changesource_sdk.changelog.log import LogState
 from changesource_sdk.changelog.store import LogStore
-from changesource_sdk.observe.logs import event, logger
 from changesource_sdk.pipeline.contract import checked_transactions
 from changesource_sdk.pipeline.encoding.consumer_schema import ConsumerSchema
 from changesource_sdk.pipeline.encoding.transactions import TransactionEncoder
@@ -22,6 +21,7 @@ from changesource_sdk.pipeline.feed import FeedClosed, TransactionFeed
 from changesource_sdk.pipeline.patience import Patience
 from changesource_sdk.pipeline.snapshot.take import adapter_call, let_go
 from changesource_sdk.positions import is_ahead, is_behind
+from service_kit.logs import event, logger
 
 _log = logger("runner")
 

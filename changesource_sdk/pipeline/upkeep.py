@@ -11,7 +11,7 @@ from time import monotonic
 
 from changesource_sdk.changelog.log import EMPTY, LogWriter
 from changesource_sdk.changelog.store import LogStore
-from changesource_sdk.observe.logs import event, logger
+from service_kit.logs import event, logger
 
 _log = logger("runner")
 

@@ -17,9 +17,9 @@ from typing import Any
 
 from reference_cache.app_client.credentials import Credentials
 from reference_cache.app_client.post import AppFailure, AppPost
-from reference_cache.observe import event, logger
+from service_kit.logs import event, logger
 
-log = logger("mutations")
+log = logger("cache.mutations")
 
 CLEANUP = "_zero_cleanupResults"
 AT_ONCE = 8

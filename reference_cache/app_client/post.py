@@ -22,9 +22,9 @@ from protocol.errors import CodecError
 from reference_cache.app_client.credentials import Address
 from reference_cache.app_client.url_pattern import canonical, is_allowed
 from reference_cache.config import AppEndpoint, reserved_parameters
-from reference_cache.observe import event, logger
+from service_kit.logs import event, logger
 
-log = logger("app")
+log = logger("cache.app")
 
 ATTEMPTS = 4
 PREVIEW_CHARACTERS = 512

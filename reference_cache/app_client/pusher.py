@@ -24,10 +24,10 @@ from reference_cache.app_client.cleanups import Cleanups
 from reference_cache.app_client.credentials import Credentials
 from reference_cache.app_client.post import AppFailure, AppPost
 from reference_cache.byte_budget import ByteBudget
-from reference_cache.observe import event, logger, unexpected
 from reference_cache.view_syncer.api import Downstream
+from service_kit.logs import event, logger, unexpected
 
-log = logger("mutations")
+log = logger("cache.mutations")
 
 REQUEST_BYTES = 4 * 1024 * 1024
 """Pushes are merged into one request up to this size; a larger push is a request of its own."""

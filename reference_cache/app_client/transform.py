@@ -22,10 +22,10 @@ from protocol.sync.errors import ErrorKind, SyncError, transform_failed, unautho
 from reference_cache.app_client.credentials import Credentials
 from reference_cache.app_client.post import AppFailure, AppPost
 from reference_cache.background import in_background
-from reference_cache.observe import event, logger
 from reference_cache.view_syncer.api import NamedQuery, QueryFailure
+from service_kit.logs import event, logger
 
-log = logger("queries")
+log = logger("cache.queries")
 
 KEEP_SECONDS = 5.0
 KEEP_ANSWERS = 100_000

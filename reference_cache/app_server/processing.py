@@ -19,9 +19,9 @@ from reference_cache.app_server.mutators import Mutators
 from reference_cache.app_server.requests import CLEAN_UP, AskedMutation, AskedPush, BadRequest, parse_clean_up
 from reference_cache.app_server.stores.store import ClientKey, Store, StoreTransaction
 from reference_cache.app_server.transforming import told
-from reference_cache.observe import event, logger, unexpected
+from service_kit.logs import event, logger, unexpected
 
-log = logger("app_server")
+log = logger("cache.app_server")
 
 PUSH_VERSION = 1
 ATTEMPTS = 4

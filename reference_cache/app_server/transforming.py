@@ -17,9 +17,9 @@ from protocol.sync.ast_json import to_json
 from reference_cache.app_server.errors import ApplicationError, DeclarationError, InvalidArguments
 from reference_cache.app_server.queries import NamedQueries
 from reference_cache.app_server.requests import AskedQuery
-from reference_cache.observe import logger, unexpected
+from service_kit.logs import logger, unexpected
 
-log = logger("app_server")
+log = logger("cache.app_server")
 
 
 async def transform_queries(queries: NamedQueries, asked: Sequence[AskedQuery], ctx: object) -> dict[str, Any]:

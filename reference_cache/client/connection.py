@@ -24,10 +24,10 @@ from reference_cache.client.pokes import PokeError, WrongBase
 from reference_cache.client.reactions import Reaction, reaction_to, retry_seconds
 from reference_cache.client.session import ClientSession
 from reference_cache.client.socket import Lost, Opening, Outbox
-from reference_cache.observe import event, logger
 from reference_cache.replicator.backoff import Backoff
+from service_kit.logs import event, logger
 
-log = logger("client")
+log = logger("cache.client")
 
 StateName: TypeAlias = Literal["connecting", "connected", "offline", "needs-auth", "error", "closed"]
 FetchToken: TypeAlias = Callable[[], Awaitable[str | None]]

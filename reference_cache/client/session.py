@@ -26,9 +26,9 @@ from reference_cache.client.schema_document import schema_document
 from reference_cache.client.socket import Lost, Opening, Outbox
 from reference_cache.client.store import QueuedMutation
 from reference_cache.client.views import LiveView
-from reference_cache.observe import event, logger
+from service_kit.logs import event, logger
 
-log = logger("client")
+log = logger("cache.client")
 
 PATIENCE_SECONDS = 15.0
 """How long nothing that was pushed may be confirmed; twice as long each time that another connection did not help."""

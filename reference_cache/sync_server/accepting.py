@@ -17,14 +17,14 @@ from typing import Any
 
 from websockets.asyncio.server import Server
 
-from reference_cache.observe import event, logger
+from service_kit.logs import event, logger
 
 try:
     import resource
 except ImportError:  # not a POSIX system; there is no such limit
     resource = None  # type: ignore[assignment]
 
-log = logger("server")
+log = logger("cache.server")
 
 ACCEPT_AT_ONCE = 64
 """Connections accepted in one turn of the event loop."""

@@ -29,7 +29,6 @@ from reference_cache.app_client.pusher import Pusher
 from reference_cache.background import in_background
 from reference_cache.byte_budget import ByteBudget
 from reference_cache.config import CacheConfig
-from reference_cache.observe import event, logger, unexpected
 from reference_cache.sync_server.access import auth
 from reference_cache.sync_server.access.auth import Authenticator, Identity
 from reference_cache.sync_server.access.inspectors import Inspectors
@@ -38,8 +37,9 @@ from reference_cache.sync_server.outbox import Backlog, Outbox
 from reference_cache.sync_server.rates import ClientRate, MutationLimit, Pace
 from reference_cache.sync_server.socket import SyncSocket
 from reference_cache.view_syncer.api import ClientInfo, Connection, Outgoing, Syncer, Transformer
+from service_kit.logs import event, logger, unexpected
 
-log = logger("sync")
+log = logger("cache.sync")
 
 MESSAGE_OVERHEAD_BYTES = 256
 """What a waiting message costs besides its text."""

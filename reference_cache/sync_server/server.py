@@ -26,7 +26,6 @@ from protocol.sync.errors import ErrorKind, SyncError
 from protocol.sync.handshake import MAX_VERSION, ConnectRequest, parse_request
 from reference_cache.app_client.credentials import Credentials, address
 from reference_cache.errors import CacheError
-from reference_cache.observe import event, logger
 from reference_cache.sync_server.accepting import (
     ACCEPT_AT_ONCE,
     Connections,
@@ -42,8 +41,9 @@ from reference_cache.sync_server.pages import Page, Pages
 from reference_cache.sync_server.socket import TRANSPORT_BYTES, SyncSocket
 from reference_cache.sync_server.tls import tls_context
 from reference_cache.sync_server.upkeep import Upkeep
+from service_kit.logs import event, logger
 
-log = logger("server")
+log = logger("cache.server")
 
 HEADER_BYTES = 64 * 1024
 """The subprotocol header holds the client's first message: 8 KB of it, and browsers add cookies."""

@@ -14,11 +14,11 @@ from collections.abc import Callable, Collection
 
 from protocol.sync.errors import SyncError
 from reference_cache.config import CacheConfig
-from reference_cache.observe import event, logger
 from reference_cache.sync_server.client import Client, Retransform
 from reference_cache.view_syncer.api import Transformer
+from service_kit.logs import event, logger
 
-log = logger("upkeep")
+log = logger("cache.upkeep")
 
 SWEEP_SECONDS = 1.0
 SILENT_SECONDS = 6.0

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from protocol.sync.ast_json import AstError
 from protocol.sync.errors import ErrorKind, SyncError
-from reference_cache.observe import logger, unexpected
 from reference_cache.zql.engine.build import BuildError
 from reference_cache.zql.query.check import UnknownName
+from service_kit.logs import logger, unexpected
 
-log = logger("queries")
+log = logger("cache.queries")
 
 
 def query_failed(error: Exception) -> SyncError:

@@ -16,12 +16,12 @@ from changesource_cli.app import app
 from changesource_sdk.changelog.open import open_store
 from changesource_sdk.changelog.spool.remote import RemoteSpool
 from changesource_sdk.errors import AdapterError, ChangesourceError
-from changesource_sdk.observe import logs
 from protocol import redaction
 from reference_cache.config import load as load_cache
 from reference_cache.errors import CacheError
 from reference_cache.replica.stored_catalog import Origin
 from reference_cache.replicator.settings import ReplicatorSettings
+from service_kit import logs
 from tests.protocol.test_redaction import HOSTILE, leaks
 
 runner = CliRunner()

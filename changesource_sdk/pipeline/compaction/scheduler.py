@@ -18,11 +18,11 @@ from changesource_sdk.changelog.files.lock import COMPACTING
 from changesource_sdk.changelog.log import LogReader
 from changesource_sdk.changelog.store import LogStore
 from changesource_sdk.errors import ChangesourceError, StateError
-from changesource_sdk.observe.logs import event, logger
 from changesource_sdk.observe.stages import BEAT_S, Stage
 from changesource_sdk.pipeline.compaction.job import Lane, Progress, compact
 from changesource_sdk.pipeline.recovery import Backoff, Stopped
 from changesource_sdk.policies.compaction import CompactionPolicy
+from service_kit.logs import event, logger
 
 _log = logger("compaction")
 

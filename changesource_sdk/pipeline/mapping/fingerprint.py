@@ -10,9 +10,9 @@ from changesource_sdk.changelog.files.atomic_json import read_json, write_json
 from changesource_sdk.changelog.log import EMPTY
 from changesource_sdk.changelog.store import LogStore
 from changesource_sdk.errors import CorruptLog
-from changesource_sdk.observe.logs import logger
 from changesource_sdk.observe.warnings import NEW_SNAPSHOT, warn
 from changesource_sdk.pipeline.mapping.declare import Mappings, fingerprint
+from service_kit.logs import logger
 
 _log = logger("runner")
 _FILE = "mapping.json"

@@ -22,8 +22,8 @@ from changesource_sdk.adapter import Snapshot, Table
 from changesource_sdk.changelog.files.disk import disk_errors
 from changesource_sdk.changelog.files.layout import StateDirectory
 from changesource_sdk.changelog.spool.snapshots import RESUMABLE
-from changesource_sdk.observe.logs import event, logger
 from changesource_sdk.pipeline.snapshot.former_modules import unpickled
+from service_kit.logs import event, logger
 
 _log = logger("runner")
 _FILE = "unfinished-snapshot.pickle"

@@ -32,13 +32,13 @@ from changesource_sdk.changelog.spool import snapshots
 from changesource_sdk.changelog.spool.parts import LocalPlace, PartPlace
 from changesource_sdk.changelog.spool.snapshots import Manifest, PartInfo
 from changesource_sdk.errors import AdapterError, ChangesourceError, InvalidChange
-from changesource_sdk.observe.logs import event, logger
 from changesource_sdk.pipeline.contract import checked_snapshot, checked_tables
 from changesource_sdk.pipeline.encoding.consumer_schema import ConsumerSchema
 from changesource_sdk.pipeline.encoding.encode import TableEncoder
 from changesource_sdk.pipeline.encoding.schema_frames import snapshot_schema
 from changesource_sdk.pipeline.encoding.validate import check_table, known_table, known_watermark
 from changesource_sdk.pipeline.snapshot.resume import Plan, Unfinished
+from service_kit.logs import event, logger
 
 _log = logger("runner")
 

@@ -12,11 +12,11 @@ import threading
 from typing import TYPE_CHECKING
 
 from changesource_sdk.changelog.store import LogStore
-from changesource_sdk.observe.logs import event, logger
 from changesource_sdk.observe.stages import Stage
 from changesource_sdk.pipeline.spark.runner import SparkRunner
 from changesource_sdk.pipeline.spark.session import LOG_FILE, SparkSettings, standard_error_to, start_session
 from changesource_sdk.policies.compaction import CompactionPolicy
+from service_kit.logs import event, logger
 
 if TYPE_CHECKING:
     from changesource_sdk.pipeline.settings import PipelineSettings

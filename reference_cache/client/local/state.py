@@ -23,11 +23,11 @@ from reference_cache.client.local.transaction import Reason, Transaction
 from reference_cache.client.poke_content import PokeContent, read_poke
 from reference_cache.client.pokes import Poke, PokeError, check_follows
 from reference_cache.client.store import Identity, LocalStore, QueuedMutation, Record, RowWrite, Step
-from reference_cache.observe import event, logger
 from reference_cache.zql.nearest import unknown
 from reference_cache.zql.schema import Row, Schema
+from service_kit.logs import event, logger
 
-log = logger("client")
+log = logger("cache.client")
 
 
 @dataclass(slots=True)

@@ -10,8 +10,8 @@ from collections.abc import Iterator
 import pytest
 
 from changesource_cli.serving.child_output import ChildOutput
-from changesource_sdk.observe import logs
 from changesource_sdk.observe.relayed import relay_to_standard_error
+from service_kit import logs
 
 
 @pytest.fixture

@@ -17,9 +17,9 @@ from changesource_sdk.changelog.sqlite.store import SqliteStore
 from changesource_sdk.changelog.store import LogStore
 from changesource_sdk.config import ServeConfig
 from changesource_sdk.endpoint.server import Endpoint
-from changesource_sdk.observe.logs import LOGGER_NAME
 from changesource_sdk.system_tables import Permissions
 from changesource_sdk.testing.fake_cache import FakeCache
+from service_kit.logs import LOGGER_NAME
 from tests.changesource_sdk.changelog.logs_under_test import postgres_store
 from tests.changesource_sdk.endpoint.written_state import WrittenState
 

@@ -14,7 +14,7 @@ from changesource_sdk.changelog.wakeup import PokeSender
 from changesource_sdk.endpoint import upkeep
 from changesource_sdk.endpoint.upkeep import LogEar, Pruner, persistently
 from changesource_sdk.errors import DiskFull
-from changesource_sdk.observe.logs import Throttle
+from service_kit.logs import Throttle
 from tests.changesource_sdk.endpoint.written_state import WrittenState
 
 

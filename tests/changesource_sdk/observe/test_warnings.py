@@ -11,7 +11,6 @@ import pytest
 
 from changesource_sdk.changelog.files.layout import StateDirectory
 from changesource_sdk.changelog.reports import FileReports
-from changesource_sdk.observe.logs import event, logger
 from changesource_sdk.observe.warnings import (
     KEEP_S,
     MOST,
@@ -26,6 +25,7 @@ from changesource_sdk.observe.warnings import (
     warn,
     warning_documents,
 )
+from service_kit.logs import event, logger
 
 log = logger("store")
 

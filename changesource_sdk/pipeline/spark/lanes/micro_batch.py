@@ -32,7 +32,6 @@ from typing import TYPE_CHECKING
 
 from changesource_sdk.adapter import Change, Position, Snapshot, Table, Transaction
 from changesource_sdk.errors import ChangesourceError
-from changesource_sdk.observe.logs import event, logger
 from changesource_sdk.pipeline.adapter_factory import adapter_factory, opened
 from changesource_sdk.pipeline.mapped import MappedAdapter
 from changesource_sdk.pipeline.mapping.change import ChangeMapper
@@ -49,6 +48,7 @@ from changesource_sdk.pipeline.spark.sql.change_source import (
 )
 from changesource_sdk.pipeline.spark.sql.mapping import gist
 from changesource_sdk.positions import to_text
+from service_kit.logs import event, logger
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession

@@ -23,10 +23,10 @@ from changesource_sdk.adapter import (
     Transaction,
     Update,
 )
-from changesource_sdk.observe.logs import logger
 from changesource_sdk.observe.warnings import clear, warn
 from changesource_sdk.pipeline.mapping.declare import Sql, TableMapping
 from changesource_sdk.schema import Column
+from service_kit.logs import logger
 from tests.changesource_sdk.pipeline.spark.stores import hang_up, once
 
 PERSON = Table(

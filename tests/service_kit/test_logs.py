@@ -9,7 +9,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from changesource_sdk.observe import logs
+from service_kit import logs
 
 
 @pytest.fixture

@@ -1,17 +1,16 @@
 """Structured logs: one event per line, with the field names the metrics use.
 
-`event(logger, level, "consumer connected", app="zero", watermark="…")` is all the rest of the package calls. Every line
+`event(logger, level, "consumer connected", app="zero", watermark="…")` is all the rest of the project calls. Every line
 is redacted, whatever wrote it: messages, fields and stack traces may quote a driver that quotes a password.
-`Throttle` keeps a consumer that knocks forty times a second from filling the disk: the first of a kind is logged at
-once, the following ones are counted and told with the next line.
-
-A process that another one started writes its lines in the form of `relayed`, for that one to log in its own form.
+`Throttle` keeps a peer that connects forty times a second from filling the disk: the first event of a kind is logged
+at once, the following ones are counted, and the next line has the count.
 """
 
 from __future__ import annotations
 
 import json
 import logging
+import secrets
 import sys
 import time
 from collections.abc import Callable
@@ -23,13 +22,32 @@ LOGGER_NAME = "changesource"
 
 
 def logger(part: str) -> logging.Logger:
+    """The logger of a part of the project, such as `endpoint` or `cache.server`."""
     return logging.getLogger(f"{LOGGER_NAME}.{part}")
 
 
 def event(log: logging.Logger, level: int, what: str, /, **fields: object) -> None:
     """Log one event with its fields; None fields are left out."""
     if log.isEnabledFor(level):
-        log.log(level, what, extra={"fields": {k: v for k, v in fields.items() if v is not None}})
+        log.log(level, what, extra={"fields": _without_none(fields)})
+
+
+def unexpected(log: logging.Logger, what: str, error: BaseException, **fields: object) -> str:
+    """Log an exception that nobody expected, with its trace and a new id; returns a text for a client, with the id."""
+    error_id = secrets.token_hex(6)
+    log.error(what, exc_info=error, extra={"fields": {"error_id": error_id, **_without_none(fields)}})
+    return f"Internal error; the server's log has it under error id {error_id}"
+
+
+def quiet_logger(part: str) -> logging.Logger:
+    """A logger for a library whose lines say in a stack trace what ours say in a line."""
+    quiet = logger(part)
+    quiet.setLevel(logging.CRITICAL)
+    return quiet
+
+
+def _without_none(fields: dict[str, object]) -> dict[str, object]:
+    return {name: value for name, value in fields.items() if value is not None}
 
 
 class TextFormatter(logging.Formatter):
@@ -54,7 +72,7 @@ class JsonFormatter(logging.Formatter):
 
 
 def _plain(value: dict[str, object]) -> object:
-    """The fields as they are printed, without secrets: what is no JSON is printed as text."""
+    """The fields as they are printed, without secrets; a value that is not JSON is printed as text."""
     known = (str, int, float, bool, type(None), dict, list, tuple)
     return redact_value({key: item if isinstance(item, known) else str(item) for key, item in value.items()})
 
@@ -69,7 +87,7 @@ def _word(value: object) -> str:
 
 
 def configure(*, form: str, level: str, stream: TextIO | None = None) -> None:
-    """Send the package's events to one stream (standard error unless told); may be called again."""
+    """Send the project's events to one stream (default: standard error); may be called again."""
     handler = logging.StreamHandler(stream or sys.stderr)
     handler.setFormatter(JsonFormatter() if form == "json" else TextFormatter())
     root = logging.getLogger(LOGGER_NAME)
@@ -79,13 +97,14 @@ def configure(*, form: str, level: str, stream: TextIO | None = None) -> None:
 
 
 class Throttle:
-    """Lets one event of each kind through per interval. Invariant: memory is bounded by `kinds`."""
+    """Lets one event of each kind through per interval (seconds). Invariant: memory is bounded by `kinds`."""
 
     def __init__(self, interval: float, kinds: int = 256, clock: Callable[[], float] = time.monotonic) -> None:
         self._interval = interval
         self._kinds = kinds
         self._clock = clock
-        self._seen: dict[str, tuple[float, int]] = {}  # kind -> (when last let through, held back since)
+        # kind -> (when one was last let through, how many were held back since); written by `admit`
+        self._seen: dict[str, tuple[float, int]] = {}
 
     def admit(self, kind: str) -> int | None:
         """How many of this kind were held back since the last one, or None if this one is held back too."""
