@@ -11,12 +11,13 @@ import asyncio
 import logging
 from asyncio.subprocess import PIPE, Process
 from collections.abc import Callable, Sequence
-from contextlib import suppress
 from dataclasses import dataclass
 from time import monotonic
 
 from changesource_cli.serving.child_output import ChildOutput
 from changesource_sdk.errors import AdapterError, ConfigurationError, StateError
+from service_kit import child_process
+from service_kit.backoff import Backoff
 from service_kit.logs import event, logger
 
 log = logger("pipeline")
@@ -75,7 +76,7 @@ class Supervisor:
 
     async def run(self) -> None:
         """Start the child, and restart it whenever it exits, until `stop` or until its settings are refused."""
-        delay = FIRST_DELAY
+        backoff = Backoff(FIRST_DELAY, LAST_DELAY)
         while not self._stopping.is_set():
             started = monotonic()
             code = await self._run_once()
@@ -83,11 +84,10 @@ class Supervisor:
             if self._stopping.is_set() or self._is_final(code):
                 return
             if monotonic() - started > HEALTHY_AFTER:
-                delay = FIRST_DELAY
-            self.health.retry_delay = delay
+                backoff.reset()
+            self.health.retry_delay = delay = backoff.seconds()
             event(log, logging.WARNING, "pipeline ended, starting it again", exit=code, delay=delay)
             await self._wait_for_stop(delay)
-            delay = min(delay * 2, LAST_DELAY)
 
     def _is_final(self, code: int) -> bool:
         # Refused settings stay refused, unless a pipeline has worked with them before.
@@ -116,31 +116,19 @@ class Supervisor:
         stopping = asyncio.ensure_future(self._stopping.wait())
         try:
             await asyncio.wait((exited, stopping), return_when=asyncio.FIRST_COMPLETED)
-            return await exited if exited.done() else await self._end(child, exited)
+            return await exited if exited.done() else await child_process.end(child, self._grace, self._tell_kill)
         finally:
             stopping.cancel()
             if not exited.done():
-                _send(child.kill)
+                child_process.send(child.kill)
                 await exited
             self.health.pid = None
 
-    async def _end(self, child: Process, exited: asyncio.Future[int]) -> int:
-        _send(child.terminate)
-        try:
-            return await asyncio.wait_for(asyncio.shield(exited), self._grace)
-        except TimeoutError:
-            event(log, logging.WARNING, "pipeline did not stop in time, killing it", grace=self._grace)
-            _send(child.kill)
-            return await exited
+    def _tell_kill(self) -> None:
+        event(log, logging.WARNING, "pipeline did not stop in time, killing it", grace=self._grace)
 
     async def _wait_for_stop(self, seconds: float) -> None:
         try:
             await asyncio.wait_for(self._stopping.wait(), seconds)
         except TimeoutError:
             pass
-
-
-def _send(signal: Callable[[], None]) -> None:
-    """Signal a child, unless it has just exited."""
-    with suppress(ProcessLookupError):
-        signal()

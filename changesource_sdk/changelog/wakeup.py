@@ -13,8 +13,8 @@ import socket
 from pathlib import Path
 
 from changesource_sdk.changelog.files.disk import disk_errors
-from changesource_sdk.changelog.files.private import opener, own_folder
 from changesource_sdk.changelog.wakeup_listener import SocketEar
+from service_kit.private_files import opener, own_folder
 
 LOOPBACK = "127.0.0.1"
 

@@ -22,10 +22,11 @@ from changesource_sdk.pipeline.append import append_tail
 from changesource_sdk.pipeline.compaction.local import LocalLane
 from changesource_sdk.pipeline.compaction.scheduler import Compactor
 from changesource_sdk.pipeline.encoding.transactions import SPILL_BYTES
-from changesource_sdk.pipeline.recovery import Backoff, Recovery, Stopped, snapshot_due
+from changesource_sdk.pipeline.recovery import Recovery, Stopped, snapshot_due
 from changesource_sdk.pipeline.snapshot.resume import Unfinished
 from changesource_sdk.pipeline.snapshot.take import PartsWriter, take_snapshot, write_parts_here
 from changesource_sdk.policies.compaction import NEVER, CompactionPolicy
+from service_kit.backoff import Backoff
 
 
 class InlineRunner:

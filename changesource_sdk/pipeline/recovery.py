@@ -10,7 +10,6 @@ from __future__ import annotations
 import logging
 import threading
 from collections.abc import Callable
-from dataclasses import dataclass
 
 from changesource_sdk.changelog.log import EMPTY, LogWriter
 from changesource_sdk.changelog.store import LogStore
@@ -18,21 +17,10 @@ from changesource_sdk.changelog.subscribers import highest_held, is_beyond
 from changesource_sdk.errors import ChangesourceError, CorruptLog, ResyncRequired, StaleWriter
 from changesource_sdk.observe.stages import Stage
 from changesource_sdk.observe.warnings import NEW_SNAPSHOT, warn
+from service_kit.backoff import Backoff
 from service_kit.logs import event, logger
 
 _log = logger("runner")
-
-
-@dataclass(frozen=True, slots=True)
-class Backoff:
-    """How long to wait before trying again: doubles from `first_s` to `last_s`, starts over after progress."""
-
-    first_s: float = 0.1
-    last_s: float = 30.0
-
-    def delay(self, failures: int) -> float:
-        """The wait after this many failures in a row."""
-        return min(self.first_s * 2.0 ** max(failures - 1, 0), self.last_s)
 
 
 class Stopped(BaseException):
@@ -51,11 +39,10 @@ class Recovery:
         self._stage = stage
         self._stop = stop
         self._backoff = backoff
-        self._failures = 0
 
     def progressed(self) -> None:
         """Something worked: the next failure is the first again."""
-        self._failures = 0
+        self._backoff.reset()
 
     def run(self, step: Callable[[], bool]) -> None:
         """Repeat `step` until it returns False or `stop` is set. Raises only what trying again cannot mend."""
@@ -82,9 +69,8 @@ class Recovery:
             reader.close()
 
     def _report_and_wait(self, error: ChangesourceError) -> None:
-        self._failures += 1
-        delay = self._backoff.delay(self._failures)
-        event(_log, logging.INFO, "trying again", code=error.code, delay=delay, failures=self._failures)
+        delay = self._backoff.seconds()
+        event(_log, logging.INFO, "trying again", code=error.code, delay=delay, failures=self._backoff.failures)
         _log.debug("what failed", exc_info=error)
         self._stage.failed(error)
         if isinstance(error, CorruptLog) and (kept := self._store.set_aside()):

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import random
 from dataclasses import dataclass
 from typing import Any
 from urllib.parse import parse_qsl, urlencode, urlsplit, urlunsplit
@@ -22,11 +21,13 @@ from protocol.errors import CodecError
 from reference_cache.app_client.credentials import Address
 from reference_cache.app_client.url_pattern import canonical, is_allowed
 from reference_cache.config import AppEndpoint, reserved_parameters
+from service_kit.backoff import Backoff
 from service_kit.logs import event, logger
 
 log = logger("cache.app")
 
 ATTEMPTS = 4
+LONGEST_WAIT_S = 1.0
 PREVIEW_CHARACTERS = 512
 MAX_ANSWER_BYTES = 64 * 1024 * 1024
 TIMEOUT_SECONDS = 60.0
@@ -76,6 +77,8 @@ class AppPost:
         url = self._url(address)
         headers = self._headers(address, token)
         payload = body if isinstance(body, bytes) else values.dumps(body)
+        # Twice the first wait, of which jitter takes up to half.
+        backoff = Backoff(self.backoff * 2, LONGEST_WAIT_S, jitter=0.5)
         for attempt in range(1, ATTEMPTS + 1):
             try:
                 return await self._attempt(url, headers, payload)
@@ -84,7 +87,7 @@ class AppPost:
                 event(log, logging.WARNING, "application failed", url=url, attempt=attempt, why=failure.message)
                 if attempt == ATTEMPTS:
                     raise failure from None
-                await asyncio.sleep(min(1.0, self.backoff * 2 ** (attempt - 1) + random.random() * self.backoff))
+                await asyncio.sleep(backoff.seconds())
         raise AssertionError("the last attempt returns or raises")
 
     def _url(self, address: Address) -> URL:

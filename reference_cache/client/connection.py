@@ -24,7 +24,7 @@ from reference_cache.client.pokes import PokeError, WrongBase
 from reference_cache.client.reactions import Reaction, reaction_to, retry_seconds
 from reference_cache.client.session import ClientSession
 from reference_cache.client.socket import Lost, Opening, Outbox
-from reference_cache.replicator.backoff import Backoff
+from service_kit.backoff import reconnect_backoff
 from service_kit.logs import event, logger
 
 log = logger("cache.client")
@@ -82,7 +82,7 @@ class Connection:
         self._address = address
         self._session = session
         self._credentials = credentials
-        self._backoff = Backoff()
+        self._backoff = reconnect_backoff()
         self._changed = asyncio.Event()
         self._hurry = asyncio.Event()
         self._live: asyncio.Task[None] | None = None

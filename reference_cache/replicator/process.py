@@ -14,17 +14,17 @@ from __future__ import annotations
 import asyncio
 import logging
 import sys
-from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
 import orjson
 
 from reference_cache.replica.stored_catalog import ReplicaState
-from reference_cache.replicator.backoff import Backoff
 from reference_cache.replicator.replicator import OnVersion
 from reference_cache.replicator.settings import ReplicatorSettings
 from reference_cache.replicator.status import ReplicatorStatus
+from service_kit import child_process
+from service_kit.backoff import reconnect_backoff
 
 STOP_SECONDS = 10.0
 UNUSABLE_EXIT = 3
@@ -48,7 +48,7 @@ class ReplicatorProcess:
         self._listeners: list[OnVersion] = []
         self._status = ReplicatorStatus()
         self._child: asyncio.subprocess.Process | None = None
-        self._backoff = Backoff()
+        self._backoff = reconnect_backoff()
 
     @property
     def pid(self) -> int | None:
@@ -93,7 +93,9 @@ class ReplicatorProcess:
             return await child.wait()
         finally:
             self._child = None
-            await _end(child)
+            if child.stdin is not None:
+                child.stdin.close()
+            await child_process.end(child, STOP_SECONDS)
 
     def _tell(self, message: dict[str, Any]) -> None:
         child = self._child
@@ -110,17 +112,3 @@ class ReplicatorProcess:
                 self._status = ReplicatorStatus(**status)
             case {"log": str() as what, "level": int() as level, "fields": dict() as fields}:
                 _LOG.log(level, what, extra={"fields": fields})
-
-
-async def _end(child: asyncio.subprocess.Process) -> None:
-    """Let the child wind down, then make sure that it is gone."""
-    if child.stdin is not None:
-        child.stdin.close()
-    with suppress(ProcessLookupError):
-        child.terminate()
-    try:
-        await asyncio.wait_for(child.wait(), STOP_SECONDS)
-    except TimeoutError:
-        with suppress(ProcessLookupError):
-            child.kill()
-        await child.wait()

@@ -28,12 +28,12 @@ from reference_cache.replica.stored_catalog import ReplicaState
 from reference_cache.replica.wal import Wal
 from reference_cache.replica.writing.initial_load import InitialLoad, load_beside, load_over
 from reference_cache.replica.writing.writer import ReplicaWriter, open_writer
-from reference_cache.replicator.backoff import Backoff
 from reference_cache.replicator.intake import InitialIntake, LiveIntake
 from reference_cache.replicator.settings import ReplicatorSettings
 from reference_cache.replicator.sole_writer import sole_writer
 from reference_cache.replicator.status import ReplicatorStatus
 from reference_cache.replicator.upstream import Upstream, UpstreamError, connect
+from service_kit.backoff import reconnect_backoff
 
 PROGRESS_SECONDS = 5.0
 LOOK_SECONDS = 0.5
@@ -55,7 +55,7 @@ class Replicator:
         self._writer: ReplicaWriter | None = None
         self._wal = Wal(settings.replica_file)
         self._checkpoints = Checkpoints(settings.replica_file)
-        self._backoff = Backoff()
+        self._backoff = reconnect_backoff()
         self._must_reset = False
         self._misfit: str | None = None
         self._has_room = asyncio.Event()

@@ -1,17 +1,17 @@
 """One writer per replica: a lock on a file beside it, held as long as a replicator runs.
 
 A cache that was killed leaves its replicator behind for the moment it takes to notice; the next one's must not write
-before that is gone. The operating system lets go of the lock when its holder ends, however it ends.
+before that is gone. The lock ends with its holder (`service_kit.file_lock`).
 """
 
 from __future__ import annotations
 
 import asyncio
-import fcntl
-import os
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from pathlib import Path
+
+from service_kit.file_lock import FileLock
 
 RETRY_SECONDS = 0.05
 
@@ -20,20 +20,9 @@ RETRY_SECONDS = 0.05
 async def sole_writer(replica: Path, must_wait: Callable[[], None]) -> AsyncIterator[None]:
     """Hold the lock, after waiting for it if need be; `must_wait` is called once if so."""
     replica.parent.mkdir(parents=True, exist_ok=True)
-    descriptor = os.open(replica.with_name(replica.name + ".lock"), os.O_RDWR | os.O_CREAT, 0o600)
-    try:
-        if not _locked(descriptor):
+    with FileLock(replica.with_name(replica.name + ".lock")) as lock:
+        if not lock.acquire():
             must_wait()
-            while not _locked(descriptor):  # noqa: ASYNC110 - nothing tells when another process lets go
+            while not lock.acquire():  # noqa: ASYNC110 - the kernel does not announce that a lock is free
                 await asyncio.sleep(RETRY_SECONDS)
         yield
-    finally:
-        os.close(descriptor)
-
-
-def _locked(descriptor: int) -> bool:
-    try:
-        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except BlockingIOError:
-        return False
-    return True

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from reference_cache.replica.log_retention import MAX_LOGGED
-from reference_cache.replicator.backoff import LONGEST_SECONDS
+from service_kit.backoff import LONGEST_RECONNECT_S
 from tests.docs.fences import blocks, execute
 from tests.reference_cache.replica.conftest import Filled
 from tests.reference_cache.sources import insert, snapshot
@@ -26,4 +26,4 @@ def test_the_example_shows_what_changed(tmp_path: Path, capsys: pytest.CaptureFi
 
 def test_the_bounds_on_the_page_are_current() -> None:
     assert ("half a million" in PAGE) == (MAX_LOGGED == 500_000)
-    assert ("grow to ten seconds" in PAGE) == (LONGEST_SECONDS == 10)
+    assert ("grow to ten seconds" in PAGE) == (LONGEST_RECONNECT_S == 10)

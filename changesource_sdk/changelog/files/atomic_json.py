@@ -8,7 +8,7 @@ from pathlib import Path
 
 import orjson
 
-from changesource_sdk.changelog.files.private import opener
+from service_kit.private_files import opener
 
 
 def write_json(path: Path, value: object, *, durable: bool = False) -> None:

@@ -11,8 +11,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from changesource_sdk.changelog.files.disk import NO_ROOM, disk_full
-from changesource_sdk.changelog.files.private import FILE_MODE, new_folder, own_folder
 from changesource_sdk.errors import ReadOnlyState
+from service_kit.private_files import FILE_MODE, new_folder, own_folder
 
 
 @dataclass(frozen=True, slots=True)

@@ -16,8 +16,8 @@ from types import TracebackType
 from typing import Self
 
 from changesource_sdk.changelog.files.disk import disk_errors
-from changesource_sdk.changelog.files.private import opener
 from changesource_sdk.errors import SnapshotGone
+from service_kit.private_files import opener
 
 BLOCK_SIZE = 256 * 1024
 _LENGTH = 4

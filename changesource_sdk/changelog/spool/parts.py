@@ -19,9 +19,9 @@ from typing import Protocol
 
 from changesource_sdk.changelog.files.atomic_json import read_json, write_json
 from changesource_sdk.changelog.files.disk import disk_errors
-from changesource_sdk.changelog.files.private import new_folder
 from changesource_sdk.changelog.spool.remote import RemoteSpool
 from changesource_sdk.changelog.spool.snapshots import PartInfo
+from service_kit.private_files import new_folder
 
 _COUNTS = "rows-"
 _ATTEMPTS = "attempt-"

@@ -21,10 +21,10 @@ from typing import TypeVar
 from changesource_sdk.changelog.files.atomic_json import read_json, write_json
 from changesource_sdk.changelog.files.disk import disk_errors
 from changesource_sdk.changelog.files.layout import sync_directory
-from changesource_sdk.changelog.files.private import new_folder
 from changesource_sdk.changelog.spool.blocks import BlockFile, BlockWriter
 from changesource_sdk.errors import SnapshotGone
 from changesource_sdk.positions import Position
+from service_kit.private_files import new_folder
 
 FORMAT = 1
 MANIFEST = "manifest.json"

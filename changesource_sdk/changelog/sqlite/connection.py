@@ -7,7 +7,6 @@ read-only directory and a damaged file each have their own class, because each h
 
 from __future__ import annotations
 
-import contextlib
 import sqlite3
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -15,8 +14,8 @@ from pathlib import Path
 from urllib.parse import quote
 
 from changesource_sdk.changelog.files.disk import disk_full
-from changesource_sdk.changelog.files.private import private_file
 from changesource_sdk.errors import CorruptLog, ReadOnlyState, StateError
+from service_kit.private_files import private_database
 
 FORMAT = 1
 CHECK_WHOLE_FILE_BELOW = 256 * 1024 * 1024
@@ -107,7 +106,7 @@ def connect_writer(path: Path) -> sqlite3.Connection:
     """The log opened for writing, created if absent, its pages checked."""
     _check_first_page(path)
     with translated(path):
-        make_private(path)
+        private_database(path)
         connection = sqlite3.connect(path, timeout=_BUSY_TIMEOUT_S, isolation_level=None, check_same_thread=False)
         try:
             connection.execute("PRAGMA journal_mode=WAL")
@@ -118,12 +117,6 @@ def connect_writer(path: Path) -> sqlite3.Connection:
             connection.close()
             raise
     return connection
-
-
-def make_private(path: Path) -> None:
-    """Before SQLite makes the file, whose mode it gives to its journal and index as well."""
-    with contextlib.suppress(OSError):  # told by SQLite, in its own words
-        private_file(path)
 
 
 def connect_reader(path: Path) -> sqlite3.Connection:

@@ -11,8 +11,9 @@ import threading
 from pathlib import Path
 
 from changesource_sdk.changelog.files.layout import StateDirectory
-from changesource_sdk.changelog.sqlite.connection import make_private, translated
+from changesource_sdk.changelog.sqlite.connection import translated
 from changesource_sdk.changelog.subscribers import Subscriber, SubscriberKey, next_version
+from service_kit.private_files import private_database
 
 _TABLE = """CREATE TABLE IF NOT EXISTS subscribers (
   app_id TEXT NOT NULL,
@@ -33,7 +34,7 @@ class SqliteSubscribers:
         self._path = StateDirectory(state_directory).subscribers
         self._lock = threading.Lock()
         with translated(self._path):
-            make_private(self._path)
+            private_database(self._path)
             self._connection = sqlite3.connect(self._path, isolation_level=None, check_same_thread=False)
             self._connection.execute("PRAGMA journal_mode=WAL")
             self._connection.execute("PRAGMA synchronous=NORMAL")

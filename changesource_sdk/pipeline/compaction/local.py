@@ -14,10 +14,10 @@ from pathlib import Path
 from typing import BinaryIO, TypeVar
 
 from changesource_sdk.changelog.files.disk import disk_errors
-from changesource_sdk.changelog.files.private import FOLDER_MODE, opener
 from changesource_sdk.changelog.spool.snapshots import PartInfo
 from changesource_sdk.pipeline.compaction.fold import Findings, Item, Sorting, SortKey, Tie, scan
 from changesource_sdk.pipeline.compaction.job import Done, Folding, LogShare
+from service_kit.private_files import FOLDER_MODE, opener
 
 _SPILL_ITEMS = 256
 T = TypeVar("T")

@@ -20,8 +20,9 @@ from changesource_sdk.changelog.store import LogStore
 from changesource_sdk.errors import ChangesourceError, StateError
 from changesource_sdk.observe.stages import BEAT_S, Stage
 from changesource_sdk.pipeline.compaction.job import Lane, Progress, compact
-from changesource_sdk.pipeline.recovery import Backoff, Stopped
+from changesource_sdk.pipeline.recovery import Stopped
 from changesource_sdk.policies.compaction import CompactionPolicy
+from service_kit.backoff import Backoff
 from service_kit.logs import event, logger
 
 _log = logger("compaction")
@@ -95,16 +96,18 @@ class Compactor:
             thread.join(JOIN_S)
 
     def _run(self) -> None:
-        failures = 0
-        while not self._pause(self._backoff.delay(failures) if failures else self._look_every_s):
+        pause = self._look_every_s
+        while not self._pause(pause):
             try:
                 self.look()
-                failures = 0
+                self._backoff.reset()
+                pause = self._look_every_s
             except Stopped:
                 return
             except Exception as error:
                 # Whatever it is (a full disk, damaged files), the log is served and grows without compaction.
-                failures += 1
+                pause = self._backoff.seconds()
+                failures = self._backoff.failures
                 event(_log, logging.WARNING, "compaction failed, trying again later", error=error, failures=failures)
 
     def _pause(self, seconds: float) -> bool:

@@ -21,13 +21,14 @@ from changesource_sdk.pipeline.compaction.scheduler import Compactor
 from changesource_sdk.pipeline.inline import snapshot_into_log
 from changesource_sdk.pipeline.mapped import mappings_of
 from changesource_sdk.pipeline.mapping.declare import fingerprint, needs_spark
-from changesource_sdk.pipeline.recovery import Backoff, Recovery, snapshot_due
+from changesource_sdk.pipeline.recovery import Recovery, snapshot_due
 from changesource_sdk.pipeline.snapshot.resume import Unfinished
 from changesource_sdk.pipeline.spark.lanes import polling, resident
 from changesource_sdk.pipeline.spark.lanes.compaction import SparkLane
 from changesource_sdk.pipeline.spark.lanes.driver_tail import DriverTail
 from changesource_sdk.pipeline.spark.lanes.snapshot import SparkParts
 from changesource_sdk.policies.compaction import NEVER, CompactionPolicy
+from service_kit.backoff import Backoff
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

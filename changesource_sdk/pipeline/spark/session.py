@@ -17,9 +17,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from changesource_sdk.changelog.files.private import opener
 from changesource_sdk.errors import ConfigurationError
 from changesource_sdk.pipeline.spark.java import find_java
+from service_kit.private_files import opener
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

@@ -20,11 +20,11 @@ from changesource_sdk.adapter import Adapter
 from changesource_sdk.changelog.sqlite.store import SqliteStore
 from changesource_sdk.errors import StateError
 from changesource_sdk.pipeline.inline import InlineRunner
-from changesource_sdk.pipeline.recovery import Backoff
 from changesource_sdk.pipeline.settings import PipelineSettings, command_line
 from changesource_sdk.testing.conformance.case import Broken, worded
 from changesource_sdk.testing.conformance.judge import Judge
 from changesource_sdk.testing.conformance.witness import Witness
+from service_kit.backoff import Backoff
 
 MakeAdapter = Callable[[], Adapter]
 PERSISTENT = 4

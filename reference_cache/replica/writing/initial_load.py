@@ -21,7 +21,6 @@ from pathlib import Path
 from protocol.changes import Backfill, BackfillChange, CreateIndex, CreateTable, SchemaChange, Truncate
 from protocol.messages import JsonMode
 from protocol.specs import JsonObject
-from reference_cache.private_file import private_file
 from reference_cache.replica.catalog import Catalog, Effect, StoredIndex, create_index_sql
 from reference_cache.replica.change_log import log_statements
 from reference_cache.replica.file_identity import remove_leftovers
@@ -33,6 +32,7 @@ from reference_cache.replica.writing.required import check_required_tables
 from reference_cache.replica.writing.table_rows import UNSUITABLE, Parameters, TableRows
 from reference_cache.replica.writing.writer import ReplicaWriter, connect_writer, open_writer
 from reference_cache.zql.tables.sqlite_text import quoted
+from service_kit.private_files import private_database
 
 ANALYSIS_LIMIT = 1000
 """Rows per index that ANALYZE looks at; enough for estimates, and quick however large the table."""
@@ -176,7 +176,7 @@ def load_beside(path: Path, origin: Origin) -> InitialLoad:
     staged.unlink(missing_ok=True)
     for each in (staged, path):
         remove_leftovers(each)
-    private_file(staged)
+    private_database(staged)
     connection = sqlite3.connect(staged, isolation_level=None, check_same_thread=False)
     connection.execute("PRAGMA journal_mode = MEMORY")
     connection.execute("PRAGMA synchronous = OFF")

@@ -21,7 +21,6 @@ import sqlite3
 from pathlib import Path
 
 from protocol.messages import JsonMode
-from reference_cache.private_file import private_file
 from reference_cache.replica.catalog import Effect
 from reference_cache.replica.change_log import log_name, log_statements, quiet_statements, unlog_statements
 from reference_cache.replica.file_identity import file_identity
@@ -39,6 +38,7 @@ from reference_cache.replica.stored_catalog import (
 from reference_cache.replica.writing.applying import Applying
 from reference_cache.replica.writing.table_rows import TableRows
 from reference_cache.zql.tables.sqlite_text import quoted
+from service_kit.private_files import private_database
 
 BUSY_SECONDS = 60.0
 
@@ -182,7 +182,7 @@ def connect_writer(path: Path) -> sqlite3.Connection:
 
 
 def _connect(path: Path) -> sqlite3.Connection:
-    private_file(path)
+    private_database(path)
     return sqlite3.connect(
         path, isolation_level=None, check_same_thread=False, timeout=BUSY_SECONDS, cached_statements=512
     )

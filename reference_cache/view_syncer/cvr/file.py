@@ -17,10 +17,10 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from reference_cache.private_file import private_file
 from reference_cache.replica.checkpoints import Checkpoints, leave_to_others
 from reference_cache.replica.file_identity import file_identity, remove_leftovers
 from reference_cache.replica.wal import Wal
+from service_kit.private_files import private_database
 
 FORMAT = 1
 KEPT_FREE = 64 << 20
@@ -123,7 +123,7 @@ class CvrFile:
         if self.is_in_memory:
             self.connection = sqlite3.connect(":memory:", isolation_level=None, cached_statements=256)
         else:
-            private_file(path)
+            private_database(path)
             self.connection = sqlite3.connect(path, isolation_level=None, cached_statements=256)
             self.connection.execute("PRAGMA journal_mode = WAL")
             self.connection.execute("PRAGMA synchronous = NORMAL")

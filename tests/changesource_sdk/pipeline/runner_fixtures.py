@@ -15,8 +15,8 @@ from changesource_sdk.changelog.sqlite.store import SqliteStore
 from changesource_sdk.changelog.store import LogStore
 from changesource_sdk.errors import CorruptLog
 from changesource_sdk.pipeline.inline import InlineRunner
-from changesource_sdk.pipeline.recovery import Backoff
 from protocol.framing import unframe
+from service_kit.backoff import Backoff
 
 PATIENCE_S = 60.0
 

@@ -28,7 +28,7 @@ from changesource_sdk.adapter import (
 from changesource_sdk.changelog.sqlite.store import SqliteStore
 from changesource_sdk.errors import StaleWriter
 from changesource_sdk.pipeline.inline import InlineRunner
-from changesource_sdk.pipeline.recovery import Backoff
+from service_kit.backoff import Backoff
 from tests.changesource_sdk.pipeline.runner_fixtures import PATIENCE_S, Watched, running
 
 ISSUE = Table("issue", [Column("id", int), Column("title", str)])

@@ -16,7 +16,7 @@ from changesource_sdk.changelog.sqlite.store import SqliteStore
 from changesource_sdk.changelog.store import LogStore
 from changesource_sdk.errors import StaleWriter, StateError
 from changesource_sdk.pipeline.inline import InlineRunner
-from changesource_sdk.pipeline.recovery import Backoff
+from service_kit.backoff import Backoff
 from tests.changesource_sdk.changelog.logs_under_test import postgres_store
 from tests.changesource_sdk.pipeline.runner_fixtures import PATIENCE_S, Watched, running
 from tests.support.peers.postgres_server import PostgresServer

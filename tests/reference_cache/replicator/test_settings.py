@@ -1,4 +1,4 @@
-"""The requests a replicator makes, and how long it waits between them."""
+"""The requests a replicator makes."""
 
 from __future__ import annotations
 
@@ -6,7 +6,6 @@ from pathlib import Path
 from urllib.parse import parse_qsl, urlsplit
 
 from reference_cache.replica.stored_catalog import Origin
-from reference_cache.replicator.backoff import LONGEST_SECONDS, Backoff
 from reference_cache.replicator.settings import ReplicatorSettings
 
 URL = "ws://user:secret@example.com:80/changes/v0/stream?apiKey=k%26y&lastWatermark=zz"
@@ -35,12 +34,3 @@ def test_settings_survive_the_way_to_another_process() -> None:
     assert there.origin == SETTINGS.origin
     assert there.replica_file == Path("replica.db").absolute()
     assert not there.auto_reset
-
-
-def test_waits_grow_to_a_bound_and_are_short_again_after_success() -> None:
-    backoff = Backoff(chance=lambda: 1.0)
-    waits = [backoff.seconds() for _ in range(10)]
-    assert waits == sorted(waits)
-    assert waits[-1] == LONGEST_SECONDS
-    backoff.reset()
-    assert backoff.seconds() == waits[0]

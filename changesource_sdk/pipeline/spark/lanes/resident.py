@@ -20,9 +20,10 @@ from changesource_sdk.observe.log_socket import LogAddress, send_logs
 from changesource_sdk.observe.stages import Stage
 from changesource_sdk.pipeline.adapter_factory import adapter_factory, opened
 from changesource_sdk.pipeline.append import append_tail
-from changesource_sdk.pipeline.recovery import Backoff, Recovery, snapshot_due
+from changesource_sdk.pipeline.recovery import Recovery, snapshot_due
 from changesource_sdk.pipeline.spark.job import SparkJob
 from changesource_sdk.pipeline.spark.lifeline import Address, Leash, hold
+from service_kit.backoff import Backoff
 
 if TYPE_CHECKING:
     from pyspark import SparkContext

@@ -7,10 +7,10 @@ from pathlib import Path
 
 from changesource_sdk.adapter import Insert
 from changesource_sdk.changelog.files.layout import StateDirectory
-from changesource_sdk.changelog.files.private import private_file
 from changesource_sdk.changelog.sqlite.store import SqliteStore
 from reference_cache.replica.writing.writer import connect_writer
 from reference_cache.view_syncer.cvr.file import CvrFile
+from service_kit.private_files import private_file
 from tests.changesource_sdk.endpoint.written_state import WrittenState
 
 

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING
 
 from changesource_sdk.changelog.sqlite.store import SqliteStore
 from changesource_sdk.changelog.store import LogStore
-from changesource_sdk.pipeline.recovery import Backoff
 from changesource_sdk.pipeline.spark.runner import SparkRunner
+from service_kit.backoff import Backoff
 from tests.changesource_sdk.pipeline.runner_fixtures import Watched, watched
 
 if TYPE_CHECKING:
