@@ -6,27 +6,15 @@ ask for an API key or a client certificate where they are configured.
 
 from __future__ import annotations
 
-import json
 from collections.abc import Awaitable, Callable, Mapping
 from contextlib import suppress
-from dataclasses import dataclass
 
 from changesource_sdk.endpoint.access.gate import Gate, Incoming, Refusal
 from changesource_sdk.errors import ChangesourceError
 from changesource_sdk.observe.metrics import CONTENT_TYPE, EndpointMetrics
+from service_kit.pages import Page
 
 Document = dict[str, object]
-_TEXT = "text/plain; charset=utf-8"
-_JSON = "application/json"
-
-
-@dataclass(frozen=True, slots=True)
-class Page:
-    """An HTTP answer."""
-
-    status: int
-    content_type: str
-    body: bytes
 
 
 class Pages:
@@ -59,10 +47,10 @@ class Pages:
         return (self._gate.refuse_page(incoming) if guarded else None) or await page()
 
     async def _healthz(self) -> Page:
-        return Page(200, _TEXT, b"ok\n")
+        return Page.text(200, "ok")
 
     async def _readyz(self) -> Page:
-        return Page(200, _TEXT, b"ready\n") if self._is_ready() else Page(503, _TEXT, b"no snapshot to serve yet\n")
+        return Page.text(200, "ready") if self._is_ready() else Page.text(503, "no snapshot to serve yet")
 
     async def _metricsz(self) -> Page:
         # What was counted here is worth reading even while the log is out of reach.
@@ -74,5 +62,5 @@ class Pages:
         try:
             document = await self._status()
         except ChangesourceError as error:
-            return Page(503, _JSON, json.dumps({"error": error.as_json()}).encode() + b"\n")
-        return Page(200, _JSON, json.dumps(document, ensure_ascii=False, default=str).encode() + b"\n")
+            return Page.json(503, {"error": error.as_json()})
+        return Page.json(200, document)

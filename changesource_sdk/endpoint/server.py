@@ -8,15 +8,12 @@ transaction boundary, then the files. A name to listen on may have several addre
 from __future__ import annotations
 
 import asyncio
-import errno
 import logging
 import ssl
 from collections.abc import Callable
 from contextlib import ExitStack
-from http import HTTPStatus
 
 from websockets.asyncio.server import Server, ServerConnection, serve
-from websockets.datastructures import Headers
 from websockets.frames import CloseCode
 from websockets.http11 import Request, Response
 
@@ -27,8 +24,8 @@ from changesource_sdk.endpoint.access.address_limits import AddressLimits
 from changesource_sdk.endpoint.access.auth import Access, certificate_name, tls_context
 from changesource_sdk.endpoint.access.gate import Gate, Incoming, Refusal
 from changesource_sdk.endpoint.access.keys import KeyRing
-from changesource_sdk.endpoint.access.listener import BACKLOG, ListeningSocket, listening_sockets, quiet_accept_errors
-from changesource_sdk.endpoint.pages import Page, Pages
+from changesource_sdk.endpoint.access.listener import BACKLOG, ListeningSocket, listening_sockets
+from changesource_sdk.endpoint.pages import Pages
 from changesource_sdk.endpoint.status import Document, describe, set_gauges
 from changesource_sdk.endpoint.stream.acks import AckStore
 from changesource_sdk.endpoint.stream.flow import WRITE_LIMIT, PeerConnection, close
@@ -39,10 +36,12 @@ from changesource_sdk.endpoint.stream.upstream import MAX_BYTES, Ending
 from changesource_sdk.endpoint.upkeep import KeyWatch, LogEar, Pruner, persistently
 from changesource_sdk.errors import ChangesourceError, EndpointError
 from changesource_sdk.observe.metrics import EndpointMetrics
-from changesource_sdk.policies.origins import BrowserRules, is_loopback
+from changesource_sdk.policies.origins import BrowserRules
 from changesource_sdk.system_tables import Permissions
 from protocol.handshake import Handshake
-from service_kit.logs import Throttle, event, logger
+from service_kit.listening import accept_failures, cannot_listen, is_loopback
+from service_kit.logs import Throttle, event, logger, quiet_logger
+from service_kit.pages import Page, response
 
 log = logger("endpoint")
 
@@ -113,8 +112,9 @@ class Endpoint:
             for listening in listening_sockets(config.host, config.port, limits, self._not_accepted):
                 self._servers.append(await self._serve(listening, context))
         except OSError as error:
-            raise _cannot_listen(error, config.listen) from None
-        self._ended.enter_context(quiet_accept_errors(asyncio.get_running_loop()))
+            raise cannot_listen(error, config.listen, EndpointError, _CANNOT_LISTEN) from None
+        # `_not_accepted` was called for each of them.
+        self._ended.enter_context(accept_failures(asyncio.get_running_loop(), lambda error: None))
 
     async def _serve(self, listening: ListeningSocket, context: ssl.SSLContext | None) -> Server:
         return await serve(
@@ -130,7 +130,8 @@ class Endpoint:
             max_size=MAX_BYTES,
             write_limit=WRITE_LIMIT,
             server_header=None,
-            logger=_quiet_library_logger(),
+            # It logs every refused or broken request; ours logs one per kind and interval.
+            logger=quiet_logger("websockets"),
         )
 
     def _warn_if_open(self) -> None:
@@ -223,8 +224,8 @@ class Endpoint:
             answer = admitted
         if isinstance(answer, Refusal):
             self._refused(answer, connection)
-            answer = Page(answer.status, "text/plain; charset=utf-8", answer.text.encode(errors="replace") + b"\n")
-        return _response(answer)
+            answer = Page.text(answer.status, answer.text)
+        return response(answer)
 
     def _refused(self, refusal: Refusal, connection: ServerConnection) -> None:
         self.metrics.rejections.labels(refusal.reason).inc()
@@ -303,6 +304,12 @@ class Endpoint:
             )
 
 
+#: What to do about an address that cannot be listened on, by code.
+_CANNOT_LISTEN = {
+    "port-in-use": "stop it, or choose another address with --listen (port 0 picks a free one)",
+    "port-forbidden": "use a port above 1023",
+    "cannot-listen": "correct --listen",
+}
 #: What to do about connections that were closed before their request was read.
 _NOT_ACCEPTED = {
     "connections": "find out what opens so many, or raise --connections-per-address",
@@ -319,31 +326,3 @@ def _incoming(connection: ServerConnection, request: Request) -> Incoming:
     )
     certificate = certificate_name(connection.transport.get_extra_info("peercert"))
     return Incoming(request.path, host, tuple(headers.get_all("Origin")), authorization, certificate)
-
-
-def _response(page: Page) -> Response:
-    headers = Headers()
-    headers["Content-Type"] = page.content_type
-    headers["Content-Length"] = str(len(page.body))
-    headers["Connection"] = "close"
-    return Response(page.status, HTTPStatus(page.status).phrase, headers, page.body)
-
-
-def _quiet_library_logger() -> logging.Logger:
-    # Every refused or broken request is a line or a stack trace there; ours says the same once per interval.
-    quiet = logging.getLogger("changesource.websockets")
-    quiet.setLevel(logging.CRITICAL)
-    return quiet
-
-
-def _cannot_listen(error: OSError, listen: str) -> EndpointError:
-    if error.errno == errno.EADDRINUSE:
-        return EndpointError(
-            "port-in-use",
-            "another process listens there",
-            listen,
-            "stop it, or choose another address with --listen (port 0 picks a free one)",
-        )
-    if error.errno == errno.EACCES:
-        return EndpointError("port-forbidden", "this user may not listen there", listen, "use a port above 1023")
-    return EndpointError("cannot-listen", f"cannot listen: {error.strerror or error}", listen, "correct --listen")

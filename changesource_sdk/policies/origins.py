@@ -16,6 +16,8 @@ from dataclasses import dataclass
 from ipaddress import ip_address
 from urllib.parse import urlsplit
 
+from service_kit.listening import is_loopback
+
 ANY = "*"
 
 
@@ -60,11 +62,6 @@ def is_address(name: str) -> bool:
     except ValueError:
         return False
     return True
-
-
-def is_loopback(host: str) -> bool:
-    """Whether only this machine can reach an address to listen on."""
-    return ip_address(host).is_loopback if is_address(host) else host == "localhost"
 
 
 def origin_problem(origins: tuple[str, ...]) -> str | None:

@@ -7,17 +7,15 @@ that the number of sockets is limited, so that files and requests to the applica
 
 from __future__ import annotations
 
-import asyncio
 import logging
 import socket
 from collections import Counter
 from collections.abc import Callable
 from contextlib import suppress
-from typing import Any
 
 from websockets.asyncio.server import Server
 
-from service_kit.logs import event, logger
+from service_kit.logs import Throttle, event, logger
 
 try:
     import resource
@@ -35,8 +33,6 @@ KEPT_DESCRIPTORS = 256
 
 WAITING_HANDSHAKES = 1024
 """Sockets beyond the limit of connections that may be open: those whose handshake is under way or is being refused."""
-
-_NO_DESCRIPTORS = "socket.accept() out of system resource"
 
 
 class Connections:
@@ -94,29 +90,17 @@ def lengthen_queue(server: Server, length: int) -> None:
             listening.listen(length)
 
 
-def report_briefly(loop: asyncio.AbstractEventLoop) -> None:
-    """Report connections that cannot be accepted with one line per interval; other trouble of the loop as before."""
-    former = loop.get_exception_handler()
-    if not isinstance(former, _Reports):
-        loop.set_exception_handler(_Reports(former))
+class FailureReports:
+    """Logs connections that cannot be accepted, with one line per interval. They stay in the queue, and asyncio tries
+    again after a second."""
 
+    def __init__(self) -> None:
+        self._throttle = Throttle(REPORT_SECONDS)
 
-class _Reports:
-    """An exception handler of an event loop."""
-
-    def __init__(self, former: Any) -> None:
-        self._former = former
-        self._reported = float("-inf")  # when the last line was written, on the loop's clock
-        self._attempts = 0  # failed ones since then
-
-    def __call__(self, loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
-        if context.get("message") != _NO_DESCRIPTORS:
-            handle = self._former or (lambda _, given: loop.default_exception_handler(given))
-            handle(loop, context)
-            return
-        self._attempts += 1
-        if loop.time() - self._reported >= REPORT_SECONDS:
+    def note(self, error: OSError) -> None:
+        """An attempt failed."""
+        held_back = self._throttle.admit("accept")
+        if held_back is not None:
             fix = "raise the limit of open files, or lower CHANGESOURCE_CACHE_MAX_CONNECTIONS"
-            why, attempts = str(context.get("exception")), self._attempts
-            event(log, logging.ERROR, "connections cannot be accepted", why=why, attempts=attempts, fix=fix)
-            self._reported, self._attempts = loop.time(), 0
+            attempts = held_back + 1
+            event(log, logging.ERROR, "connections cannot be accepted", why=str(error), attempts=attempts, fix=fix)

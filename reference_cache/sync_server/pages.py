@@ -6,26 +6,12 @@ queries, so they want the admin password (HTTP Basic, any user name); where none
 
 from __future__ import annotations
 
-import base64
-import binascii
 import hmac
-import json
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 from typing import Any
 
 from reference_cache.sync_server.metrics import CONTENT_TYPE, CacheMetrics
-
-_TEXT = "text/plain; charset=utf-8"
-
-
-@dataclass(frozen=True, slots=True)
-class Page:
-    """An HTTP answer."""
-
-    status: int
-    content_type: str
-    body: bytes
+from service_kit.pages import Page, basic_password
 
 
 class Pages:
@@ -47,38 +33,22 @@ class Pages:
         """The page of a request target, or None if it is none of ours. `is_local`: the request comes from here."""
         match target.partition("?")[0]:
             case "/" | "/readyz":
-                return Page(200, _TEXT, b"OK\n") if self._is_ready() else Page(503, _TEXT, b"not ready yet\n")
+                return Page.text(200, "OK") if self._is_ready() else Page.text(503, "not ready yet")
             case "/healthz" | "/keepalive":
-                return Page(200, _TEXT, b"OK\n")
+                return Page.text(200, "OK")
             case "/metrics":
-                return self._guarded(authorization, is_local, CONTENT_TYPE, self._rendered)
+                return self._refusal(authorization, is_local) or self._rendered()
             case "/statusz":
-                return self._guarded(authorization, is_local, "application/json", self._document)
+                return self._refusal(authorization, is_local) or Page.json(200, self._status())
         return None
 
-    def _guarded(
-        self, authorization: str | None, is_local: bool, content_type: str, render: Callable[[], bytes]
-    ) -> Page:
-        if self._password is None and not is_local:
-            return Page(403, _TEXT, b"set ZERO_ADMIN_PASSWORD to see this page from elsewhere\n")
-        if self._password is not None and not _has_password(authorization, self._password):
-            return Page(401, _TEXT, b"give the admin password\n")
-        return Page(200, content_type, render())
+    def _refusal(self, authorization: str | None, is_local: bool) -> Page | None:
+        if self._password is None:
+            return None if is_local else Page.text(403, "set ZERO_ADMIN_PASSWORD to see this page from elsewhere")
+        password = basic_password(authorization)
+        is_right = password is not None and hmac.compare_digest(password, self._password.encode())
+        return None if is_right else Page.text(401, "give the admin password")
 
-    def _rendered(self) -> bytes:
+    def _rendered(self) -> Page:
         self._status()
-        return self._metrics.render()
-
-    def _document(self) -> bytes:
-        return json.dumps(self._status(), ensure_ascii=False, default=str).encode() + b"\n"
-
-
-def _has_password(authorization: str | None, password: str) -> bool:
-    scheme, _, encoded = (authorization or "").partition(" ")
-    if scheme.lower() != "basic":
-        return False
-    try:
-        given = base64.b64decode(encoded, validate=True).partition(b":")[2]
-    except (binascii.Error, ValueError):
-        return False
-    return hmac.compare_digest(given, password.encode())
+        return Page(200, CONTENT_TYPE, self._metrics.render())

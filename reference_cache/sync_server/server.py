@@ -8,15 +8,14 @@ told to go, then the rest.
 from __future__ import annotations
 
 import asyncio
-import errno
 import logging
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import ExitStack
 from typing import Any
 
 from websockets import http11
 from websockets.asyncio.server import Server, ServerConnection, serve
-from websockets.datastructures import Headers
 from websockets.frames import CloseCode
 from websockets.http11 import Request, Response
 from websockets.typing import Subprotocol
@@ -29,19 +28,20 @@ from reference_cache.errors import CacheError
 from reference_cache.sync_server.accepting import (
     ACCEPT_AT_ONCE,
     Connections,
+    FailureReports,
     connections_allowed,
     lengthen_queue,
-    report_briefly,
 )
 from reference_cache.sync_server.access import auth
 from reference_cache.sync_server.access.auth import Identity
-from reference_cache.sync_server.access.origins import admits_origin, is_local, is_loopback
+from reference_cache.sync_server.access.origins import admits_origin, is_local
 from reference_cache.sync_server.client import Client, Services
-from reference_cache.sync_server.pages import Page, Pages
+from reference_cache.sync_server.pages import Pages
 from reference_cache.sync_server.socket import TRANSPORT_BYTES, SyncSocket
-from reference_cache.sync_server.tls import tls_context
 from reference_cache.sync_server.upkeep import Upkeep
-from service_kit.logs import event, logger
+from service_kit.listening import accept_failures, cannot_listen, is_loopback, tls_context
+from service_kit.logs import event, logger, quiet_logger
+from service_kit.pages import Page, response
 
 log = logger("cache.server")
 
@@ -59,7 +59,14 @@ STOP_SECONDS = 5.0
 READY_SECONDS = 5.0
 """How long a client is kept waiting for a cache that is not ready; it gives an attempt ten seconds."""
 
-_REASONS = {200: "OK", 401: "Unauthorized", 403: "Forbidden", 404: "Not Found", 503: "Service Unavailable"}
+_REALM = "zero-cache"
+_TLS_VARIABLES = "CHANGESOURCE_CACHE_TLS_CERT, CHANGESOURCE_CACHE_TLS_KEY"
+_CANNOT_LISTEN = {
+    "port-in-use": "stop it, or set ZERO_PORT",
+    "port-forbidden": "set ZERO_PORT above 1023",
+    "cannot-listen": "correct ZERO_PORT",
+}
+"""What to do about an address that cannot be listened on, by code."""
 
 
 class SyncServer:
@@ -82,7 +89,8 @@ class SyncServer:
         refused = services.metrics.refused.labels("connections").inc
         self._connections = Connections(self._limit, services.config.max_connections_per_address, refused)
         self._tasks: list[asyncio.Task[None]] = []
-        self._server: Server | None = None
+        self._server: Server | None = None  # from `start` on
+        self._ended = ExitStack()  # what `stop` undoes
 
     async def start(self) -> int:
         """Listen; the port in use. Raises `CacheError` if the address cannot be had."""
@@ -94,7 +102,7 @@ class SyncServer:
                 config.host,
                 config.port,
                 backlog=ACCEPT_AT_ONCE,
-                ssl=tls_context(config.tls_cert, config.tls_key),
+                ssl=tls_context(config.tls_cert, config.tls_key, kind=CacheError, where=_TLS_VARIABLES),
                 process_request=self._process_request,
                 select_subprotocol=_echoed,
                 # The library asks for a class and calls it with its own arguments.
@@ -106,12 +114,13 @@ class SyncServer:
                 max_queue=WAITING_FRAMES,
                 write_limit=TRANSPORT_BYTES,
                 server_header=None,
-                logger=_quiet_library_logger(),
+                # It logs a stack trace for every refused or broken request; ours logs a line.
+                logger=quiet_logger("cache.websockets"),
             )
         except OSError as error:
-            raise _cannot_listen(error, f"{config.host}:{config.port}") from None
+            raise cannot_listen(error, f"{config.host}:{config.port}", CacheError, _CANNOT_LISTEN) from None
         lengthen_queue(self._server, WAITING_SOCKETS)
-        report_briefly(asyncio.get_running_loop())
+        self._ended.enter_context(accept_failures(asyncio.get_running_loop(), FailureReports().note))
         self._warn_if_reachable()
         self._tasks = [asyncio.create_task(self._upkeep.run())]
         port: int = self._server.sockets[0].getsockname()[1]
@@ -143,6 +152,7 @@ class SyncServer:
                 connection.cut()
             if not await self._all_gone(self._server):
                 event(log, logging.WARNING, "clients are left behind in mid-message", count=len(self.open_clients))
+        self._ended.close()
         for task in self._tasks:
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
@@ -178,16 +188,16 @@ class SyncServer:
     async def _process_request(self, connection: ServerConnection, request: Request) -> Response | None:
         if "websocket" not in request.headers.get("Upgrade", "").lower():
             page = self._page(connection, request)
-            return _response(page or Page(404, "text/plain; charset=utf-8", b"no such page\n"))
+            return response(page or Page.text(404, "no such page"), _REALM)
         assert isinstance(connection, SyncSocket)
         origin = request.headers.get("Origin")
         if not admits_origin(origin, self._services.config.allowed_origins):
             self._refused(connection, "origin", f"{origin} is not in CHANGESOURCE_CACHE_ALLOWED_ORIGINS")
-            return _response(Page(403, "text/plain; charset=utf-8", b"pages of this origin may not connect\n"))
+            return response(Page.text(403, "pages of this origin may not connect"))
         if not await self._is_ready_soon():
-            return self._turned_away("not-ready", b"not ready yet\n")
+            return self._turned_away("not-ready", "not ready yet")
         if self._sockets >= self._limit:
-            return self._turned_away("too-many", b"too many connections\n")
+            return self._turned_away("too-many", "too many connections")
         try:
             connection.asked = parse_request(request.path, request.headers.get("Sec-WebSocket-Protocol"))
         except HandshakeError as error:
@@ -208,9 +218,9 @@ class SyncServer:
             return False
         return True
 
-    def _turned_away(self, reason: str, text: bytes) -> Response:
+    def _turned_away(self, reason: str, text: str) -> Response:
         self._services.metrics.refused.labels(reason).inc()
-        return _response(Page(503, "text/plain; charset=utf-8", text))
+        return response(Page.text(503, text))
 
     async def _handle(self, connection: ServerConnection) -> None:
         assert isinstance(connection, SyncSocket)
@@ -310,28 +320,3 @@ def _version_not_supported(version: int) -> SyncError:
         f"server is at sync protocol v{MAX_VERSION} and does not support v{version}. "
         f"The {older} must be updated to a newer release.",
     )
-
-
-def _response(page: Page) -> Response:
-    headers = Headers()
-    headers["Content-Type"] = page.content_type
-    headers["Content-Length"] = str(len(page.body))
-    headers["Connection"] = "close"
-    if page.status == 401:
-        headers["WWW-Authenticate"] = 'Basic realm="zero-cache"'
-    return Response(page.status, _REASONS[page.status], headers, page.body)
-
-
-def _quiet_library_logger() -> logging.Logger:
-    # Every refused or broken request is a stack trace there; ours says the same in a line.
-    quiet = logging.getLogger("changesource.cache.websockets")
-    quiet.setLevel(logging.CRITICAL)
-    return quiet
-
-
-def _cannot_listen(error: OSError, where: str) -> CacheError:
-    if error.errno == errno.EADDRINUSE:
-        return CacheError("port-in-use", "another process listens there", where, "stop it, or set ZERO_PORT")
-    if error.errno == errno.EACCES:
-        return CacheError("port-forbidden", "this user may not listen there", where, "set ZERO_PORT above 1023")
-    return CacheError("cannot-listen", f"cannot listen: {error.strerror or error}", where, "correct ZERO_PORT")

@@ -7,17 +7,19 @@ authority for them is configured. With neither configured anyone may connect; wi
 
 from __future__ import annotations
 
-import base64
-import binascii
-import ssl
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from pathlib import Path
+from functools import partial
 
 from changesource_sdk.endpoint.access.keys import KeyRing, KeyUse
 from changesource_sdk.errors import ConfigurationError
+from service_kit import listening
+from service_kit.pages import basic_password
 
 PARAMETER = "apiKey"
+
+tls_context = partial(listening.tls_context, kind=ConfigurationError, where="TLS")
+"""`Access` refuses requests without a client certificate, so that probes of `/healthz` and `/readyz` need none."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,14 +59,8 @@ class Access:
 def presented_keys(query: Mapping[str, Sequence[str]], authorization: str | None) -> list[bytes]:
     """Every key a request carries: the query parameters, then the Basic password."""
     keys = [value.encode(errors="surrogateescape") for value in query.get(PARAMETER, ())]
-    scheme, _, credentials = (authorization or "").partition(" ")
-    if scheme.lower() == "basic":
-        try:
-            user_and_password = base64.b64decode(credentials.strip(), validate=True)
-        except (binascii.Error, ValueError):
-            return keys
-        keys.append(user_and_password.partition(b":")[2])
-    return keys
+    password = basic_password(authorization)
+    return keys if password is None else [*keys, password]
 
 
 def certificate_name(peer: Mapping[str, object] | None) -> str | None:
@@ -74,34 +70,3 @@ def certificate_name(peer: Mapping[str, object] | None) -> str | None:
     subject = peer.get("subject", ())
     names = dict(pair for rdn in subject for pair in rdn) if isinstance(subject, tuple) else {}
     return str(names.get("commonName") or "(unnamed)")
-
-
-def tls_context(cert: Path | None, key: Path | None, client_ca: Path | None = None) -> ssl.SSLContext | None:
-    """The server's TLS context, or None for plain text. Raises `ConfigurationError` naming the file at fault.
-
-    Client certificates are verified where they are presented; `Access` refuses requests without one, so that probes
-    of `/healthz` and `/readyz` need none.
-    """
-    if cert is None or key is None:
-        return None
-    for path in (cert, key, *((client_ca,) if client_ca else ())):
-        if not path.is_file():
-            raise ConfigurationError("bad-tls", f"no such file: {path}", where="TLS", fix="give PEM files that exist")
-    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
-    try:
-        context.load_cert_chain(cert, key)
-    except (ssl.SSLError, OSError) as error:
-        fix = "give a PEM certificate chain and the unencrypted key that belongs to it"
-        raise ConfigurationError("bad-tls", f"cannot use {cert} with {key}: {error}", "TLS", fix) from None
-    if client_ca is not None:
-        _verify_clients(context, client_ca)
-    return context
-
-
-def _verify_clients(context: ssl.SSLContext, client_ca: Path) -> None:
-    try:
-        context.load_verify_locations(client_ca)
-    except (ssl.SSLError, OSError) as error:
-        fix = "give a PEM file with the certificates of the authorities that sign client certificates"
-        raise ConfigurationError("bad-tls", f"cannot use {client_ca}: {error}", "TLS", fix) from None
-    context.verify_mode = ssl.CERT_OPTIONAL

@@ -8,17 +8,17 @@ that the queue is emptied and its peers know, and it is said once per interval.
 
 from __future__ import annotations
 
-import asyncio
 import contextlib
 import errno
 import os
 import socket
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from functools import partial
 from typing import Any, NoReturn
 
 from changesource_sdk.endpoint.access.address_limits import AddressLimits
+from service_kit.listening import OUT_OF_RESOURCES
 
 BACKLOG = 128
 OUT_OF_DESCRIPTORS = "descriptors"
@@ -26,7 +26,6 @@ OUT_OF_DESCRIPTORS = "descriptors"
 REFUSED_AT_ONCE = 64
 #: Somewhat less than asyncio waits before it accepts again.
 PAUSE_SECONDS = 0.9
-_OUT_OF_RESOURCES = (errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM)
 
 OnRefused = Callable[[str, str], None]
 """Called with the reason (`connections`, `rate`, `descriptors`) and the address of a connection that was closed."""
@@ -68,7 +67,7 @@ class ListeningSocket(socket.socket):
             try:
                 accepted, address = super().accept()
             except OSError as error:
-                if error.errno not in _OUT_OF_RESOURCES:
+                if error.errno not in OUT_OF_RESOURCES:
                     raise
                 self._refuse_next(error)
                 continue
@@ -89,7 +88,7 @@ class ListeningSocket(socket.socket):
             accepted, address = super().accept()
             accepted.close()
         except OSError as error:
-            if error.errno in _OUT_OF_RESOURCES:
+            if error.errno in OUT_OF_RESOURCES:
                 # Another thread took the spare one: the connection stays in the queue.
                 self._pause(cause)
             raise
@@ -132,24 +131,3 @@ def listening_sockets(host: str, port: int, limits: AddressLimits, on_refused: O
             listening.close()
         raise
     return made
-
-
-@contextlib.contextmanager
-def quiet_accept_errors(loop: asyncio.AbstractEventLoop) -> Iterator[None]:
-    """Keep asyncio's stack traces for connections it could not accept out of the log: `OnRefused` was called."""
-    before = loop.get_exception_handler()
-
-    def handle(loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
-        error = context.get("exception")
-        if "accept" in str(context.get("message")) and isinstance(error, OSError) and error.errno in _OUT_OF_RESOURCES:
-            return
-        if before is not None:
-            before(loop, context)
-        else:
-            loop.default_exception_handler(context)
-
-    loop.set_exception_handler(handle)
-    try:
-        yield
-    finally:
-        loop.set_exception_handler(before)

@@ -3,21 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from ipaddress import IPv6Address, ip_address
 from urllib.parse import urlsplit
+
+from service_kit.listening import is_loopback
 
 _FORWARDING = ("Forwarded", "X-Forwarded-For", "X-Real-IP", "Via")
 _DEFAULT_PORTS = {"http": 80, "https": 443}
-
-
-def is_loopback(address: str) -> bool:
-    """Whether an address to listen on, or one of a peer, is this machine's own and no other machine can reach it."""
-    try:
-        found = ip_address(address.partition("%")[0].strip("[]"))
-    except ValueError:
-        return address == "localhost"
-    mapped = found.ipv4_mapped if isinstance(found, IPv6Address) else None
-    return found.is_loopback or (mapped is not None and mapped.is_loopback)
 
 
 def is_local(peer: str | None, headers: Mapping[str, str]) -> bool:

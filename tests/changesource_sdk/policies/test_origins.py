@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from changesource_sdk.policies.origins import BrowserRules, is_loopback, origin_problem
+from changesource_sdk.policies.origins import BrowserRules, origin_problem
+from service_kit.listening import is_loopback
 
 EVIL = "https://evil.example"
 
