@@ -17,8 +17,8 @@ from importlib.metadata import entry_points
 from pathlib import Path
 
 from changesource_sdk.adapter import Publishing
-from changesource_sdk.config import nearest
 from changesource_sdk.errors import ChangesourceError, ConfigurationError
+from service_kit.suggestions import nearest
 
 GROUP = "changesource.adapters"
 METHODS = {"tables": "self", "snapshot": "self", "changes": "self, after"}

@@ -11,7 +11,6 @@ from __future__ import annotations
 import tomllib
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, fields
-from difflib import get_close_matches
 from pathlib import Path
 from typing import Any
 
@@ -19,6 +18,7 @@ from changesource_sdk.errors import ConfigurationError
 from changesource_sdk.policies.compaction import problem
 from changesource_sdk.policies.origins import origin_problem
 from protocol.redaction import hide, hide_setting, is_secret_name, redact, redact_value, secrets_in
+from service_kit.suggestions import nearest
 
 ENVIRONMENT_PREFIX = "CHANGESOURCE_"
 SETTING_PREFIX = ENVIRONMENT_PREFIX + "SET_"
@@ -278,12 +278,6 @@ def parse_pairs(pairs: list[str], flag: str = "--set") -> dict[str, object]:
         parsed[key.strip()] = value
         hide_setting(key.strip(), value)
     return parsed
-
-
-def nearest(word: str, known: list[str]) -> str:
-    """A hint that names the nearest known word, else all of them."""
-    close = get_close_matches(word, known, n=1, cutoff=0.5)
-    return f"did you mean {close[0]!r}?" if close else f"known: {', '.join(sorted(known))}"
 
 
 def _from_toml(text: str | None, name: str) -> dict[str, Any]:

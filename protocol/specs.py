@@ -26,6 +26,9 @@ from protocol.data_types import SAFE_INTEGER, ValueKind, ZqlType, value_kind, zq
 
 _T = TypeVar("_T")
 
+RESERVED_TABLES = ("_zero.", "sqlite_", "_litestream_")
+"""Prefixes of names that a consumer keeps for tables of its own, in lower case."""
+
 JsonObject = dict[str, object]
 """A JSON object; its values come from a JSON decoder or go to an encoder, which refuses what JSON cannot say."""
 

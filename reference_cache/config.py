@@ -12,7 +12,6 @@ import json
 import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, fields
-from difflib import get_close_matches
 from pathlib import Path
 from typing import Any
 from urllib.parse import parse_qsl, urlsplit
@@ -21,6 +20,7 @@ from protocol.redaction import hide_setting
 from protocol.sync.ast_limits import QueryLimits
 from reference_cache.errors import BadSetting
 from reference_cache.zero_variables import NOT_USED
+from service_kit.suggestions import closest
 
 _RESERVED_PARAMETERS = frozenset({"schema", "appid"})
 _ORIGIN = re.compile(r"[a-zA-Z][a-zA-Z0-9+.-]*://[^/\s@?#]+|null")
@@ -504,8 +504,8 @@ def _unused(given: Mapping[str, str], known: set[str]) -> tuple[str, ...]:
     others = sorted(name for name in given if name.startswith(("ZERO_", "CHANGESOURCE_CACHE_")) and name not in known)
     for name in others:
         if name not in NOT_USED:
-            near = get_close_matches(name, known | NOT_USED, 1)
-            raise BadSetting(name, "no such setting", f"did you mean {near[0]}?" if near else f"unset {name}")
+            near = closest(name, known | NOT_USED)
+            raise BadSetting(name, "no such setting", f"did you mean {near}?" if near else f"unset {name}")
     return tuple(others)
 
 

@@ -17,9 +17,10 @@ from adapters.sqlite.catalog import ColumnDef, IndexDef, TableDef, UniqueSet
 from adapters.sqlite.types import UNSYNCED, Dates, data_type
 from changesource_sdk import ConfigurationError, Direction
 from changesource_sdk.toolkit import canonical_name, split_name
+from protocol.specs import RESERVED_TABLES
 
 OWN = "_changesource_"
-RESERVED = ("sqlite_", "_litestream_", "_zero.", OWN)
+RESERVED = (*RESERVED_TABLES, OWN)
 BUILT_IN_COLLATIONS = ("BINARY", "NOCASE", "RTRIM")
 ROWID_NAMES = ("_rowid_", "rowid", "oid")
 

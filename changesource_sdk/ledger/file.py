@@ -15,6 +15,7 @@ from pathlib import Path
 from changesource_sdk.errors import AdapterError, ConfigurationError
 from changesource_sdk.ledger.entries import Entry, client_row, result_row
 from protocol.ledger_file import DEFAULT_SCHEMA, STATEMENTS
+from service_kit.sqlite import connect
 
 BUSY_SECONDS = 30.0
 
@@ -41,7 +42,7 @@ class LedgerFile:
     def __init__(self, path: str | Path) -> None:
         self._path = str(path)
         try:
-            self._db = sqlite3.connect(path, timeout=BUSY_SECONDS, isolation_level=None, check_same_thread=False)
+            self._db = connect(path, busy_seconds=BUSY_SECONDS)
             for statement in STATEMENTS:
                 self._db.execute(statement, (DEFAULT_SCHEMA,) if "?" in statement else ())
             self.id, self.schema = self._db.execute("SELECT id, schema FROM ledger").fetchone()

@@ -14,7 +14,6 @@ parts that an adapter would otherwise write again.
 | Spark | `spark_session`, `has_spark_session`, `gist_of_spark_error` |
 """
 
-from changesource_sdk.config import nearest
 from changesource_sdk.observe.warnings import NOT_SYNCED, Holds, StandingWarnings
 from changesource_sdk.observe.warnings import settle as settle_warnings
 from changesource_sdk.pipeline.encoding.encode import TableEncoder
@@ -27,6 +26,7 @@ from changesource_sdk.pipeline.spark.sql.mapping import gist as gist_of_spark_er
 from changesource_sdk.schema import canonical_name, split_name
 from changesource_sdk.schema_diff import KnownTable, schema_diff
 from service_kit.logs import Throttle, event, logger
+from service_kit.suggestions import nearest
 
 __all__ = [
     "NOT_SYNCED",

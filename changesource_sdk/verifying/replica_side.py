@@ -13,6 +13,7 @@ from changesource_sdk.pipeline.encoding.consumer_schema import ConsumerSchema
 from changesource_sdk.verifying.log_side import json_columns, key_columns
 from changesource_sdk.verifying.sides import Rows, Side, canonical_key, canonical_row
 from changesource_sdk.verifying.wal2 import is_wal2, readable_copy
+from service_kit.sqlite import connect, quoted
 
 VERSION_COLUMN = "_0_version"
 _WATERMARKS = {
@@ -42,23 +43,18 @@ def _opened(path: Path) -> Iterator[sqlite3.Connection]:
     if not path.is_file():
         raise StateError("no-replica", "there is no such file", str(path), "give ZERO_REPLICA_FILE of the cache")
     if not is_wal2(path):
-        with closing(_connect(path)) as db:
+        with closing(connect(path, mode="ro")) as db:
             yield db
         return
     with tempfile.TemporaryDirectory(prefix="changesource-verify-") as folder:
         copy = Path(folder) / "replica.db"
         readable_copy(path, copy)
-        with closing(_connect(copy)) as db:
+        with closing(connect(copy, mode="ro")) as db:
             yield db
 
 
-def _connect(path: Path) -> sqlite3.Connection:
-    return sqlite3.connect(f"{path.absolute().as_uri()}?mode=ro", uri=True, isolation_level=None)
-
-
 def _rows(db: sqlite3.Connection, table: str, schema: ConsumerSchema) -> Rows:
-    quoted = '"' + table.replace('"', '""') + '"'
-    cursor = db.execute(f"SELECT * FROM {quoted}")
+    cursor = db.execute(f"SELECT * FROM {quoted(table)}")
     names = [column[0] for column in cursor.description]
     documents, key = json_columns(schema, table), key_columns(schema, table)
     rows: Rows = {}

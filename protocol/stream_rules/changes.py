@@ -24,11 +24,10 @@ from protocol.changes import (
 )
 from protocol.data_types import misfit
 from protocol.messages import JsonMode
-from protocol.specs import Column, ColumnSpec, IndexSpec, JsonObject, Relation, understood_default
+from protocol.specs import RESERVED_TABLES, Column, ColumnSpec, IndexSpec, JsonObject, Relation, understood_default
 from protocol.stream import Problem
 from protocol.stream_rules.replica import Replica, Table
 
-_RESERVED_PREFIXES = ("_zero.", "sqlite_", "_litestream_")
 _VERSION_COLUMN = "_0_version"
 
 
@@ -193,5 +192,5 @@ def _taken_name(replica: Replica, name: str, rule: str) -> Iterator[Problem]:
 
 
 def _reserved_name(name: str) -> Iterator[Problem]:
-    if name.startswith(_RESERVED_PREFIXES):
+    if name.startswith(RESERVED_TABLES):
         yield Problem("reserved-name", f"{name} is the consumer's own")

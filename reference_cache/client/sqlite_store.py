@@ -22,6 +22,7 @@ from reference_cache.client.schema_document import schema_document
 from reference_cache.client.store import Identity, QueuedMutation, Record, Step
 from reference_cache.zql.query.query_id import text_hash
 from reference_cache.zql.schema import Row, Schema
+from service_kit.sqlite import connect
 
 LAYOUT = 1
 
@@ -63,7 +64,7 @@ class SqliteLocalStore:
 
     def _open(self) -> sqlite3.Connection:
         try:
-            connection = sqlite3.connect(self.path, isolation_level=None, timeout=0)
+            connection = connect(self.path, busy_seconds=0, one_thread=True)
             connection.execute("PRAGMA locking_mode = EXCLUSIVE")
             connection.execute("PRAGMA journal_mode = WAL")
             connection.executescript(TABLES)

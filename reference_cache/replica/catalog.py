@@ -26,7 +26,7 @@ from protocol.changes import (
 )
 from protocol.specs import ColumnSpec, IndexSpec, sql_default
 from reference_cache.replica.errors import CannotApply
-from reference_cache.zql.tables.sqlite_text import quoted
+from service_kit.sqlite import quoted
 
 VERSION_COLUMN = "_0_version"
 """In every table: the version of the row's last change."""

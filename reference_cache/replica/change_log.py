@@ -25,7 +25,7 @@ from reference_cache.replica.stored_catalog import COMMITS, read_state
 from reference_cache.zql.ivm.change import SourceChange, add, edit, remove
 from reference_cache.zql.schema import Row
 from reference_cache.zql.tables.sqlite_codec import Convert, decoder
-from reference_cache.zql.tables.sqlite_text import quoted
+from service_kit.sqlite import quoted
 
 _INSERT, _UPDATE, _DELETE = 0, 1, 2
 _TRIGGERS = ("insert", "update", "delete")

@@ -18,6 +18,8 @@ import threading
 from contextlib import closing
 from pathlib import Path
 
+from service_kit.sqlite import connect
+
 WORTH_MOVING = 1_000
 """Changed rows that make a checkpoint worth its while."""
 
@@ -61,9 +63,8 @@ class Checkpoints:
             self._thread.join()
 
     def _move(self) -> None:
-        there_already = f"{self._path.absolute().as_uri()}?mode=rw"
         try:
-            with closing(sqlite3.connect(there_already, uri=True, isolation_level=None)) as connection:
+            with closing(connect(self._path, mode="rw")) as connection:
                 for _ in range(ROUNDS):
                     _, logged, moved = connection.execute("PRAGMA wal_checkpoint(PASSIVE)").fetchone()
                     if moved >= logged:

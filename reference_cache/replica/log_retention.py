@@ -11,7 +11,7 @@ import sqlite3
 
 from reference_cache.replica.change_log import log_name
 from reference_cache.replica.stored_catalog import COMMITS, STATE
-from reference_cache.zql.tables.sqlite_text import quoted
+from service_kit.sqlite import quoted
 
 MAX_LOGGED = 500_000
 """Entries, each one changed row, that may wait for the reader."""

@@ -17,6 +17,7 @@ from pathlib import Path
 from reference_cache.replica.errors import UnusableReplica
 from reference_cache.replica.stored_catalog import STATE, ReplicaState, read_state
 from reference_cache.zql.tables.sqlite_snapshot import tune
+from service_kit.sqlite import connect
 
 BUSY_SECONDS = 60.0
 """How long a reader waits for a lock; in WAL mode only recovery after a crash makes it wait at all."""
@@ -36,14 +37,7 @@ class Replica:
 
     def connect(self) -> sqlite3.Connection:
         """A connection for reading, usable from any one thread at a time."""
-        connection = sqlite3.connect(
-            f"{self.path.absolute().as_uri()}?mode=ro",
-            uri=True,
-            isolation_level=None,
-            check_same_thread=False,
-            timeout=BUSY_SECONDS,
-            cached_statements=512,
-        )
+        connection = connect(self.path, mode="ro", busy_seconds=BUSY_SECONDS, cached_statements=512)
         tune(connection)
         return connection
 

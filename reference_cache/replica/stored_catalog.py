@@ -11,7 +11,7 @@ import orjson
 from protocol.specs import ColumnSpec
 from reference_cache.replica.catalog import SYSTEM_PREFIX, Catalog, StoredIndex, StoredTable
 from reference_cache.replica.errors import UnusableReplica
-from reference_cache.zql.tables.sqlite_text import quoted
+from service_kit.sqlite import quoted
 
 FORMAT = 1
 """Changes when the layout of the file does; a replica of another format is made anew."""

@@ -17,7 +17,7 @@ import orjson
 from reference_cache.replica.catalog import VERSION_COLUMN
 from reference_cache.replica.schema import ReplicaSchema
 from reference_cache.zql.ivm.change import Remove, SourceChange
-from reference_cache.zql.tables.sqlite_text import quoted
+from service_kit.sqlite import quoted
 
 
 @dataclass(slots=True)

@@ -18,7 +18,7 @@ from protocol.sync.ast_json import AstError, parse_condition
 from protocol.sync.errors import ErrorKind, SyncError
 from reference_cache.replica.schema import ReplicaSchema
 from reference_cache.zql.query.parameters import bind
-from reference_cache.zql.tables.sqlite_text import quoted
+from service_kit.sqlite import quoted
 
 
 @dataclass(frozen=True, slots=True)

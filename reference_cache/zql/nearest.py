@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from difflib import get_close_matches
 from reprlib import Repr
+
+from service_kit.suggestions import closest
 
 _SHORT = Repr()
 _SHORT.maxstring = _SHORT.maxother = 80
@@ -18,7 +19,7 @@ def shown(value: object) -> str:
 def unknown(what: str, name: str, known: Iterable[str]) -> str:
     """`unknown column 'opne'; did you mean 'open'?`, or the list of what there is."""
     names = list(known)
-    close = get_close_matches(name[:200], names, n=1, cutoff=0.6)
+    close = closest(name, names)
     if close:
-        return f"unknown {what} {shown(name)}; did you mean {close[0]!r}?"
+        return f"unknown {what} {shown(name)}; did you mean {close!r}?"
     return f"unknown {what} {shown(name)}; known: {', '.join(sorted(names)[:12]) or 'none'}"

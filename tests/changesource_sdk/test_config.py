@@ -6,8 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from changesource_sdk.config import Effective, ServeConfig, load, nearest, parse_pairs
+from changesource_sdk.config import Effective, ServeConfig, load, parse_pairs
 from changesource_sdk.errors import ConfigurationError
+from service_kit.suggestions import nearest
 
 
 def loaded(toml: str | None = None, environment: dict[str, str] | None = None, **flags: object) -> Effective:

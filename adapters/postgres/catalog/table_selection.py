@@ -16,10 +16,9 @@ from adapters.postgres.catalog.model import STATE_SCHEMA, Catalog, ColumnDef, Id
 from adapters.postgres.connection import quoted
 from adapters.postgres.types import Types, Unsynced, column_for, is_rounded
 from changesource_sdk import Column, ConfigurationError, Direction
-from protocol.specs import replica_name
+from protocol.specs import RESERVED_TABLES, replica_name
 
 _TABLE_NAME = re.compile(r"[^\s.]+")
-_RESERVED_TABLES = ("_zero.", "sqlite_", "_litestream_")
 _RESERVED_COLUMN = "_0_version"
 _KEY_TYPES = ("string", "number", "boolean")
 
@@ -197,7 +196,7 @@ def _check_name(table: StoredTable, taken: set[str]) -> None:
             raise _Skip(
                 f"consumers do not take a space or a dot in the name {part!r}: rename it with letters, digits and _"
             )
-    if table.full_name.lower().startswith(_RESERVED_TABLES):
+    if table.full_name.lower().startswith(RESERVED_TABLES):
         raise _Skip("its name is reserved by the consumer: rename it")
     if table.full_name.lower() in taken:
         raise _Skip("another table has the same name in other case: rename one of them")

@@ -10,8 +10,8 @@ from __future__ import annotations
 
 import re
 import threading
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
@@ -19,6 +19,7 @@ import psycopg
 from psycopg.conninfo import conninfo_to_dict, make_conninfo
 
 from changesource_sdk.errors import ConfigurationError, CorruptLog, DiskFull, ReadOnlyState, StateError
+from service_kit.errors import translated_errors
 
 FORMAT = 1
 DEFAULT_SCHEMA = "changesource"
@@ -138,13 +139,9 @@ class LogAddress:
         return f"changesource_{self.schema}"
 
 
-@contextmanager
-def translated(where: str) -> Iterator[None]:
+def translated(where: str) -> AbstractContextManager[None]:
     """Turn Postgres's failures inside the block into the errors a user can act on."""
-    try:
-        yield
-    except psycopg.Error as error:
-        raise _our_error(error, where) from error
+    return translated_errors(psycopg.Error, lambda error: _our_error(error, where))
 
 
 def _our_error(error: psycopg.Error, where: str) -> StateError:

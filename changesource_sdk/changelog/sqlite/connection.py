@@ -8,14 +8,14 @@ read-only directory and a damaged file each have their own class, because each h
 from __future__ import annotations
 
 import sqlite3
-from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager
 from pathlib import Path
-from urllib.parse import quote
 
 from changesource_sdk.changelog.files.disk import disk_full
 from changesource_sdk.errors import CorruptLog, ReadOnlyState, StateError
+from service_kit.errors import translated_errors
 from service_kit.private_files import private_database
+from service_kit.sqlite import connect, use_wal
 
 FORMAT = 1
 CHECK_WHOLE_FILE_BELOW = 256 * 1024 * 1024
@@ -61,13 +61,9 @@ COMMIT;
 """
 
 
-@contextmanager
-def translated(path: Path) -> Iterator[None]:
+def translated(path: Path) -> AbstractContextManager[None]:
     """Turn SQLite's failures inside the block into the errors a user can act on."""
-    try:
-        yield
-    except sqlite3.Error as error:
-        raise _our_error(error, path) from error
+    return translated_errors(sqlite3.Error, lambda error: _our_error(error, path))
 
 
 def _our_error(error: sqlite3.Error, path: Path) -> StateError:
@@ -107,10 +103,9 @@ def connect_writer(path: Path) -> sqlite3.Connection:
     _check_first_page(path)
     with translated(path):
         private_database(path)
-        connection = sqlite3.connect(path, timeout=_BUSY_TIMEOUT_S, isolation_level=None, check_same_thread=False)
+        connection = connect(path, busy_seconds=_BUSY_TIMEOUT_S)
         try:
-            connection.execute("PRAGMA journal_mode=WAL")
-            connection.execute("PRAGMA synchronous=FULL")
+            use_wal(connection, "FULL")
             connection.executescript(TABLES)
             _check(connection, path)
         except BaseException:
@@ -122,10 +117,7 @@ def connect_writer(path: Path) -> sqlite3.Connection:
 def connect_reader(path: Path) -> sqlite3.Connection:
     """The log for reading only, and never created; SQLite itself may write to roll back what a killed writer left."""
     with translated(path):
-        uri = f"file:{quote(str(path))}?mode=rw"
-        connection = sqlite3.connect(
-            uri, uri=True, timeout=_BUSY_TIMEOUT_S, isolation_level=None, check_same_thread=False
-        )
+        connection = connect(path, mode="rw", busy_seconds=_BUSY_TIMEOUT_S)
         connection.execute("PRAGMA query_only=ON")
         return connection
 

@@ -6,7 +6,6 @@ synced one by one. An issued replica version is synced before it is used.
 
 from __future__ import annotations
 
-import sqlite3
 import threading
 from pathlib import Path
 
@@ -14,6 +13,7 @@ from changesource_sdk.changelog.files.layout import StateDirectory
 from changesource_sdk.changelog.sqlite.connection import translated
 from changesource_sdk.changelog.subscribers import Subscriber, SubscriberKey, next_version
 from service_kit.private_files import private_database
+from service_kit.sqlite import connect, use_wal
 
 _TABLE = """CREATE TABLE IF NOT EXISTS subscribers (
   app_id TEXT NOT NULL,
@@ -35,9 +35,8 @@ class SqliteSubscribers:
         self._lock = threading.Lock()
         with translated(self._path):
             private_database(self._path)
-            self._connection = sqlite3.connect(self._path, isolation_level=None, check_same_thread=False)
-            self._connection.execute("PRAGMA journal_mode=WAL")
-            self._connection.execute("PRAGMA synchronous=NORMAL")
+            self._connection = connect(self._path)
+            use_wal(self._connection, "NORMAL")
             self._connection.execute(_TABLE)
 
     def issue(self, app_id: str, shard: int, head: str, held: str, now_ms: float) -> str:

@@ -10,7 +10,6 @@ schema share one set of names.
 
 from __future__ import annotations
 
-import difflib
 import re
 from collections.abc import Collection
 
@@ -29,10 +28,10 @@ from changesource_sdk.errors import InvalidChange, ResyncRequired
 from changesource_sdk.pipeline.encoding.consumer_schema import ConsumerSchema
 from changesource_sdk.pipeline.encoding.normalize import Unsuitable, converter
 from changesource_sdk.schema import Column, Index, Table, canonical_name
-from protocol.specs import understood_default
+from protocol.specs import RESERVED_TABLES, understood_default
 from protocol.watermark import is_valid
+from service_kit.suggestions import closest
 
-RESERVED_TABLES = ("_zero.", "sqlite_", "_litestream_")
 RESERVED_COLUMNS = ("_0_version",)
 _SYSTEM_TABLE = re.compile(r"[^.]+_[0-9]+\.(clients|mutations)|[^.]+\.permissions")
 
@@ -83,7 +82,7 @@ def check_table(schema: ConsumerSchema, table: Table) -> None:
         if table.column(key) is None:
             raise InvalidChange(
                 "unknown-column",
-                f"the key names {key!r}, which is none of its columns{nearest(key, table.column_names)}",
+                f"the key names {key!r}, which is none of its columns{_nearest(key, table.column_names)}",
                 f"table {name}",
                 "declare the columns that identify a row: Table(…, key=(…)); without key= it is ('id',)",
             )
@@ -99,7 +98,7 @@ def known_table(schema: ConsumerSchema, name: str) -> Table:
     if found is None:
         raise InvalidChange(
             "unknown-table",
-            f"consumers have no table {name!r}{nearest(name, schema.tables)}",
+            f"consumers have no table {name!r}{_nearest(name, schema.tables)}",
             fix="declare it in tables(), or send CreateTable before its rows",
         )
     return found
@@ -111,7 +110,7 @@ def known_column(table: Table, name: str) -> Column:
     if found is None:
         raise InvalidChange(
             "unknown-column",
-            f"there is no column {name!r}{nearest(name, table.column_names)}",
+            f"there is no column {name!r}{_nearest(name, table.column_names)}",
             where=f"table {table.full_name}",
             fix="declare it in tables(), or send AddColumn before rows that have it",
         )
@@ -129,10 +128,10 @@ def known_watermark(watermark: str | None, where: str) -> None:
         )
 
 
-def nearest(name: str, names: Collection[str]) -> str:
+def _nearest(name: str, names: Collection[str]) -> str:
     """A hint for a message: the most similar of the known names, if any is."""
-    found = difflib.get_close_matches(name, list(names), n=1)
-    return f"; did you mean {found[0]!r}?" if found else ""
+    close = closest(name, names)
+    return f"; did you mean {close!r}?" if close else ""
 
 
 def _no_system_table(name: str) -> None:

@@ -18,8 +18,8 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Literal, TypeAlias, get_args
 
-from changesource_sdk.config import nearest
 from changesource_sdk.errors import ConfigurationError
+from service_kit.suggestions import nearest
 
 MaskName = Literal["null", "redact", "hash"]
 MASKS: tuple[str, ...] = get_args(MaskName)

@@ -9,9 +9,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
-from changesource_sdk.config import nearest
 from changesource_sdk.pipeline.mapping.declare import MappedColumn, Mappings, Mask, Sql, TableMapping, wrong
 from changesource_sdk.schema import Column, Index, Table, canonical_name
+from service_kit.suggestions import nearest
 
 
 @dataclass(frozen=True, slots=True)

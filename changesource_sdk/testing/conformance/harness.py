@@ -20,9 +20,9 @@ from pathlib import Path
 from typing import ClassVar
 
 from changesource_sdk.adapter import Adapter, Change, Row, Table
-from changesource_sdk.config import nearest
 from changesource_sdk.errors import ConfigurationError
 from changesource_sdk.testing.conformance import sample_rows
+from service_kit.suggestions import nearest
 
 CAPABILITIES: Mapping[str, str] = {
     "writes": "rows can be written by the suite",

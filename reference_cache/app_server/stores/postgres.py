@@ -19,10 +19,11 @@ from psycopg.types.json import Json
 from protocol import values
 from reference_cache.app_server.errors import StoreUnavailable
 from reference_cache.app_server.stores.confirming import ConfirmingTransaction
-from reference_cache.app_server.stores.row_statements import Dialect, RowStatements, quoted
+from reference_cache.app_server.stores.row_statements import Dialect, RowStatements
 from reference_cache.app_server.stores.sql_transaction import Parameters
 from reference_cache.app_server.stores.store import ClientKey
 from reference_cache.zql.schema import Schema
+from service_kit.sqlite import quoted
 
 CONNECTIONS = 8
 

@@ -12,6 +12,7 @@ from typing import Any, TypeAlias
 
 from reference_cache.zql.query.names import NameMap
 from reference_cache.zql.schema import Schema, TableSchema
+from service_kit.sqlite import quoted
 
 Statement: TypeAlias = tuple[str, list[Any]]
 
@@ -97,8 +98,3 @@ class RowStatements:
             self.dialect.json(value) if columns[column].type == "json" and value is not None else value
             for column, value in row.items()
         ]
-
-
-def quoted(name: str) -> str:
-    """An identifier as SQL text."""
-    return '"' + name.replace('"', '""') + '"'

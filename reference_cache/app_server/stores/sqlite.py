@@ -19,11 +19,12 @@ from typing import Any
 from protocol import values
 from reference_cache.app_server.errors import StoreUnavailable
 from reference_cache.app_server.stores.confirming import ConfirmingTransaction
-from reference_cache.app_server.stores.row_statements import Dialect, RowStatements, quoted
+from reference_cache.app_server.stores.row_statements import Dialect, RowStatements
 from reference_cache.app_server.stores.sql_transaction import Parameters
 from reference_cache.app_server.stores.sqlite_thread import SqliteThread
 from reference_cache.app_server.stores.store import ClientKey
 from reference_cache.zql.schema import Schema
+from service_kit.sqlite import quoted
 
 _CLIENT = '"clientGroupID" TEXT NOT NULL, "clientID" TEXT NOT NULL'
 _CLIENTS = f'({_CLIENT}, "lastMutationID" INTEGER NOT NULL, "userID" TEXT, PRIMARY KEY ("clientGroupID", "clientID"))'

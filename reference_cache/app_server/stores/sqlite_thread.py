@@ -12,6 +12,8 @@ from concurrent.futures import ThreadPoolExecutor
 from os import PathLike
 from typing import TypeVar
 
+from service_kit.sqlite import connect
+
 BUSY_SECONDS = 30.0
 """How long a transaction waits for another process's."""
 
@@ -35,7 +37,7 @@ class SqliteThread:
 
     def _work(self, work: Callable[[sqlite3.Connection], T]) -> T:
         if self._connection is None:
-            self._connection = sqlite3.connect(self._path, timeout=BUSY_SECONDS, isolation_level=None)
+            self._connection = connect(self._path, busy_seconds=BUSY_SECONDS, one_thread=True)
             self._connection.execute("PRAGMA foreign_keys = ON")
         return work(self._connection)
 

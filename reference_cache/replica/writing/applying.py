@@ -20,7 +20,7 @@ from reference_cache.replica.catalog import VERSION_COLUMN, Catalog, Effect
 from reference_cache.replica.errors import CannotApply
 from reference_cache.replica.writing.backfilling import FreshRows, backfilled_rows
 from reference_cache.replica.writing.table_rows import UNSUITABLE, KeyColumns, Parameters, TableRows
-from reference_cache.zql.tables.sqlite_text import quoted
+from service_kit.sqlite import quoted
 
 BATCH_ROWS = 1000
 """Rows that go to SQLite in one call."""

@@ -14,7 +14,7 @@ from protocol.messages import JsonMode
 from protocol.specs import JsonObject
 from reference_cache.replica.catalog import VERSION_COLUMN, StoredTable
 from reference_cache.replica.writing.table_rows import dump, text
-from reference_cache.zql.tables.sqlite_text import quoted
+from service_kit.sqlite import quoted
 
 ROWS_PER_STATEMENT = 10
 """More make the statement longer than what they save."""

@@ -31,8 +31,8 @@ from reference_cache.replica.writing.bulk_rows import BulkRows
 from reference_cache.replica.writing.required import check_required_tables
 from reference_cache.replica.writing.table_rows import UNSUITABLE, Parameters, TableRows
 from reference_cache.replica.writing.writer import ReplicaWriter, connect_writer, open_writer
-from reference_cache.zql.tables.sqlite_text import quoted
 from service_kit.private_files import private_database
+from service_kit.sqlite import connect, quoted
 
 ANALYSIS_LIMIT = 1000
 """Rows per index that ANALYZE looks at; enough for estimates, and quick however large the table."""
@@ -177,7 +177,7 @@ def load_beside(path: Path, origin: Origin) -> InitialLoad:
     for each in (staged, path):
         remove_leftovers(each)
     private_database(staged)
-    connection = sqlite3.connect(staged, isolation_level=None, check_same_thread=False)
+    connection = connect(staged)
     connection.execute("PRAGMA journal_mode = MEMORY")
     connection.execute("PRAGMA synchronous = OFF")
     connection.execute("PRAGMA locking_mode = EXCLUSIVE")

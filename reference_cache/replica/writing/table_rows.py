@@ -21,7 +21,7 @@ from protocol.messages import JsonMode
 from protocol.specs import JsonObject
 from reference_cache.replica.catalog import VERSION_COLUMN, StoredTable
 from reference_cache.replica.errors import CannotApply
-from reference_cache.zql.tables.sqlite_text import quoted
+from service_kit.sqlite import quoted
 
 Parameters: TypeAlias = tuple[Any, ...]
 KeyColumns: TypeAlias = tuple[str, ...] | None

@@ -37,8 +37,8 @@ from reference_cache.replica.stored_catalog import (
 )
 from reference_cache.replica.writing.applying import Applying
 from reference_cache.replica.writing.table_rows import TableRows
-from reference_cache.zql.tables.sqlite_text import quoted
 from service_kit.private_files import private_database
+from service_kit.sqlite import connect, quoted, use_wal
 
 BUSY_SECONDS = 60.0
 
@@ -183,14 +183,11 @@ def connect_writer(path: Path) -> sqlite3.Connection:
 
 def _connect(path: Path) -> sqlite3.Connection:
     private_database(path)
-    return sqlite3.connect(
-        path, isolation_level=None, check_same_thread=False, timeout=BUSY_SECONDS, cached_statements=512
-    )
+    return connect(path, busy_seconds=BUSY_SECONDS, cached_statements=512)
 
 
 def _tuned(connection: sqlite3.Connection) -> sqlite3.Connection:
-    connection.execute("PRAGMA journal_mode = WAL")
-    connection.execute("PRAGMA synchronous = FULL")
+    use_wal(connection, "FULL")
     connection.execute("PRAGMA recursive_triggers = ON")  # so that a replaced row is logged as removed
     connection.execute("PRAGMA cache_size = -65536")
     return connection

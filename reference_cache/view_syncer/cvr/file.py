@@ -21,6 +21,7 @@ from reference_cache.replica.checkpoints import Checkpoints, leave_to_others
 from reference_cache.replica.file_identity import file_identity, remove_leftovers
 from reference_cache.replica.wal import Wal
 from service_kit.private_files import private_database
+from service_kit.sqlite import connect, use_wal
 
 FORMAT = 1
 KEPT_FREE = 64 << 20
@@ -121,12 +122,11 @@ class CvrFile:
         self._checkpoints: Checkpoints | None = None  # None while the records are in memory
         self._wal: Wal | None = None  # likewise
         if self.is_in_memory:
-            self.connection = sqlite3.connect(":memory:", isolation_level=None, cached_statements=256)
+            self.connection = connect(":memory:", cached_statements=256, one_thread=True)
         else:
             private_database(path)
-            self.connection = sqlite3.connect(path, isolation_level=None, cached_statements=256)
-            self.connection.execute("PRAGMA journal_mode = WAL")
-            self.connection.execute("PRAGMA synchronous = NORMAL")
+            self.connection = connect(path, cached_statements=256, one_thread=True)
+            use_wal(self.connection, "NORMAL")
             leave_to_others(self.connection)  # the event loop would wait for the disk
             self._checkpoints = Checkpoints(path)
             self._wal = Wal(path)

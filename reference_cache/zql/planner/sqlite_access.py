@@ -13,6 +13,7 @@ from dataclasses import dataclass
 
 from protocol.sync.ast import And, Column, Condition, Exists, Literal, LiteralValue, Or, Ordering
 from reference_cache.zql.planner.cost import Constraint
+from service_kit.sqlite import quoted
 
 _SQL_OPERATORS = {"!=": "<>", "ILIKE": "LIKE", "NOT ILIKE": "NOT LIKE"}
 _SEARCH = re.compile(
@@ -46,12 +47,12 @@ def access(
     connection: sqlite3.Connection, table: str, ordering: Ordering, condition: Condition | None, pinned: Constraint
 ) -> Access:
     """How SQLite would read the table with this order, this filter and these columns pinned by a join."""
-    where = [f"{quote(column)} = ?" for column in pinned]
+    where = [f"{quoted(column)} = ?" for column in pinned]
     if condition is not None:
         where.append(_sql(condition))
-    sql = f"SELECT * FROM {quote(table)}"
+    sql = f"SELECT * FROM {quoted(table)}"
     sql += f" WHERE {' AND '.join(where)}" if where else ""
-    sql += f" ORDER BY {', '.join(f'{quote(column)} {way}' for column, way in ordering)}" if ordering else ""
+    sql += f" ORDER BY {', '.join(f'{quoted(column)} {way}' for column, way in ordering)}" if ordering else ""
     steps = connection.execute(f"EXPLAIN QUERY PLAN {sql}", (None,) * len(pinned)).fetchall()
     top = [detail for _, parent, _, detail in steps if parent == 0]
     details = (detail for *_, detail in steps) if top[0] == "MULTI-INDEX OR" else top[:1]
@@ -68,11 +69,6 @@ def _searches(details: Iterable[str]) -> Iterable[Search]:
             yield Search(index, pinned, len(terms) - len(pinned))
 
 
-def quote(name: str) -> str:
-    """A name as an SQL identifier."""
-    return '"' + name.replace('"', '""') + '"'
-
-
 def _sql(condition: Condition) -> str:
     """The condition as SQL good enough to be planned: literals matter only by their presence."""
     if isinstance(condition, And | Or):
@@ -81,7 +77,7 @@ def _sql(condition: Condition) -> str:
         return f"({word.join(map(_sql, members)) or empty})"
     if isinstance(condition, Exists) or not isinstance(condition.left, Column):
         return "TRUE"
-    column, value = quote(condition.left.name), condition.right.value if isinstance(condition.right, Literal) else None
+    column, value = quoted(condition.left.name), condition.right.value if isinstance(condition.right, Literal) else None
     if isinstance(value, tuple):
         return f"{column} {condition.op} (SELECT value FROM json_each('[]'))"
     return f"{column} {_SQL_OPERATORS.get(condition.op, condition.op)} {_sql_literal(value)}"

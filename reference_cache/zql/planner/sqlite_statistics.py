@@ -11,7 +11,8 @@ import sqlite3
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
-from reference_cache.zql.planner.sqlite_access import PRIMARY_KEY, quote
+from reference_cache.zql.planner.sqlite_access import PRIMARY_KEY
+from service_kit.sqlite import quoted
 
 DEFAULT_FANOUT = 3
 UNKNOWN_ROWS_PER_KEY = (10, 9, 8, 7, 6, 5)
@@ -61,7 +62,7 @@ class SqliteStatistics:
         return max((int(stat.split()[0]) for (stat,) in stats), default=None)
 
     def _counted_rows(self, table: str) -> int:
-        (count,) = self._connection.execute(f"SELECT count(*) FROM {quote(table)}").fetchone()
+        (count,) = self._connection.execute(f"SELECT count(*) FROM {quoted(table)}").fetchone()
         return int(count)
 
     def indexes(self, table: str) -> tuple[Index, ...]:

@@ -18,7 +18,8 @@ from reference_cache.zql.ivm.store import KeyExtractors, SourceError
 from reference_cache.zql.predicate import Predicate, compile_predicate
 from reference_cache.zql.schema import Row, TableSchema
 from reference_cache.zql.tables.sqlite_codec import Parameters, decoder, json_text, key_parameters
-from reference_cache.zql.tables.sqlite_text import Sql, order_sql, quoted, split_filter, start_sql
+from reference_cache.zql.tables.sqlite_text import Sql, order_sql, split_filter, start_sql
+from service_kit.sqlite import quoted
 
 BATCH = 64
 """Rows read at once; a result that fits is read completely and its statement is free again."""

@@ -16,17 +16,13 @@ from reference_cache.zql.planner.sqlite_access import MOST_IN_CHAIN
 from reference_cache.zql.schema import TableSchema
 from reference_cache.zql.tables.sqlite_codec import json_text
 from reference_cache.zql.values import kind
+from service_kit.sqlite import quoted
 
 Sql: TypeAlias = tuple[str, tuple[Any, ...]]
 """Text and its parameters."""
 
 TRUE: Sql = ("1", ())
 FALSE: Sql = ("0", ())
-
-
-def quoted(name: str) -> str:
-    """An identifier, safe in any SQL text."""
-    return '"' + name.replace('"', '""') + '"'
 
 
 def filter_sql(condition: Condition, table: TableSchema) -> Sql | None:

@@ -19,7 +19,7 @@ from reference_cache.zql.ivm.store import SourceError
 from reference_cache.zql.schema import Row, TableSchema
 from reference_cache.zql.tables.followed import FollowedReader, FollowedTable
 from reference_cache.zql.tables.sqlite_codec import encoder
-from reference_cache.zql.tables.sqlite_text import quoted
+from service_kit.sqlite import quoted
 
 KEPT_BACK = 512
 """Changed rows that may wait in memory."""

@@ -23,7 +23,7 @@ from reference_cache.zql.engine.row_changes import RowChange
 from reference_cache.zql.schema import Schema
 from reference_cache.zql.tables.memory import memory_source
 from reference_cache.zql.tables.sqlite_codec import decoder
-from reference_cache.zql.tables.sqlite_text import quoted
+from service_kit.sqlite import quoted
 
 ORIGIN = Origin("zero")
 TYPES = {"string": "text", "number": "float8", "boolean": "bool", "json": "json"}
