@@ -7,7 +7,6 @@ import contextlib
 import errno
 import ssl
 from collections.abc import Callable, Iterator, Mapping
-from ipaddress import IPv6Address, ip_address
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -16,16 +15,6 @@ from service_kit.errors import CodedError
 Coded = TypeVar("Coded", bound=CodedError)
 
 OUT_OF_RESOURCES = (errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM)
-
-
-def is_loopback(address: str) -> bool:
-    """Whether an address to listen on, or one of a peer, is this machine's own and no other machine can reach it."""
-    try:
-        parsed = ip_address(address.partition("%")[0].strip("[]"))
-    except ValueError:
-        return address == "localhost"
-    mapped = parsed.ipv4_mapped if isinstance(parsed, IPv6Address) else None
-    return parsed.is_loopback or (mapped is not None and mapped.is_loopback)
 
 
 def cannot_listen(error: OSError, where: str, kind: Callable[..., Coded], fixes: Mapping[str, str]) -> Coded:

@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from ipaddress import ip_address
 from urllib.parse import urlsplit
 
-from service_kit.listening import is_loopback
+from service_kit.addresses import is_loopback
 
 ANY = "*"
 

@@ -39,7 +39,8 @@ from reference_cache.sync_server.client import Client, Services
 from reference_cache.sync_server.pages import Pages
 from reference_cache.sync_server.socket import TRANSPORT_BYTES, SyncSocket
 from reference_cache.sync_server.upkeep import Upkeep
-from service_kit.listening import accept_failures, cannot_listen, is_loopback, tls_context
+from service_kit.addresses import is_loopback
+from service_kit.listening import accept_failures, cannot_listen, tls_context
 from service_kit.logs import event, logger, quiet_logger
 from service_kit.pages import Page, response
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from urllib.parse import urlsplit
 
-from service_kit.listening import is_loopback
+from service_kit.addresses import is_loopback
 
 _FORWARDING = ("Forwarded", "X-Forwarded-For", "X-Real-IP", "Via")
 _DEFAULT_PORTS = {"http": 80, "https": 443}

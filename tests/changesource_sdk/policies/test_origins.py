@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from changesource_sdk.policies.origins import BrowserRules, origin_problem
-from service_kit.listening import is_loopback
+from service_kit.addresses import is_loopback
 
 EVIL = "https://evil.example"
 
