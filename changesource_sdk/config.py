@@ -9,8 +9,8 @@ are given to `protocol.redaction`, so that no other output shows them either.
 from __future__ import annotations
 
 import tomllib
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field, fields
+from collections.abc import Mapping
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -18,17 +18,15 @@ from changesource_sdk.errors import ConfigurationError
 from changesource_sdk.policies.compaction import problem
 from changesource_sdk.policies.origins import origin_problem
 from protocol.redaction import hide, hide_setting, is_secret_name, redact, redact_value, secrets_in
+from service_kit import settings
+from service_kit.settings import BadValue, Reader, Source, checked, number, path, setting, text, whole, words
 from service_kit.suggestions import nearest
 
 ENVIRONMENT_PREFIX = "CHANGESOURCE_"
 SETTING_PREFIX = ENVIRONMENT_PREFIX + "SET_"
 #: Beginnings of variables with the prefix that are read elsewhere: the file's own path, the cache, the test kit's seed.
 NOT_OPTIONS = ("CHANGESOURCE_CONFIG", "CHANGESOURCE_CACHE_", "CHANGESOURCE_SEED")
-
-
-def about(text: str, *, secret: bool = False, check: Callable[[Any], str | None] | None = None) -> dict[str, object]:
-    """What is known of a setting: its help text, whether it is secret, and what makes a value wrong."""
-    return {"help": text, "secret": secret, "check": check}
+_SWITCHES = dict.fromkeys(("1", "true", "yes", "on"), True) | dict.fromkeys(("0", "false", "no", "off"), False)
 
 
 def _positive(value: float) -> str | None:
@@ -39,8 +37,25 @@ def _not_negative(value: float) -> str | None:
     return None if value >= 0 else "must not be negative"
 
 
-def _one_of(*allowed: str) -> Callable[[str], str | None]:
-    return lambda value: None if value in allowed else f"must be one of {', '.join(allowed)}"
+def _one_of(*allowed: str) -> Reader:
+    return checked(text, lambda value: None if value in allowed else f"must be one of {', '.join(allowed)}")
+
+
+def _switch(raw: object) -> bool:
+    value = raw if isinstance(raw, bool) else _SWITCHES.get(raw.lower() if isinstance(raw, str) else "")
+    if value is None:
+        raise BadValue("true or false")
+    return value
+
+
+def _table(name: str) -> Reader:
+    def read(raw: object) -> dict[str, object]:
+        if not isinstance(raw, Mapping):
+            fix = f'write [{name}], then lines such as name = "value"'
+            raise BadValue(problem=f"{name!r} must be a table", fix=fix)
+        return dict(raw)
+
+    return read
 
 
 def _address(value: str) -> str | None:
@@ -54,114 +69,80 @@ def _address(value: str) -> str | None:
 class ServeConfig:
     """Every setting of one endpoint and its pipeline. Invariant: each value has passed its field's check."""
 
-    adapter: str = field(default="", metadata=about("adapter to run: an installed name, or module:Class"))
-    settings: Mapping[str, object] = field(
-        default_factory=dict, metadata=about("settings of the adapter, as given by --set key=value")
+    adapter: str = setting("", text, "adapter to run: an installed name, or module:Class")
+    settings: Mapping[str, object] = setting({}, _table("set"), "settings of the adapter, as given by --set key=value")
+    listen: str = setting(
+        "127.0.0.1:4810", checked(text, _address), "address of the stream, health, metrics and status"
     )
-    listen: str = field(
-        default="127.0.0.1:4810", metadata=about("address of the stream, health, metrics and status", check=_address)
+    state: Path = setting(Path("changesource-state"), path, "directory of the change log and the snapshots")
+    log: str | None = setting(
+        None, text, "where the change log is kept: postgresql://…, else in the state directory", secret=True
     )
-    state: Path = field(
-        default=Path("changesource-state"), metadata=about("directory of the change log and the snapshots")
+    log_schema: str = setting("changesource", text, "schema of this change log, one of many in its database")
+    spool: str | None = setting(
+        None, text, "directory or URI (s3://…) of the snapshots, for all hosts; else in the state directory"
     )
-    log: str | None = field(
-        default=None,
-        metadata=about("where the change log is kept: postgresql://…, else in the state directory", secret=True),
+    role: str = setting(
+        "all", _one_of("all", "endpoint", "pipeline"), "what runs here: the pipeline, the endpoint, or both (all)"
     )
-    log_schema: str = field(
-        default="changesource", metadata=about("schema of this change log, one of many in its database")
+    api_key: str | None = setting(None, text, "key a consumer must present", secret=True)
+    api_key_file: Path | None = setting(
+        None, path, "file of keys, any of which a consumer must present: name:key lines, read again"
     )
-    spool: str | None = field(
-        default=None,
-        metadata=about("directory or URI (s3://…) of the snapshots, for all hosts; else in the state directory"),
+    tls_cert: Path | None = setting(None, path, "PEM file with the server's certificate chain")
+    tls_key: Path | None = setting(None, path, "PEM file with the certificate's private key")
+    tls_client_ca: Path | None = setting(
+        None, path, "PEM file of the authorities that sign the certificates consumers must present"
     )
-    role: str = field(
-        default="all",
-        metadata=about(
-            "what runs here: the pipeline, the endpoint, or both (all)", check=_one_of("all", "endpoint", "pipeline")
-        ),
+    allowed_origins: tuple[str, ...] = setting(
+        (),
+        checked(words, origin_problem),
+        "origins of web pages that may send requests, with commas between them; * for any",
     )
-    api_key: str | None = field(default=None, metadata=about("key a consumer must present", secret=True))
-    api_key_file: Path | None = field(
-        default=None, metadata=about("file of keys, any of which a consumer must present: name:key lines, read again")
+    allowed_hosts: tuple[str, ...] = setting(
+        (), words, "names, besides localhost, under which /statusz and /metrics may be asked for; * for any"
     )
-    tls_cert: Path | None = field(default=None, metadata=about("PEM file with the server's certificate chain"))
-    tls_key: Path | None = field(default=None, metadata=about("PEM file with the certificate's private key"))
-    tls_client_ca: Path | None = field(
-        default=None, metadata=about("PEM file of the authorities that sign the certificates consumers must present")
+    connections_per_address: int = setting(
+        1000, checked(whole, _not_negative), "connections one address may have open; 0 for any number"
     )
-    allowed_origins: tuple[str, ...] = field(
-        default=(),
-        metadata=about(
-            "origins of web pages that may send requests, with commas between them; * for any", check=origin_problem
-        ),
+    connection_rate_per_address: float = setting(
+        1000.0, checked(number, _not_negative), "new connections per second from one address; 0 for any"
     )
-    allowed_hosts: tuple[str, ...] = field(
-        default=(),
-        metadata=about("names, besides localhost, under which /statusz and /metrics may be asked for; * for any"),
+    permissions: str = setting("null", text, "permissions row: null, allow-all, or the path of a JSON file")
+    runner: str = setting("spark", _one_of("spark", "inline"), "what runs the pipeline: spark, or inline (no Java)")
+    master: str = setting("local[*]", text, "Spark master: local[N], spark://host:port, yarn or k8s://url")
+    conf: Mapping[str, object] = setting({}, _table("conf"), "Spark settings, as given by --conf key=value")
+    mapping: Mapping[str, object] = setting(
+        {}, _table("mapping"), "how tables appear to consumers, one TOML table each: [mapping.issue]"
     )
-    connections_per_address: int = field(
-        default=1000, metadata=about("connections one address may have open; 0 for any number", check=_not_negative)
+    mappings: str = setting("", text, "how tables appear to consumers, declared in Python: module:NAME of a dict")
+    ledger: Path | None = setting(
+        None, path, "file in which an application confirms mutations, for a store that cannot hold them"
     )
-    connection_rate_per_address: float = field(
-        default=1000.0, metadata=about("new connections per second from one address; 0 for any", check=_not_negative)
+    compression: bool = setting(False, _switch, "offer permessage-deflate (costs CPU on both sides)")
+    log_format: str = setting("text", _one_of("text", "json"), "text for people, json for machines")
+    log_level: str = setting("info", _one_of("debug", "info", "warning", "error"), "least severe event to print")
+    status_interval: float = setting(
+        10.0, checked(number, _positive), "seconds between status messages on an idle stream"
     )
-    permissions: str = field(
-        default="null", metadata=about("permissions row: null, allow-all, or the path of a JSON file")
+    ping_interval: float = setting(20.0, checked(number, _positive), "seconds between pings to a consumer")
+    dead_after: float = setting(
+        120.0, checked(number, _positive), "seconds without reading, message or pong before a consumer is dropped"
     )
-    runner: str = field(
-        default="spark",
-        metadata=about("what runs the pipeline: spark, or inline (no Java)", check=_one_of("spark", "inline")),
+    tail_bytes: int = setting(
+        32 * 1024 * 1024, checked(whole, _positive), "bytes of recent transactions shared in memory"
     )
-    master: str = field(
-        default="local[*]", metadata=about("Spark master: local[N], spark://host:port, yarn or k8s://url")
+    grace: float = setting(10.0, checked(number, _positive), "seconds to reach a transaction boundary when stopping")
+    prune_interval: float = setting(
+        60.0, checked(number, _positive), "seconds between looks at what the log may forget"
     )
-    conf: Mapping[str, object] = field(
-        default_factory=dict, metadata=about("Spark settings, as given by --conf key=value")
+    subscriber_expiry: float = setting(
+        7 * 86400.0, checked(number, _positive), "seconds an absent consumer still holds the log back"
     )
-    mapping: Mapping[str, object] = field(
-        default_factory=dict, metadata=about("how tables appear to consumers, one TOML table each: [mapping.issue]")
-    )
-    mappings: str = field(
-        default="", metadata=about("how tables appear to consumers, declared in Python: module:NAME of a dict")
-    )
-    ledger: Path | None = field(
-        default=None,
-        metadata=about("file in which an application confirms mutations, for a store that cannot hold them"),
-    )
-    compression: bool = field(default=False, metadata=about("offer permessage-deflate (costs CPU on both sides)"))
-    log_format: str = field(
-        default="text", metadata=about("text for people, json for machines", check=_one_of("text", "json"))
-    )
-    log_level: str = field(
-        default="info",
-        metadata=about("least severe event to print", check=_one_of("debug", "info", "warning", "error")),
-    )
-    status_interval: float = field(
-        default=10.0, metadata=about("seconds between status messages on an idle stream", check=_positive)
-    )
-    ping_interval: float = field(default=20.0, metadata=about("seconds between pings to a consumer", check=_positive))
-    dead_after: float = field(
-        default=120.0,
-        metadata=about("seconds without reading, message or pong before a consumer is dropped", check=_positive),
-    )
-    tail_bytes: int = field(
-        default=32 * 1024 * 1024, metadata=about("bytes of recent transactions shared in memory", check=_positive)
-    )
-    grace: float = field(
-        default=10.0, metadata=about("seconds to reach a transaction boundary when stopping", check=_positive)
-    )
-    prune_interval: float = field(
-        default=60.0, metadata=about("seconds between looks at what the log may forget", check=_positive)
-    )
-    subscriber_expiry: float = field(
-        default=7 * 86400.0, metadata=about("seconds an absent consumer still holds the log back", check=_positive)
-    )
-    compact_after: str = field(
-        default="256MB",
-        metadata=about(
-            "log after the newest snapshot that makes a new one due: 256MB, 100000tx, both, or never", check=problem
-        ),
+    compact_after: str = setting(
+        "256MB",
+        checked(text, problem),
+        "log after the newest snapshot that makes a new one due: 256MB, 100000tx, both, or never",
     )
 
     @property
@@ -182,7 +163,7 @@ class Effective:
 
     def describe(self) -> list[tuple[str, str, str]]:
         """(name, value to show, origin) of every setting, in declaration order; secrets are masked."""
-        return [(f.name, self.shown(f.name), self.origins[f.name]) for f in fields(ServeConfig)]
+        return [(f.name, self.shown(f.name), self.origins[f.name]) for f in _FIELDS.values()]
 
     def as_json(self) -> dict[str, dict[str, object]]:
         """The same for machines: values in their own type, secrets masked."""
@@ -210,7 +191,7 @@ class Effective:
         return "(unset)" if value is None or value == "" else redact(str(value))
 
 
-_FIELDS = {f.name: f for f in fields(ServeConfig)}
+_FIELDS = settings.declared(ServeConfig)
 #: Fields that hold key=value pairs, with the name of their table in the TOML file and of their flag.
 TABLES: Mapping[str, str] = {"settings": "set", "conf": "conf", "mapping": "mapping"}
 
@@ -225,7 +206,7 @@ def _masked(key: str, value: object) -> object:
 
 def help_text(name: str) -> str:
     """The one line that says what a setting does."""
-    return str(_FIELDS[name].metadata["help"])
+    return str(_FIELDS[name].metadata["about"])
 
 
 def load(
@@ -236,44 +217,28 @@ def load(
     flags: Mapping[str, object],
 ) -> Effective:
     """Merge the four sources. A flag of None was not given. Raises `ConfigurationError`."""
-    values: dict[str, object] = {}
-    origins = dict.fromkeys(_FIELDS, "default")
-    tables: dict[str, dict[str, object]] = {name: {} for name in TABLES}
     sources = (
-        (_from_toml(toml, toml_name), lambda name: toml_name),
-        (_from_environment(environment), _variable),
-        ({k: v for k, v in flags.items() if v is not None}, _flag),
+        Source(_from_toml(toml, toml_name), lambda name: toml_name),
+        *_from_environment(environment),
+        Source({name: raw for name, raw in flags.items() if raw is not None}, _flag),
     )
-    for given, origin in sources:
-        for table, pairs in tables.items():
-            added = _table_of(table, given.pop(table, {}), origin(table))
-            pairs.update(added)
-            origins[table] = origin(table) if added else origins[table]
-        for name, raw in given.items():
-            values[name] = _convert(name, raw, origin(name))
-            origins[name] = origin(name)
-    for name, value in (values | tables).items():
-        _hide(name, value)
-    config = ServeConfig(**values, **tables)  # type: ignore[arg-type]
+    values, origins = settings.load(ServeConfig, sources, _bad_value)
+    for name, value in values.items():
+        if _is_secret(name, value) and isinstance(value, str) and not secrets_in(value):
+            hide(value)
+    config = ServeConfig(**values)
     _check_together(config)
     return Effective(config, origins)
-
-
-def _hide(name: str, value: object) -> None:
-    """Have a setting's secrets masked wherever they are printed."""
-    if _is_secret(name, value) and isinstance(value, str) and not secrets_in(value):
-        hide(value)
-    hide_setting(name, value)
 
 
 def parse_pairs(pairs: list[str], flag: str = "--set") -> dict[str, object]:
     """`key=value` words of the command line; values stay text, whoever gets them converts."""
     parsed: dict[str, object] = {}
-    for number, pair in enumerate(pairs, 1):
+    for ordinal, pair in enumerate(pairs, 1):
         key, equals, value = pair.partition("=")
         if not equals or not key.strip():
             # Not shown: it may be a secret whose name was forgotten.
-            message = f"{flag} number {number} is not key=value"
+            message = f"{flag} number {ordinal} is not key=value"
             raise ConfigurationError("bad-value", message, where=flag, fix=f"write it as {flag} name=value")
         parsed[key.strip()] = value
         hide_setting(key.strip(), value)
@@ -296,21 +261,20 @@ def _from_toml(text: str | None, name: str) -> dict[str, Any]:
     return document
 
 
-def _from_environment(environment: Mapping[str, str]) -> dict[str, Any]:
-    given: dict[str, Any] = {}
-    settings: dict[str, str] = {}
-    for variable, value in sorted(environment.items()):
-        if variable.startswith(SETTING_PREFIX):
-            settings[variable.removeprefix(SETTING_PREFIX).lower()] = value
-        elif variable.startswith(ENVIRONMENT_PREFIX) and not variable.startswith(NOT_OPTIONS):
-            name = variable.removeprefix(ENVIRONMENT_PREFIX).lower()
-            if name not in _FIELDS or name in TABLES:
-                known = [_variable(known) for known in _FIELDS if known not in TABLES]
-                raise ConfigurationError(
-                    "unknown-key", f"unknown variable {variable}", "the environment", nearest(variable, known)
-                )
-            given[name] = value
-    return given | {"settings": settings}
+def _from_environment(environment: Mapping[str, str]) -> list[Source]:
+    variables = {name: (_variable(name),) for name in _FIELDS if name not in TABLES}
+    known = [variable for (variable,) in variables.values()]
+    for variable in sorted(environment):
+        is_option = variable.startswith(ENVIRONMENT_PREFIX) and not variable.startswith((*NOT_OPTIONS, SETTING_PREFIX))
+        if is_option and variable not in known:
+            message = f"unknown variable {variable}"
+            raise ConfigurationError("unknown-key", message, "the environment", nearest(variable, known))
+    pairs = {
+        variable.removeprefix(SETTING_PREFIX).lower(): value
+        for variable, value in sorted(environment.items())
+        if variable.startswith(SETTING_PREFIX)
+    }
+    return [settings.from_environment(environment, variables), Source({"settings": pairs}, _variable)]
 
 
 def _variable(name: str) -> str:
@@ -321,85 +285,12 @@ def _flag(name: str) -> str:
     return {"settings": "--set", "adapter": "the command line"}.get(name, "--" + name.replace("_", "-"))
 
 
-def _table_of(name: str, given: object, origin: str) -> dict[str, object]:
-    table = TABLES[name]
-    if not isinstance(given, Mapping):
-        fix = f'write [{table}], then lines such as name = "value"'
-        raise ConfigurationError("bad-value", f"{table!r} must be a table", origin, fix)
-    return dict(given)
-
-
-_TRUE, _FALSE = {"1", "true", "yes", "on"}, {"0", "false", "no", "off"}
-
-
-def _convert(name: str, raw: object, origin: str) -> object:
-    """The value in the field's own type, checked."""
-    declared = str(_FIELDS[name].type)
-    try:
-        value = _CONVERTERS[declared.removesuffix(" | None")](raw)
-    except (ValueError, TypeError):
-        wanted = {"float": "a number", "int": "a whole number", "bool": "true or false"}.get(declared, "text")
-        shown = "the value" if _FIELDS[name].metadata["secret"] else repr(raw)
-        raise ConfigurationError(
-            "bad-value", f"{name} must be {wanted}, not {shown}", origin, _other_value(name)
-        ) from None
-    check = _FIELDS[name].metadata["check"]
-    if check is not None and (problem := check(value)):
-        shown = "" if _FIELDS[name].metadata["secret"] else f"; it is {value!r}"
-        raise ConfigurationError("bad-value", f"{name} {problem}{shown}", origin, _other_value(name))
-    return value
-
-
-def _other_value(name: str) -> str:
-    return f"give another value; {name} is: {help_text(name)}"
-
-
-def _text(raw: object) -> str:
-    if not isinstance(raw, str):
-        raise TypeError
-    return raw
-
-
-def _number(raw: object) -> float:
-    if isinstance(raw, bool) or not isinstance(raw, str | int | float):
-        raise TypeError
-    return float(raw)
-
-
-def _whole(raw: object) -> int:
-    number = _number(raw)
-    if number != int(number):
-        raise ValueError
-    return int(number)
-
-
-def _switch(raw: object) -> bool:
-    if isinstance(raw, bool):
-        return raw
-    word = _text(raw).lower()
-    if word not in _TRUE | _FALSE:
-        raise ValueError
-    return word in _TRUE
-
-
-def _words(raw: object) -> tuple[str, ...]:
-    """A list, or a text with commas."""
-    items = raw if isinstance(raw, list | tuple) else _text(raw).split(",")
-    return tuple(word for item in items if (word := _text(item).strip()))
-
-
-def _path(raw: object) -> Path:
-    return raw if isinstance(raw, Path) else Path(_text(raw))
-
-
-_CONVERTERS: Mapping[str, Callable[[object], object]] = {
-    "str": _text,
-    "float": _number,
-    "int": _whole,
-    "bool": _switch,
-    "Path": _path,
-    "tuple[str, ...]": _words,
-}
+def _bad_value(name: str, raw: object, origin: str, bad: BadValue) -> ConfigurationError:
+    if name in TABLES:
+        return ConfigurationError("bad-value", bad.problem, origin, bad.fix)
+    shown = "the value" if _FIELDS[name].metadata["secret"] else repr(raw)
+    message = f"{name} {bad.problem or f'must be {bad.wanted}, not {shown}'}"
+    return ConfigurationError("bad-value", message, origin, f"give another value; {name} is: {help_text(name)}")
 
 
 def _check_together(config: ServeConfig) -> None:

@@ -46,6 +46,8 @@ def test_adapter_settings_of_all_sources_are_merged() -> None:
         ("set = 3", {}, {}, "bad-value", "cs.toml", "[set]"),
         (None, {"CHANGESOURCE_LISEN": "x"}, {}, "unknown-key", "the environment", "CHANGESOURCE_LISTEN"),
         (None, {"CHANGESOURCE_GRACE": "soon"}, {}, "bad-value", "CHANGESOURCE_GRACE", "transaction boundary"),
+        (None, {"CHANGESOURCE_TAIL_BYTES": "inf"}, {}, "bad-value", "CHANGESOURCE_TAIL_BYTES", "memory"),
+        (None, {"CHANGESOURCE_LOG_LEVELS": "info"}, {}, "unknown-key", "the environment", "CHANGESOURCE_LOG_LEVEL"),
         (None, {"CHANGESOURCE_COMPRESSION": "maybe"}, {}, "bad-value", "CHANGESOURCE_COMPRESSION", "deflate"),
         ("tail_bytes = 1.5", {}, {}, "bad-value", "cs.toml", "memory"),
         ("grace = true", {}, {}, "bad-value", "cs.toml", "transaction boundary"),

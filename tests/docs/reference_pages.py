@@ -115,7 +115,7 @@ def _option(parameter: Any) -> tuple[str, str]:
 
 
 def _serve_setting(setting: Field[Any]) -> tuple[str, str, str, str]:
-    meaning = _plain(setting.metadata["help"])
+    meaning = _plain(setting.metadata["about"])
     if setting.name in TABLES:
         return _code(f"[{TABLES[setting.name]}]"), "", "", meaning
     flag = "argument" if setting.name == "adapter" else _code("--" + setting.name.replace("_", "-"))
