@@ -1,11 +1,11 @@
-"""The client as a program uses it: queries that stay current, mutations that show at once, and a connection kept up.
+"""The client's public API: live queries, optimistic mutations, and a connection that is kept up.
 
     async with Client("http://127.0.0.1:4848", tracker, mutators={"issue.close": close}, store="app.db") as client:
         issues = client.query(Queries(tracker).table("issue").where("open", True))
         await issues.complete()
         await client.mutate.issue.close({"id": "i1"})
 
-Everything runs on the event loop that opened it. Reading and mutating never wait for the network.
+Everything runs on the event loop that called `open`. Reading and mutating never wait for the network.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-from reference_cache.client.connection import Connection, ConnectionState, Credentials, FetchToken, StateName
+from reference_cache.client.connection import ConnectionManager, ConnectionState, FetchToken, StateName, TokenProvider
 from reference_cache.client.errors import ClientError
 from reference_cache.client.local.mutators import AnyMutators, by_name
 from reference_cache.client.local.state import LocalState
@@ -32,8 +32,9 @@ class Client:
     """One client of a cache, between `open` and `close` (or `async with`).
 
     `mutators` are functions by name, or those an application's server declares (`app_server.Mutators`).
-    `store` is a file to survive restarts, any `LocalStore`, or None to keep nothing. `auth` is a token or a coroutine
-    function that fetches one; with a token, `user_id` must say whose it is. With `offline` it connects only when told.
+    `store` is the path of a file, any `LocalStore`, or None to keep nothing. `auth` is a token or a coroutine function
+    that fetches one; with a token, `user_id` must be the user it belongs to. With `offline` the client connects only
+    after `connect()`.
     """
 
     def __init__(
@@ -51,22 +52,24 @@ class Client:
         self._schema = schema
         self._mutators = by_name(mutators)
         self._user_id = user_id
-        self._credentials = Credentials(auth)
+        self._token_provider = TokenProvider(auth)
         self._store = _store(store)
         self._offline = offline
+        # Both are set by `open` and stay after `close`.
         self._session: ClientSession | None = None
-        self._connection: Connection | None = None
+        # None before `open`.
+        self._connection: ConnectionManager | None = None
 
     async def open(self) -> Client:
-        """Load what the store has and begin to connect; raises `ClientError` for a store that cannot be used."""
+        """Load the store and start connecting; raises `ClientError` if the store cannot be used."""
         state = LocalState(self._schema, self._mutators, self._store)
-        self._session = ClientSession(state, self._user_id, lambda: self._credentials.token)
-        self._connection = Connection(self._address, self._session, self._credentials)
+        self._session = ClientSession(state, self._user_id, lambda: self._token_provider.token)
+        self._connection = ConnectionManager(self._address, self._session, self._token_provider)
         self._connection.start(offline=self._offline)
         return self
 
     async def close(self) -> None:
-        """Disconnect and let go of the store; what is queued is pushed by the next client of that store."""
+        """Disconnect and close the store; the next client of that store pushes what is queued."""
         if self._connection is not None:
             await self._connection.close()
             self._opened.state.close()
@@ -80,13 +83,13 @@ class Client:
     # --- data ---
 
     def query(self, query: AnyQuery, *, ttl: float | None = None) -> LiveView:
-        """A live view; after its end the server keeps the query for `ttl` milliseconds (its own default if None)."""
+        """Open a live view; after its close the server keeps the query for `ttl` milliseconds (its default if None)."""
         return self._opened.view(query, ttl)
 
     async def run(self, query: AnyQuery) -> Result:
-        """A query's result, once, when the server has sent all of it; raises `Disconnected` if it cannot be asked."""
+        """The complete result of a query, once; raises `Disconnected` or `QueryRefused`."""
         with self.query(query) as view:
-            return await self._connected.bring(view.complete())
+            return await self._connected.or_disconnected(view.complete())
 
     @property
     def mutate(self) -> MutatorNames:
@@ -98,38 +101,38 @@ class Client:
 
     @property
     def queued(self) -> list[QueuedMutation]:
-        """The mutations no server has confirmed, oldest first."""
+        """The unconfirmed mutations, oldest first."""
         return list(self._opened.state.record.queue)
 
     async def drained(self) -> None:
-        """Until the server has confirmed, or refused, every mutation that was queued.
+        """Return when the server has confirmed or refused every queued mutation.
 
-        Raises `Disconnected` if the connection stops before: what is queued stays so, until `connect` is called.
+        Raises `Disconnected` if the client stops connecting first; the mutations stay queued until `connect` is called.
         """
-        await self._connected.bring(self._opened.drained())
+        await self._connected.or_disconnected(self._opened.drained())
 
     # --- connection ---
 
     @property
     def client_id(self) -> str:
-        """The name under which the server knows this client."""
+        """The id the server knows this client by; a new one after the server has lost its record of the client."""
         return self._opened.state.record.identity.client_id
 
     @property
     def state(self) -> ConnectionState:
-        """Where the connection stands."""
+        """The connection's state; "closed" before `open`."""
         return ConnectionState("closed") if self._connection is None else self._connection.state
 
     async def wait_for(self, name: StateName) -> ConnectionState:
-        """Until the connection is in this state; raises `Disconnected` if it stops at another."""
+        """Return when the connection is in this state; raises `Disconnected` if it stops in another."""
         return await self._connected.wait_for(name)
 
     def connect(self, auth: str | None = None) -> None:
-        """Connect now: after `disconnect`, after an error was repaired, or with other credentials."""
+        """Connect now: after `disconnect`, after the cause of an error is repaired, or with another token."""
         self._connected.connect(auth)
 
     def disconnect(self) -> None:
-        """Go offline; views and mutations go on."""
+        """Go offline; views and mutations keep working."""
         self._connected.disconnect()
 
     @property
@@ -139,7 +142,7 @@ class Client:
         return self._session
 
     @property
-    def _connected(self) -> Connection:
+    def _connected(self) -> ConnectionManager:
         assert self._opened is not None
         assert self._connection is not None
         return self._connection

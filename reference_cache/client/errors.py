@@ -1,4 +1,4 @@
-"""What can go wrong for a program that uses the client, each with what to do next."""
+"""The exceptions of the client; each carries a code and a fix."""
 
 from __future__ import annotations
 
@@ -9,21 +9,21 @@ from reference_cache.errors import CacheError
 
 
 class ClientError(CacheError):
-    """A call that cannot be done, or a local store that cannot be used."""
+    """An invalid call, or a local store that cannot be used."""
 
 
 class MutationRefused(ClientError):
-    """The application said no to a mutation; what it had changed here has been taken back."""
+    """The application refused a mutation; its local effect has been undone. `result` is the server's answer."""
 
     def __init__(self, name: str, result: dict[str, Any]) -> None:
-        said = result.get("message") or f"the server answered {result.get('error')}"
-        super().__init__("mutation-refused", str(said), name, "correct the arguments, and call the mutator again")
+        message = result.get("message") or f"the server answered {result.get('error')}"
+        super().__init__("mutation-refused", str(message), name, "correct the arguments, and call the mutator again")
         self.result = result
         self.details = result.get("details")
 
 
 class MutationUnsettled(ClientError):
-    """The application could not be asked about a mutation, which stays queued; its outcome comes later."""
+    """The cache could not push a mutation to the application. It stays queued and is pushed again later."""
 
     def __init__(self, name: str, error: SyncError) -> None:
         fix = "repair the mutate endpoint, then call connect(); the mutation is pushed again"
@@ -32,7 +32,7 @@ class MutationUnsettled(ClientError):
 
 
 class MutationLost(ClientError):
-    """The server has forgotten this client, so it cannot be known whether a mutation was done."""
+    """The server no longer knows this client, so whether the mutation was executed is unknown."""
 
     def __init__(self, name: str) -> None:
         message = "the server has forgotten this client; whether the mutation was done cannot be known"
@@ -40,7 +40,7 @@ class MutationLost(ClientError):
 
 
 class QueryRefused(ClientError):
-    """The application does not know a named query, or refused its arguments."""
+    """The application does not define a named query, or refused its arguments."""
 
     def __init__(self, name: str, message: str, details: Any = None) -> None:
         super().__init__("query-refused", message, name, "define the query at the application's query endpoint")
@@ -48,7 +48,7 @@ class QueryRefused(ClientError):
 
 
 class Disconnected(ClientError):
-    """The connection ended for good while somebody waited for it; `error` is what the cache said."""
+    """The client stopped connecting during a call that needs the server; `error` is the cache's error, if any."""
 
     def __init__(self, error: SyncError | None) -> None:
         message = "the client was closed" if error is None else str(error)
@@ -57,5 +57,5 @@ class Disconnected(ClientError):
 
     @property
     def kind(self) -> ErrorKind | None:
-        """The kind of the cache's error, if there was one."""
+        """The kind of the cache's error; None if the client was closed."""
         return None if self.error is None else self.error.kind

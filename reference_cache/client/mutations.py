@@ -1,4 +1,4 @@
-"""A mutation as its caller holds it, and the calls that make one: `client.mutate.issue.close({"id": "i1"})`."""
+"""The handle of a mutation, and the attribute syntax that makes one: `client.mutate.issue.close({"id": "i1"})`."""
 
 from __future__ import annotations
 
@@ -12,11 +12,12 @@ from reference_cache.zql.nearest import unknown
 
 
 class Mutation:
-    """A mutation that was applied here. `await mutation` is `await mutation.server`.
+    """A mutation that has run locally. `await mutation` is `await mutation.server`.
 
-    `client` is done already, with what the mutator returned. `server` is done once the rows that the mutation led to on
-    the server are the rows shown here, or raises `MutationRefused` once its effect has been taken back. A mutation that
-    outlives the process is pushed by the next one, where nobody waits for it.
+    `client` is done from the start, with the mutator's return value. `server` is done once the client's rows include
+    the mutation's effect on the server; it raises `MutationRefused` once the local effect is undone,
+    `MutationUnsettled` or `MutationLost`. A mutation that outlives the process is pushed by the next one, where
+    nothing awaits it.
     """
 
     def __init__(self, queued: QueuedMutation, returned: Any) -> None:
@@ -26,14 +27,15 @@ class Mutation:
         self.client: asyncio.Future[Any] = loop.create_future()
         self.client.set_result(returned)
         self.server: asyncio.Future[Any] = loop.create_future()
-        # Nobody need ask how it ended; an outcome that nobody asked for is no mistake of the program's.
+        # Retrieve the exception, so that asyncio does not log "exception was never retrieved" for programs that do not
+        # await the outcome.
         self.server.add_done_callback(lambda done: done.cancelled() or done.exception())
 
     def __await__(self) -> Generator[Any, None, Any]:
         return asyncio.shield(self.server).__await__()
 
     def settle(self, outcome: Any) -> None:
-        """The server's word, or why there is none; only the first counts."""
+        """Set the result of `server`, or its exception if `outcome` is a `ClientError`; the first call counts."""
         if self.server.done():
             return
         if isinstance(outcome, ClientError):
@@ -46,7 +48,7 @@ Mutate = Callable[[str, Any], Mutation]
 
 
 class MutatorNames:
-    """The mutators under a prefix, by attribute: `names.issue.close(args)` calls the mutator `issue.close`."""
+    """Mutators by attribute: `names.issue.close(args)` calls the mutator `issue.close`."""
 
     def __init__(self, mutate: Mutate, known: Iterable[str], prefix: str = "") -> None:
         self._mutate = mutate
@@ -60,7 +62,7 @@ class MutatorNames:
         return self[name]
 
     def __getitem__(self, name: str) -> MutatorNames:
-        """The mutator of any name, also one that is no Python name."""
+        """For names that are not Python identifiers."""
         return MutatorNames(self._mutate, self._known, f"{self._prefix}{name}.")
 
     def __call__(self, args: Any = None) -> Mutation:

@@ -1,8 +1,8 @@
-"""Pokes put together: `pokeStart`, parts and `pokeEnd` become one `Poke`, or nothing. Pure.
+"""Assembles pokes: `pokeStart`, `pokePart`… and `pokeEnd` become one `Poke`. Pure.
 
-A poke is nothing until its end has come; what was under way when a connection broke is gone with it. The rules of the
-official client are kept: a poke starts from the cookie one has, does not interleave with another, and its cookie does
-not go back. A poke that breaks one is a `PokeError`, and the connection it came on is of no use any more.
+A poke takes effect when its end arrives; one that is incomplete when the connection breaks is dropped. The rules are
+those of the official client: a poke starts from the client's cookie, does not interleave with another, and its cookie
+does not go back. A poke that breaks a rule raises `PokeError`, which ends the connection.
 """
 
 from __future__ import annotations
@@ -19,12 +19,12 @@ class PokeError(ValueError):
 
 
 class WrongBase(PokeError):
-    """A poke that starts from another cookie than the client's; the next connection may get it right."""
+    """A poke that starts from another cookie than the client's; a new connection may work."""
 
 
 @dataclass(frozen=True, slots=True)
 class Poke:
-    """Everything that moves a client from one cookie to the next. Parts are to be applied in order, all or none."""
+    """A complete poke, from cookie `base` to `cookie`. Apply its parts in order, all or none."""
 
     base: str | None
     cookie: str
@@ -32,14 +32,16 @@ class Poke:
 
 
 class PokeAssembly:
-    """The poke under way on one connection."""
+    """The incomplete poke of one connection."""
 
     def __init__(self) -> None:
+        # Set between `pokeStart` and `pokeEnd`.
         self._start: PokeStart | None = None
+        # The parts since `_start`.
         self._parts: list[PokePart] = []
 
     def take(self, message: PokeStart | PokePart | PokeEnd) -> Poke | None:
-        """Add a message; the poke it completes, if any (none for one that is cancelled)."""
+        """Add a message; returns the poke when it is complete and not cancelled. Raises `PokeError`."""
         if isinstance(message, PokeStart):
             if self._start is not None:
                 raise PokeError(f"poke {message.poke_id} begins inside poke {self._start.poke_id}")

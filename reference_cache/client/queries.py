@@ -1,8 +1,8 @@
-"""Which queries a client wants, and what the server must be told about that. Pure.
+"""The desired queries of a client, and the `desiredQueriesPatch` that brings a server up to date. Pure.
 
-A query is wanted ad hoc, by its AST, or by a name the application's query endpoint knows; either way the client also
-runs it itself, on its own rows. Server and client know it by the same hash. Wanting counts: a query is wanted until
-everyone who asked for it has let go.
+A query is sent as an AST, or as a name that the application's query endpoint knows; in both cases the client also runs
+it locally, on its own rows. Server and client identify it by the same hash. A query stays desired until every view
+that needs it is closed.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ Operation: TypeAlias = dict[str, Any]
 
 @dataclass(frozen=True, slots=True)
 class NamedQuery:
-    """A query under the application's name for it; `query` is what the client makes of it locally."""
+    """A query that the application's server defines; `query` is what the client runs locally."""
 
     name: str
     args: Sequence[Any]
@@ -34,7 +34,7 @@ AnyQuery: TypeAlias = QueryBuilder | NamedQuery
 
 
 def named_query(name: str, make: Callable[..., QueryBuilder]) -> Callable[..., NamedQuery]:
-    """A function that gives the named query for its argument, if it takes one: `by_owner({"owner": "u1"})`."""
+    """A function that makes the named query from its argument, if it takes one: `by_owner({"owner": "u1"})`."""
 
     def with_args(*args: Any) -> NamedQuery:
         return NamedQuery(name, args, make(*args))
@@ -43,43 +43,47 @@ def named_query(name: str, make: Callable[..., QueryBuilder]) -> Callable[..., N
 
 
 @dataclass(slots=True)
-class Wanted:
-    """A query someone wants: how to ask for it, and how many want it."""
+class DesiredQuery:
+    """The `put` of a query in a `desiredQueriesPatch`, and the number of views that need it."""
 
     operation: Operation
-    count: int = 0
+    views: int = 0
 
 
-class WantedQueries:
-    """Everything that is wanted now. Invariant: each has a count of at least one."""
+class DesiredQueries:
+    """The queries of all open views. Invariant: each has at least one view."""
 
     def __init__(self, schema: Schema) -> None:
         self._names = NameMap.to_server(schema)
-        self._wanted: dict[str, Wanted] = {}
+        # By query hash; written by `add` and `remove`.
+        self._queries: dict[str, DesiredQuery] = {}
 
-    def want(self, query: AnyQuery, ttl: float | None) -> str:
-        """Want a query once more; its hash. The longest `ttl` (milliseconds) of the first who asked counts."""
+    def add(self, query: AnyQuery, ttl: float | None) -> str:
+        """Count one more view of a query; returns its hash. `ttl` in milliseconds; the longest one counts.
+
+        A longer `ttl` of a query that the server already has is not sent: only a `put` carries it.
+        """
         operation = self._operation(query)
-        wanted = self._wanted.setdefault(operation["hash"], Wanted(operation))
-        wanted.count += 1
+        desired = self._queries.setdefault(operation["hash"], DesiredQuery(operation))
+        desired.views += 1
         if ttl is not None:
-            wanted.operation["ttl"] = max(ttl, wanted.operation.get("ttl", ttl))
+            desired.operation["ttl"] = max(ttl, desired.operation.get("ttl", ttl))
         return str(operation["hash"])
 
-    def let_go(self, hash: str) -> None:
-        """Want a query once less."""
-        self._wanted[hash].count -= 1
-        if not self._wanted[hash].count:
-            del self._wanted[hash]
+    def remove(self, hash: str) -> None:
+        """Count one view less."""
+        self._queries[hash].views -= 1
+        if not self._queries[hash].views:
+            del self._queries[hash]
 
-    def difference(self, told: set[str]) -> list[Operation]:
-        """What a server must be told that was told to want these."""
-        puts = [wanted.operation for hash, wanted in self._wanted.items() if hash not in told]
-        return puts + [{"op": "del", "hash": hash} for hash in sorted(told - self._wanted.keys())]
+    def difference(self, sent: set[str]) -> list[Operation]:
+        """The patch for a server that has these desired queries."""
+        puts = [desired.operation for hash, desired in self._queries.items() if hash not in sent]
+        return puts + [{"op": "del", "hash": hash} for hash in sorted(sent - self._queries.keys())]
 
     @property
     def hashes(self) -> set[str]:
-        return set(self._wanted)
+        return set(self._queries)
 
     def _operation(self, query: AnyQuery) -> Operation:
         if isinstance(query, NamedQuery):
@@ -90,5 +94,5 @@ class WantedQueries:
 
 
 def local_query(query: AnyQuery) -> QueryBuilder:
-    """What the client evaluates for a query."""
+    """The query that the client evaluates on its own rows."""
     return query.query if isinstance(query, NamedQuery) else query

@@ -1,9 +1,8 @@
-"""What a client does about an error the cache tells it: one table, as the official client 1.9.0 has it. Pure.
+"""How a client reacts to an error message of the cache: one table, as in the official client 1.9.0. Pure.
 
-One entry differs. `InvalidConnectionRequest` stops the official client, and the official cache also says it to clients
-whose request is in order: when a client comes back just as its group's queries are to be started on behalf of the
-connection it lost, the cache has no connection to start them for and fails the new one. So a few more requests are made
-before it is believed.
+One entry differs. `InvalidConnectionRequest` stops the official client. But the official cache also sends it to valid
+requests: if a client reconnects while its group's queries are about to be started for the connection it lost, the cache
+has no connection to start them for and fails the new one. So this client retries a few times before it stops.
 """
 
 from __future__ import annotations
@@ -15,51 +14,51 @@ from protocol.sync.errors import ErrorKind, Origin, SyncError
 
 
 class Reaction(Enum):
-    """What comes after an error."""
+    """What the client does after an error."""
 
-    GO_ON = auto()
-    """The connection stays."""
+    KEEP_CONNECTION = auto()
+    """Keep the connection."""
     RETRY = auto()
-    """Connect again after a while."""
-    ASK_AGAIN = auto()
-    """Connect again after a while; stop if the answer stays the same."""
-    FORGET = auto()
-    """The server's data are void; begin from nothing."""
-    ASK_FOR_CREDENTIALS = auto()
-    """Wait for new credentials."""
+    """Connect again after a delay."""
+    RETRY_A_FEW_TIMES = auto()
+    """Connect again after a delay; stop after `MAX_INVALID_REQUESTS` equal errors."""
+    DROP_SERVER_DATA = auto()
+    """Drop the server's rows and the cookie, and connect again for a full sync."""
+    RENEW_CREDENTIALS = auto()
+    """Fetch another token, or wait until the program passes one."""
     STOP = auto()
-    """Wait until the program says that the cause is gone."""
+    """Wait until the program calls `connect`."""
 
 
 _REACTIONS = {
-    ErrorKind.MUTATION_RATE_LIMITED: Reaction.GO_ON,
+    ErrorKind.MUTATION_RATE_LIMITED: Reaction.KEEP_CONNECTION,
     ErrorKind.REHOME: Reaction.RETRY,
     ErrorKind.REBALANCE: Reaction.RETRY,
     ErrorKind.SERVER_OVERLOADED: Reaction.RETRY,
     ErrorKind.MUTATION_FAILED: Reaction.RETRY,
-    ErrorKind.INVALID_CONNECTION_REQUEST: Reaction.ASK_AGAIN,
-    ErrorKind.CLIENT_NOT_FOUND: Reaction.FORGET,
-    ErrorKind.INVALID_BASE_COOKIE: Reaction.FORGET,
-    ErrorKind.INVALID_LAST_MUTATION_ID: Reaction.FORGET,
+    ErrorKind.INVALID_CONNECTION_REQUEST: Reaction.RETRY_A_FEW_TIMES,
+    ErrorKind.CLIENT_NOT_FOUND: Reaction.DROP_SERVER_DATA,
+    ErrorKind.INVALID_BASE_COOKIE: Reaction.DROP_SERVER_DATA,
+    ErrorKind.INVALID_LAST_MUTATION_ID: Reaction.DROP_SERVER_DATA,
 }
 
 
 def reaction_to(error: SyncError) -> Reaction:
-    """What to do about an error."""
+    """An error that is not in the table stops the client."""
     if error.refuses_credentials:
-        return Reaction.ASK_FOR_CREDENTIALS
+        return Reaction.RENEW_CREDENTIALS
     return _REACTIONS.get(error.kind, Reaction.STOP)
 
 
 def retry_seconds(error: SyncError, otherwise: float) -> float:
-    """How long to wait before connecting again: what the cache asked for, if it did."""
+    """Seconds until the next connection: `otherwise`, within the limits that the error carries."""
     least, most = error.details.get("minBackoffMs"), error.details.get("maxBackoffMs")
     seconds = otherwise if least is None else max(otherwise, float(least) / 1000)
     return seconds if most is None else min(seconds, float(most) / 1000)
 
 
-def told_error(fault: Fault) -> SyncError:
-    """The error a cache told, with all its details; a kind nobody knows counts as internal."""
+def received_error(fault: Fault) -> SyncError:
+    """An error message as an exception with all its details; an unknown kind becomes `Internal`."""
     details = dict(fault.model_extra or {})
     if fault.kind not in list(ErrorKind):
         return SyncError(ErrorKind.INTERNAL, f"{fault.kind}: {fault.message}", **details)

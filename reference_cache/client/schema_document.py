@@ -1,4 +1,4 @@
-"""A schema as the server is told of it when a client group begins: server names, types and keys, in sorted order."""
+"""The `clientSchema` document: server names, column types and primary keys, each sorted."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from reference_cache.zql.schema import Schema, TableSchema
 
 
 def schema_document(schema: Schema) -> dict[str, Any]:
-    """The `clientSchema` of `initConnection`."""
+    """The value of `clientSchema` in `initConnection`."""
     tables = {table.server_name or name: _table(table) for name, table in schema.tables.items()}
     return {"tables": dict(sorted(tables.items()))}
 

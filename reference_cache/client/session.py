@@ -1,9 +1,12 @@
-"""What a client says and hears on its connections: queries it wants, mutations it pushes, pokes it applies.
+"""The client's side of the sync protocol: desired queries and mutations up, pokes and errors down.
 
-One session lives as long as its client and sees connections come and go. On each it says what the server does not know
-yet: queries that are not among those the server has confirmed, and every mutation that is still queued, in order. A
-connection on which mutations stay unconfirmed is given up for another, since a cache that lives may still have lost
-them; what it has not lost is pushed twice and done once.
+One session lives as long as its client and uses one connection after another. On each new connection it sends what the
+server does not know yet: the difference between the desired queries and those the server has confirmed, and every
+queued mutation, in order. If pushed mutations stay unconfirmed for too long, the session asks for another connection,
+because a cache that answers pings may still have lost them. A mutation that is pushed twice is executed once: the
+server compares its id with the last mutation id.
+
+Everything here runs on the client's event loop.
 """
 
 from __future__ import annotations
@@ -20,54 +23,72 @@ from reference_cache.client.errors import MutationLost, MutationRefused, Mutatio
 from reference_cache.client.local.state import Applied, LocalState
 from reference_cache.client.mutations import Mutation
 from reference_cache.client.pokes import PokeAssembly
-from reference_cache.client.queries import AnyQuery, WantedQueries, local_query
-from reference_cache.client.reactions import Reaction, reaction_to, told_error
+from reference_cache.client.queries import AnyQuery, DesiredQueries, local_query
+from reference_cache.client.reactions import Reaction, reaction_to, received_error
 from reference_cache.client.schema_document import schema_document
-from reference_cache.client.socket import Lost, Opening, Outbox
+from reference_cache.client.socket import Lost, Opening, SendQueue
 from reference_cache.client.store import QueuedMutation
 from reference_cache.client.views import LiveView
 from service_kit.logs import event, logger
 
 log = logger("cache.client")
 
-PATIENCE_SECONDS = 15.0
-"""How long nothing that was pushed may be confirmed; twice as long each time that another connection did not help."""
+CONFIRM_TIMEOUT_SECONDS = 15.0
+"""How long pushed mutations may stay unconfirmed; doubled each time that a new connection did not help."""
 
-MOST_DOUBLINGS = 5
+MAX_DOUBLINGS = 5
+"""Limits the timeout to 15 s × 2⁵ = 8 minutes."""
 
 
 class ClientSession:
-    """Invariant: `_told` is what the server has been told to want, as far as this connection can know."""
+    """What one client sends and receives, over all its connections.
+
+    Invariant: `_sent_queries` are the desired queries that this connection has sent or that the server had before it.
+    """
 
     def __init__(self, state: LocalState, user_id: str | None, token: Callable[[], str | None]) -> None:
         self.state = state
+        # Whether this connection has applied a poke: False when a connection begins or the server's data were dropped.
+        # The connection manager reads it to tell a connection that worked from one that never did.
         self.progressed = False
         self._user_id = user_id
         self._token = token
-        self._wanted = WantedQueries(state.schema)
+        self._desired = DesiredQueries(state.schema)
+        # The open views by query hash, in the order they were made.
         self._views: dict[str, list[LiveView]] = {}
+        # The mutations of this process whose `server` future is open, by mutation id. Mutations queued by an earlier
+        # process are in `state.record.queue` only: nobody awaits them.
         self._mutations: dict[int, Mutation] = {}
-        self._outbox: Outbox | None = None
+        # Set between `opened` and `closed`; None while there is no connection.
+        self._send_queue: SendQueue | None = None
+        # A new one for each connection: a poke that was interrupted is void.
         self._assembly = PokeAssembly()
-        self._told: set[str] = set()
+        # Hashes of the desired queries as the server knows them; written when a patch is sent.
+        self._sent_queries: set[str] = set()
+        # Ids of results that the server has sent and still keeps. An id is removed when the server says that it has
+        # deleted the result, so that a lost acknowledgement is sent again on the next connection.
         self._unacknowledged: set[int] = set()
-        self._is_told_soon = False
+        # Whether `_send_desired_queries` is scheduled for the next turn of the event loop.
+        self._is_send_scheduled = False
+        # Since when (`time.monotonic()`) pushed mutations wait for a confirmation; None if none waits.
         self._pushed_at: float | None = None
-        self._in_vain = 0
+        # Consecutive connections given up because nothing was confirmed; 0 after a confirmation.
+        self._failed_attempts = 0
+        # Set and replaced by a new one whenever the queue is empty after a poke.
         self._drained = asyncio.Event()
 
-    # --- what the program does ---
+    # --- called by the program, through `Client` ---
 
     def view(self, query: AnyQuery, ttl: float | None) -> LiveView:
-        """A live view of a query, which the server is asked for."""
+        """Open a live view and add its query to the desired queries; `ttl` in milliseconds."""
         local = local_query(query)
         view = self.state.tables.engine.materialize(local.ast, local.format)
-        hash = self._wanted.want(query, ttl)
+        hash = self._desired.add(query, ttl)
         live = LiveView(view, hash, self._release)
         self._views.setdefault(hash, []).append(live)
         if self.progressed and hash in self.state.record.got:
             live.set_status("complete")
-        self._tell_soon()
+        self._schedule_send()
         return live
 
     def _release(self, live: LiveView) -> None:
@@ -75,36 +96,41 @@ class ClientSession:
         self._views[live.hash].remove(live)
         if not self._views[live.hash]:
             del self._views[live.hash]
-        self._wanted.let_go(live.hash)
-        self._tell_soon()
+        self._desired.remove(live.hash)
+        self._schedule_send()
 
     def mutate(self, name: str, args: Any) -> Mutation:
-        """Apply a mutation here, queue it, and push it if there is a connection."""
+        """Run a mutator on the local rows, queue the mutation durably, and push it if connected.
+
+        Raises what the mutator raises; then nothing is queued.
+        """
         queued, returned = self.state.mutate(name, args, int(time.time() * 1000))
         mutation = self._mutations[queued.id] = Mutation(queued, returned)
-        if self._outbox is not None:
-            self._push(self._outbox, queued)
+        if self._send_queue is not None:
+            self._push(self._send_queue, queued)
         return mutation
 
     async def drained(self) -> None:
-        """Until no mutation is queued."""
+        """Return when no mutation is queued."""
         while self.state.record.queue:
             await self._drained.wait()
 
     def update_auth(self, token: str) -> None:
-        """Tell a cache that is connected of new credentials."""
-        if self._outbox is not None:
-            self._outbox.put("updateAuth", {"auth": token})
+        """Send a new token on the current connection, if there is one."""
+        if self._send_queue is not None:
+            self._send_queue.put("updateAuth", {"auth": token})
 
-    # --- what a connection does ---
+    # --- called by a connection: `socket.MessageHandler` ---
 
     def opening(self) -> Opening:
+        """Handshake parameters, init message and token of the next connection."""
         record = self.state.record
         identity = record.identity
         self.progressed = False
-        patch = self._wanted.difference(record.desired)
-        self._told = self._wanted.hashes
+        patch = self._desired.difference(record.desired)
+        self._sent_queries = self._desired.hashes
         init: dict[str, Any] = {"desiredQueriesPatch": patch, "activeClients": [identity.client_id]}
+        # As the official client does: the schema travels only when the group has no cookie, so the server knows none.
         if record.cookie is None:
             init["clientSchema"] = schema_document(self.state.schema)
         parameters = {
@@ -118,26 +144,29 @@ class ClientSession:
             parameters["userID"] = self._user_id
         return Opening(parameters, init, self._token())
 
-    def opened(self, outbox: Outbox) -> None:
-        self._outbox = outbox
+    def opened(self, send_queue: SendQueue) -> None:
+        """The server has sent `connected`: send desired queries that changed meanwhile, and all queued mutations."""
+        self._send_queue = send_queue
         self._assembly = PokeAssembly()
-        self._tell()
+        self._send_desired_queries()
         self._acknowledge()
         for mutation in self.state.record.queue:
-            self._push(outbox, mutation)
+            self._push(send_queue, mutation)
 
     def closed(self) -> None:
-        self._outbox = None
+        self._send_queue = None
         self._pushed_at = None
 
-    def check_patience(self) -> None:
-        patience = PATIENCE_SECONDS * 2 ** min(self._in_vain, MOST_DOUBLINGS)
-        if self._pushed_at is not None and time.monotonic() - self._pushed_at > patience:
-            self._in_vain += 1
-            event(log, logging.WARNING, "pushed-in-vain", time=self._in_vain, seconds=patience)
-            raise Lost(f"nothing that was pushed was confirmed for {patience:g} seconds")
+    def check_confirmations(self) -> None:
+        """Raise `Lost` if pushed mutations have been unconfirmed for too long on this connection."""
+        timeout = CONFIRM_TIMEOUT_SECONDS * 2 ** min(self._failed_attempts, MAX_DOUBLINGS)
+        if self._pushed_at is not None and time.monotonic() - self._pushed_at > timeout:
+            self._failed_attempts += 1
+            event(log, logging.WARNING, "pushed-in-vain", time=self._failed_attempts, seconds=timeout)
+            raise Lost(f"nothing that was pushed was confirmed for {timeout:g} seconds")
 
     def take(self, message: Downstream) -> None:
+        """Handle one message. Raises `PokeError`, or a `SyncError` that ends the connection."""
         match message:
             case PokeStart() | PokePart() | PokeEnd():
                 poke = self._assembly.take(message)
@@ -152,15 +181,15 @@ class ClientSession:
                     for view in self._views.get(fault.id, ()):
                         view.set_status("error", refused)
             case Fault():
-                error = told_error(message)
-                if reaction_to(error) is not Reaction.GO_ON:
-                    self._unsettle(error)
+                error = received_error(message)
+                if reaction_to(error) is not Reaction.KEEP_CONNECTION:
+                    self._fail_unpushed(error)
                     raise error
             case _:
                 pass
 
     def forget(self) -> None:
-        """The server does not know this client's cookie; one that knows nothing of a client without any is new."""
+        """Drop the server's data; if there is no cookie, the server does not know the client id: take a new one."""
         for views in self._views.values():
             for view in views:
                 view.set_status("unknown")
@@ -168,24 +197,24 @@ class ClientSession:
         if self.state.record.cookie is not None:
             self.state.forget_server()
             return
-        for mutation in self.state.begin_anew():
+        for mutation in self.state.become_new_client():
             self._outcome(mutation, MutationLost(mutation.name))
         self._note_drained()
 
     # --- queries ---
 
-    def _tell_soon(self) -> None:
-        """Changes of one turn of the event loop travel together."""
-        if self._outbox is not None and not self._is_told_soon:
-            self._is_told_soon = True
-            asyncio.get_running_loop().call_soon(self._tell)
+    def _schedule_send(self) -> None:
+        """Send the desired queries on the next turn of the event loop, so that changes of one turn share a message."""
+        if self._send_queue is not None and not self._is_send_scheduled:
+            self._is_send_scheduled = True
+            asyncio.get_running_loop().call_soon(self._send_desired_queries)
 
-    def _tell(self) -> None:
-        self._is_told_soon = False
-        patch = self._wanted.difference(self._told)
-        if patch and self._outbox is not None:
-            self._told = self._wanted.hashes
-            self._outbox.put("changeDesiredQueries", {"desiredQueriesPatch": patch})
+    def _send_desired_queries(self) -> None:
+        self._is_send_scheduled = False
+        patch = self._desired.difference(self._sent_queries)
+        if patch and self._send_queue is not None:
+            self._sent_queries = self._desired.hashes
+            self._send_queue.put("changeDesiredQueries", {"desiredQueriesPatch": patch})
 
     def _note_got(self) -> None:
         for hash in self.state.record.got & self._views.keys():
@@ -195,7 +224,7 @@ class ClientSession:
 
     # --- mutations ---
 
-    def _push(self, outbox: Outbox, queued: QueuedMutation) -> None:
+    def _push(self, send_queue: SendQueue, queued: QueuedMutation) -> None:
         identity = self.state.record.identity
         mutation = {
             "type": "custom",
@@ -212,13 +241,13 @@ class ClientSession:
             "timestamp": int(time.time() * 1000),
             "requestID": f"{identity.client_id}-{queued.id}-{time.monotonic_ns():x}",
         }
-        outbox.put("push", body)
+        send_queue.put("push", body)
         if self._pushed_at is None:
             self._pushed_at = time.monotonic()
 
     def _settle(self, applied: Applied) -> None:
         if applied.confirmed:
-            self._in_vain = 0
+            self._failed_attempts = 0
             self._pushed_at = time.monotonic() if self.state.record.queue else None
         for mutation in applied.confirmed:
             result = applied.results.get(mutation.id, {})
@@ -234,20 +263,23 @@ class ClientSession:
         if held is not None:
             held.settle(outcome)
 
-    def _unsettle(self, error: SyncError) -> None:
-        """Who waits for a mutation that could not be pushed is told; the mutation stays queued."""
+    def _fail_unpushed(self, error: SyncError) -> None:
+        """Fail the futures of mutations that could not be pushed; the mutations stay queued.
+
+        Refused credentials fail nothing: the mutations are pushed again with new ones.
+        """
         if error.refuses_credentials or error.kind not in (ErrorKind.PUSH_FAILED, ErrorKind.INVALID_PUSH):
             return
-        named = error.details.get("mutationIDs")
+        mutation_ids = error.details.get("mutationIDs")
         for id, mutation in self._mutations.items():
-            if named is None or any(each.get("id") == id for each in named):
+            if mutation_ids is None or any(each.get("id") == id for each in mutation_ids):
                 mutation.settle(MutationUnsettled(mutation.name, error))
 
     def _acknowledge(self) -> None:
-        """Results that were seen need not be kept; said on every connection until the server has forgotten them."""
-        if self._unacknowledged and self._outbox is not None:
+        """Let the server delete the results that were received; repeated on each connection until it has."""
+        if self._unacknowledged and self._send_queue is not None:
             client_id = self.state.record.identity.client_id
-            self._outbox.put("ackMutationResponses", {"clientID": client_id, "id": max(self._unacknowledged)})
+            self._send_queue.put("ackMutationResponses", {"clientID": client_id, "id": max(self._unacknowledged)})
 
     def _note_drained(self) -> None:
         if not self.state.record.queue:

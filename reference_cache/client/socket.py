@@ -1,7 +1,8 @@
-"""One connection to a cache, from its handshake to its end: frames in, frames out, and signs of life.
+"""One WebSocket connection to a cache: handshake, messages in both directions, pings.
 
-Contract: `run` connects, hands every message to the session, and returns when the connection is over, or raises what
-ended it. What the session sends before the connection stands, or after its end, is not sent: it asks again on the next.
+Contract: `run` connects, passes every message to its handler, and returns when the connection has ended, or raises
+what ended it. Messages that are queued before the connection is open or after its end are not sent; the handler sends
+what is still needed when the next connection opens.
 """
 
 from __future__ import annotations
@@ -24,70 +25,74 @@ from reference_cache.client.errors import ClientError
 
 OPEN_SECONDS = 10.0
 QUIET_SECONDS = 5.0
-"""After so long without a frame a ping is sent, and after as long again the connection counts as lost."""
+"""After this long without a message a ping is sent; after as long again without one the connection counts as lost."""
 
 HEADER_LIMIT = 8192
-"""An encoded first message longer than this follows the handshake instead of travelling in it."""
+"""An encoded init message longer than this many bytes is sent after the handshake instead of in its subprotocol header.
+
+The official client's `maxHeaderLength` has the same value.
+"""
 
 TOO_BIG = 1009
+"""The WebSocket close code of a message over the peer's limit."""
 _SCHEMES = {"http": "ws", "https": "wss", "ws": "ws", "wss": "wss"}
 
 
 @dataclass(frozen=True, slots=True)
 class Opening:
-    """What a connection begins with: the query's parameters, the first message, and the token."""
+    """The handshake of one connection: URL parameters, `initConnection` body, and token."""
 
     parameters: dict[str, str]
     init: dict[str, Any]
     token: str | None
 
 
-class Session(Protocol):
-    """Who talks on the connection."""
+class MessageHandler(Protocol):
+    """What `run` calls, on its own task. An exception from `take` or `check_confirmations` ends the connection."""
 
     def opening(self) -> Opening:
-        """What to begin with; asked once per connection."""
+        """The handshake; called once per connection, before it is made."""
         ...
 
-    def opened(self, outbox: Outbox) -> None:
-        """The connection stands; whatever is open goes into the outbox."""
+    def opened(self, send_queue: SendQueue) -> None:
+        """The cache has sent `connected`; put whatever it must know into the queue."""
         ...
 
     def take(self, message: Downstream) -> None:
-        """A message came; what it raises ends the connection."""
+        """Handle one message, also an error before `opened`."""
         ...
 
-    def check_patience(self) -> None:
-        """Asked after every message and every silence; raises `Lost` if another connection is wanted."""
+    def check_confirmations(self) -> None:
+        """Called after every message and every silent interval; raises `Lost` to get another connection."""
         ...
 
     def closed(self) -> None:
-        """The connection that was opened is over."""
+        """The connection has ended; called once for each `opened`."""
         ...
 
 
-class Outbox:
-    """Messages on their way out, in order."""
+class SendQueue:
+    """Messages to send, in order. Unbounded: a client pushes at the speed of one user."""
 
     def __init__(self) -> None:
         self._frames: asyncio.Queue[bytes] = asyncio.Queue()
 
     def put(self, tag: str, body: object) -> None:
-        """Send a message as soon as the socket takes it."""
+        """Queue a message without waiting."""
         self._frames.put_nowait(values.dumps([tag, body]))
 
     async def drain_into(self, socket: ClientConnection) -> None:
-        """Send for as long as the connection lasts."""
+        """Send queued messages until cancelled."""
         while True:
             await socket.send(await self._frames.get(), text=True)
 
 
 class Lost(Exception):
-    """The connection could not be made, or broke; connecting again may help."""
+    """The connection could not be made, or broke; connecting again may work."""
 
 
 def sync_address(url: str) -> str:
-    """The address to connect to on the cache at a URL; raises `ClientError`."""
+    """The WebSocket URL of `/sync/v…/connect` for a cache's base URL; raises `ClientError` with code `bad-url`."""
     parts = urlsplit(url)
     if parts.scheme not in _SCHEMES or not parts.netloc:
         fix = "give http://host:port, or the https, ws or wss of it"
@@ -96,20 +101,20 @@ def sync_address(url: str) -> str:
     return urlunsplit((_SCHEMES[parts.scheme], parts.netloc, path, "", ""))
 
 
-async def run(address: str, session: Session) -> None:
-    """One connection, start to end; raises `Lost`, or what the session raised."""
-    opening = session.opening()
+async def run(address: str, handler: MessageHandler) -> None:
+    """Make one connection and serve it to its end; raises `Lost`, or what the handler raised."""
+    opening = handler.opening()
     ws_id = secrets.token_hex(9)
     parameters = {**opening.parameters, "wsid": ws_id, "ts": f"{time.monotonic() * 1000:.3f}"}
-    letter = encode_subprotocol(["initConnection", opening.init], opening.token)
-    travels_along = len(letter) <= HEADER_LIMIT
-    if not travels_along:
-        letter = encode_subprotocol(None, opening.token)
+    subprotocol = encode_subprotocol(["initConnection", opening.init], opening.token)
+    init_in_header = len(subprotocol) <= HEADER_LIMIT
+    if not init_in_header:
+        subprotocol = encode_subprotocol(None, opening.token)
     try:
         async with asyncio.timeout(OPEN_SECONDS):
             socket = await connect(
                 f"{address}?{urlencode(parameters)}",
-                subprotocols=[letter],  # type: ignore[list-item]
+                subprotocols=[subprotocol],  # type: ignore[list-item]
                 compression=None,
                 max_size=None,
                 ping_interval=None,
@@ -119,16 +124,17 @@ async def run(address: str, session: Session) -> None:
     except (OSError, TimeoutError, WebSocketException) as error:
         raise Lost(str(error) or "connecting took too long") from None
     async with socket:
-        await _greeted(socket, session)
-        outbox = Outbox()
-        if not travels_along:
+        await _await_connected(socket, handler)
+        send_queue = SendQueue()
+        if not init_in_header:
+            # As the official client does: `activeClients` travels in the header only.
             init = {key: value for key, value in opening.init.items() if key != "activeClients"}
-            outbox.put("initConnection", init)
-        await _talk(socket, session, outbox)
+            send_queue.put("initConnection", init)
+        await _serve(socket, handler, send_queue)
 
 
-async def _greeted(socket: ClientConnection, session: Session) -> None:
-    """The first message is `connected`, unless the cache refuses."""
+async def _await_connected(socket: ClientConnection, handler: MessageHandler) -> None:
+    """Wait for `connected`. Any other first message is a refusal: the handler raises its error."""
     try:
         async with asyncio.timeout(OPEN_SECONDS):
             message = decode(await socket.recv())
@@ -137,24 +143,24 @@ async def _greeted(socket: ClientConnection, session: Session) -> None:
     except ConnectionClosed as closed:
         raise _end(closed) from None
     if not isinstance(message, Connected):
-        session.take(message)
+        handler.take(message)
         raise Lost(f"the cache began with {message.tag or 'something else'}")
 
 
-async def _talk(socket: ClientConnection, session: Session, outbox: Outbox) -> None:
-    session.opened(outbox)
-    writer = asyncio.create_task(outbox.drain_into(socket))
+async def _serve(socket: ClientConnection, handler: MessageHandler, send_queue: SendQueue) -> None:
+    handler.opened(send_queue)
+    writer = asyncio.create_task(send_queue.drain_into(socket))
     try:
-        await _read(socket, session, outbox)
+        await _read(socket, handler, send_queue)
     except ConnectionClosed as closed:
         raise _end(closed) from None
     finally:
-        session.closed()
+        handler.closed()
         writer.cancel()
         await asyncio.gather(writer, return_exceptions=True)
 
 
-async def _read(socket: ClientConnection, session: Session, outbox: Outbox) -> None:
+async def _read(socket: ClientConnection, handler: MessageHandler, send_queue: SendQueue) -> None:
     pinged = False
     while True:
         try:
@@ -164,13 +170,13 @@ async def _read(socket: ClientConnection, session: Session, outbox: Outbox) -> N
             if pinged:
                 raise Lost("the cache did not answer a ping") from None
             pinged = True
-            outbox.put("ping", {})
+            send_queue.put("ping", {})
         else:
             message = decode(text)
             if isinstance(message, Pong):
                 pinged = False
-            session.take(message)
-        session.check_patience()
+            handler.take(message)
+        handler.check_confirmations()
 
 
 def _end(closed: ConnectionClosed) -> Exception:

@@ -1,8 +1,8 @@
-"""A client's record in a SQLite file: rows, cookie and unconfirmed mutations survive the end of the process.
+"""A client's record in a SQLite file: rows, cookie and unconfirmed mutations survive a restart.
 
-The file belongs to one running client; a second is refused. It also belongs to one schema: opened with another, the
-server's rows are dropped and synced anew under new names, unless mutations are still queued, which only the old
-schema's program can push; then it is refused.
+A file belongs to one running client; a second one is refused. It also belongs to one schema. If it is opened with
+another schema, the server's rows are dropped and the client syncs again with new ids. If mutations are still queued, it
+is refused instead, because only a program with the old schema can push them.
 """
 
 from __future__ import annotations
@@ -19,12 +19,13 @@ from protocol import values
 from protocol.sync.js_json import stringify
 from reference_cache.client.errors import ClientError
 from reference_cache.client.schema_document import schema_document
-from reference_cache.client.store import Identity, QueuedMutation, Record, Step
+from reference_cache.client.store import ClientIdentity, QueuedMutation, Record, RecordChange
 from reference_cache.zql.query.query_id import text_hash
 from reference_cache.zql.schema import Row, Schema
 from service_kit.sqlite import connect
 
 LAYOUT = 1
+"""Version of the tables below; a file with another one is refused."""
 
 TABLES = """
 CREATE TABLE IF NOT EXISTS record (
@@ -38,33 +39,36 @@ CREATE TABLE IF NOT EXISTS rows (
 
 
 class SqliteLocalStore:
-    """One file. Invariant: what it holds is the record after the last `save`."""
+    """A store in one file. Invariant: the file holds the record and rows after the last `save`."""
 
     def __init__(self, path: str | Path) -> None:
         self.path = Path(path)
+        # Open between `load` and `close`.
         self._connection: sqlite3.Connection | None = None
+        # Fingerprint of the schema that `load` was called with, written by every `save`.
         self._schema = ""
 
     def load(self, schema: Schema) -> tuple[Record, dict[str, list[Row]]]:
         self._schema = _fingerprint(schema)
         connection = self._open()
-        found = connection.execute("SELECT layout, schema, value FROM record").fetchone()
-        if found is None:
-            return Record(Identity.new()), {}
-        layout, known, value = found
+        stored = connection.execute("SELECT layout, schema, value FROM record").fetchone()
+        if stored is None:
+            return Record(ClientIdentity.new()), {}
+        layout, stored_schema, value = stored
         if layout != LAYOUT:
             raise ClientError("unknown-layout", f"the file has layout {layout}", str(self.path), "use a new file")
         queue = [
             QueuedMutation(id, name, json.loads(args), timestamp)
             for id, name, args, timestamp in connection.execute("SELECT * FROM queue ORDER BY id")
         ]
-        if known != self._schema:
-            return self._another_schema(queue), {}
+        if stored_schema != self._schema:
+            return self._reset_for_schema(queue), {}
         return _record(json.loads(value), queue), self._rows(schema)
 
     def _open(self) -> sqlite3.Connection:
         try:
             connection = connect(self.path, busy_seconds=0, one_thread=True)
+            # Holds the file's lock from the first write until `close`: this is what refuses a second client.
             connection.execute("PRAGMA locking_mode = EXCLUSIVE")
             connection.execute("PRAGMA journal_mode = WAL")
             connection.executescript(TABLES)
@@ -76,13 +80,13 @@ class SqliteLocalStore:
         self._connection = connection
         return connection
 
-    def _another_schema(self, queue: list[QueuedMutation]) -> Record:
+    def _reset_for_schema(self, queue: list[QueuedMutation]) -> Record:
         if queue:
             message = f"{len(queue)} mutations were queued under another schema and have not been confirmed"
             fix = "open the file with the schema it was made with until they are pushed, or use a new file"
             raise ClientError("schema-changed", message, str(self.path), fix)
-        record = Record(Identity.new())
-        self.save(record, Step(cleared=True))
+        record = Record(ClientIdentity.new())
+        self.save(record, RecordChange(cleared=True))
         return record
 
     def _rows(self, schema: Schema) -> dict[str, list[Row]]:
@@ -92,25 +96,25 @@ class SqliteLocalStore:
             rows[table].append(tuple(json.loads(value)))
         return rows
 
-    def save(self, record: Record, step: Step) -> None:
+    def save(self, record: Record, change: RecordChange) -> None:
         with self._transaction() as connection:
-            if step.cleared:
+            if change.cleared:
                 connection.execute("DELETE FROM rows")
-            gone = [(each.table, stringify(each.key)) for each in step.rows if each.row is None]
-            connection.executemany("DELETE FROM rows WHERE table_name = ? AND key = ?", gone)
-            there = [
+            deleted = [(each.table, stringify(each.key)) for each in change.rows if each.row is None]
+            connection.executemany("DELETE FROM rows WHERE table_name = ? AND key = ?", deleted)
+            written = [
                 (each.table, stringify(each.key), values.dumps(list(each.row)).decode())
-                for each in step.rows
+                for each in change.rows
                 if each.row is not None
             ]
-            connection.executemany("INSERT OR REPLACE INTO rows VALUES (?, ?, ?)", there)
+            connection.executemany("INSERT OR REPLACE INTO rows VALUES (?, ?, ?)", written)
             kept = {each.id for each in record.queue}
             connection.executemany(
                 "DELETE FROM queue WHERE id = ?",
                 [(id,) for (id,) in connection.execute("SELECT id FROM queue").fetchall() if id not in kept],
             )
-            if step.queued is not None:
-                queued = step.queued
+            if change.queued is not None:
+                queued = change.queued
                 row = (queued.id, queued.name, values.dumps(queued.args).decode(), queued.timestamp)
                 connection.execute("INSERT INTO queue VALUES (?, ?, ?, ?)", row)
             document = values.dumps(_document(record)).decode()
@@ -137,7 +141,7 @@ class SqliteLocalStore:
 
 
 def _fingerprint(schema: Schema) -> str:
-    """Changes with anything that decides how rows are kept or what the server is told."""
+    """A hash of everything that decides how rows are stored or what `clientSchema` the server gets."""
     own = [[name, list(table.columns), list(table.primary_key)] for name, table in schema.tables.items()]
     return text_hash(stringify([own, schema_document(schema)]))
 
@@ -155,7 +159,7 @@ def _document(record: Record) -> dict[str, Any]:
 
 def _record(document: dict[str, Any], queue: list[QueuedMutation]) -> Record:
     return Record(
-        Identity(**document["identity"]),
+        ClientIdentity(**document["identity"]),
         document["cookie"],
         document["lastMutationID"],
         document["newestMutationID"],

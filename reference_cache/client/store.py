@@ -1,8 +1,8 @@
-"""What a client must remember, and the contract of the place that keeps it between two runs.
+"""The durable state of a client, and the contract of the store that keeps it between two runs.
 
-A `Record` is all of it: who the client is, which cookie its rows belong to, what it has asked for, and the mutations
-that nobody has confirmed. Each change is one `Step`, and `save` makes the record and the step durable together, so a
-cookie is never newer or older than the rows it stands for. `MemoryStore` keeps nothing; `sqlite_store` keeps a file.
+A `Record` holds the client's ids, the cookie of its rows, its desired and got queries, and the unconfirmed mutations.
+`save` makes the record and one `RecordChange` durable together, so cookie and rows always match. `MemoryStore` keeps
+nothing; `SqliteLocalStore` keeps a file.
 """
 
 from __future__ import annotations
@@ -19,22 +19,22 @@ ID_BYTES = 9
 
 
 @dataclass(frozen=True, slots=True)
-class Identity:
-    """Under which names the server knows a client; a store has one client, the only one of its group."""
+class ClientIdentity:
+    """The ids the server knows a client by. A store has one client, which is the only one of its group."""
 
     client_id: str
     group_id: str
     profile_id: str
 
     @classmethod
-    def new(cls) -> Identity:
-        """Names nobody has had before."""
+    def new(cls) -> ClientIdentity:
+        """Random ids."""
         return cls(secrets.token_hex(ID_BYTES), secrets.token_hex(ID_BYTES), f"p{secrets.token_hex(ID_BYTES)}")
 
 
 @dataclass(frozen=True, slots=True)
 class QueuedMutation:
-    """A mutation that was applied here and not yet confirmed; ids count from 1 without gaps."""
+    """A mutation that ran locally and is not confirmed. Ids count from 1 without gaps; `timestamp` in milliseconds."""
 
     id: int
     name: str
@@ -44,18 +44,27 @@ class QueuedMutation:
 
 @dataclass(slots=True)
 class Record:
-    """Invariant: `rows`, `got` and `last_mutation_id` are what the server showed at `cookie`."""
+    """Invariant: the stored rows, `got` and `last_mutation_id` are those of the server at `cookie`.
 
-    identity: Identity
+    `LocalState` changes it, on the client's event loop, and saves it after every change.
+    """
+
+    identity: ClientIdentity
+    # Of the last applied poke; None before the first and after the server's data were dropped.
     cookie: str | None = None
+    # The newest mutation of this client that the server has confirmed.
     last_mutation_id: int = 0
+    # The newest mutation of this client; the next one gets this id plus one.
     newest_mutation_id: int = 0
+    # Query hashes that the server has confirmed as desired by this client.
     desired: set[str] = field(default_factory=set)
+    # Query hashes whose whole result is in the rows.
     got: set[str] = field(default_factory=set)
+    # Unconfirmed mutations, oldest first.
     queue: list[QueuedMutation] = field(default_factory=list)
 
     def forget_server(self) -> None:
-        """The server's data are void; who the client is, and what it has queued, stays."""
+        """Drop cookie and queries; ids and queued mutations stay."""
         self.cookie = None
         self.desired.clear()
         self.got.clear()
@@ -63,7 +72,7 @@ class Record:
 
 @dataclass(frozen=True, slots=True)
 class RowWrite:
-    """The row of a table with this key is now this, or gone."""
+    """A row to store under its key; None deletes it."""
 
     table: str
     key: Key
@@ -71,8 +80,8 @@ class RowWrite:
 
 
 @dataclass(slots=True)
-class Step:
-    """What changed beside the few values of the record itself; `cleared` comes before `rows`."""
+class RecordChange:
+    """What changed outside the record's own values; `cleared` (all rows deleted) applies before `rows`."""
 
     cleared: bool = False
     rows: Sequence[RowWrite] = ()
@@ -80,14 +89,14 @@ class Step:
 
 
 class LocalStore(Protocol):
-    """Where a record is kept."""
+    """Storage for one client's record and rows, used from the client's event loop only."""
 
     def load(self, schema: Schema) -> tuple[Record, dict[str, list[Row]]]:
-        """The record and the rows by table; a new identity where there was nothing. Raises `ClientError`."""
+        """The record, and the rows by table; a new record with new ids if the store is empty. Raises `ClientError`."""
         ...
 
-    def save(self, record: Record, step: Step) -> None:
-        """Make the record and the step durable, both or neither."""
+    def save(self, record: Record, change: RecordChange) -> None:
+        """Make the record and the change durable in one transaction."""
         ...
 
     def close(self) -> None: ...
@@ -97,9 +106,9 @@ class MemoryStore:
     """Keeps nothing: every run is a new client."""
 
     def load(self, schema: Schema) -> tuple[Record, dict[str, list[Row]]]:
-        return Record(Identity.new()), {}
+        return Record(ClientIdentity.new()), {}
 
-    def save(self, record: Record, step: Step) -> None:
+    def save(self, record: Record, change: RecordChange) -> None:
         pass
 
     def close(self) -> None:

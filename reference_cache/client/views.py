@@ -1,8 +1,8 @@
-"""Live views: a query's result that stays current, with people listening to it.
+"""Live views: the result of a query, kept current, with listeners.
 
-The result is there at once, from the rows the client has; `status` says whether the server has sent all of it. A view
-changes by whole transactions, and tells its listeners on the next turn of the event loop, if its result or its status
-is another than they were told last.
+The result is available immediately, from the client's rows; `status` says whether the server has sent all of it. A view
+changes by whole transactions. It calls its listeners on the next turn of the event loop, if the result or the status
+differs from what they were last called with.
 """
 
 from __future__ import annotations
@@ -19,38 +19,49 @@ Listener: TypeAlias = Callable[[Result, Status], None]
 
 
 class LiveView:
-    """One query of one user of the client. Invariant: `result` is the query's result on the rows shown now."""
+    """One view of one query. Invariant: `result` is the query's result on the client's rows.
+
+    All attributes change on the client's event loop only.
+    """
 
     def __init__(self, view: View, hash: str, release: Callable[[LiveView], None]) -> None:
         self.hash = hash
+        # "complete" when the server has sent the whole result, "error" when it refused the query; written by the
+        # session, with `set_status`.
         self.status: Status = "unknown"
+        # Why, while the status is "error".
         self.error: QueryRefused | None = None
         self.view = view
+        # Set by `close`; listeners are not called any more.
         self.is_closed = False
         self._release = release
-        self._told: tuple[Result, Status] = (view.result, "unknown")
+        # What listeners were last called with.
+        self._notified: tuple[Result, Status] = (view.result, "unknown")
+        # In the order they were added; `listen` adds, its return value removes.
         self._listeners: list[Listener] = []
+        # Set and replaced by a new one at every notification and at `close`.
         self._changed = asyncio.Event()
-        self._is_told_soon = False
-        view.listen(lambda _: self._tell_soon())
+        # Whether `_notify` is scheduled for the next turn of the event loop.
+        self._is_notify_scheduled = False
+        view.listen(lambda _: self._schedule_notify())
 
     @property
     def result(self) -> Result:
-        """A list of rows, or for a query of one a row or None. Do not modify it."""
+        """A list of rows; for a query with `one()`, a row or None. Do not modify it."""
         return self.view.result
 
     def listen(self, listener: Listener) -> Callable[[], None]:
-        """Call with result and status now and after every change; returns how to stop."""
+        """Call `listener` with result and status now and after every change; returns a function that removes it."""
         self._listeners.append(listener)
         listener(self.result, self.status)
         return lambda: self._listeners.remove(listener)
 
     async def complete(self) -> Result:
-        """The result once the server has sent all of it; raises `QueryRefused` if it never will."""
+        """The result once the server has sent all of it; raises `QueryRefused`, or `ClientError` if closed."""
         return await self.until(lambda result: self.status == "complete")
 
     async def until(self, holds: Callable[[Result], bool]) -> Result:
-        """The first result, from now on, of which something holds; raises `QueryRefused`."""
+        """The first result, from now on, that satisfies a condition; raises as `complete` does."""
         while not holds(self.result):
             if self.error is not None:
                 raise self.error
@@ -60,14 +71,14 @@ class LiveView:
         return self.result
 
     async def changes(self) -> AsyncIterator[Result]:
-        """The result now and after every change, until the view is closed; what was missed is skipped."""
+        """Yield the result now and after changes, until the view is closed; a slow reader skips results."""
         while not self.is_closed:
             changed = self._changed
             yield self.result
             await changed.wait()
 
     def close(self) -> None:
-        """Stop keeping the result current; the server is told when nobody else wants the query."""
+        """Stop updating the result; the last view of a query also removes it from the desired queries."""
         if not self.is_closed:
             self.is_closed = True
             self._release(self)
@@ -80,28 +91,28 @@ class LiveView:
         self.close()
 
     def set_status(self, status: Status, error: QueryRefused | None = None) -> None:
-        """The server has sent all of it, or said that it never will."""
+        """Called by the session when the server has sent the whole result or refused the query."""
         self.status, self.error = status, error
-        self._tell_soon()
+        self._schedule_notify()
 
-    def _tell_soon(self) -> None:
-        """Listeners may do anything, also mutate or close views, so none is called while rows are changing."""
-        if not self._is_told_soon:
-            self._is_told_soon = True
-            asyncio.get_running_loop().call_soon(self._tell)
+    def _schedule_notify(self) -> None:
+        """Not synchronously: listeners may mutate or close views, which must not happen while rows are changing."""
+        if not self._is_notify_scheduled:
+            self._is_notify_scheduled = True
+            asyncio.get_running_loop().call_soon(self._notify)
 
-    def _tell(self) -> None:
-        self._is_told_soon = False
+    def _notify(self) -> None:
+        self._is_notify_scheduled = False
         now = (self.result, self.status)
-        if self.is_closed or now == self._told:
+        if self.is_closed or now == self._notified:
             return
-        self._told = now
+        self._notified = now
         self._wake()
         for listener in list(self._listeners):
             try:
                 listener(*now)
             except Exception as error:
-                # A listener's mistake is its own; the rows and everyone else's views go on.
+                # A failing listener must not keep the others and the rest of the poke from being processed.
                 context = {"message": f"a listener of view {self.hash} failed", "exception": error}
                 asyncio.get_running_loop().call_exception_handler(context)
 

@@ -1,1 +1,1 @@
-"""What the client shows: the server's rows with its own unconfirmed mutations on top."""
+"""The client's rows: the server's, with the unconfirmed mutations on top."""

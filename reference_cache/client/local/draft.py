@@ -1,7 +1,7 @@
-"""The local tables as they would be with some rows changed: what mutators read and write, and rebasing builds.
+"""A draft: the local tables with some rows changed. Mutators read and write drafts, and a rebase builds one.
 
-A `Draft` holds only the rows that differ and reads everything else from the tables below, so trying something out
-costs what it touches. Queries on a draft run on the same engine, over tables that merge the two (`DraftTable`).
+A `Draft` holds only the changed rows and reads everything else from the tables below, so its cost is that of the rows
+it touches. Queries on a draft run in the same engine, over tables that merge the two (`DraftTable`).
 """
 
 from __future__ import annotations
@@ -23,31 +23,31 @@ from reference_cache.zql.query.builder import QueryBuilder
 from reference_cache.zql.schema import Row, Schema, TableSchema
 from reference_cache.zql.tables.memory import MemoryTable
 
-Place = tuple[str, Key]
-"""A table and a key."""
+RowId = tuple[str, Key]
+"""Table name and primary key."""
 
 
 class Draft:
-    """Changes on top of tables, which stay as they are. Invariant: a place in `changed` holds just that, or nothing."""
+    """Changed rows on top of tables that stay unchanged."""
 
     def __init__(self, schema: Schema, tables: Mapping[str, MemoryTable]) -> None:
         self._schema = schema
         self._tables = tables
-        self.changed: dict[Place, Row | None] = {}
+        # New rows by id, None for deleted ones; written by `set`. May hold rows equal to those below.
+        self.changed: dict[RowId, Row | None] = {}
 
-    def get(self, place: Place) -> Row | None:
-        """The row at a place."""
-        if place in self.changed:
-            return self.changed[place]
-        table, key = place
+    def get(self, row_id: RowId) -> Row | None:
+        if row_id in self.changed:
+            return self.changed[row_id]
+        table, key = row_id
         return self._tables[table].get(key)
 
-    def set(self, place: Place, row: Row | None) -> None:
-        """Put a row at a place, or nothing."""
-        self.changed[place] = row
+    def set(self, row_id: RowId, row: Row | None) -> None:
+        """Write a row, or delete it with None."""
+        self.changed[row_id] = row
 
     def run(self, query: QueryBuilder) -> Result:
-        """The result of a query on the tables as drafted."""
+        """The result of a query on the drafted rows."""
         engine = Engine(self._schema, self._source)
         view = engine.materialize(query.ast, query.format)
         result = view.result
@@ -59,7 +59,7 @@ class Draft:
         return Source(DraftTable(self._tables[table.name], changed))
 
     def differences(self) -> Iterator[tuple[str, Row | None, Row | None]]:
-        """Table, old and new row of every place that is not as below."""
+        """Table, old row and new row of every row that differs from the tables below."""
         for (table, key), row in self.changed.items():
             old = self._tables[table].get(key)
             if not _same(old, row):
@@ -67,12 +67,12 @@ class Draft:
 
 
 def _same(old: Row | None, row: Row | None) -> bool:
-    """Python holds True for equal to 1, also deep inside json, and the query language does not."""
+    """Whether two rows are equal in ZQL: in Python also True == 1, even deep inside json values."""
     return old == row and repr(old) == repr(row)
 
 
 class DraftTable:
-    """A `RowStore` that reads a table with some rows replaced, and is never written."""
+    """A read-only `RowStore` of a table with some rows replaced."""
 
     def __init__(self, below: MemoryTable, changed: Mapping[Key, Row | None]) -> None:
         self.table = below.table
@@ -87,7 +87,7 @@ class DraftTable:
 
 
 class DraftReader:
-    """Rows of the table below that were not changed, and those that were, in one order."""
+    """Merges the unchanged rows of the table below and the changed rows in one order."""
 
     def __init__(
         self,
@@ -110,9 +110,9 @@ class DraftReader:
 
     def rows(self, request: Request) -> Iterator[Row]:
         unchanged = (row for row in self._reader.rows(request) if self._key(row) not in self._changed)
-        replaced = [row for row in self._changed.values() if row is not None and self._is_wanted(row, request)]
+        replaced = [row for row in self._changed.values() if row is not None and self._matches(row, request)]
         replaced.sort(key=self._order_key, reverse=request.reverse)
         return merge(unchanged, replaced, key=self._order_key, reverse=request.reverse)
 
-    def _is_wanted(self, row: Row, request: Request) -> bool:
+    def _matches(self, row: Row, request: Request) -> bool:
         return self._passes(row) and matches(row, request, self._keys, self._order_key, self._position_key)

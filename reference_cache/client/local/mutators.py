@@ -1,8 +1,9 @@
-"""Mutators as the client runs them: to their end, at once, whether they are plain functions or coroutines.
+"""Runs mutators on the client: synchronously, whether they are plain functions or coroutine functions.
 
-An application's server declares mutators as coroutine functions, because a database makes them wait. The same functions
-serve here, since writing to a local transaction never waits: `await tx.update(…)` continues at once. What a server
-checks (`Mutators.run`: names, arguments, pydantic models) is then checked here too, before anything is queued.
+An application's server declares mutators as coroutine functions, because a database makes them wait. The same
+functions work here, because writes to a local transaction never suspend: `await tx.update(…)` returns immediately.
+What the server checks (`Mutators.run`: names, arguments, pydantic models) is also checked here, before anything is
+queued.
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ Mutator: TypeAlias = Callable[[Transaction, Any], Any]
 
 
 class DeclaredMutators(Protocol):
-    """Mutators declared for an application's server; they get no context here."""
+    """Mutators declared for an application's server (`app_server.Mutators`); their `ctx` is None here."""
 
     @property
     def names(self) -> Sequence[str]: ...
@@ -31,7 +32,7 @@ AnyMutators: TypeAlias = Mapping[str, Mutator] | DeclaredMutators
 
 
 def by_name(mutators: AnyMutators | None) -> dict[str, Mutator]:
-    """The mutators as functions of a transaction and the arguments."""
+    """The mutators by name, each as a function of a transaction and the arguments."""
     if mutators is None:
         return {}
     if isinstance(mutators, Mapping):
@@ -44,14 +45,14 @@ def _declared(mutators: DeclaredMutators, name: str, tx: Transaction, args: Any)
 
 
 def run_now(name: str, mutator: Mutator, tx: Transaction, args: Any) -> Any:
-    """Run a mutator to its end; what it returns."""
-    made = mutator(tx, args)
-    if not inspect.iscoroutine(made):
-        return made
+    """Run a mutator and return its result; raises `ClientError` if its coroutine suspends."""
+    returned = mutator(tx, args)
+    if not inspect.iscoroutine(returned):
+        return returned
     try:
-        made.send(None)
+        returned.send(None)
     except StopIteration as done:
         return done.value
-    made.close()
+    returned.close()
     fix = "await nothing but the transaction's own methods; what must wait belongs on the server (ctx is None here)"
     raise ClientError("mutator-waits", "the mutator waits for something, and a local one must not", name, fix)

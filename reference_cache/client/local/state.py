@@ -1,7 +1,7 @@
-"""Rows, queue and record of one client, and the three ways they change: a mutation, a poke, a server that forgot.
+"""The rows and the record of one client, and the three ways they change: a mutation, a poke, a reset by the server.
 
-No network and no clock: this is what a client is while it is offline. Each change is made durable first and shown
-second, so that whatever a view has shown is still there after the process has ended.
+No network and no clock. Each change is made durable before views show it, so a restart never loses what a view has
+shown.
 """
 
 from __future__ import annotations
@@ -15,14 +15,13 @@ from protocol import values
 from protocol.errors import CodecError
 from protocol.sync.downstream import DelRow, PutRow, UpdateRow
 from reference_cache.client.errors import ClientError
-from reference_cache.client.local.draft import Draft, Place
+from reference_cache.client.local.draft import Draft, RowId
 from reference_cache.client.local.mutators import Mutator, run_now
-from reference_cache.client.local.server_rows import ServerRows
 from reference_cache.client.local.tables import LocalTables
 from reference_cache.client.local.transaction import Reason, Transaction
-from reference_cache.client.poke_content import PokeContent, read_poke
+from reference_cache.client.merged_poke import MergedPoke, merge_poke
 from reference_cache.client.pokes import Poke, PokeError, check_follows
-from reference_cache.client.store import Identity, LocalStore, QueuedMutation, Record, RowWrite, Step
+from reference_cache.client.store import ClientIdentity, LocalStore, QueuedMutation, Record, RecordChange, RowWrite
 from reference_cache.zql.nearest import unknown
 from reference_cache.zql.schema import Row, Schema
 from service_kit.logs import event, logger
@@ -32,27 +31,57 @@ log = logger("cache.client")
 
 @dataclass(slots=True)
 class Applied:
-    """What a poke meant for mutations: those it confirmed, and the results it told or took back, by id."""
+    """A poke's effect on mutations: confirmed ones, results received, and ids whose results the server has deleted."""
 
     confirmed: list[QueuedMutation] = field(default_factory=list)
     results: dict[int, dict[str, Any]] = field(default_factory=dict)
     forgotten: set[int] = field(default_factory=set)
 
 
+class ServerRows:
+    """Translates rows from the server's names to a schema's. Unknown columns are dropped; missing ones are null."""
+
+    def __init__(self, schema: Schema) -> None:
+        self._tables = {table.server_name or name: name for name, table in schema.tables.items()}
+        self._columns = {
+            name: tuple(table.server_columns.get(column, column) for column in table.columns)
+            for name, table in schema.tables.items()
+        }
+
+    def table(self, server_name: str) -> str | None:
+        """The schema's name of a server table; None if the schema does not have it."""
+        return self._tables.get(server_name)
+
+    def row(self, table: str, values: Mapping[str, Any]) -> Row:
+        return tuple([values.get(column) for column in self._columns[table]])
+
+    def updated(self, table: str, old: Row | None, patch: UpdateRow) -> Row:
+        """The row after an `update` patch: columns outside `constrain` become null, those of `merge` change."""
+        columns = self._columns[table]
+        values: dict[str, Any] = {} if old is None else dict(zip(columns, old, strict=True))
+        if patch.constrain is not None:
+            values = {column: value for column, value in values.items() if column in patch.constrain}
+        return self.row(table, {**values, **(patch.merge or {}), **patch.id})
+
+
 class LocalState:
-    """Invariant: what is shown is the server's rows at `record.cookie` with `record.queue` applied in order."""
+    """Invariant: views show the server's rows at `record.cookie` with `record.queue` applied in order."""
 
     def __init__(self, schema: Schema, mutators: Mapping[str, Mutator], store: LocalStore) -> None:
         self.schema = schema
         self._mutators = mutators
         self._store = store
         self._server_rows = ServerRows(schema)
+        # Replaced by `become_new_client`; otherwise changed in place.
         self.record, rows = store.load(schema)
         self.tables = LocalTables(schema, rows)
         self.tables.rebase({}, self._replay)
 
     def mutate(self, name: str, args: Any, now: int) -> tuple[QueuedMutation, Any]:
-        """Run a mutator and queue the mutation; what the mutator raises is raised, and nothing is queued."""
+        """Run a mutator and queue the mutation; returns it and the mutator's result.
+
+        `now` in milliseconds since the epoch. Raises what the mutator or the store raises; then nothing is queued.
+        """
         mutator = self._mutators.get(name)
         if mutator is None:
             raise ClientError("unknown-mutator", unknown("mutator", name, self._mutators), name)
@@ -70,39 +99,39 @@ class LocalState:
         record.queue.append(mutation)
         record.newest_mutation_id += 1
         try:
-            self._store.save(record, Step(queued=mutation))
+            self._store.save(record, RecordChange(queued=mutation))
         except BaseException:
             record.queue.pop()
             record.newest_mutation_id -= 1
             raise
 
     def apply(self, poke: Poke) -> Applied:
-        """Move to the poke's cookie; raises `PokeError` with nothing changed."""
+        """Apply a poke; raises `PokeError` and changes nothing if it cannot be applied."""
         record = self.record
         check_follows(poke, record.cookie)
         if poke.cookie == poke.base:
             return Applied()
-        content = read_poke(poke, record.identity.client_id)
-        confirmed = content.last_mutation_id
+        merged = merge_poke(poke, record.identity.client_id)
+        confirmed = merged.last_mutation_id
         if confirmed is not None and confirmed < record.last_mutation_id:
             raise PokeError(f"mutation {confirmed} is confirmed after mutation {record.last_mutation_id}")
-        changes = self._changes(content)
-        self._advance(poke.cookie, content)
-        applied = Applied(self._confirm(confirmed), content.results, content.forgotten)
+        changes = self._changes(merged)
+        self._advance(poke.cookie, merged)
+        applied = Applied(self._confirm(confirmed), merged.results, merged.forgotten)
         rows = [RowWrite(table, key, row) for (table, key), row in changes.items()]
-        self._store.save(record, Step(content.cleared, rows))
+        self._store.save(record, RecordChange(merged.cleared, rows))
         self.tables.rebase(changes, self._replay)
         return applied
 
     def forget_server(self) -> None:
-        """The server does not know this client's cookie: its data are void, and the queue stays."""
+        """Drop the server's rows, cookie and queries; the queue stays. For a cookie that the server does not know."""
         self.record.forget_server()
         self._clear()
 
-    def begin_anew(self) -> list[QueuedMutation]:
-        """The server does not know this client at all: it becomes another, and what was queued is returned."""
+    def become_new_client(self) -> list[QueuedMutation]:
+        """Start over with new ids; returns the dropped queue. For a client id that the server does not know."""
         lost = self.record.queue
-        self.record = Record(Identity.new())
+        self.record = Record(ClientIdentity.new())
         self._clear()
         return lost
 
@@ -110,17 +139,17 @@ class LocalState:
         self._store.close()
 
     def _clear(self) -> None:
-        gone: dict[Place, Row | None] = dict.fromkeys(self.tables.server_places())
-        self._store.save(self.record, Step(cleared=True))
-        self.tables.rebase(gone, self._replay)
+        deletions: dict[RowId, Row | None] = dict.fromkeys(self.tables.server_row_ids())
+        self._store.save(self.record, RecordChange(cleared=True))
+        self.tables.rebase(deletions, self._replay)
 
-    def _advance(self, cookie: str, content: PokeContent) -> None:
+    def _advance(self, cookie: str, merged: MergedPoke) -> None:
         record = self.record
-        if content.cleared:
+        if merged.cleared:
             record.forget_server()
         record.cookie = cookie
-        record.desired = (record.desired | content.desired) - content.undesired
-        record.got = (record.got | content.got) - content.ungot
+        record.desired = (record.desired | merged.desired) - merged.undesired
+        record.got = (record.got | merged.got) - merged.ungot
 
     def _confirm(self, last: int | None) -> list[QueuedMutation]:
         record = self.record
@@ -132,34 +161,34 @@ class LocalState:
         record.newest_mutation_id = max(record.newest_mutation_id, last)
         return confirmed
 
-    def _changes(self, content: PokeContent) -> dict[Place, Row | None]:
-        """What the poke makes of the server's rows, under the client's names; tables it does not know are left out."""
-        changes: dict[Place, Row | None] = {}
-        if content.cleared:
-            changes.update(dict.fromkeys(self.tables.server_places()))
-        for patch in content.rows:
+    def _changes(self, merged: MergedPoke) -> dict[RowId, Row | None]:
+        """The poke's new server rows under the client's names; tables outside the schema are skipped."""
+        changes: dict[RowId, Row | None] = {}
+        if merged.cleared:
+            changes.update(dict.fromkeys(self.tables.server_row_ids()))
+        for patch in merged.rows:
             table = self._server_rows.table(patch.table_name)
             if table is not None:
                 self._patch(changes, table, patch)
         return changes
 
-    def _patch(self, changes: dict[Place, Row | None], table: str, patch: PutRow | DelRow | UpdateRow) -> None:
-        given = patch.value if isinstance(patch, PutRow) else patch.id
-        row = self._server_rows.row(table, given)
-        place = table, self.tables.key(table, row)
-        if place[1] is None:
-            raise PokeError(f"a row of table {table!r} comes without its key: {given!r}")
+    def _patch(self, changes: dict[RowId, Row | None], table: str, patch: PutRow | DelRow | UpdateRow) -> None:
+        values = patch.value if isinstance(patch, PutRow) else patch.id
+        row = self._server_rows.row(table, values)
+        row_id = table, self.tables.key(table, row)
+        if row_id[1] is None:
+            raise PokeError(f"a row of table {table!r} comes without its key: {values!r}")
         if isinstance(patch, UpdateRow):
-            old = changes[place] if place in changes else self.tables.server_row(place)
+            old = changes[row_id] if row_id in changes else self.tables.server_row(row_id)
             row = self._server_rows.updated(table, old, patch)
-        changes[place] = None if isinstance(patch, DelRow) else row
+        changes[row_id] = None if isinstance(patch, DelRow) else row
 
     def _transaction(self, draft: Draft, reason: Reason) -> Transaction:
-        return Transaction(self.schema, draft, self.tables.place, reason)
+        return Transaction(self.schema, draft, self.tables.row_id, reason)
 
-    def _replay(self, draft: Draft) -> set[Place]:
-        """Do the open mutations again, in order; one that cannot be done now is left to the server alone."""
-        written: set[Place] = set()
+    def _replay(self, draft: Draft) -> set[RowId]:
+        """Run the unconfirmed mutations again, in order; one that raises is undone here and left to the server."""
+        written: set[RowId] = set()
         for mutation in self.record.queue:
             mutator = self._mutators.get(mutation.name)
             if mutator is None:
@@ -175,7 +204,7 @@ class LocalState:
 
 
 def _json(name: str, args: Any) -> Any:
-    """The arguments as the server will see them, so that a mutator does the same here and there."""
+    """The arguments after a round trip through JSON, as the server will see them."""
     try:
         return values.loads(values.dumps(args))
     except CodecError as error:

@@ -23,7 +23,7 @@ from reference_cache.client import (
 )
 from reference_cache.client import session as client_session
 from reference_cache.client import socket as client_socket
-from reference_cache.client.connection import ASKED_AGAIN
+from reference_cache.client.connection import MAX_INVALID_REQUESTS
 from reference_cache.zql.query.builder import Queries
 from reference_cache.zql.schema import schema, table
 from tests.reference_cache.client.scripted_cache import SECONDS, ScriptedCache, Visit, scripted_cache
@@ -141,7 +141,7 @@ async def test_a_connection_on_which_nothing_is_confirmed_is_replaced_and_what_i
     stage: Stage, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     client, visit = await stage.connected()
-    monkeypatch.setattr(client_session, "PATIENCE_SECONDS", 0.0)
+    monkeypatch.setattr(client_session, "CONFIRM_TIMEOUT_SECONDS", 0.0)
     client.mutate.item.put({"id": "a", "count": 1})
     await visit.hear("push")
     await visit.say("pong", {})
@@ -162,7 +162,7 @@ async def test_a_connection_without_mutations_is_kept_however_long_it_is_quiet(
     await visit.hear("push")
     await visit.poke("01", "02", lastMutationIDChanges={client.client_id: 1})
     await client.drained()
-    monkeypatch.setattr(client_session, "PATIENCE_SECONDS", 0.0)
+    monkeypatch.setattr(client_session, "CONFIRM_TIMEOUT_SECONDS", 0.0)
     await visit.poke("02", "03", lastMutationIDChanges={})
     client.query(ALL)
     await visit.hear("changeDesiredQueries")
@@ -250,7 +250,7 @@ async def test_a_request_that_was_called_invalid_is_made_again_and_what_is_queue
     client, visit = await stage.connected()
     client.mutate.item.put({"id": "a", "count": 1})
     await visit.socket.close()
-    for _ in range(ASKED_AGAIN):
+    for _ in range(MAX_INVALID_REQUESTS):
         await (await (await stage.cache.visit()).greet()).fail("InvalidConnectionRequest")
     again = await (await stage.cache.visit()).greet()
     assert again.request.base_cookie == "01"
@@ -267,7 +267,7 @@ async def test_only_a_connection_that_worked_makes_up_for_invalid_requests(stage
         again = await (await stage.cache.visit()).greet()
         await again.poke(f"{int(cookie) - 1:02}", cookie, lastMutationIDChanges={})
         await again.socket.close()
-    for _ in range(ASKED_AGAIN):
+    for _ in range(MAX_INVALID_REQUESTS):
         await (await stage.cache.visit()).fail("InvalidConnectionRequest")
     await (await stage.cache.visit()).fail("InvalidConnectionRequest")
     assert (await client.wait_for("error")).error is not None

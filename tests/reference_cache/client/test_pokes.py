@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from protocol.sync.downstream import PokeEnd, PokePart, PokeStart
-from reference_cache.client.poke_content import read_poke
+from reference_cache.client.merged_poke import merge_poke
 from reference_cache.client.pokes import Poke, PokeAssembly, PokeError, WrongBase, check_follows
 
 START = PokeStart.model_validate({"pokeID": "p", "baseCookie": "01"})
@@ -66,7 +66,7 @@ def test_only_what_concerns_the_client_is_read() -> None:
         {"op": "put", "mutation": {"id": {"clientID": client, "id": 1}, "result": {"error": "app", "of": client}}}
         for client in ("me", "you")
     ]
-    content = read_poke(
+    content = merge_poke(
         poke(
             part(
                 lastMutationIDChanges={"me": 4, "you": 9},
@@ -82,7 +82,7 @@ def test_only_what_concerns_the_client_is_read() -> None:
 
 
 def test_of_two_words_about_a_query_the_last_counts() -> None:
-    content = read_poke(
+    content = merge_poke(
         poke(
             part(gotQueriesPatch=[{"op": "put", "hash": "a"}, {"op": "del", "hash": "b"}]),
             part(gotQueriesPatch=[{"op": "del", "hash": "a"}, {"op": "put", "hash": "b"}]),
@@ -96,7 +96,7 @@ def test_of_two_words_about_a_query_the_last_counts() -> None:
 def test_a_clear_anywhere_voids_everything_before_it(field: str) -> None:
     rows = [{"op": "put", "tableName": "t", "value": {"id": 1}}]
     before = part(gotQueriesPatch=[{"op": "put", "hash": "a"}], rowsPatch=rows)
-    content = read_poke(poke(before, part(**{field: [{"op": "clear"}]}), part(rowsPatch=rows)), "me")
+    content = merge_poke(poke(before, part(**{field: [{"op": "clear"}]}), part(rowsPatch=rows)), "me")
     assert content.cleared
     assert content.got == set()
     assert len(content.rows) == 1

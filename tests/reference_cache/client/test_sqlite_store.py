@@ -9,7 +9,7 @@ import pytest
 
 from reference_cache.client.errors import ClientError
 from reference_cache.client.sqlite_store import SqliteLocalStore
-from reference_cache.client.store import QueuedMutation, Record, RowWrite, Step
+from reference_cache.client.store import QueuedMutation, Record, RecordChange, RowWrite
 from reference_cache.zql.schema import schema, table
 
 ITEMS = schema([table("item", {"id": "string", "count": "number", "note": "json?"})], {})
@@ -30,7 +30,7 @@ def saved(path: Path, *, queued: QueuedMutation | None = None) -> Record:
         record.queue.append(queued)
         record.newest_mutation_id = queued.id
     writes = [RowWrite("item", "a", ("a", 1, {"x": [None, True]})), RowWrite("item", "b", ("b", 2.5, None))]
-    store.save(record, Step(rows=writes, queued=queued))
+    store.save(record, RecordChange(rows=writes, queued=queued))
     store.close()
     return record
 
@@ -46,11 +46,11 @@ def test_rows_are_replaced_deleted_and_cleared(path: Path) -> None:
     record = saved(path)
     store = SqliteLocalStore(path)
     store.load(ITEMS)
-    store.save(record, Step(rows=[RowWrite("item", "a", None), RowWrite("item", "b", ("b", 3, None))]))
+    store.save(record, RecordChange(rows=[RowWrite("item", "a", None), RowWrite("item", "b", ("b", 3, None))]))
     store.close()
     store = SqliteLocalStore(path)
     assert store.load(ITEMS)[1] == {"item": [("b", 3, None)]}
-    store.save(record, Step(cleared=True, rows=[RowWrite("item", "c", ("c", 1, None))]))
+    store.save(record, RecordChange(cleared=True, rows=[RowWrite("item", "c", ("c", 1, None))]))
     store.close()
     assert SqliteLocalStore(path).load(ITEMS)[1] == {"item": [("c", 1, None)]}
 
@@ -60,7 +60,7 @@ def test_a_confirmed_mutation_leaves_the_file(path: Path) -> None:
     store = SqliteLocalStore(path)
     store.load(ITEMS)
     record.queue.clear()
-    store.save(record, Step())
+    store.save(record, RecordChange())
     store.close()
     assert SqliteLocalStore(path).load(ITEMS)[0].queue == []
 
@@ -70,7 +70,7 @@ def test_a_step_that_fails_changes_nothing(path: Path) -> None:
     store = SqliteLocalStore(path)
     store.load(ITEMS)
     with pytest.raises(Exception, match="JSON"):
-        store.save(record, Step(cleared=True, rows=[RowWrite("item", "c", ("c", float("nan"), None))]))
+        store.save(record, RecordChange(cleared=True, rows=[RowWrite("item", "c", ("c", float("nan"), None))]))
     store.close()
     assert len(SqliteLocalStore(path).load(ITEMS)[1]["item"]) == 2
 
@@ -78,7 +78,7 @@ def test_a_step_that_fails_changes_nothing(path: Path) -> None:
 def test_a_file_in_use_is_refused(path: Path) -> None:
     store = SqliteLocalStore(path)
     record, _ = store.load(ITEMS)
-    store.save(record, Step())
+    store.save(record, RecordChange())
     with pytest.raises(ClientError, match="store-unavailable") as refused:
         SqliteLocalStore(path).load(ITEMS)
     assert "a file of its own" in refused.value.fix

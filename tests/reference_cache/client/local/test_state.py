@@ -233,7 +233,7 @@ def test_a_server_that_forgot_costs_its_rows_and_not_the_queue() -> None:
     assert world.counts == {"a": 10}
     assert world.state.record.cookie is None
     assert world.state.record.identity == identity
-    assert [lost.name for lost in world.state.begin_anew()] == ["add"]
+    assert [lost.name for lost in world.state.become_new_client()] == ["add"]
     assert world.counts == {}
     assert world.state.record.identity != identity
 

@@ -1,7 +1,7 @@
-"""A poke read for one client: what it says of the client's own queries and mutations, and its row patches. Pure.
+"""The parts of a poke merged into one change for one client: its queries, its mutations, and the rows. Pure.
 
-Parts are read in order, and for one key the last word counts. A `clear` in any patch voids everything the client has,
-rows and queries alike, because the official client keeps all of it in one place.
+Parts are merged in order; for one key the last patch counts. A `clear` in any patch drops all rows and all queries,
+because the official client keeps them in one key space and clears that.
 """
 
 from __future__ import annotations
@@ -24,21 +24,27 @@ from reference_cache.client.pokes import Poke
 
 
 @dataclass(slots=True)
-class PokeContent:
-    """What a poke says to one client. Invariant: a query is in at most one of a pair (`desired`, `undesired`)."""
+class MergedPoke:
+    """The effect of a poke on one client. Invariant: a query is in at most one of `desired` and `undesired`, and of
+    `got` and `ungot`. Only `merge_poke` writes it.
+    """
 
+    # Whether everything the client had is dropped before the rest applies.
     cleared: bool = False
+    # The client's new last mutation id; None if it did not change.
     last_mutation_id: int | None = None
+    # Query hashes, put and deleted.
     desired: set[str] = field(default_factory=set)
     undesired: set[str] = field(default_factory=set)
     got: set[str] = field(default_factory=set)
     ungot: set[str] = field(default_factory=set)
+    # Row patches in order; several may concern one row.
     rows: list[PutRow | DelRow | UpdateRow] = field(default_factory=list)
+    # Results of this client's mutations by mutation id: received, and deleted by the server.
     results: dict[int, dict[str, Any]] = field(default_factory=dict)
     forgotten: set[int] = field(default_factory=set)
 
-    def take(self, part: PokePart, client_id: str) -> None:
-        """Read one more part."""
+    def add(self, part: PokePart, client_id: str) -> None:
         confirmed = part.last_mutation_id_changes.get(client_id)
         if confirmed is not None:
             self.last_mutation_id = int(confirmed)
@@ -52,12 +58,12 @@ class PokeContent:
         for result in part.mutations_patch:
             self._result(result, client_id)
 
-    def _queries(self, patch: Iterable[QueryPatch], there: set[str], gone: set[str]) -> None:
+    def _queries(self, patch: Iterable[QueryPatch], put: set[str], deleted: set[str]) -> None:
         for change in patch:
             if isinstance(change, Clear):
                 self._clear()
                 continue
-            into, out_of = (there, gone) if change.op == "put" else (gone, there)
+            into, out_of = (put, deleted) if change.op == "put" else (deleted, put)
             into.add(change.hash)
             out_of.discard(change.hash)
 
@@ -77,9 +83,9 @@ class PokeContent:
             queries.clear()
 
 
-def read_poke(poke: Poke, client_id: str) -> PokeContent:
-    """Everything a poke says to a client."""
-    content = PokeContent()
+def merge_poke(poke: Poke, client_id: str) -> MergedPoke:
+    """Merge a poke's parts for one client."""
+    merged = MergedPoke()
     for part in poke.parts:
-        content.take(part, client_id)
-    return content
+        merged.add(part, client_id)
+    return merged
