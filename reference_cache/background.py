@@ -1,7 +1,8 @@
-"""Pure work on large inputs, in one thread beside the event loop.
+"""Runs pure work on large inputs in one background thread.
 
-The two share the interpreter, so the work is not faster for it, but the event loop has its turn every few milliseconds.
-There is one such thread, however many clients send large inputs, so that it competes with nobody but the loop.
+The thread shares the interpreter with the event loop, so the work is not faster, but the loop runs every few
+milliseconds meanwhile. There is only one thread, however many clients send large inputs: several would take turns with
+the loop and with each other, and delay it more.
 """
 
 from __future__ import annotations
@@ -17,5 +18,5 @@ _thread = ThreadPoolExecutor(1, thread_name_prefix="background")
 
 
 async def in_background(work: Callable[[], T]) -> T:
-    """The result of work that shares no state with the event loop's thread."""
+    """Run `work` in the background thread and return its result; it must share no state with the event loop."""
     return await asyncio.get_running_loop().run_in_executor(_thread, work)

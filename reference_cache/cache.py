@@ -1,8 +1,8 @@
-"""The cache as one piece: replicator → replica → view syncer → sync server, started and stopped in order.
+"""Starts and stops the parts of the cache in order: replicator → replica → view syncer → sync server.
 
-The server listens first, so that health checks and status are there during a long initial sync, and lets clients in
-once the syncer follows the replica. The replicator runs in a process of its own; the only ways between it and the
-syncer are the replica file, word of new versions, and word of what has been read of the change log.
+The server listens first, so that health checks and status work during a long initial sync; it admits clients once the
+view syncer follows the replica. The replicator is a process of its own. It and the view syncer share the replica file;
+the replicator announces new versions, and the cache reports how far the change log has been read.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from reference_cache.replicator.process import ReplicatorFailed, ReplicatorProce
 from reference_cache.replicator.settings import ReplicatorSettings
 from reference_cache.sync_server.access.auth import Authenticator
 from reference_cache.sync_server.access.inspectors import Inspectors
-from reference_cache.sync_server.client import Services
+from reference_cache.sync_server.client import ServerServices
 from reference_cache.sync_server.metrics import CacheMetrics
 from reference_cache.sync_server.outbox import Backlog
 from reference_cache.sync_server.rates import MutationLimit
@@ -39,22 +39,25 @@ from service_kit.logs import event, logger
 log = logger("cache.cache")
 
 READ_SECONDS = 0.25
-"""How often the replicator is told what has been read, so that it can forget it."""
+"""How often the replicator gets the read version, so that it can prune its change log, and the replica is checked."""
 
 
 class Cache:
-    """One running cache. Invariant: from `start` to `stop` its port is open; clients are let in once it is ready."""
+    """One running cache. Invariant: its port is open from `start` to `stop`; clients are admitted while it is ready."""
 
     def __init__(self, config: CacheConfig) -> None:
         self._config = config
         self._authenticator = Authenticator(config)
         self._replicator = ReplicatorProcess(_replicator_settings(config))
+        # Set while clients are admitted: by `_sync` at first, then by `_watch_replica`.
         self._ready = asyncio.Event()
+        # Set when the replicator announces its first version.
         self._has_replica = asyncio.Event()
+        # The replicator, the syncer and two watchers; filled by `start`. A task that ends means that the cache failed.
         self._tasks: list[asyncio.Task[None]] = []
 
     async def start(self) -> int:
-        """Listen and begin to replicate; the port in use. Raises `CacheError`."""
+        """Listen and start replicating; returns the port in use. Raises `CacheError`."""
         memory.tune()
         config = self._config
         self._session = aiohttp.ClientSession(connector=aiohttp.TCPConnector(limit=1000))
@@ -63,9 +66,18 @@ class Cache:
         budget = ByteBudget(config.intake_group_bytes, config.intake_bytes)
         self._pusher = Pusher(mutate, budget) if mutate is not None else None
         self._syncer = ViewSyncer(_syncer_options(config), transformer)
-        backlog = Backlog(config.send_buffers_bytes)
-        parts = (self._authenticator, CacheMetrics(), Inspectors(config), budget, backlog, _mutation_limit(config))
-        services = Services(config, self._syncer, transformer, self._pusher, *parts)
+        services = ServerServices(
+            config=config,
+            syncer=self._syncer,
+            transformer=transformer,
+            pusher=self._pusher,
+            authenticator=self._authenticator,
+            metrics=CacheMetrics(),
+            inspectors=Inspectors(config),
+            budget=budget,
+            backlog=Backlog(config.send_buffers_bytes),
+            mutation_limit=_mutation_limit(config),
+        )
         self._server = SyncServer(services, self._ready, self._replication_status)
         try:
             port = await self._server.start()
@@ -80,19 +92,19 @@ class Cache:
         return port
 
     async def wait_until_ready(self) -> None:
-        """Until clients are let in; raises `CacheError` if that will never be."""
+        """Return when clients are admitted; raises `CacheError` if a part of the cache fails first."""
         ready = asyncio.create_task(self._ready.wait())
         await asyncio.wait((ready, *self._tasks), return_when=asyncio.FIRST_COMPLETED)
         ready.cancel()
         self._raise_if_ended()
 
     async def wait_for_failure(self) -> None:
-        """Returns never; raises `CacheError` when a part of the cache has ended for good."""
+        """Wait until a part of the cache fails; raises its `CacheError`."""
         await asyncio.wait(self._tasks, return_when=asyncio.FIRST_EXCEPTION)
         self._raise_if_ended()
 
     async def stop(self) -> None:
-        """Clients first, then the replicator, then the syncer."""
+        """Stop the sync server, then the replicator, then the view syncer."""
         if self._pusher is not None:
             await self._pusher.stop()
         await self._server.stop()
@@ -112,7 +124,7 @@ class Cache:
         self._syncer.notify()
 
     async def _sync(self) -> None:
-        # The replicator looks at a file first: it knows whether it is a replica, and this app's.
+        # The replicator opens the file first: it checks that it is a replica, and of this app.
         await self._has_replica.wait()
         await self._syncer.start()
         self._ready.set()
@@ -120,18 +132,18 @@ class Cache:
         await asyncio.Event().wait()
 
     async def _report_read(self) -> None:
-        """What the syncer has read of the change log need not be kept."""
+        """Let the replicator prune the changes that the view syncer has read."""
         await self._ready.wait()
-        told = None
+        reported = None
         while True:
             read = self._syncer.read_version
-            if read is not None and read != told:
+            if read is not None and read != reported:
                 self._replicator.forget_changes(read)
-                told = read
+                reported = read
             await asyncio.sleep(READ_SECONDS)
 
     async def _watch_replica(self) -> None:
-        """Let no clients in while the replica is gone."""
+        """Refuse clients while the replica file is missing."""
         await self._ready.wait()
         while True:
             await asyncio.sleep(READ_SECONDS)
@@ -157,7 +169,7 @@ class Cache:
 
 def _raise_for(error: BaseException | None, config: CacheConfig) -> None:
     if isinstance(error, ReplicatorFailed):
-        fix = "remove the file to sync anew, or point ZERO_REPLICA_FILE elsewhere"
+        fix = "remove the file to sync again, or point ZERO_REPLICA_FILE elsewhere"
         raise CacheError(error.code, str(error), str(config.replica_file), fix) from None
     if error is not None:
         raise error

@@ -1,4 +1,4 @@
-"""How the process uses memory: the allocator's settings, and giving back what clients that left had used."""
+"""Memory of the process: settings of collector and allocator, and returning freed memory to the system."""
 
 from __future__ import annotations
 
@@ -10,23 +10,23 @@ from contextlib import suppress
 from pathlib import Path
 
 COLLECTOR = (50_000, 20, 100)
-"""How seldom the cycle collector looks through memory: rows are held by the hundred thousand and form no cycles, and a
-look at all of them would keep the event loop for tenths of a second."""
+"""Thresholds of the cycle collector. Rows are held by the hundred thousand and form no cycles; a full collection over
+them would block the event loop for tenths of a second, so it must be rare."""
 
 LARGE_BYTES = 128 * 1024
-"""Blocks from this size on are given back to the system when they are freed."""
+"""Freed blocks from this size on return to the system immediately (glibc allocates them with mmap)."""
 
 REST_SECONDS = 2.0
-"""How long to rest at least between two times that memory is given back."""
+"""The shortest time between two trims."""
 
 _M_MMAP_THRESHOLD = -3
 
 
 def tune() -> None:
-    """Collect cycles seldom, and give large blocks back when they are freed.
+    """Make full collections rare, and return large blocks to the system when they are freed.
 
-    glibc raises the size from which it does so with every large block that is freed: after a flood of large messages,
-    memory that nobody uses would stay with the process. A fixed size keeps it from that.
+    glibc raises its mmap threshold with every large block that is freed. After a flood of large messages, unused memory
+    would then stay with the process. Setting the threshold also stops glibc from raising it.
     """
     gc.set_threshold(*COLLECTOR)
     with suppress(OSError, AttributeError):
@@ -34,44 +34,44 @@ def tune() -> None:
 
 
 class Reclaimer:
-    """Gives memory that clients used back to the system after they left.
+    """Returns memory to the system after clients have left.
 
-    Blocks below `LARGE_BYTES` that a flood left free stay with the process, scattered among those in use; glibc
-    releases them only when asked. Asking walks the heap, so it rests a hundred times as long as it took.
+    Freed blocks below `LARGE_BYTES` stay with the process, scattered among used ones; glibc releases them only in
+    `malloc_trim`. That walks the heap, so the next one waits a hundred times as long as the last one took.
     """
 
     def __init__(self) -> None:
-        # Whether a client group ended since memory was last given back. Written by the event loop.
+        # Whether a client group ended since the last trim. Set on the event loop, cleared by `give_back`.
         self._has_freed = False
-        # Resident bytes after it was last given back: connections that never became clients show as growth.
-        self._kept = resident_bytes()
-        # When it may be given back again, on the monotonic clock.
+        # Resident bytes after the last trim; growth shows connections that never became clients. By `give_back`.
+        self._resident_bytes = resident_bytes()
+        # When the next trim may start, on the monotonic clock. Written by `give_back`.
         self._rests_until = 0.0
 
     def freed(self) -> None:
-        """A client group, and what it used, is gone."""
+        """Note that a client group has ended."""
         self._has_freed = True
 
     def is_due(self) -> bool:
-        """Whether it is worth asking now."""
+        """Whether a trim is allowed and likely to release something."""
         if time.monotonic() < self._rests_until:
             return False
-        return self._has_freed or resident_bytes() > self._kept * 1.05
+        return self._has_freed or resident_bytes() > self._resident_bytes * 1.05
 
     def give_back(self) -> None:
-        """Have Python and glibc release what is free. May run in a thread."""
+        """Collect young cycles and trim the heap. May run in any thread, one call at a time."""
         self._has_freed = False
         began = time.monotonic()
-        gc.collect(0)  # what a closed connection leaves refers to itself; the youngest alone takes milliseconds
+        gc.collect(0)  # a closed connection leaves reference cycles; the youngest generation takes milliseconds only
         with suppress(OSError, AttributeError):
             ctypes.CDLL(None).malloc_trim(0)
         ended = time.monotonic()
         self._rests_until = ended + max(REST_SECONDS, 100 * (ended - began))
-        self._kept = resident_bytes()
+        self._resident_bytes = resident_bytes()
 
 
 def resident_bytes() -> int:
-    """The resident memory of this process; 0 where `/proc` does not tell it."""
+    """The resident memory of this process; 0 on systems without `/proc`."""
     with suppress(OSError):
         return int(Path("/proc/self/statm").read_text().split()[1]) * os.sysconf("SC_PAGE_SIZE")
     return 0

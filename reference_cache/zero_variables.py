@@ -1,4 +1,4 @@
-"""zero-cache 1.9.0's variables that this cache knows and does not use."""
+"""The environment variables of zero-cache 1.9.0 that this cache accepts and ignores."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
-"""For whom the cache speaks to the application, and how that client's requests are addressed.
+"""A client's credentials towards the application, and where its requests go.
 
-Two connections with equal credentials get equal answers, so an answer may be shared between them; everything that can
-change an answer (user, token, cookies, forwarded headers, URL) is part of the value.
+Connections with equal credentials may share an answer of the application, so everything that can change an answer
+(user, token, cookies, forwarded headers, URL) is part of the value.
 """
 
 from __future__ import annotations
@@ -15,23 +15,24 @@ from reference_cache.config import AppEndpoint
 Headers = tuple[tuple[str, str], ...]
 
 _PROVING = ("authorization", "cookie")
-"""Headers of the socket's request that prove who the client is, where they are passed on at all."""
+"""Headers of the WebSocket request that authenticate the client, if they are forwarded at all."""
 
 
 @dataclass(frozen=True, slots=True)
 class Address:
-    """Where a client's requests of one kind go, and the headers that are the client's own."""
+    """URL and forwarded headers of a client's query or mutate requests."""
 
     url: str | None = None
     headers: Headers = ()
     is_clients_choice: bool = False
+    """Whether the client named the URL (`userQueryURL`, `userPushURL`); then it is matched against the patterns."""
     secrets: Headers = ()
-    """The headers that can prove who the client is: cookies, authorization, and what the client itself set."""
+    """The headers that can authenticate the client: cookies, authorization, and those the client itself set."""
 
 
 @dataclass(frozen=True, slots=True)
 class Credentials:
-    """One client's identity towards the application."""
+    """What the application needs to identify one client."""
 
     user_id: str | None = None
     token: str | None = None
@@ -40,7 +41,7 @@ class Credentials:
 
     @property
     def secret(self) -> str | None:
-        """What the client presents to prove who it is: its token, or else its secret headers; None if nothing."""
+        """What the client authenticates with: its token, else its secret headers, else None."""
         if self.token:
             return f"token {self.token}"
         return f"headers {values.dumps(self.query.secrets).decode()}" if self.query.secrets else None
@@ -50,7 +51,7 @@ class Credentials:
 
 
 def address(endpoint: AppEndpoint, request_headers: Mapping[str, str]) -> Address:
-    """How requests for a socket that was opened with these headers go out."""
+    """The address for a WebSocket that was opened with these request headers."""
     headers = dict(_allowed(request_headers.items(), endpoint.allowed_request_headers))
     lowered = {name.lower(): value for name, value in request_headers.items()}
     if endpoint.forward_cookies and "cookie" in lowered:
@@ -63,13 +64,16 @@ def address(endpoint: AppEndpoint, request_headers: Mapping[str, str]) -> Addres
 
 
 def chosen_by_client(
-    given: Address, endpoint: AppEndpoint, url: str | None, headers: Mapping[str, str] | None
+    default: Address, endpoint: AppEndpoint, url: str | None, headers: Mapping[str, str] | None
 ) -> Address:
-    """The address with what the client itself wishes, as far as the configuration lets it."""
+    """The address with URL and headers of the init message; headers that are not allowed are dropped.
+
+    The URL is checked later, when it is requested (`AppPost`).
+    """
     allowed = _allowed((headers or {}).items(), endpoint.allowed_client_headers)
-    own = dict(given.headers) | dict(allowed)
-    secrets = dict(given.secrets) | {name.lower(): value for name, value in allowed}
-    return Address(url or given.url, tuple(sorted(own.items())), url is not None, tuple(sorted(secrets.items())))
+    merged = dict(default.headers) | dict(allowed)
+    secrets = dict(default.secrets) | {name.lower(): value for name, value in allowed}
+    return Address(url or default.url, tuple(sorted(merged.items())), url is not None, tuple(sorted(secrets.items())))
 
 
 def _allowed(headers: Iterable[tuple[str, str]], names: Iterable[str]) -> list[tuple[str, str]]:

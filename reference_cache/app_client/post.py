@@ -1,8 +1,8 @@
-"""One POST to the application, with the patience the official cache has.
+"""One POST to the application, with the retries of the official cache.
 
-5xx answers and connections that fail are tried again, four attempts in all, 100 ms doubling to at most a second with
-some jitter between them; other answers are final. What cannot be had is an `AppFailure`, whose reason the callers
-turn into the error their client is told.
+5xx responses and failed connections are retried: four attempts in all, with a delay of 100 ms that doubles up to one
+second, plus jitter. Other responses are final. A request without a usable response raises `AppFailure`, whose reason
+becomes that of the error that the client gets.
 """
 
 from __future__ import annotations
@@ -29,16 +29,18 @@ log = logger("cache.app")
 ATTEMPTS = 4
 LONGEST_WAIT_S = 1.0
 PREVIEW_CHARACTERS = 512
+"""How much of a refused response's body goes into the error, as `bodyPreview`."""
+
 MAX_ANSWER_BYTES = 64 * 1024 * 1024
 TIMEOUT_SECONDS = 60.0
 
 
 _CONNECTION_HEADERS = frozenset({"host", "connection", "content-length", "transfer-encoding", "upgrade"})
-"""Headers that belong to one connection and are never passed on."""
+"""Headers that belong to one connection and are never forwarded."""
 
 
 class AppFailure(Exception):
-    """The application gave no usable answer; `reason` is the protocol's: http, parse, timeout or internal."""
+    """No usable response; `reason` is one of the protocol's: http, parse, timeout, internal."""
 
     def __init__(self, reason: str, message: str, status: int | None = None, preview: str | None = None) -> None:
         super().__init__(reason, message)
@@ -49,12 +51,12 @@ class AppFailure(Exception):
 
     @property
     def details(self) -> dict[str, Any]:
-        """The fields an error body has besides reason and message."""
-        found = {"status": self.status, "bodyPreview": self.preview}
-        return {name: value for name, value in found.items() if value is not None}
+        """The fields of an error body in addition to reason and message."""
+        fields = {"status": self.status, "bodyPreview": self.preview}
+        return {name: value for name, value in fields.items() if value is not None}
 
 
-class _TryAgain(Exception):
+class _Retry(Exception):
     def __init__(self, failure: AppFailure) -> None:
         super().__init__(failure)
         self.failure = failure
@@ -62,7 +64,7 @@ class _TryAgain(Exception):
 
 @dataclass(slots=True)
 class AppPost:
-    """Posts to one endpoint of the application. `variable` is the setting to name when a URL is not allowed."""
+    """Posts to one endpoint of the application. `variable` is the setting named in errors; times are seconds."""
 
     session: aiohttp.ClientSession
     endpoint: AppEndpoint
@@ -73,7 +75,7 @@ class AppPost:
     backoff: float = 0.1
 
     async def __call__(self, address: Address, token: str | None, body: object) -> object:
-        """The JSON value of the answer; raises `AppFailure`. A body of bytes is JSON text already."""
+        """Returns the JSON value of the response; raises `AppFailure`. A body of bytes must be JSON text."""
         url = self._url(address)
         headers = self._headers(address, token)
         payload = body if isinstance(body, bytes) else values.dumps(body)
@@ -82,8 +84,8 @@ class AppPost:
         for attempt in range(1, ATTEMPTS + 1):
             try:
                 return await self._attempt(url, headers, payload)
-            except _TryAgain as again:
-                failure = again.failure
+            except _Retry as retry:
+                failure = retry.failure
                 event(log, logging.WARNING, "application failed", url=url, attempt=attempt, why=failure.message)
                 if attempt == ATTEMPTS:
                     raise failure from None
@@ -96,18 +98,19 @@ class AppPost:
         url = self._clients_url(address.url) if address.is_clients_choice else address.url
         parts = urlsplit(url)
         query = [*parse_qsl(parts.query, keep_blank_values=True), ("schema", self.schema), ("appID", self.app_id)]
-        made = urlunsplit((parts.scheme, parts.netloc, parts.path, urlencode(query), ""))
-        return URL(made, encoded=address.is_clients_choice)  # a client's is requested as it was matched
+        full = urlunsplit((parts.scheme, parts.netloc, parts.path, urlencode(query), ""))
+        # A client's URL is requested exactly as it was matched; yarl must not normalise it again.
+        return URL(full, encoded=address.is_clients_choice)
 
     def _clients_url(self, url: str) -> str:
-        """A URL that a client named, in the spelling that was matched with the patterns."""
-        spelled = canonical(url)
-        if spelled is None or not is_allowed(spelled, self.endpoint.urls):
+        """The canonical form of a URL that a client chose; raises `AppFailure` if it is not allowed."""
+        canonical_url = canonical(url)
+        if canonical_url is None or not is_allowed(canonical_url, self.endpoint.urls):
             raise AppFailure("internal", f'URL "{url}" is not allowed by the {self.variable} configuration')
-        taken = reserved_parameters(spelled)
-        if taken:
-            raise AppFailure("internal", f'URL "{url}" has parameters that the cache sets: {", ".join(taken)}')
-        return spelled
+        reserved = reserved_parameters(canonical_url)
+        if reserved:
+            raise AppFailure("internal", f'URL "{url}" has parameters that the cache sets: {", ".join(reserved)}')
+        return canonical_url
 
     def _headers(self, address: Address, token: str | None) -> dict[str, str]:
         own = {"Content-Type": "application/json"}
@@ -127,7 +130,7 @@ class AppPost:
         except TimeoutError:
             raise AppFailure("timeout", f"the application did not answer in {self.timeout:g} s") from None
         except (aiohttp.ClientError, OSError) as error:
-            raise _TryAgain(_unreachable(error)) from None
+            raise _Retry(_unreachable(error)) from None
         except ValueError as error:
             raise _unreachable(error) from None
         if not 200 <= answer.status < 300:
@@ -148,7 +151,7 @@ async def _read(answer: aiohttp.ClientResponse) -> bytes:
 
 
 def _unreachable(error: Exception) -> AppFailure:
-    """The text has addresses of the inside; it is for the log."""
+    """Log the text of the error, which may name internal addresses; the client gets its type only."""
     event(log, logging.WARNING, "application not reached", why=str(error) or type(error).__name__)
     return AppFailure("internal", f"Fetch from API server threw error: {type(error).__name__}")
 
@@ -158,4 +161,4 @@ def _refused(status: int, text: bytes) -> Exception:
     preview = shown if len(shown) <= PREVIEW_CHARACTERS else shown[:PREVIEW_CHARACTERS] + "..."
     hint = "; redirects are not followed, name the URL itself" if 300 <= status < 400 else ""
     failure = AppFailure("http", f"Fetch from API server returned non-OK status {status}{hint}", status, preview)
-    return _TryAgain(failure) if 500 <= status < 600 else failure
+    return _Retry(failure) if 500 <= status < 600 else failure

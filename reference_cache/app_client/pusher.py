@@ -1,10 +1,12 @@
-"""Custom mutations to the application: `ZERO_MUTATE_URL`.
+"""Forwards custom mutations to the application at `ZERO_MUTATE_URL`. Zero's pusher.
 
-One request per client group at a time, so that mutations reach the application in order. What arrives meanwhile waits,
-encoded as it will be sent, and is merged by connection into the next requests. What waits is counted in bytes, per
-group and in total; a push for which there is no room is refused with `ServerOverloaded`: its client sends it later.
-Results are not taken from the answers: they come back through the change source, with the rows they wrote. Only a
-request that fails as a whole is told, to the clients whose mutations were in it.
+There is one request per client group at a time, so that mutations reach the application in order. Pushes that arrive
+meanwhile are queued in encoded form and merged by connection into the next requests. Queued bytes are limited per group
+and in total; a push over the limit is refused with `ServerOverloaded`, and its client sends it again later. The results
+of mutations are not read from the response: they arrive through the change source, with the rows the mutations wrote.
+Only a request that fails as a whole is reported, to the clients whose mutations it contained.
+
+Everything here runs on the cache's event loop.
 """
 
 from __future__ import annotations
@@ -33,7 +35,7 @@ REQUEST_BYTES = 4 * 1024 * 1024
 """Pushes are merged into one request up to this size; a larger push is a request of its own."""
 
 PUSH_OVERHEAD_BYTES = 512
-"""What a waiting push costs besides its text."""
+"""Estimated memory of a queued push in addition to its text."""
 
 _LEGACY_MESSAGES = {
     "unsupportedPushVersion": "Unsupported push version",
@@ -45,8 +47,8 @@ MutationIds = list[dict[str, Any]]
 
 
 @dataclass(frozen=True, slots=True)
-class _Waiting:
-    """A push that waits. `head` is its body without the mutations, `mutations` are their texts with commas between."""
+class _QueuedPush:
+    """An encoded push: `head` is its body without the mutations, `mutations` their JSON texts joined by commas."""
 
     sender: str
     credentials: Credentials
@@ -61,10 +63,11 @@ class _Waiting:
 
 @dataclass(slots=True)
 class _Request:
-    """Pushes of one socket with the same credentials, for one request."""
+    """Consecutive pushes of one socket with the same credentials; becomes one HTTP request."""
 
     credentials: Credentials
-    pushes: list[_Waiting]
+    # Both are written by `merged` only.
+    pushes: list[_QueuedPush]
     size: int = 0
 
     @property
@@ -72,54 +75,59 @@ class _Request:
         return [each for push in self.pushes for each in push.ids]
 
     def body(self) -> bytes:
-        """The JSON text of the request."""
+        """The JSON text of the request: the first push with the mutations of all."""
         mutations = b",".join(push.mutations for push in self.pushes)
         return b'%b,"mutations":[%b]}' % (self.pushes[0].head[:-1], mutations)
 
 
 @dataclass(slots=True)
 class _Group:
-    """The clients of one group that can be told of failures, and the pushes that wait."""
+    """The connected clients and the queued pushes of one client group."""
 
+    # By client id; written by `register` and `unregister`.
     clients: dict[str, Downstream] = field(default_factory=dict)
-    waiting: list[_Waiting] = field(default_factory=list)
+    # In order of arrival; `push` appends, the worker takes all.
+    queue: list[_QueuedPush] = field(default_factory=list)
+    # The task that sends this group's requests; None while the queue is empty and no request is running.
     worker: asyncio.Task[None] | None = None
 
 
 class Pusher:
-    """Forwards pushes of all groups. Invariant: at most one request of a group is under way."""
+    """Forwards the pushes of all groups. Invariant: at most one request per group is running."""
 
     def __init__(self, post: AppPost, budget: ByteBudget) -> None:
         self.cleanups = Cleanups(post)
         self._post = post
         self._budget = budget
+        # By client group id; a group is removed when it has neither connected clients nor a worker.
         self._groups: dict[str, _Group] = {}
+        # Set by `stop`; later pushes are ignored.
         self._stopped = False
 
     def register(self, group_id: str, client_id: str, downstream: Downstream) -> None:
-        """From now on, tell this client of its failures here."""
+        """Report failures of this client's pushes to `downstream` from now on."""
         self._groups.setdefault(group_id, _Group()).clients[client_id] = downstream
 
     def unregister(self, group_id: str, client_id: str, downstream: Downstream) -> None:
-        """The client's socket is gone; what it pushed is still forwarded."""
+        """Stop reporting to a closed socket; its queued pushes are still forwarded."""
         group = self._groups.get(group_id)
         if group is not None and group.clients.get(client_id) is downstream:
             del group.clients[client_id]
             self._forget_if_idle(group_id, group)
 
     def push(self, group_id: str, sender: str, credentials: Credentials, push: Push) -> None:
-        """Queue a push; raises `SyncError` if too much is waiting already. `sender` names the socket."""
+        """Queue a push; raises `SyncError` if too many bytes are queued. `sender` identifies the socket."""
         if self._stopped:
             return
-        waiting = _encoded(sender, credentials, push)
-        self._budget.take(group_id, waiting.size)
+        queued = _encoded(sender, credentials, push)
+        self._budget.take(group_id, queued.size)
         group = self._groups.setdefault(group_id, _Group())
-        group.waiting.append(waiting)
+        group.queue.append(queued)
         if group.worker is None:
             group.worker = asyncio.create_task(self._work(group_id, group))
 
     async def stop(self) -> None:
-        """Give up what is under way; clients send unconfirmed mutations again when they are back."""
+        """Cancel running requests; clients push unconfirmed mutations again after reconnecting."""
         self._stopped = True
         tasks = [group.worker for group in self._groups.values() if group.worker is not None]
         for task in tasks:
@@ -127,9 +135,9 @@ class Pusher:
         await asyncio.gather(self.cleanups.stop(), *tasks, return_exceptions=True)
 
     async def _work(self, group_id: str, group: _Group) -> None:
-        while group.waiting:
-            waiting, group.waiting = group.waiting, []
-            for request in merged(waiting):
+        while group.queue:
+            queue, group.queue = group.queue, []
+            for request in merged(queue):
                 await self._forward(group_id, group, request)
                 self._budget.release(group_id, request.size)
         group.worker = None
@@ -152,21 +160,21 @@ class Pusher:
             failures = [push_failed("internal", unexpected(log, "push failed", error), ids)]
         for each in failures:
             event(log, logging.WARNING, "push failed", group=group_id, why=each.message)
-            _tell(group, each)
+            _report(group, each)
 
 
-def _encoded(sender: str, credentials: Credentials, push: Push) -> _Waiting:
+def _encoded(sender: str, credentials: Credentials, push: Push) -> _QueuedPush:
     wire = push.model_dump(exclude_none=True)
     mutations = wire.pop("mutations")
     ids = [{"id": each["id"], "clientID": each["clientID"]} for each in mutations]
-    return _Waiting(sender, credentials, values.dumps(wire), values.dumps(mutations)[1:-1], ids)
+    return _QueuedPush(sender, credentials, values.dumps(wire), values.dumps(mutations)[1:-1], ids)
 
 
-def merged(waiting: Sequence[_Waiting]) -> list[_Request]:
-    """Requests: consecutive pushes of one socket with the same credentials in one, in the order they came."""
+def merged(queue: Sequence[_QueuedPush]) -> list[_Request]:
+    """Merge consecutive pushes of one socket with the same credentials into one request, up to `REQUEST_BYTES`."""
     requests: list[_Request] = []
     newest: dict[str, _Request] = {}  # by socket
-    for push in waiting:
+    for push in queue:
         request = newest.get(push.sender)
         if request is None or request.credentials != push.credentials or request.size + push.size > REQUEST_BYTES:
             request = newest[push.sender] = _Request(push.credentials, [])
@@ -177,7 +185,7 @@ def merged(waiting: Sequence[_Waiting]) -> list[_Request]:
 
 
 def _failures(answer: MutateResponse | PushFailed | LegacyPushError, credentials: Credentials) -> list[SyncError]:
-    """What must be told of an answer: a failure as a whole, or a mutation that came out of order."""
+    """The errors to report: the request failed as a whole, is of another user, or a mutation was out of order."""
     if isinstance(answer, PushFailed):
         body = answer.model_dump(by_alias=True, exclude_unset=True)
         fixed = ("kind", "origin", "reason", "message", "mutationIDs")
@@ -214,8 +222,8 @@ def _wire(ids: Sequence[MutationId]) -> list[dict[str, Any]]:
     return [each.model_dump(by_alias=True) for each in ids]
 
 
-def _tell(group: _Group, failure: SyncError) -> None:
-    """Each client whose mutations failed hears of its own."""
+def _report(group: _Group, failure: SyncError) -> None:
+    """Send each connected client the error with its own mutation ids."""
     by_client: dict[str, list[Mapping[str, Any]]] = {}
     for each in failure.details["mutationIDs"]:
         by_client.setdefault(each["clientID"], []).append(each)

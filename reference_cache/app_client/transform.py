@@ -1,9 +1,9 @@
-"""Named queries through the application: `ZERO_QUERY_URL`.
+"""Transforms named queries into ASTs through the application at `ZERO_QUERY_URL`. Zero's custom-query transformer.
 
-The application knows what a name and its arguments mean, and for whom. Answers are kept for five seconds per name,
-arguments and credentials, since a client that connects asks several times in a row; failures are not kept. The hash of
-a query is chosen by its client and says nothing of what it means, so it is no part of that key. With no URL configured,
-named queries are never answered, and nobody's credentials are checked.
+ASTs are cached for five seconds per name, arguments and credentials, because a connecting client needs the same query
+several times in a row; failures are not cached. A query's hash is not part of the key: the client chooses it, so it
+proves nothing about the query. With no URL configured, named queries are never answered and credentials are not
+checked.
 """
 
 from __future__ import annotations
@@ -13,6 +13,7 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
+from typing import NamedTuple
 
 from protocol import values
 from protocol.errors import CodecError
@@ -27,73 +28,80 @@ from service_kit.logs import event, logger
 
 log = logger("cache.queries")
 
-KEEP_SECONDS = 5.0
-KEEP_ANSWERS = 100_000
+CACHE_SECONDS = 5.0
+CACHE_ENTRIES = 100_000
 MANY_QUERIES = 200
-"""From so many on, an answer is checked in the background, so that other clients are served meanwhile."""
+"""From this number on, a response is checked in the background thread, so that other clients are served meanwhile."""
 
 _Key = tuple[str, bytes, Credentials]
-"""Name, arguments as JSON, and for whom."""
+"""Name, arguments as JSON, and credentials."""
+
+
+class _Entry(NamedTuple):
+    expires: float
+    query: Query
 
 
 @dataclass(slots=True)
-class _Kept:
-    """Answers that are young enough. Invariant: in the order they came, and never more than `KEEP_ANSWERS`."""
+class _TransformCache:
+    """Recent ASTs. Invariant: oldest first, and never more than `CACHE_ENTRIES`."""
 
     clock: Callable[[], float]
-    answers: dict[_Key, tuple[float, Query]] = field(default_factory=dict)
+    # `put` adds at the end and drops expired entries at the front.
+    entries: dict[_Key, _Entry] = field(default_factory=dict)
 
     def get(self, key: _Key) -> Query | None:
-        found = self.answers.get(key)
-        return found[1] if found is not None and found[0] > self.clock() else None
+        entry = self.entries.get(key)
+        return entry.query if entry is not None and entry.expires > self.clock() else None
 
     def put(self, key: _Key, query: Query) -> None:
         self._drop_old()
-        self.answers.pop(key, None)
-        self.answers[key] = (self.clock() + KEEP_SECONDS, query)
+        self.entries.pop(key, None)
+        self.entries[key] = _Entry(self.clock() + CACHE_SECONDS, query)
 
     def _drop_old(self) -> None:
         now = self.clock()
-        while self.answers:
-            oldest = next(iter(self.answers))
-            if self.answers[oldest][0] > now and len(self.answers) < KEEP_ANSWERS:
+        while self.entries:
+            oldest = next(iter(self.entries))
+            if self.entries[oldest].expires > now and len(self.entries) < CACHE_ENTRIES:
                 return
-            del self.answers[oldest]
+            del self.entries[oldest]
 
 
 class QueryTransformer:
-    """The `Transformer` of the view syncer, over HTTP."""
+    """The view syncer's `Transformer`, over HTTP."""
 
     def __init__(self, post: AppPost | None, clock: Callable[[], float] = time.monotonic) -> None:
         self._post = post
-        self._kept = _Kept(clock)
+        self._cache = _TransformCache(clock)
 
     async def validate(self, credentials: Credentials) -> bool:
-        """Ask with an empty list: the application refuses what it would refuse for any query."""
+        """Send an empty list of queries: the application refuses bad credentials for it as for any query."""
         if self._post is None:
             return False
-        answer = await self._ask(self._post, credentials, [])
-        return "user_id" in answer.model_fields_set
+        response = await self._request(self._post, credentials, [])
+        return "user_id" in response.model_fields_set
 
     async def transform(
         self, credentials: Credentials, queries: Sequence[NamedQuery]
     ) -> Mapping[str, Query | QueryFailure]:
-        """The queries by hash; those the application left out are left out."""
+        """The queries by hash, without those that the application's response omits."""
         if self._post is None:
             if queries:
                 event(log, logging.WARNING, "named queries without ZERO_QUERY_URL", count=len(queries))
             return {}
-        found: dict[str, Query | QueryFailure] = {}
+        transformed: dict[str, Query | QueryFailure] = {}
         for query in queries:
-            kept = self._kept.get(_key(query, credentials))
-            if kept is not None:
-                found[query.hash] = kept
-        wanted = [query for query in queries if query.hash not in found]
-        if wanted:
-            found |= self._results(await self._ask(self._post, credentials, wanted), credentials, wanted)
-        return found
+            cached = self._cache.get(_key(query, credentials))
+            if cached is not None:
+                transformed[query.hash] = cached
+        missing = [query for query in queries if query.hash not in transformed]
+        if missing:
+            response = await self._request(self._post, credentials, missing)
+            transformed |= self._results(response, credentials, missing)
+        return transformed
 
-    async def _ask(self, post: AppPost, credentials: Credentials, queries: Sequence[NamedQuery]) -> QueryResponse:
+    async def _request(self, post: AppPost, credentials: Credentials, queries: Sequence[NamedQuery]) -> QueryResponse:
         ids = [query.hash for query in queries]
         request = ["transform", [{"id": each.hash, "name": each.name, "args": list(each.args)} for each in queries]]
         try:
@@ -113,17 +121,17 @@ class QueryTransformer:
     def _results(
         self, answer: QueryResponse, credentials: Credentials, queries: Sequence[NamedQuery]
     ) -> dict[str, Query | QueryFailure]:
-        asked = {query.hash: query for query in queries}
-        found: dict[str, Query | QueryFailure] = {}
+        by_hash = {query.hash: query for query in queries}
+        results: dict[str, Query | QueryFailure] = {}
         for result in answer.queries:
-            if result.id not in asked:
+            if result.id not in by_hash:
                 continue
             if isinstance(result, ErroredQuery):
-                found[result.id] = QueryFailure(result.model_dump(exclude_unset=True))
+                results[result.id] = QueryFailure(result.model_dump(exclude_unset=True))
             else:
-                found[result.id] = result.ast
-                self._kept.put(_key(asked[result.id], credentials), result.ast)
-        return found
+                results[result.id] = result.ast
+                self._cache.put(_key(by_hash[result.id], credentials), result.ast)
+        return results
 
 
 def _key(query: NamedQuery, credentials: Credentials) -> _Key:

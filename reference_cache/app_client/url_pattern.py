@@ -1,10 +1,10 @@
-"""Which URLs a client may name: the patterns of `ZERO_QUERY_URL` and `ZERO_MUTATE_URL`.
+"""Which URLs a client may choose: the patterns of `ZERO_QUERY_URL` and `ZERO_MUTATE_URL`.
 
-The part of the web's URLPattern that makes sense in a host and a path: `*` for anything, `:name` for one segment,
-`:name(regex)`, and a `?` after either. Query and fragment play no part.
+Supports the part of the web's URLPattern that applies to host and path: `*`, `:name` for one segment, `:name(regex)`,
+and `?` after either. Query and fragment are not matched.
 
-What is matched is the URL as the application will see it (`canonical`), and that form is what must be requested: a path
-with dot segments, in whatever spelling, is not what it looks like.
+A URL is matched in its canonical form, and only that form may be requested: otherwise dot segments or percent-encoding
+could reach a path that the pattern does not allow.
 """
 
 from __future__ import annotations
@@ -31,10 +31,10 @@ _PARTS = re.compile(
 
 
 def canonical(url: str) -> str | None:
-    """The one spelling of an http or https URL, without its fragment; None for one that no request should go to.
+    """The canonical form of an http or https URL, without its fragment; None if it must not be requested.
 
-    Host in lower case, no default port, no dot segments, characters that need no percent-encoding decoded. Refused are
-    user names, separators hidden by percent-encoding, and characters that have no place in a URL.
+    Host in lower case, no default port, no dot segments, unreserved characters decoded. Refused are user names,
+    percent-encoded separators, and control characters.
     """
     if _FORBIDDEN.search(url):
         return None
@@ -64,7 +64,7 @@ def _decoded(escape: re.Match[str]) -> str:
 
 
 def _without_dots(path: str) -> str:
-    """The path with `.` and `..` carried out, as RFC 3986 has it."""
+    """Remove `.` and `..` segments as RFC 3986 does."""
     kept: list[str] = []
     *before, last = path.split("/")[1:] or [""]
     for segment in before:
@@ -78,11 +78,11 @@ def _without_dots(path: str) -> str:
 
 
 def is_allowed(url: str, patterns: Iterable[str]) -> bool:
-    """Whether a URL, in its canonical form, matches one of the patterns."""
-    spelled = canonical(url)
-    if spelled is None:
+    """Whether the canonical form of a URL matches one of the patterns."""
+    canonical_url = canonical(url)
+    if canonical_url is None:
         return False
-    parts = urlsplit(spelled)
+    parts = urlsplit(canonical_url)
     host = f"[{parts.hostname}]" if ":" in (parts.hostname or "") else parts.hostname
     subject = f"{parts.scheme}://{host}:{parts.port or _DEFAULT_PORTS[parts.scheme]}{parts.path}"
     return any(_compiled(pattern).fullmatch(subject) is not None for pattern in patterns)
@@ -90,27 +90,31 @@ def is_allowed(url: str, patterns: Iterable[str]) -> bool:
 
 @lru_cache(maxsize=256)
 def _compiled(pattern: str) -> re.Pattern[str]:
-    found = _PARTS.match(pattern)
-    if found is None:
+    parts = _PARTS.match(pattern)
+    if parts is None:
         return re.compile(r"(?!)")
-    scheme = found["scheme"]
-    port = found["port"] or str(_DEFAULT_PORTS.get(scheme, "*"))
-    path = re.split(r"\?(?=[\w-]+=)", found["path"] or "/")[0]
-    # What stands for anything in a host must not reach into the path, or any host would do.
-    host = _expression(found["host"], "[^./:]+", "[^/:]*")
-    place = f"{_expression(scheme, '[a-z]+', '[a-z]*')}://{host}:{_expression(port, '[0-9]+', '[0-9]*')}"
-    return re.compile(place + _expression(path, "[^/]+", ".*"))
+    scheme = parts["scheme"]
+    port = parts["port"] or str(_DEFAULT_PORTS.get(scheme, "*"))
+    path = re.split(r"\?(?=[\w-]+=)", parts["path"] or "/")[0]
+    # A `*` in the host must not match `/`, or it would match any other host that has the rest in its path.
+    host = _expression(parts["host"], "[^./:]+", "[^/:]*")
+    origin = f"{_expression(scheme, '[a-z]+', '[a-z]*')}://{host}:{_expression(port, '[0-9]+', '[0-9]*')}"
+    return re.compile(origin + _expression(path, "[^/]+", ".*"))
 
 
 def _expression(part: str, segment: str, anything: str) -> str:
-    made = ""
+    expression = ""
     for token in _TOKEN.finditer(part):
         if token["star"]:
-            made += anything
+            expression += anything
         elif token["name"]:
             group = f"(?:{token['regex'] or segment})"
             # The separator before an optional segment is optional with it.
-            made = f"{made[:-1]}(?:/{group})?" if token["optional"] and made.endswith("/") else made + group
+            expression = (
+                f"{expression[:-1]}(?:/{group})?"
+                if token["optional"] and expression.endswith("/")
+                else expression + group
+            )
         else:
-            made += re.escape(token["text"])
-    return made
+            expression += re.escape(token["text"])
+    return expression

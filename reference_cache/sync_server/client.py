@@ -61,7 +61,7 @@ PONG = Outgoing((b'["pong",{}]',))
 
 
 @dataclass(slots=True)
-class Services:
+class ServerServices:
     """What every connection of a server shares."""
 
     config: CacheConfig
@@ -105,7 +105,7 @@ class Client:
         asked: ConnectRequest,
         credentials: Credentials,
         identity: Identity,
-        services: Services,
+        services: ServerServices,
         on_admitted: Callable[[Client], None],
     ) -> None:
         self.asked = replace(asked, init=None)
@@ -277,7 +277,7 @@ class Client:
             case up.Push():
                 self._push(command)
             case up.AckMutationResponses():
-                self._results_seen(command)
+                self._acknowledge_results(command)
             case up.ChangeDesiredQueries():
                 await self._synced.change_desired_queries(command.desired_queries_patch)
             case up.DeleteClients():
@@ -354,10 +354,10 @@ class Client:
         self._say(["error", error.body])
         return False
 
-    def _results_seen(self, message: up.AckMutationResponses) -> None:
+    def _acknowledge_results(self, message: up.AckMutationResponses) -> None:
         if self._services.pusher is not None:
             group = self.asked.client_group_id
-            self._services.pusher.cleanups.results_seen(group, self.credentials, message.client_id, message.id)
+            self._services.pusher.cleanups.results_acknowledged(group, self.credentials, message.client_id, message.id)
 
     async def _delete_clients(self, synced: Connection, client_ids: list[str]) -> None:
         await synced.delete_clients(client_ids)

@@ -35,7 +35,7 @@ from reference_cache.sync_server.accepting import (
 from reference_cache.sync_server.access import auth
 from reference_cache.sync_server.access.auth import Identity
 from reference_cache.sync_server.access.origins import admits_origin, is_local
-from reference_cache.sync_server.client import Client, Services
+from reference_cache.sync_server.client import Client, ServerServices
 from reference_cache.sync_server.pages import Pages
 from reference_cache.sync_server.socket import TRANSPORT_BYTES, SyncSocket
 from reference_cache.sync_server.upkeep import Upkeep
@@ -74,7 +74,7 @@ class SyncServer:
     """Serves clients on one address. Invariant: `open_clients` holds every open connection."""
 
     def __init__(
-        self, services: Services, ready: asyncio.Event, more_status: Callable[[], Mapping[str, Any]] = dict
+        self, services: ServerServices, ready: asyncio.Event, more_status: Callable[[], Mapping[str, Any]] = dict
     ) -> None:
         self.open_clients: set[Client] = set()
         # The open connections of each client, by group id and client id, in the order they were opened.

@@ -12,7 +12,7 @@ from aiohttp import web
 
 from protocol.sync.errors import SyncError
 from protocol.sync.messages import Push
-from reference_cache.app_client.cleanups import AT_ONCE
+from reference_cache.app_client.cleanups import MAX_REQUESTS
 from reference_cache.app_client.credentials import Address, Credentials
 from reference_cache.app_client.post import AppPost
 from reference_cache.app_client.pusher import Pusher
@@ -201,7 +201,7 @@ async def test_a_refused_mutation_is_not_told_here(app: AppStub, pusher: Pusher)
 
 
 async def test_seen_results_and_deleted_clients_are_cleaned_up(app: AppStub, pusher: Pusher) -> None:
-    pusher.cleanups.results_seen("g", user(app), "c1", 2)
+    pusher.cleanups.results_acknowledged("g", user(app), "c1", 2)
     await app.wait_for_requests(1)
     pusher.cleanups.clients_deleted("g", user(app), [])
     pusher.cleanups.clients_deleted("g", user(app), ["c1", "c2"])
@@ -288,14 +288,14 @@ async def test_credentials_that_change_back_do_not_reorder_mutations(app: AppStu
 async def test_a_flood_of_acknowledgements_is_merged_and_holds_up_no_mutation(app: AppStub, pusher: Pusher) -> None:
     app.gate.clear()
     for number in range(5_000):
-        pusher.cleanups.results_seen("g", user(app), "c1", number)
-        pusher.cleanups.results_seen(f"g{number % 50}", user(app), "c1", number)
+        pusher.cleanups.results_acknowledged("g", user(app), "c1", number)
+        pusher.cleanups.results_acknowledged(f"g{number % 50}", user(app), "c1", number)
     pusher.push("other", "s2", user(app), push("c2", 1))
-    await app.wait_for_requests(AT_ONCE + 1)
+    await app.wait_for_requests(MAX_REQUESTS + 1)
     assert [("c2", 1)] in sent(app)
-    assert app.under_way == AT_ONCE + 1
+    assert app.under_way == MAX_REQUESTS + 1
     app.gate.set()
-    await app.wait_for_requests(1 + 51 + AT_ONCE)
+    await app.wait_for_requests(1 + 51 + MAX_REQUESTS)
     newest = {
         request.body["clientGroupID"]: request.body["mutations"][0]["args"][0]["upToMutationID"]
         for request in app.requests
@@ -307,9 +307,9 @@ async def test_a_flood_of_acknowledgements_is_merged_and_holds_up_no_mutation(ap
 async def test_acknowledgements_for_more_clients_than_a_group_can_have_are_dropped(
     app: AppStub, pusher: Pusher, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("reference_cache.app_client.cleanups.MOST_CLIENTS", 3)
+    monkeypatch.setattr("reference_cache.app_client.cleanups.MAX_CLIENTS", 3)
     for number in range(100):
-        pusher.cleanups.results_seen("g", user(app), f"c{number}", 1)
+        pusher.cleanups.results_acknowledged("g", user(app), f"c{number}", 1)
     await app.wait_for_requests(4)
     pusher.push("g", "s1", user(app), push("c1", 1))
     await app.wait_for_requests(5)
@@ -323,5 +323,5 @@ async def test_a_pusher_that_has_stopped_takes_nothing(app: AppStub, pusher: Pus
     pusher.push("g", "s1", user(app), push("c1", 2))
     await pusher.stop()
     pusher.push("g", "s1", user(app), push("c1", 3))
-    pusher.cleanups.results_seen("g", user(app), "c1", 1)
+    pusher.cleanups.results_acknowledged("g", user(app), "c1", 1)
     assert sent(app) == [[("c1", 1)]]

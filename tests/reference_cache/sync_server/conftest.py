@@ -18,7 +18,7 @@ from reference_cache.config import CacheConfig
 from reference_cache.sync_server import client
 from reference_cache.sync_server.access.auth import Authenticator
 from reference_cache.sync_server.access.inspectors import Inspectors
-from reference_cache.sync_server.client import Services
+from reference_cache.sync_server.client import ServerServices
 from reference_cache.sync_server.metrics import CacheMetrics
 from reference_cache.sync_server.outbox import Backlog
 from reference_cache.sync_server.server import SyncServer
@@ -29,7 +29,7 @@ class Served:
     """A running server, its script, and where it listens."""
 
     def __init__(
-        self, server: SyncServer, syncer: ScriptedSyncer, services: Services, ready: asyncio.Event, port: int
+        self, server: SyncServer, syncer: ScriptedSyncer, services: ServerServices, ready: asyncio.Event, port: int
     ) -> None:
         self.server, self.syncer, self.services, self.ready, self.port = server, syncer, services, ready, port
 
@@ -48,7 +48,7 @@ async def serve(monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[Serve]:
             session = await stack.enter_async_context(aiohttp.ClientSession())
             syncer = ScriptedSyncer()
             budget = ByteBudget(config.intake_group_bytes, config.intake_bytes)
-            services = Services(
+            services = ServerServices(
                 config,
                 syncer,
                 QueryTransformer(_post(session, config, "query")),
