@@ -1,4 +1,4 @@
-"""What an application says no with, and what can go wrong between it and its store."""
+"""The exceptions that an application raises to refuse a request, and those of push processing."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from typing import Any
 
 
 class ApplicationError(Exception):
-    """The application refuses a query or a mutation; the client is told the message and the details (a JSON value)."""
+    """The application refuses a query or a mutation; the client gets the message and `details` (a JSON value)."""
 
     def __init__(self, message: str, details: Any = None) -> None:
         super().__init__(message)
@@ -15,46 +15,46 @@ class ApplicationError(Exception):
 
 
 class InvalidArguments(ApplicationError):
-    """Arguments that do not fit what the handler declares; `details` lists every misfit with its path."""
+    """The arguments do not match the handler's declaration; `details` lists every mismatch with its path."""
 
 
-class UnknownName(ApplicationError):
-    """A query or mutator nobody declared."""
+class UnknownHandler(ApplicationError):
+    """No query or mutator of this name is declared."""
 
 
 class DeclarationError(TypeError):
-    """A handler that cannot be declared like this: a mistake of the application's author, raised at import."""
+    """An invalid declaration of a handler: a mistake of the application's author, raised at import."""
 
 
 class AuthRefusal(Exception):
-    """Credentials that are not accepted; the client is asked for others and tries again with them."""
+    """The credentials are not accepted; the client gets new ones and tries again."""
 
     status = 401
 
 
 class Unauthenticated(AuthRefusal):
-    """Nobody knows who this is: no token, a bad one, an expired one."""
+    """The user is unknown: the token is missing, invalid or expired."""
 
 
 class Forbidden(AuthRefusal):
-    """Known, but not let in."""
+    """The user is known but has no access."""
 
     status = 403
 
 
 class StoreUnavailable(Exception):
-    """The store could not take a transaction at all; nothing was written, and the client will push again."""
+    """The store cannot execute transactions now; the client keeps the mutation and pushes it again."""
 
 
 class OutOfOrder(Exception):
-    """A mutation whose predecessors have not been processed."""
+    """A mutation id above the expected one: earlier mutations of the client are missing."""
 
     def __init__(self, client_id: str, received: int, expected: int) -> None:
         super().__init__(f"Client {client_id} sent mutation ID {received} but expected {expected}")
 
 
 class AlreadyProcessed(Exception):
-    """A mutation that was processed before."""
+    """A mutation id below the expected one."""
 
     def __init__(self, client_id: str, received: int, last: int) -> None:
         super().__init__(

@@ -1,8 +1,8 @@
-"""Handlers of queries and mutators: which of `tx`, `args` and `ctx` they take, and arguments checked before they run.
+"""Handlers of queries and mutators: which of `tx`, `args` and `ctx` they take, and validation of their arguments.
 
-A handler is a plain or async function whose parameters are named after what it wants. The annotation of `args` (a
-pydantic model, a dataclass, any type pydantic can check) is what a client's argument must fit; a handler without `args`
-takes no argument. Mistakes in a declaration are raised where it stands, not at the first request.
+A handler is a plain or async function with parameters of these names. The annotation of `args` (a pydantic model, a
+dataclass, any type pydantic can validate) is the type of a client's argument; a handler without `args` takes no
+argument. Mistakes in a declaration are raised at import, not at the first request.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from typing import Any, TypeVar, get_type_hints
 from pydantic import TypeAdapter, ValidationError
 from pydantic.errors import PydanticSchemaGenerationError
 
-from reference_cache.app_server.errors import DeclarationError, InvalidArguments, UnknownName
+from reference_cache.app_server.errors import DeclarationError, InvalidArguments, UnknownHandler
 from reference_cache.zql.nearest import unknown
 
 ARGUMENTS = "args"
@@ -24,59 +24,63 @@ Function = TypeVar("Function", bound=Callable[..., Any])
 
 @dataclass(frozen=True, slots=True)
 class Handler:
-    """A declared function. Invariant: `wants` are names its caller can give, and `arguments` checks `args`."""
+    """A declared function; `parameters` are the names it takes, `arguments` validates `args`."""
 
     name: str
     function: Callable[..., Any]
-    wants: frozenset[str]
+    parameters: frozenset[str]
     arguments: TypeAdapter[Any] | None
 
-    async def __call__(self, given: object, **offered: object) -> Any:
-        """Check the argument, run the function with what it wants of the rest; what it returns."""
-        chosen: dict[str, object] = {name: value for name, value in offered.items() if name in self.wants}
-        argument = self._checked(given)
-        if ARGUMENTS in self.wants:
-            chosen[ARGUMENTS] = argument
-        result = self.function(**chosen)
+    async def __call__(self, argument: object, **available: object) -> Any:
+        """Validate the client's argument and run the function with those of `available` that it takes."""
+        kwargs: dict[str, object] = {name: value for name, value in available.items() if name in self.parameters}
+        validated = self._validated(argument)
+        if ARGUMENTS in self.parameters:
+            kwargs[ARGUMENTS] = validated
+        result = self.function(**kwargs)
         return await result if inspect.isawaitable(result) else result
 
-    def _checked(self, given: object) -> object:
+    def _validated(self, argument: object) -> object:
         if self.arguments is None:
-            if given is None:
+            if argument is None:
                 return None
             raise InvalidArguments(f"{self.name} takes no argument", [{"path": "", "message": "not expected"}])
         try:
-            return self.arguments.validate_python(given)
+            return self.arguments.validate_python(argument)
         except ValidationError as error:
-            raise _misfit(self.name, error) from None
+            raise _invalid_arguments(self.name, error) from None
 
 
-def _misfit(name: str, error: ValidationError) -> InvalidArguments:
-    found = [
+def _invalid_arguments(name: str, error: ValidationError) -> InvalidArguments:
+    mismatches = [
         {"path": ".".join(map(str, each["loc"])), "message": each["msg"]}
         for each in error.errors(include_url=False, include_context=False, include_input=False)
     ]
-    first = found[0]
-    place = f"{first['path']}: " if first["path"] else ""
-    return InvalidArguments(f"invalid arguments for {name}: {place}{first['message']}", found)
+    first = mismatches[0]
+    path = f"{first['path']}: " if first["path"] else ""
+    return InvalidArguments(f"invalid arguments for {name}: {path}{first['message']}", mismatches)
 
 
 class Handlers:
-    """Handlers by name. Invariant: a name is declared once; `a|b`, as older clients write it, is `a.b`."""
+    """Handlers by name, each declared once. Names that older clients write `a|b` mean `a.b`.
 
-    def __init__(self, kind: str, offers: frozenset[str]) -> None:
+    `available` are the parameters that a handler may take in addition to `args`.
+    """
+
+    def __init__(self, kind: str, available: frozenset[str]) -> None:
         self._kind = kind
-        self._offers = offers
+        self._available = available
+        # By canonical name, in the order of declaration; filled by `add` while the application is imported.
         self._handlers: dict[str, Handler] = {}
 
     def add(self, name: str, function: Callable[..., Any], arguments: Any = None) -> None:
-        """Declare a function; `arguments` is the type of `args` where its annotation does not say it."""
+        """Declare a function; `arguments` overrides the annotation of `args`. Raises `DeclarationError`."""
         if canonical(name) in self._handlers:
             raise DeclarationError(f"{self._kind} {name!r} is declared twice")
-        self._handlers[canonical(name)] = _handler(self._kind, canonical(name), function, self._offers, arguments)
+        self._handlers[canonical(name)] = _handler(self._kind, canonical(name), function, self._available, arguments)
 
     def declare(self, name: str, arguments: Any = None) -> Callable[[Function], Function]:
-        """As `add`, by decorating the function."""
+        """`add` as a decorator."""
 
         def declare(function: Function) -> Function:
             self.add(name, function, arguments)
@@ -85,27 +89,27 @@ class Handlers:
         return declare
 
     def get(self, name: str) -> Handler:
-        """The handler; `UnknownName` if nobody declared it."""
-        found = self._handlers.get(canonical(name))
-        if found is None:
-            raise UnknownName(f"{self._kind.capitalize()} not found: {name}")
-        return found
+        """Raises `UnknownHandler`."""
+        handler = self._handlers.get(canonical(name))
+        if handler is None:
+            raise UnknownHandler(f"{self._kind.capitalize()} not found: {name}")
+        return handler
 
     @property
     def names(self) -> tuple[str, ...]:
-        """All declared names, in the order of their declaration."""
+        """All declared names, in the order of declaration."""
         return tuple(self._handlers)
 
 
 def canonical(name: str) -> str:
-    """A name as it is declared."""
+    """The name in its dotted form."""
     return name.replace("|", ".")
 
 
-def _handler(kind: str, name: str, function: Callable[..., Any], offers: frozenset[str], arguments: Any) -> Handler:
+def _handler(kind: str, name: str, function: Callable[..., Any], available: frozenset[str], arguments: Any) -> Handler:
     where = f"{kind} {name!r}"
     parameters = inspect.signature(function).parameters
-    known = offers | {ARGUMENTS}
+    known = available | {ARGUMENTS}
     for parameter in parameters.values():
         optional = parameter.default is not parameter.empty
         if parameter.name not in known and not optional:

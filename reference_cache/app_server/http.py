@@ -1,11 +1,10 @@
-"""The two endpoints as aiohttp routes, for any application to mount.
+"""The query and mutate endpoints as aiohttp routes.
 
-`authenticate` makes the context of a request out of its headers and cookies, or raises `Unauthenticated` (401) or
-`Forbidden` (403): the client then asks its application for new credentials and pushes again what was not confirmed.
-`user_id` goes with it and names the user of a context: without it a cache cannot tell users apart, and keeps a client
-group to the one token it was opened with.
-Everything else that goes wrong is an answer in the official form with status 200, so that caches can tell the client
-what happened instead of trying again.
+`authenticate` makes the context of a request from its headers and cookies, or raises `Unauthenticated` (401) or
+`Forbidden` (403): the client then gets new credentials and pushes its unconfirmed mutations again. `user_id` returns
+the user of a context: without it a cache cannot distinguish users, and restricts a client group to the one token it
+was opened with. All other failures are responses in the official form with status 200, so that caches report them to
+the client instead of retrying.
 """
 
 from __future__ import annotations
@@ -22,14 +21,14 @@ from protocol import values
 from protocol.errors import CodecError
 from reference_cache.app_server.errors import AuthRefusal, DeclarationError, Forbidden
 from reference_cache.app_server.mutators import Mutators
-from reference_cache.app_server.processing import PushProcessor, push_failed
+from reference_cache.app_server.push_processor import PushProcessor, push_failed
 from reference_cache.app_server.queries import NamedQueries
 from reference_cache.app_server.requests import BadRequest, parse_push, parse_schema, parse_transform
 from reference_cache.app_server.stores.store import Store
-from reference_cache.app_server.transforming import transform_failed, transform_queries
+from reference_cache.app_server.transform import transform_failed, transform_queries
 
 MAX_REQUEST_BYTES = 64 * 1024 * 1024
-"""More than a cache accepts from a client in one frame, since pushes that wait are merged into one request."""
+"""More than a cache accepts from a client in one frame, because caches merge queued pushes into one request."""
 
 Ctx = TypeVar("Ctx")
 Tx = TypeVar("Tx")
@@ -49,20 +48,20 @@ def zero_routes(
 ) -> list[web.RouteDef]:
     """Routes for `app.add_routes`: what `ZERO_QUERY_URL` and `ZERO_MUTATE_URL` of a cache should point at.
 
-    `user_id` tells whom a context stands for (None: nobody is logged in); a cache then refuses a client that claims to
-    be somebody else. It is required with `authenticate`. With `api_key`, which is the cache's `ZERO_QUERY_API_KEY` and
-    `ZERO_MUTATE_API_KEY`, requests of anybody but the cache get a 403. Raises `DeclarationError`.
+    `user_id` returns the user id of a context (None: not logged in); a cache then refuses a client that claims another
+    one. It is required with `authenticate`. With `api_key`, which is the cache's `ZERO_QUERY_API_KEY` and
+    `ZERO_MUTATE_API_KEY`, requests without it get a 403. Raises `DeclarationError`.
     """
     if authenticate is not None and user_id is None:
         raise DeclarationError(
             "zero_routes: `authenticate` is given without `user_id`; give the function that names the user of a context"
         )
-    served = _Endpoints(queries, PushProcessor(mutators, store), authenticate, user_id, api_key)
-    return [web.post(query_path, served.query), web.post(mutate_path, served.mutate)]
+    endpoints = _Handlers(queries, PushProcessor(mutators, store), authenticate, user_id, api_key)
+    return [web.post(query_path, endpoints.query), web.post(mutate_path, endpoints.mutate)]
 
 
 @dataclass(frozen=True, slots=True)
-class _Endpoints:
+class _Handlers:
     queries: NamedQueries
     processor: PushProcessor[Any]
     authenticate: Authenticate[Any] | None
@@ -75,10 +74,10 @@ class _Endpoints:
         except AuthRefusal as refusal:
             return _refused(refusal)
         try:
-            asked = parse_transform(await _body(request))
+            queries = parse_transform(await _body(request))
         except BadRequest as error:
             return _json(transform_failed("parse", f"Failed to parse query request: {error}"))
-        return self._answer(ctx, await transform_queries(self.queries, asked, ctx))
+        return self._answer(ctx, await transform_queries(self.queries, queries, ctx))
 
     async def mutate(self, request: web.Request) -> web.Response:
         try:
@@ -97,13 +96,13 @@ class _Endpoints:
         return self._answer(ctx, await self.processor.process(push, schema, ctx))
 
     async def _context(self, request: web.Request) -> Any:
-        given = request.headers.get("X-Api-Key", "")
-        if self.api_key is not None and not hmac.compare_digest(given.encode(), self.api_key.encode()):
+        api_key = request.headers.get("X-Api-Key", "")
+        if self.api_key is not None and not hmac.compare_digest(api_key.encode(), self.api_key.encode()):
             raise Forbidden("the API key of the cache is missing or wrong")
         if self.authenticate is None:
             return None
-        made = self.authenticate(request)
-        return await made if inspect.isawaitable(made) else made
+        context = self.authenticate(request)
+        return await context if inspect.isawaitable(context) else context
 
     def _answer(self, ctx: Any, answer: dict[str, Any]) -> web.Response:
         if self.user_id is not None and answer["kind"] in ("QueryResponse", "MutateResponse"):
@@ -112,9 +111,9 @@ class _Endpoints:
 
 
 async def _body(request: web.Request) -> object:
-    """The JSON of a request, whatever its application allows other requests and whether or not it looked at it."""
+    """The JSON of a request; `MAX_REQUEST_BYTES` replaces the limit of the aiohttp application."""
     try:
-        data = await _roomy(request).read()
+        data = await _with_own_limit(request).read()
     except web.HTTPRequestEntityTooLarge:
         raise BadRequest(f"it is larger than {MAX_REQUEST_BYTES} bytes") from None
     try:
@@ -123,11 +122,11 @@ async def _body(request: web.Request) -> object:
         raise BadRequest(error.message) from None
 
 
-def _roomy(request: web.Request) -> web.BaseRequest:
+def _with_own_limit(request: web.Request) -> web.BaseRequest:
     try:
         return request.clone(client_max_size=MAX_REQUEST_BYTES)
     except RuntimeError:
-        # Somebody has read it already.
+        # `authenticate` or a middleware has already read the body, which aiohttp then keeps.
         return request
 
 

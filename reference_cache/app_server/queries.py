@@ -1,8 +1,8 @@
-"""Named queries: what a name and its arguments mean, and for whom.
+"""The application's named queries.
 
-A handler returns a query built with the schema's client names; what leaves here is the AST under the names of the
-server's tables, as caches want it. `ctx` is whoever the application recognised, so a query can be narrowed to what that
-user may see.
+A handler returns a query built with the schema's client names; `resolve` returns its AST in server names, which caches
+expect. `ctx` is what `authenticate` returned for the request, so a handler can restrict a query to what that user may
+see.
 """
 
 from __future__ import annotations
@@ -26,17 +26,16 @@ class NamedQueries:
         self._handlers = Handlers("query", frozenset({"ctx"}))
 
     def define(self, name: str, *, args: Any = None) -> Callable[[Function], Function]:
-        """Declare the decorated function as the query of this name; `args` overrides its annotation."""
+        """Declare the decorated function as the query of this name; `args` overrides the annotation of its `args`."""
         return self._handlers.declare(name, args)
 
     @property
     def names(self) -> tuple[str, ...]:
-        """All declared names."""
         return self._handlers.names
 
     async def resolve(self, name: str, argument: object = None, ctx: object = None) -> Query:
-        """The query in server names; raises `ApplicationError`, or whatever the handler raises."""
-        made = await self._handlers.get(name)(argument, ctx=ctx)
-        if not isinstance(made, QueryBuilder):
-            raise DeclarationError(f"query {name!r} returned {type(made).__name__} instead of a QueryBuilder")
-        return self._to_server.query(made.ast)
+        """The query's AST in server names; raises `ApplicationError`, or what the handler raises."""
+        query = await self._handlers.get(name)(argument, ctx=ctx)
+        if not isinstance(query, QueryBuilder):
+            raise DeclarationError(f"query {name!r} returned {type(query).__name__} instead of a QueryBuilder")
+        return self._to_server.query(query.ast)

@@ -1,7 +1,6 @@
-"""What caches send to the two endpoints, checked once at the border.
+"""Parses the requests that caches send to the two endpoints.
 
-Fields nobody declared are let through, as the official toolkit does; a missing or wrong one is a `BadRequest` whose
-text names it.
+Unknown fields are ignored, as in the official toolkit; a missing or wrong one raises `BadRequest`, which names it.
 """
 
 from __future__ import annotations
@@ -14,24 +13,26 @@ from pydantic import BaseModel, ConfigDict, Field, TypeAdapter, ValidationError
 from pydantic.alias_generators import to_camel
 
 CLEAN_UP = "_zero_cleanupResults"
+"""Name of the internal mutation with which zero-cache deletes results."""
+
 _NAME = re.compile(r"[A-Za-z0-9_]+")
 
 
 class BadRequest(Exception):
-    """A request that is not what a cache sends."""
+    """A request that does not follow the protocol."""
 
 
 def _alias(name: str) -> str:
     return to_camel(name).replace("Id", "ID")
 
 
-class Asked(BaseModel):
-    """A request or a part of one. Invariant: declared fields have their exact type."""
+class RequestModel(BaseModel):
+    """Base of all requests and their parts, with strict types and camelCase names."""
 
     model_config = ConfigDict(frozen=True, extra="ignore", strict=True, alias_generator=_alias)
 
 
-class AskedQuery(Asked):
+class QueryRequest(RequestModel):
     """A named query; `args` has the one argument, or none."""
 
     id: str
@@ -39,7 +40,7 @@ class AskedQuery(Asked):
     args: list[Any]
 
 
-class AskedMutation(Asked):
+class MutationRequest(RequestModel):
     """A mutation of one client; `args` has the one argument, or none."""
 
     type: Literal["custom"]
@@ -50,20 +51,20 @@ class AskedMutation(Asked):
 
     @property
     def wire_id(self) -> dict[str, Any]:
-        """Its id as answers have it."""
+        """The mutation id as responses contain it."""
         return {"clientID": self.client_id, "id": self.id}
 
 
-class AskedPush(Asked):
-    """Mutations of clients of one group, in order."""
+class PushRequest(RequestModel):
+    """Mutations of the clients of one group, in order."""
 
     client_group_id: str
-    mutations: list[AskedMutation]
+    mutations: list[MutationRequest]
     push_version: int
 
 
-class CleanUpOne(Asked):
-    """A client has seen its results up to a mutation."""
+class CleanUpOne(RequestModel):
+    """Delete a client's results up to a mutation id."""
 
     type: Literal["single"] = "single"
     client_group_id: str
@@ -71,8 +72,8 @@ class CleanUpOne(Asked):
     up_to_mutation_id: int = Field(alias="upToMutationID")
 
 
-class CleanUpMany(Asked):
-    """Clients are gone; nobody will look at their results."""
+class CleanUpMany(RequestModel):
+    """Delete all results of deleted clients."""
 
     type: Literal["bulk"]
     client_group_id: str
@@ -81,21 +82,21 @@ class CleanUpMany(Asked):
 
 CleanUp: TypeAlias = CleanUpMany | CleanUpOne
 
-_TRANSFORM = TypeAdapter(tuple[Literal["transform"], list[AskedQuery]])
-_PUSH = TypeAdapter(AskedPush)
+_TRANSFORM = TypeAdapter(tuple[Literal["transform"], list[QueryRequest]])
+_PUSH = TypeAdapter(PushRequest)
 _CLEAN_UP: TypeAdapter[CleanUp] = TypeAdapter(CleanUp)
 
 
-def parse_transform(value: object) -> list[AskedQuery]:
+def parse_transform(value: object) -> list[QueryRequest]:
     """The queries of `["transform", […]]`."""
     try:
-        # Strict tuples take no lists, which is all that JSON has.
+        # In strict mode pydantic accepts no list for a tuple, and JSON has lists only.
         return _TRANSFORM.validate_python(tuple(value) if isinstance(value, list) else value)[1]
     except ValidationError as error:
         raise BadRequest(_first(error)) from None
 
 
-def parse_push(value: object) -> AskedPush:
+def parse_push(value: object) -> PushRequest:
     """The body of a push."""
     try:
         return _PUSH.validate_python(value)
@@ -103,7 +104,7 @@ def parse_push(value: object) -> AskedPush:
         raise BadRequest(_first(error)) from None
 
 
-def parse_clean_up(mutation: AskedMutation) -> CleanUp:
+def parse_clean_up(mutation: MutationRequest) -> CleanUp:
     """The argument of the internal mutation that deletes results."""
     try:
         return _CLEAN_UP.validate_python(mutation.args[0] if mutation.args else None)
@@ -112,7 +113,7 @@ def parse_clean_up(mutation: AskedMutation) -> CleanUp:
 
 
 def parse_schema(query: Mapping[str, str]) -> str:
-    """The schema of the consumer's tables, from the query string."""
+    """The schema of the cache's own tables (`zero_0`), from the query string."""
     for name in ("schema", "appID"):
         if not _NAME.fullmatch(query.get(name, "")):
             raise BadRequest(f"the parameter {name} is missing from the query string, or is no name")
@@ -120,6 +121,6 @@ def parse_schema(query: Mapping[str, str]) -> str:
 
 
 def _first(error: ValidationError) -> str:
-    found = error.errors(include_url=False, include_context=False, include_input=False)[0]
-    place = ".".join(map(str, found["loc"]))
-    return f"{place}: {found['msg']}" if place else str(found["msg"])
+    first = error.errors(include_url=False, include_context=False, include_input=False)[0]
+    path = ".".join(map(str, first["loc"]))
+    return f"{path}: {first['msg']}" if path else str(first["msg"])

@@ -1,1 +1,1 @@
-"""Where mutators write, together with the confirmations of their mutations."""
+"""Stores: transactions in which mutators write, together with the confirmation of their mutation."""

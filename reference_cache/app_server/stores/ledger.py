@@ -1,16 +1,16 @@
-"""Mutators over a store that cannot hold the consumer's tables: confirmations go to a ledger file beside it.
+"""Mutators over an upstream that cannot hold the cache's tables: confirmations go to a ledger file.
 
-The endpoint follows the file (`changesource serve … --ledger FILE`) and sends each confirmation at or behind the
-position its mutator reports, never before. A mutator writes through `tx.target`, whatever the application uses to
-reach its store, and then says where that is in the store's history, in the positions of the store's adapter:
+The endpoint follows the file (`changesource serve … --ledger FILE`) and sends each confirmation at or after the
+position that its mutator reports, never before. A mutator writes through `tx.target`, which is the application's own
+client of the upstream, and then reports the position of its write, in the positions of the upstream's adapter:
 
     position = await tx.target.commit(…)
     tx.wrote_at(position)
 
-Store and ledger are two: if the application dies between them, the mutation is pushed and done again. So a mutator
-should bear being repeated; `tx.mutation` is the same each time. For the same reason nothing is undone when it raises:
-it should refuse before it writes. A target that is away is a `StoreUnavailable`, which keeps the mutation with the
-client; everything else that is raised refuses it.
+Upstream and ledger are not written atomically: if the application dies between them, the mutation is pushed and
+executed again. So a mutator should be repeatable; `tx.mutation` is the same each time. For the same reason nothing is
+undone when it raises: it should refuse before it writes. If the target is unreachable, raise `StoreUnavailable`, which
+keeps the mutation in the client's queue; any other exception refuses it.
 """
 
 from __future__ import annotations
@@ -45,89 +45,92 @@ T = TypeVar("T")
 
 
 class NothingReported(RuntimeError):
-    """A mutator of a ledger's store that did not say where it wrote: its confirmation could overtake its data."""
+    """A mutator reported no position, so its confirmation could overtake its data."""
 
 
 class LedgerTransaction(Generic[Target]):
-    """The `tx` of mutators, and what is to be appended when they are done."""
+    """The `tx` of mutators. It collects the ledger entries, which are appended when the mutator has returned."""
 
     def __init__(self, client: ClientKey, target: Target, last: int) -> None:
         self.target = target
         self.client = client
         self.last = last
-        self.taken: int | None = None
+        # The mutation id to confirm; set by `next_mutation_id`.
+        self.mutation_id: int | None = None
+        # The error of a refused mutation; set by `record_result`.
         self.result: dict[str, Any] | None = None
+        # What the mutator reported; None until it calls `wrote_at` or `wrote_nothing`.
         self.positions: list[Any] | None = None
-        self.seen: CleanUp | None = None
+        # The results to delete; set by `delete_results`.
+        self.clean_up: CleanUp | None = None
 
     @property
     def tx(self) -> LedgerTransaction[Target]:
-        """Itself."""
         return self
 
     @property
     def mutation(self) -> str:
-        """What names this mutation, the same whenever it is tried."""
-        return f"{self.client.group_id}/{self.client.client_id}/{self.taken}"
+        """Identifies this mutation; the same at every attempt."""
+        return f"{self.client.group_id}/{self.client.client_id}/{self.mutation_id}"
 
     def wrote_at(self, position: Any) -> None:
-        """The data is in the store at this position; with several, all are waited for."""
+        """Report that data was written at this position; after several calls, the confirmation waits for all."""
         self.positions = [*(self.positions or ()), position]
 
     def wrote_nothing(self) -> None:
-        """There is no data to wait for."""
+        """Report that no data was written."""
         self.positions = self.positions or []
 
     async def next_mutation_id(self) -> int:
-        """The client's next id, taken when the transaction ends."""
-        self.taken = self.last + 1
-        return self.taken
+        """The client's next mutation id; it becomes durable when the transaction ends."""
+        self.mutation_id = self.last + 1
+        return self.mutation_id
 
     async def record_result(self, mutation_id: int, result: dict[str, Any]) -> None:
-        """Keep a refusal; there is nothing it could overtake."""
+        """Record an error; there is no data that it could overtake."""
         self.result = result
         self.wrote_nothing()
 
-    async def delete_results(self, wanted: CleanUp) -> None:
-        """Forget results when the transaction ends."""
-        self.seen = wanted
+    async def delete_results(self, clean_up: CleanUp) -> None:
+        """Delete results when the transaction ends."""
+        self.clean_up = clean_up
 
 
 class LedgerStore(Generic[Target]):
-    """A store reached through `target`, and the ledger at `path`. `close` when the application ends."""
+    """Confirms mutations in the ledger at `path`; `target` becomes `tx.target`. Call `close` at the end."""
 
     def __init__(self, path: str | PathLike[str], target: Target, *, schema: str = DEFAULT_SCHEMA) -> None:
         self._run = SqliteThread(path)
         self._path = path
         self._target = target
         self._schema = schema
-        self._turns: WeakValueDictionary[ClientKey, asyncio.Lock] = WeakValueDictionary()
+        # One lock per client with an open transaction; an entry goes when no transaction holds its lock.
+        self._locks: WeakValueDictionary[ClientKey, asyncio.Lock] = WeakValueDictionary()
         self._run.now(self._create)
 
     @asynccontextmanager
     async def transaction(self, client: ClientKey) -> AsyncIterator[LedgerTransaction[Target]]:
-        """One of a client at a time; those of different clients run beside each other."""
+        """A transaction; those of one client run one at a time, those of different clients concurrently."""
         if client.schema != self._schema:
             raise StoreUnavailable(f"the ledger {self._path} is for {self._schema}, not for {client.schema}")
-        turn = self._turns.setdefault(client, asyncio.Lock())
-        async with turn:
+        lock = self._locks.setdefault(client, asyncio.Lock())
+        async with lock:
             last = await self._safely(lambda db: _last(db, client))
             transaction = LedgerTransaction(client, self._target, last)
             yield transaction
-            if transaction.taken is not None and transaction.positions is None:
+            if transaction.mutation_id is not None and transaction.positions is None:
                 raise NothingReported("the mutator called neither tx.wrote_at(position) nor tx.wrote_nothing()")
             await self._safely(lambda db: _append(db, transaction))
 
     def is_transient(self, error: Exception) -> bool:
-        """What a mutator did is not undone, so it is not tried again from here."""
+        """Never: a mutator's writes are not undone, so it must not be repeated without the client's push."""
         return False
 
     def close(self) -> None:
-        """Let go of the ledger."""
         self._run.close()
 
     async def _safely(self, work: Callable[[sqlite3.Connection], T]) -> T:
-        """What fails in the ledger is no refusal: the data may be written, so the mutation must come again."""
+        """Turn ledger errors into `StoreUnavailable`: data may be written, so the mutation must be pushed again."""
         try:
             return await self._run(work)
         except sqlite3.Error as error:
@@ -142,31 +145,31 @@ class LedgerStore(Generic[Target]):
 
 
 def _last(db: sqlite3.Connection, client: ClientKey) -> int:
-    found = db.execute(_LAST, (client.group_id, client.client_id)).fetchone()
-    return int(found[0]) if found else 0
+    row = db.execute(_LAST, (client.group_id, client.client_id)).fetchone()
+    return int(row[0]) if row else 0
 
 
 def _append(db: sqlite3.Connection, transaction: LedgerTransaction[Any]) -> None:
-    """All of a transaction's entries, in one durable commit."""
+    """Append all entries of a transaction in one durable commit."""
     db.execute("BEGIN IMMEDIATE")
     try:
-        if transaction.taken is not None:
-            _confirm(db, transaction, transaction.taken)
-        if transaction.seen is not None:
-            _forget(db, transaction.seen)
+        if transaction.mutation_id is not None:
+            _confirm(db, transaction, transaction.mutation_id)
+        if transaction.clean_up is not None:
+            _forget(db, transaction.clean_up)
         db.execute("COMMIT")
     except BaseException:
         db.execute("ROLLBACK")
         raise
 
 
-def _confirm(db: sqlite3.Connection, transaction: LedgerTransaction[Any], taken: int) -> None:
+def _confirm(db: sqlite3.Connection, transaction: LedgerTransaction[Any], mutation_id: int) -> None:
     client = transaction.client
     last = _last(db, client)
     if last != transaction.last:
-        # Another server of the application was quicker with the same mutation.
-        raise AlreadyProcessed(client.client_id, taken, last + 1)
-    key = (client.group_id, client.client_id, taken)
+        # Another server of the application has confirmed the same mutation meanwhile.
+        raise AlreadyProcessed(client.client_id, mutation_id, last + 1)
+    key = (client.group_id, client.client_id, mutation_id)
     db.execute(_CLIENT, key)
     result = None if transaction.result is None else values.dumps(transaction.result).decode()
     positions = values.dumps(transaction.positions or []).decode()
@@ -175,13 +178,13 @@ def _confirm(db: sqlite3.Connection, transaction: LedgerTransaction[Any], taken:
         db.execute("INSERT INTO unseen VALUES (?, ?, ?)", key)
 
 
-def _forget(db: sqlite3.Connection, wanted: CleanUp) -> None:
-    if isinstance(wanted, CleanUpMany):
-        clients, up_to = wanted.client_ids, _ALL
+def _forget(db: sqlite3.Connection, clean_up: CleanUp) -> None:
+    if isinstance(clean_up, CleanUpMany):
+        clients, up_to = clean_up.client_ids, _ALL
     else:
-        clients, up_to = [wanted.client_id], wanted.up_to_mutation_id
+        clients, up_to = [clean_up.client_id], clean_up.up_to_mutation_id
     for client in clients:
-        for (mutation,) in db.execute(_UNSEEN, (wanted.client_group_id, client, up_to)).fetchall():
-            key = (wanted.client_group_id, client, mutation)
+        for (mutation,) in db.execute(_UNSEEN, (clean_up.client_group_id, client, up_to)).fetchall():
+            key = (clean_up.client_group_id, client, mutation)
             db.execute(_SEEN, key)
             db.execute(_ENTRY, ("forget", *key, None, "[]"))

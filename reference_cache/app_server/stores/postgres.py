@@ -1,7 +1,7 @@
-"""Mutators over a Postgres database, with the consumer's tables in their official layout.
+"""Mutators over a Postgres database, with the cache's tables in their official layout.
 
-`{app}_{shard}.clients` and `.mutations` are made by the Postgres adapter (or by the official zero-cache) and written
-here as the official push processor writes them, so both can serve one database.
+The Postgres adapter (or the official zero-cache) creates `{app}_{shard}.clients` and `.mutations`. They are written as
+the official push processor writes them, so both can serve one database.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from psycopg.types.json import Json
 
 from protocol import values
 from reference_cache.app_server.errors import StoreUnavailable
-from reference_cache.app_server.stores.confirming import ConfirmingTransaction
+from reference_cache.app_server.stores.confirming_transaction import ConfirmingTransaction
 from reference_cache.app_server.stores.row_statements import Dialect, RowStatements
 from reference_cache.app_server.stores.sql_transaction import Parameters
 from reference_cache.app_server.stores.store import ClientKey
@@ -27,40 +27,40 @@ from service_kit.sqlite import quoted
 
 CONNECTIONS = 8
 
-_PASSES = (psycopg.errors.SerializationFailure, psycopg.errors.DeadlockDetected)
+_TRANSIENT = (psycopg.errors.SerializationFailure, psycopg.errors.DeadlockDetected)
 
 Connection: TypeAlias = psycopg.AsyncConnection[DictRow]
 
 
 class PostgresTransaction(ConfirmingTransaction):
-    """The `tx` of mutators; from the moment it has its id, other transactions of its client wait."""
+    """The `tx` of mutators. Once it has the mutation id, its row lock makes other transactions of the client wait."""
 
-    not_there = (psycopg.errors.UndefinedTable, psycopg.errors.InvalidSchemaName)
-    remedy = "start the change source once, it makes these tables"
+    missing_table_errors = (psycopg.errors.UndefinedTable, psycopg.errors.InvalidSchemaName)
+    missing_table_fix = "start the change source once, it makes these tables"
 
     def __init__(self, connection: Connection, statements: RowStatements, client: ClientKey) -> None:
         super().__init__(statements, client)
         self.connection = connection
 
     async def execute(self, statement: str, parameters: Parameters = ()) -> list[dict[str, Any]]:
-        """Run a statement; the rows it gives, by column name."""
         cursor = await self.connection.execute(statement.encode(), parameters or None)
         return await cursor.fetchall() if cursor.description is not None else []
 
 
 class PostgresStore:
-    """A database. Up to `connections` transactions at a time; `close` when the application ends."""
+    """Transactions on a database, up to `connections` at a time. Call `close` when the application ends."""
 
     def __init__(self, dsn: str, schema: Schema, *, connections: int = CONNECTIONS) -> None:
         self._dsn = dsn
         self._statements = RowStatements(schema, Dialect("%s", _table, _json))
-        self._room = asyncio.Semaphore(connections)
+        self._slots = asyncio.Semaphore(connections)
+        # Open connections outside of a transaction, the last used one at the end.
         self._idle: list[Connection] = []
 
     @asynccontextmanager
     async def transaction(self, client: ClientKey) -> AsyncIterator[PostgresTransaction]:
-        """One transaction at the database's default isolation."""
-        async with self._room:
+        """A transaction at the database's default isolation level."""
+        async with self._slots:
             connection = await self._begun()
             try:
                 yield PostgresTransaction(connection, self._statements, client)
@@ -68,22 +68,22 @@ class PostgresStore:
             except BaseException as error:
                 await self._undo(connection)
                 if connection.closed and isinstance(error, psycopg.OperationalError):
-                    # The mutation is not to blame; had it been committed after all, it counts as processed.
+                    # Not a refusal. If the commit succeeded after all, the next push finds the mutation processed.
                     raise StoreUnavailable(f"Lost the database in a transaction: {error}") from error
                 raise
             self._idle.append(connection)
 
     def is_transient(self, error: Exception) -> bool:
-        """Whether the database gave a transaction up for the sake of others."""
-        return isinstance(error, _PASSES)
+        """Whether it is a serialization failure or a deadlock."""
+        return isinstance(error, _TRANSIENT)
 
     async def close(self) -> None:
-        """Let go of the idle connections."""
+        """Close the idle connections."""
         while self._idle:
             await self._idle.pop().close()
 
     async def _begun(self) -> Connection:
-        """A connection in a transaction; an idle one may have died since, a new one tells whether there is a server."""
+        """A connection in a transaction. An idle one may be dead, so failures of a new one only raise."""
         while self._idle:
             connection = self._idle.pop()
             try:
@@ -100,7 +100,7 @@ class PostgresStore:
         return connection
 
     async def _undo(self, connection: Connection) -> None:
-        """Roll back where that is possible; a connection that is closed is rolled back by the server."""
+        """Roll back, or close the connection, which makes the server roll back."""
         if connection.info.transaction_status in (TransactionStatus.INTRANS, TransactionStatus.INERROR):
             try:
                 await connection.execute("ROLLBACK")
@@ -114,7 +114,7 @@ class PostgresStore:
 
 async def _commit(connection: Connection) -> None:
     if connection.info.transaction_status is TransactionStatus.INERROR:
-        # The server would answer COMMIT with a rollback, and no error.
+        # COMMIT of a failed transaction is a rollback that reports no error.
         raise psycopg.errors.InFailedSqlTransaction("a statement of the mutator failed, and it went on")
     await connection.execute("COMMIT")
 

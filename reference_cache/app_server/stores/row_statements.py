@@ -1,7 +1,7 @@
-"""SQL for single rows, from the names clients use. Pure.
+"""Builds SQL statements for single rows from the schema's client names. Pure.
 
-The same four verbs as the official client's mutators have, so one mutator can be written for every SQL store: insert a
-new row, upsert, update the columns given, delete by key. Names and keys are checked against the schema.
+The four operations are those of the official client's mutators, so one mutator works with every SQL store: insert,
+upsert, update, delete by key. Names and keys are checked against the schema.
 """
 
 from __future__ import annotations
@@ -18,12 +18,12 @@ Statement: TypeAlias = tuple[str, list[Any]]
 
 
 class RowError(ValueError):
-    """A row that cannot be written like this."""
+    """A row without its whole key."""
 
 
 @dataclass(frozen=True, slots=True)
 class Dialect:
-    """How a store spells tables, placeholders and JSON values."""
+    """SQL of one store: its placeholder, and how table names and JSON values are written."""
 
     mark: str
     table: Callable[[str], str]
@@ -31,7 +31,7 @@ class Dialect:
 
 
 class RowStatements:
-    """Statements for the tables of a schema, in one dialect."""
+    """Makes statements for the tables of a schema, in one dialect."""
 
     def __init__(self, schema: Schema, dialect: Dialect) -> None:
         self._schema = schema
@@ -39,13 +39,13 @@ class RowStatements:
         self.dialect = dialect
 
     def insert(self, table: str, row: Mapping[str, Any]) -> Statement:
-        """Add a row; one of the same key is an error of the store."""
+        """Add a row; the store raises if the key exists."""
         columns, values = self._columns(table, row), self._values(table, row)
         marks = ", ".join([self.dialect.mark] * len(columns))
         return f"INSERT INTO {self._table(table)} ({', '.join(columns)}) VALUES ({marks})", values
 
     def upsert(self, table: str, row: Mapping[str, Any]) -> Statement:
-        """Add a row, or give the one of the same key these values."""
+        """Add a row, or set these columns of the existing one."""
         statement, values = self.insert(table, row)
         key = self._key(table, row)
         rest = [column for column in row if column not in key]
@@ -55,7 +55,7 @@ class RowStatements:
         return f"{statement} ON CONFLICT ({', '.join(names[column] for column in key)}) {action}", values
 
     def update(self, table: str, row: Mapping[str, Any]) -> Statement | None:
-        """Change the columns given besides the key; nothing if there are none, or no such row."""
+        """Set these columns of the row with this key; None if the row has key columns only."""
         key = self._key(table, row)
         changed = {column: value for column, value in row.items() if column not in key}
         if not changed:
@@ -66,7 +66,7 @@ class RowStatements:
         return f"UPDATE {self._table(table)} SET {sets} WHERE {where}", [*self._values(table, changed), *values]
 
     def delete(self, table: str, key: Mapping[str, Any]) -> Statement:
-        """Remove the row of a key, if it is there."""
+        """Delete the row with this key, if it exists."""
         where, values = self._where(table, key)
         return f"DELETE FROM {self._table(table)} WHERE {where}", values
 

@@ -1,4 +1,4 @@
-"""What mutators of a SQL store write through: rows in the names of the schema, or any statement.
+"""The `tx` of mutators over a SQL store: rows in the names of the schema, or any statement.
 
     await tx.update("issue", {"id": args.id, "title": args.title})
     await tx.execute("UPDATE issues SET votes = votes + 1 WHERE id = ?", [args.id])
@@ -18,29 +18,29 @@ Parameters = Sequence[Any] | Mapping[str, Any]
 
 
 class SqlTransaction(ABC):
-    """An open transaction. It ends with the mutator, which never commits or rolls back by itself: raising undoes it."""
+    """An open transaction. The store commits it when the mutator returns, and rolls it back if the mutator raises."""
 
     def __init__(self, statements: RowStatements) -> None:
         self._statements = statements
 
     @abstractmethod
     async def execute(self, statement: str, parameters: Parameters = ()) -> list[dict[str, Any]]:
-        """Run a statement; the rows it gives, by column name."""
+        """Run a statement; returns its rows as dicts by column name."""
 
     async def insert(self, table: str, row: Mapping[str, Any]) -> None:
-        """Add a row."""
+        """Add a row; fails if the key exists."""
         await self.execute(*self._statements.insert(table, row))
 
     async def upsert(self, table: str, row: Mapping[str, Any]) -> None:
-        """Add a row, or change the one of the same key."""
+        """Add a row, or set these columns of the existing one."""
         await self.execute(*self._statements.upsert(table, row))
 
     async def update(self, table: str, row: Mapping[str, Any]) -> None:
-        """Change the columns given besides the key; a row that is not there stays away."""
+        """Set these columns of the row with this key; does nothing if there is no such row."""
         statement = self._statements.update(table, row)
         if statement is not None:
             await self.execute(*statement)
 
     async def delete(self, table: str, key: Mapping[str, Any]) -> None:
-        """Remove the row of a key, if it is there."""
+        """Delete the row with this key, if it exists."""
         await self.execute(*self._statements.delete(table, key))

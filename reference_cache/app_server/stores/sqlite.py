@@ -1,10 +1,10 @@
-"""Mutators over a SQLite database that the SQLite adapter serves.
+"""Mutators over a SQLite database that the SQLite adapter reads.
 
-The consumer's tables live in the database under their dotted names, `zero_0.clients` and `zero_0.mutations`, and travel
-like any other. Make them (`create_system_tables`) before the endpoint first reads the database: what it does not find
-it provides itself, and then no confirmation would ever arrive.
+The cache's tables are in the database under their dotted names, `zero_0.clients` and `zero_0.mutations`, and are
+replicated like any other. Create them (`create_system_tables`) before the endpoint first reads the database: the
+endpoint replaces missing ones by empty tables of its own, and then no confirmation would ever arrive.
 
-SQLite has one writer at a time, so the store has one connection, which lives in a thread of its own.
+SQLite has one writer at a time, so the store has one connection, in a thread of its own.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from typing import Any
 
 from protocol import values
 from reference_cache.app_server.errors import StoreUnavailable
-from reference_cache.app_server.stores.confirming import ConfirmingTransaction
+from reference_cache.app_server.stores.confirming_transaction import ConfirmingTransaction
 from reference_cache.app_server.stores.row_statements import Dialect, RowStatements
 from reference_cache.app_server.stores.sql_transaction import Parameters
 from reference_cache.app_server.stores.sqlite_thread import SqliteThread
@@ -37,21 +37,20 @@ _MUTATIONS = (
 class SqliteTransaction(ConfirmingTransaction):
     """The `tx` of mutators."""
 
-    not_there = (sqlite3.OperationalError,)
-    not_there_says = "no such table"
-    remedy = "call create_system_tables() before the endpoint first starts"
+    missing_table_errors = (sqlite3.OperationalError,)
+    missing_table_text = "no such table"
+    missing_table_fix = "call create_system_tables() before the endpoint first starts"
 
     def __init__(self, run: SqliteThread, statements: RowStatements, client: ClientKey) -> None:
         super().__init__(statements, client)
         self._run = run
 
     async def execute(self, statement: str, parameters: Parameters = ()) -> list[dict[str, Any]]:
-        """Run a statement; the rows it gives, by column name."""
         return await self._run(lambda db: _fetched(db.execute(statement, parameters)))
 
 
 class SqliteStore:
-    """A database file. One transaction at a time; `close` when the application ends."""
+    """Transactions on a database file, one at a time. Call `close` when the application ends."""
 
     def __init__(self, path: str | PathLike[str], schema: Schema) -> None:
         self._run = SqliteThread(path)
@@ -59,12 +58,12 @@ class SqliteStore:
         self._turn = asyncio.Lock()
 
     def create_system_tables(self, app_id: str = "zero", shard: int = 0) -> None:
-        """Make the tables that confirm mutations, unless they are there."""
+        """Create the tables that confirm mutations, unless they exist; blocks."""
         self._run.now(lambda db: create_system_tables(db, app_id, shard))
 
     @asynccontextmanager
     async def transaction(self, client: ClientKey) -> AsyncIterator[SqliteTransaction]:
-        """A write transaction from its first statement on, so it never fails for having read too early."""
+        """A transaction that takes the write lock at its beginning, so that it never fails to upgrade a read lock."""
         async with self._turn:
             try:
                 await self._run(lambda db: db.execute("BEGIN IMMEDIATE"))
@@ -74,28 +73,28 @@ class SqliteStore:
                 yield SqliteTransaction(self._run, self._statements, client)
                 await self._commit()
             except BaseException:
-                # In the connection's thread, so behind a statement that is still running.
+                # In the connection's thread, so after a statement that is still running; shielded, so that a
+                # cancelled caller leaves no transaction open.
                 await asyncio.shield(self._run(_roll_back))
                 raise
 
     async def _commit(self) -> None:
-        """With a rollback journal a reader can keep it from happening; the mutation is not to blame for that."""
+        """With a rollback journal, a reader can make COMMIT fail; that must not refuse the mutation."""
         try:
             await self._run(lambda db: db.execute("COMMIT"))
         except sqlite3.OperationalError as error:
             raise StoreUnavailable(f"Failed to commit database transaction: {error}") from error
 
     def is_transient(self, error: Exception) -> bool:
-        """Nothing passes here: the lock is held before a mutator runs."""
+        """Never: the write lock is held before a mutator runs."""
         return False
 
     def close(self) -> None:
-        """Let go of the database."""
         self._run.close()
 
 
 def create_system_tables(db: sqlite3.Connection, app_id: str = "zero", shard: int = 0) -> None:
-    """Make the tables that confirm mutations, unless they are there."""
+    """Create the tables that confirm mutations, unless they exist."""
     for name, columns in (("clients", _CLIENTS), ("mutations", _MUTATIONS)):
         db.execute(f"CREATE TABLE IF NOT EXISTS {quoted(f'{app_id}_{shard}.{name}')} {columns}")
 

@@ -1,7 +1,7 @@
-"""What push processing needs of a store: transactions that carry a client's mutation id with the mutator's writes.
+"""The contract between push processing and a store: transactions with the mutator's writes and the confirmation.
 
-The rows written are those of the two tables every consumer follows, `{schema}.clients` and `{schema}.mutations`; they
-reach clients through the change source like any other row, so a confirmation arrives with the data it confirms.
+A confirmation is a row of `{schema}.clients` or `{schema}.mutations`, the two tables that every cache replicates. It
+reaches clients through the change source like any other row, so it arrives with the data it confirms.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ Tx_co = TypeVar("Tx_co", covariant=True)
 
 @dataclass(frozen=True, slots=True)
 class ClientKey:
-    """A client of a group, in the schema of a cache's own tables (`zero_0`)."""
+    """A client of a group; `schema` is that of the cache's own tables (`zero_0`)."""
 
     schema: str
     group_id: str
@@ -29,25 +29,23 @@ class StoreTransaction(Protocol[Tx_co]):
 
     @property
     def tx(self) -> Tx_co:
-        """What the mutator writes through."""
+        """The `tx` of the mutator."""
 
     async def next_mutation_id(self) -> int:
-        """Raise the client's last mutation id by one and return it; 1 for a new client."""
+        """Increment the client's last mutation id and return it; 1 for a new client."""
 
     async def record_result(self, mutation_id: int, result: dict[str, Any]) -> None:
-        """Keep a result until the client has seen it."""
+        """Store a result until the client has acknowledged it."""
 
-    async def delete_results(self, wanted: CleanUp) -> None:
-        """Forget results that were seen."""
+    async def delete_results(self, clean_up: CleanUp) -> None:
+        """Delete acknowledged results."""
 
 
 class Store(Protocol[Tx_co]):
-    """A store. Several transactions may be asked for at once; it may let them wait for each other."""
+    """A store. Callers may open transactions concurrently; the store may serialise them."""
 
     def transaction(self, client: ClientKey) -> AbstractAsyncContextManager[StoreTransaction[Tx_co]]:
-        """Commits at the end of the block, undoes everything if the block raises; `StoreUnavailable` if none can be
-        begun.
-        """
+        """Commits at the end of the block, rolls back if it raises; `StoreUnavailable` if it cannot begin."""
 
     def is_transient(self, error: Exception) -> bool:
-        """Whether the same transaction may well succeed if it is tried again."""
+        """Whether the same transaction may succeed if it is retried immediately."""

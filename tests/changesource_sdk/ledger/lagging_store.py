@@ -17,7 +17,7 @@ from changesource_sdk.adapter import Insert, Position, Transaction
 from changesource_sdk.ledger.adapter import LedgeredAdapter
 from changesource_sdk.schema import Column, Table
 from reference_cache.app_server import ApplicationError, Mutators
-from reference_cache.app_server.processing import PushProcessor
+from reference_cache.app_server.push_processor import PushProcessor
 from reference_cache.app_server.requests import CLEAN_UP, parse_push
 from reference_cache.app_server.stores.ledger import LedgerStore, LedgerTransaction
 

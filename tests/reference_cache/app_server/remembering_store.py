@@ -60,10 +60,10 @@ class Remembering:
         self._store.fail_at("record")
         self.results[self._client, mutation_id] = result
 
-    async def delete_results(self, wanted: CleanUp) -> None:
-        if isinstance(wanted, CleanUpMany):
-            gone = [key for key in self.results if key[0].client_id in wanted.client_ids]
+    async def delete_results(self, clean_up: CleanUp) -> None:
+        if isinstance(clean_up, CleanUpMany):
+            gone = [key for key in self.results if key[0].client_id in clean_up.client_ids]
         else:
-            gone = [key for key in self.results if key[1] <= wanted.up_to_mutation_id]
+            gone = [key for key in self.results if key[1] <= clean_up.up_to_mutation_id]
         for key in gone:
             del self.results[key]

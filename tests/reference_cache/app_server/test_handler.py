@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 from pydantic import BaseModel
 
-from reference_cache.app_server.errors import DeclarationError, InvalidArguments, UnknownName
+from reference_cache.app_server.errors import DeclarationError, InvalidArguments, UnknownHandler
 from reference_cache.app_server.handler import Handlers
 
 
@@ -74,7 +74,7 @@ def test_names_of_older_clients_mean_the_same_handler() -> None:
     declared = handlers()
     declared.add("issue.close", lambda: None)
     assert declared.get("issue|close") is declared.get("issue.close")
-    with pytest.raises(UnknownName, match=r"Mutator not found: issue\.open"):
+    with pytest.raises(UnknownHandler, match=r"Mutator not found: issue\.open"):
         declared.get("issue.open")
 
 

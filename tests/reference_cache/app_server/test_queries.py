@@ -8,8 +8,8 @@ from pydantic import BaseModel
 from protocol.sync.app_server import ErroredQuery, QueryResponse, TransformFailed, parse_query_answer
 from protocol.sync.ast_json import to_json
 from reference_cache.app_server import ApplicationError, DeclarationError, NamedQueries
-from reference_cache.app_server.requests import AskedQuery
-from reference_cache.app_server.transforming import transform_queries
+from reference_cache.app_server.requests import QueryRequest
+from reference_cache.app_server.transform import transform_queries
 from reference_cache.zql.query.builder import Queries, QueryBuilder
 from tests.support.apps.schema import TRACKER
 
@@ -45,8 +45,8 @@ def queries() -> NamedQueries:
     return made
 
 
-def asked(name: str, *args: Any) -> AskedQuery:
-    return AskedQuery(id=f"id-{name}", name=name, args=list(args))
+def asked(name: str, *args: Any) -> QueryRequest:
+    return QueryRequest(id=f"id-{name}", name=name, args=list(args))
 
 
 async def test_a_query_is_mapped_to_the_servers_names(queries: NamedQueries) -> None:

@@ -17,7 +17,7 @@ import pytest
 from adapters.postgres.connection import connect
 from adapters.postgres.system_tables import ensure_system_tables
 from reference_cache.app_server import ApplicationError, Mutators
-from reference_cache.app_server.processing import PushProcessor
+from reference_cache.app_server.push_processor import PushProcessor
 from reference_cache.app_server.requests import CLEAN_UP, parse_push
 from reference_cache.app_server.stores import sqlite_thread
 from reference_cache.app_server.stores.postgres import PostgresStore, PostgresTransaction

@@ -1,10 +1,10 @@
-"""Processing a push: each mutation in one transaction with the confirmation of it. Pure but for the store it is given.
+"""Processes a push: each mutation and its confirmation in one transaction. Pure, except for the store.
 
-A mutation's transaction first takes the client's next mutation id. One that is behind was processed before, and is
-skipped; one that is ahead stops the request, since its predecessors are missing. A mutator that raises is rolled back,
-and a second transaction confirms the mutation with the error as its result: the client's queue must not stand still for
-a refusal. If that fails too, or the store takes no transaction at all, the rest of the request is not processed and the
-client pushes it again.
+A mutation's transaction first takes the client's next mutation id. A mutation below it was processed before and is
+skipped; one above it stops the request, because earlier mutations are missing. If the mutator raises, its transaction
+is rolled back, and a second transaction confirms the mutation with the error as its result: a refusal must not block
+the client's queue. If that fails too, or the store executes no transactions, the rest of the request is not processed
+and the client pushes it again.
 """
 
 from __future__ import annotations
@@ -16,29 +16,29 @@ from typing import Any, Generic, TypeVar
 
 from reference_cache.app_server.errors import AlreadyProcessed, OutOfOrder, StoreUnavailable
 from reference_cache.app_server.mutators import Mutators
-from reference_cache.app_server.requests import CLEAN_UP, AskedMutation, AskedPush, BadRequest, parse_clean_up
+from reference_cache.app_server.requests import CLEAN_UP, BadRequest, MutationRequest, PushRequest, parse_clean_up
 from reference_cache.app_server.stores.store import ClientKey, Store, StoreTransaction
-from reference_cache.app_server.transforming import told
+from reference_cache.app_server.transform import client_error
 from service_kit.logs import event, logger, unexpected
 
 log = logger("cache.app_server")
 
 PUSH_VERSION = 1
 ATTEMPTS = 4
-"""How often a mutator runs whose transaction the store gives up for a reason that passes, such as a deadlock."""
+"""How often a mutator runs at most if its transaction fails for a transient reason, such as a deadlock."""
 
 Tx = TypeVar("Tx")
 
 
 @dataclass(frozen=True, slots=True)
 class PushProcessor(Generic[Tx]):
-    """The mutators over a store."""
+    """Runs an application's mutators in transactions of a store."""
 
     mutators: Mutators
     store: Store[Tx]
 
-    async def process(self, push: AskedPush, schema: str, ctx: object) -> dict[str, Any]:
-        """The answer to a push, without the user's id. `schema` holds the consumer's tables."""
+    async def process(self, push: PushRequest, schema: str, ctx: object) -> dict[str, Any]:
+        """The response to a push, without `userID`. `schema` is that of the cache's own tables (`zero_0`)."""
         ids = [each.wire_id for each in push.mutations]
         if push.push_version != PUSH_VERSION:
             message = f"Unsupported push version: {push.push_version}"
@@ -60,7 +60,7 @@ class PushProcessor(Generic[Tx]):
 
 
 def push_failed(reason: str, message: str, ids: Sequence[dict[str, Any]] = ()) -> dict[str, Any]:
-    """The answer that these mutations were not processed."""
+    """The response for mutations that were not processed."""
     return {
         "kind": "PushFailed",
         "origin": "server",
@@ -72,43 +72,43 @@ def push_failed(reason: str, message: str, ids: Sequence[dict[str, Any]] = ()) -
 
 @dataclass(frozen=True, slots=True)
 class _Mutation(Generic[Tx]):
-    """One mutation on its way through the store."""
+    """One mutation of a push."""
 
     processor: PushProcessor[Tx]
-    asked: AskedMutation
+    request: MutationRequest
     client: ClientKey
     ctx: object
 
     async def result(self) -> dict[str, Any]:
-        """Process the mutation; its result as answers have it."""
+        """Process the mutation; returns its result as responses contain it."""
         try:
             refusal = await self._refusal()
             if refusal is None:
                 return {}
             return await self._confirm_refused(refusal)
         except AlreadyProcessed as error:
-            event(log, logging.INFO, "mutation was processed before", mutation=self.asked.name, why=str(error))
+            event(log, logging.INFO, "mutation was processed before", mutation=self.request.name, why=str(error))
             return {"error": "alreadyProcessed", "details": str(error)}
 
     async def clean_up(self) -> None:
-        """Delete results that were seen. Failing at that is no harm: they are asked for again, or stay."""
+        """Delete acknowledged results. A failure is logged only: undeleted results cost some space."""
         try:
-            wanted = parse_clean_up(self.asked)
-            if wanted.client_group_id != self.client.group_id:
+            clean_up = parse_clean_up(self.request)
+            if clean_up.client_group_id != self.client.group_id:
                 raise BadRequest("the results are of another client group than the push")
             async with self.processor.store.transaction(self.client) as transaction:
-                await transaction.delete_results(wanted)
+                await transaction.delete_results(clean_up)
         except (BadRequest, StoreUnavailable) as error:
             event(log, logging.WARNING, "results were not cleaned up", error=str(error))
 
     async def _refusal(self) -> Exception | None:
-        """Run the mutator and commit; None, or why the mutation cannot be done."""
+        """Run the mutator and commit; returns None, or the exception that refuses the mutation."""
         for attempt in range(1, ATTEMPTS + 1):
             try:
                 async with self.processor.store.transaction(self.client) as transaction:
                     await self._take_id(transaction)
-                    argument = self.asked.args[0] if self.asked.args else None
-                    await self.processor.mutators.run(self.asked.name, argument, transaction.tx, self.ctx)
+                    argument = self.request.args[0] if self.request.args else None
+                    await self.processor.mutators.run(self.request.name, argument, transaction.tx, self.ctx)
                 return None
             except (OutOfOrder, AlreadyProcessed, StoreUnavailable):
                 raise
@@ -118,12 +118,12 @@ class _Mutation(Generic[Tx]):
         raise AssertionError("the last attempt returns or raises")
 
     async def _confirm_refused(self, refusal: Exception) -> dict[str, Any]:
-        event(log, logging.WARNING, "mutation refused", mutation=self.asked.name, error=repr(refusal))
-        result = {"error": "app", **told(refusal, mutation=self.asked.name)}
+        event(log, logging.WARNING, "mutation refused", mutation=self.request.name, error=repr(refusal))
+        result = {"error": "app", **client_error(refusal, mutation=self.request.name)}
         try:
             async with self.processor.store.transaction(self.client) as transaction:
                 await self._take_id(transaction)
-                await transaction.record_result(self.asked.id, result)
+                await transaction.record_result(self.request.id, result)
         except (OutOfOrder, AlreadyProcessed, StoreUnavailable):
             raise
         except Exception as error:
@@ -132,7 +132,7 @@ class _Mutation(Generic[Tx]):
 
     async def _take_id(self, transaction: StoreTransaction[Tx]) -> None:
         expected = await transaction.next_mutation_id()
-        received = self.asked.id
+        received = self.request.id
         if received < expected:
             raise AlreadyProcessed(self.client.client_id, received, expected)
         if received > expected:

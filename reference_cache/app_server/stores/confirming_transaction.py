@@ -1,7 +1,7 @@
-"""A client's rows in the consumer's two tables, written as the official push processor writes them; for SQL stores.
+"""SQL transactions that confirm a mutation in the cache's two tables, as the official push processor does.
 
-`{schema}.clients` has the last mutation id of every client, `{schema}.mutations` the results that clients have not yet
-seen, which are refusals only: that a mutation succeeded is told by its id.
+`{schema}.clients` holds the last mutation id of every client. `{schema}.mutations` holds the results that clients have
+not acknowledged; these are errors only, because the last mutation id already says that a mutation succeeded.
 """
 
 from __future__ import annotations
@@ -25,13 +25,13 @@ _DELETE = 'DELETE FROM {mutations} WHERE "clientGroupID" = ? AND "clientID" = ?'
 
 
 class ConfirmingTransaction(SqlTransaction):
-    """A transaction that confirms a mutation with what its mutator writes."""
+    """A transaction that contains a mutation's confirmation and its mutator's writes."""
 
-    not_there: tuple[type[Exception], ...]
-    not_there_says: str = ""
-    """What the store raises for a table that does not exist, and a part of the text that tells it from others."""
-    remedy: str
-    """What to do when the consumer's tables do not exist."""
+    missing_table_errors: tuple[type[Exception], ...]
+    missing_table_text: str = ""
+    """What the store raises for a table that does not exist, and the part of its message that identifies it."""
+    missing_table_fix: str
+    """What to do when the cache's tables do not exist."""
 
     def __init__(self, statements: RowStatements, client: ClientKey) -> None:
         super().__init__(statements)
@@ -43,32 +43,28 @@ class ConfirmingTransaction(SqlTransaction):
 
     @property
     def tx(self) -> SqlTransaction:
-        """Itself: what mutators write through."""
         return self
 
     async def next_mutation_id(self) -> int:
-        """The client's next id, now taken."""
         (row,) = await self._system(_NEXT_ID, [self._client.group_id, self._client.client_id])
         return int(row["lastMutationID"])
 
     async def record_result(self, mutation_id: int, result: dict[str, Any]) -> None:
-        """Add a row to the results."""
         key = [self._client.group_id, self._client.client_id, mutation_id]
         await self._system(_RECORD, [*key, self._json(result)])
 
-    async def delete_results(self, wanted: CleanUp) -> None:
-        """Delete the rows that were seen."""
-        if isinstance(wanted, CleanUpMany):
-            for client_id in wanted.client_ids:
-                await self._system(_DELETE, [wanted.client_group_id, client_id])
+    async def delete_results(self, clean_up: CleanUp) -> None:
+        if isinstance(clean_up, CleanUpMany):
+            for client_id in clean_up.client_ids:
+                await self._system(_DELETE, [clean_up.client_group_id, client_id])
         else:
-            seen = [wanted.client_group_id, wanted.client_id, wanted.up_to_mutation_id]
-            await self._system(f'{_DELETE} AND "mutationID" <= ?', seen)
+            up_to = [clean_up.client_group_id, clean_up.client_id, clean_up.up_to_mutation_id]
+            await self._system(f'{_DELETE} AND "mutationID" <= ?', up_to)
 
     async def _system(self, statement: str, parameters: Sequence[Any]) -> list[dict[str, Any]]:
         try:
             return await self.execute(statement.format(**self._tables).replace("?", self._mark), parameters)
-        except self.not_there as error:
-            if self.not_there_says not in str(error):
+        except self.missing_table_errors as error:
+            if self.missing_table_text not in str(error):
                 raise
-            raise StoreUnavailable(f"{str(error).splitlines()[0]}; {self.remedy}") from error
+            raise StoreUnavailable(f"{str(error).splitlines()[0]}; {self.missing_table_fix}") from error

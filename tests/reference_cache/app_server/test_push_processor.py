@@ -8,7 +8,7 @@ from pydantic import BaseModel
 from protocol.sync.app_server import MutateResponse, PushFailed, parse_mutate_answer
 from reference_cache.app_server import ApplicationError, Mutators
 from reference_cache.app_server.errors import StoreUnavailable
-from reference_cache.app_server.processing import ATTEMPTS, PushProcessor
+from reference_cache.app_server.push_processor import ATTEMPTS, PushProcessor
 from reference_cache.app_server.requests import CLEAN_UP, parse_push
 from reference_cache.app_server.stores.store import ClientKey
 from tests.reference_cache.app_server.remembering_store import Passing, RememberingStore
