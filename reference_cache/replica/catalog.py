@@ -1,10 +1,10 @@
-"""What the replica holds: tables, columns and indexes, and what each schema change means in SQL. Pure.
+"""The replica's catalog: tables, columns and indexes, and the SQL of each schema change. Pure.
 
-The writer tells the catalog of every schema change, runs the statements it gets back, and stores the catalog beside the
-data in the same transaction. Declared column types are chosen for their affinity alone; what a column is to clients is
-said by its spec, which is kept here.
+The writer applies every schema change to the catalog, runs the returned statements, and stores the catalog with the
+data in the same transaction. Declared column types only determine SQLite's affinity; the type that clients see comes
+from the column's spec, which is stored here.
 
-Contract: a change that does not fit (an unknown table, a name in use) raises `CannotApply` and alters nothing.
+Contract: a change that does not fit (an unknown table, a name in use) raises `CannotApply` and changes nothing.
 """
 
 from __future__ import annotations
@@ -29,10 +29,10 @@ from reference_cache.replica.errors import CannotApply
 from service_kit.sqlite import quoted
 
 VERSION_COLUMN = "_0_version"
-"""In every table: the version of the row's last change."""
+"""The column of every table with the version of the row's last change; the name is zero-cache's."""
 
 SYSTEM_PREFIX = "_cache."
-"""Begins the name of everything in the file that is not upstream's."""
+"""Prefix of every name in the file that does not come from upstream."""
 
 _REBUILT = SYSTEM_PREFIX + "rebuilt"
 
@@ -41,8 +41,8 @@ _REBUILT = SYSTEM_PREFIX + "rebuilt"
 class StoredTable:
     """A table by its name in the replica.
 
-    `unfilled` columns still wait for their values and are not shown. `defaults` has the SQL literal that a row gets in
-    a column that it does not name, for columns that were added with one.
+    `unfilled` columns are still being backfilled and invisible to queries. `defaults` has the SQL literal for a column
+    that a row omits, for columns that were added with a default.
     """
 
     name: str
@@ -53,7 +53,7 @@ class StoredTable:
 
 @dataclass(frozen=True, slots=True)
 class StoredIndex:
-    """An index by its name in the replica; the order of its columns counts."""
+    """An index by its name in the replica; `columns` maps names to ASC or DESC, in index order."""
 
     name: str
     table: str
@@ -63,9 +63,9 @@ class StoredIndex:
 
 @dataclass(frozen=True, slots=True)
 class Effect:
-    """What to do for a schema change: statements in order; `tables` have another shape now.
+    """What a schema change requires: statements to run in order, and `tables` whose shape has changed.
 
-    Rows of `rewritten` tables are other rows to clients, so they take the version of the change.
+    Rows of `rewritten` tables look different to clients, so they get the version of the change.
     """
 
     statements: tuple[str, ...] = ()
@@ -77,33 +77,34 @@ class Effect:
 class Catalog:
     """Tables and indexes by name. Invariant: every index belongs to a table here and names columns of it."""
 
+    # Both are in order of creation, and written by `apply` and `filled`.
     tables: dict[str, StoredTable] = field(default_factory=dict)
+    # Tables and indexes share one set of names, as in SQLite.
     indexes: dict[str, StoredIndex] = field(default_factory=dict)
 
     def copy(self) -> Catalog:
-        """An independent copy, to go back to."""
         return Catalog(dict(self.tables), dict(self.indexes))
 
     def table(self, name: str) -> StoredTable:
-        """The table of this name."""
-        found = self.tables.get(name)
-        if found is None:
+        """Raises `CannotApply` for an unknown table."""
+        table = self.tables.get(name)
+        if table is None:
             raise CannotApply(f"there is no table {name!r}; the source must create it before it names it")
-        return found
+        return table
 
     def indexes_of(self, table: str) -> list[StoredIndex]:
         """The indexes of a table, in order of creation."""
         return [index for index in self.indexes.values() if index.table == table]
 
     def keys_of(self, table: str) -> list[tuple[str, ...]]:
-        """The columns of every unique index that can identify rows to clients, the one to use first."""
+        """The column names of every unique index over non-null columns, shortest first: the first is the key."""
         columns = self.tables[table].columns
         unique = [tuple(index.columns) for index in self.indexes_of(table) if index.unique]
         usable = {names for names in unique if all(_can_be_key(columns.get(name)) for name in names)}
         return sorted(usable, key=lambda names: (len(names), names))
 
     def apply(self, change: SchemaChange) -> Effect:
-        """Take a schema change in; what to do in the database."""
+        """Apply a schema change to the catalog; returns what to do in the database."""
         match change:
             case CreateTable():
                 return self._create_table(change)
@@ -125,7 +126,7 @@ class Catalog:
                 return Effect()
 
     def filled(self, table: str, columns: Iterable[str]) -> Effect:
-        """Columns that waited for their values have them now."""
+        """Make backfilled columns visible."""
         stored = self.table(table)
         self.tables[table] = replace(stored, unfilled=stored.unfilled - frozenset(columns))
         return Effect(tables=(table,), rewritten=(table,))
@@ -192,7 +193,7 @@ class Catalog:
         return Effect((), (table,), () if before.data_type == change.new.spec.data_type else (table,))
 
     def _rebuild(self, before: StoredTable, table: str) -> Iterable[str]:
-        """Copy the rows into a table of the new shape; the column's affinity converts its values."""
+        """Statements that copy the rows into a new table; the column's new affinity converts its values."""
         after = self.tables[table]
         yield create_table_sql(replace(after, name=_REBUILT))
         into = _names([*after.columns, VERSION_COLUMN])
@@ -236,20 +237,19 @@ class Catalog:
 
 
 def create_table_sql(table: StoredTable) -> str:
-    """The statement that makes the table, without any key."""
+    """CREATE TABLE without any key; unique indexes are created separately."""
     parts = [_column_sql(name, spec, table.defaults.get(name)) for name, spec in table.columns.items()]
     return f"CREATE TABLE {quoted(table.name)} ({', '.join([*parts, f'{quoted(VERSION_COLUMN)} TEXT'])})"
 
 
 def create_index_sql(index: StoredIndex) -> str:
-    """The statement that makes the index."""
     columns = ", ".join(f"{quoted(name)} {order}" for name, order in index.columns.items())
     unique = "UNIQUE " if index.unique else ""
     return f"CREATE {unique}INDEX {quoted(index.name)} ON {quoted(index.table)} ({columns})"
 
 
 def affinity(spec: ColumnSpec) -> str:
-    """The declared type: REAL only where upstream has floats, so that whole numbers stay integers elsewhere."""
+    """The declared type. REAL only for upstream floats: elsewhere it would turn whole numbers into floats."""
     match spec.value_kind:
         case "integer" | "boolean":
             return "INTEGER"
@@ -274,10 +274,10 @@ def _default(spec: ColumnSpec) -> str | None:
 
 
 def _column_of(table: StoredTable, name: str) -> ColumnSpec:
-    found = table.columns.get(name)
-    if found is None:
+    spec = table.columns.get(name)
+    if spec is None:
         raise CannotApply(f"table {table.name!r} has no column {name!r}; it has {', '.join(table.columns)}")
-    return found
+    return spec
 
 
 def _names(names: Iterable[str]) -> str:

@@ -1,14 +1,13 @@
-"""The change log: what the last transactions did to each synced table, with the rows before and after.
+"""The replica's change log: what recent transactions did to each synced table, with the rows before and after.
 
-SQLite keeps it: triggers copy the old and the new row of every change into a table beside the one that changed, so the
-log tells what really happened, whatever statement did it (an insert that replaced a row, a delete that found none).
-`commits` says which entries belong to which version; transactions that became durable together share the last one's,
-since no reader ever sees a state in between. A reader asks for the changes between two versions, on a connection that
-sees the later one.
+Triggers copy the old and the new row of every change into a log table, so the log holds the actual effect of each
+statement (an insert that replaced a row, a delete that matched none). The table `commits` assigns log entries to
+versions; transactions that became durable together share the last one's version, because no reader sees a state in
+between. A reader gets the changes between two versions on a connection that sees the later one.
 
-Contract: changes to a table come in the order they were made, as the engine takes them. Where tables were truncated or
-have another shape, that alone is reported, since pipelines must start anew. The log reaches back to the version that
-its reader reported as read, unless nobody reads; asking for more raises `ChangesForgotten`.
+Contract: the changes of a table come in the order they were made, as the query engine needs them. If tables were
+truncated or changed their shape, only that is reported, because query pipelines must be reset. The log reaches back to
+the version that the reader reported as read; reading from an earlier one raises `ChangesForgotten`.
 """
 
 from __future__ import annotations
@@ -33,21 +32,21 @@ _TRIGGERS = ("insert", "update", "delete")
 
 @dataclass(frozen=True, slots=True)
 class Truncate:
-    """The table was emptied."""
+    """The table was truncated."""
 
 
 @dataclass(frozen=True, slots=True)
 class SchemaChanged:
-    """The table appeared, went, or has other columns or keys; read the schema anew."""
+    """The table was created or dropped, or its columns or keys changed; read the schema again."""
 
 
 Logged: TypeAlias = tuple[str, str, SourceChange | Truncate | SchemaChanged]
-"""The version that readers saw it with, table, and what happened to it."""
+"""Version in which readers see the change, table, and change. A plain tuple: one is made for every changed row."""
 
 
 @dataclass(slots=True)
-class _Run:
-    """Consecutive log entries of one table; `ends` has the last entry of each version in it."""
+class _LogSpan:
+    """Consecutive log entries of one table, from seq `first`; `ends` has (last seq, version) of each version."""
 
     table: str
     first: int
@@ -55,14 +54,14 @@ class _Run:
 
 
 def log_name(table: str) -> str:
-    """The table that holds the log entries of a table."""
+    """The name of a table's log table."""
     return f"{SYSTEM_PREFIX}changes.{table}"
 
 
-def log_statements(table: ReplicaTable) -> list[str]:
-    """What makes SQLite log the changes of a table."""
+def create_log_sql(table: ReplicaTable) -> list[str]:
+    """SQL that creates the log table and the triggers of a table."""
     names = [quoted(column) for column in table.engine_table.columns]
-    new, old = ([f"{letter}{place}" for place in range(len(names))] for letter in "no")
+    new, old = ([f"{letter}{number}" for number in range(len(names))] for letter in "no")
     log = quoted(log_name(table.name))
     news, olds = (", ".join(f"{image}.{name}" for name in names) for image in ("new", "old"))
     into = {
@@ -80,13 +79,13 @@ def log_statements(table: ReplicaTable) -> list[str]:
     ]
 
 
-def unlog_statements(table: str) -> list[str]:
-    """What ends the logging of a table and forgets its entries."""
-    return [*quiet_statements(table), f"DROP TABLE IF EXISTS {quoted(log_name(table))}"]
+def drop_log_sql(table: str) -> list[str]:
+    """SQL that drops the triggers and the log table of a table."""
+    return [*drop_triggers_sql(table), f"DROP TABLE IF EXISTS {quoted(log_name(table))}"]
 
 
-def quiet_statements(table: str) -> list[str]:
-    """What ends the logging of a table but keeps its entries."""
+def drop_triggers_sql(table: str) -> list[str]:
+    """SQL that drops the triggers but keeps the log table."""
     return [f"DROP TRIGGER IF EXISTS {_trigger(event, table)}" for event in _TRIGGERS]
 
 
@@ -101,55 +100,56 @@ def changes_between(
     upto: str,
     tables: Container[str] | None = None,
 ) -> Iterator[Logged]:
-    """What happened after version `after` up to and including `upto`, to these tables (default all).
+    """The changes after version `after` up to and including `upto`, of these tables (default: all).
 
-    `connection` sees `upto`, and `schema` was read from it or nothing was reported as changed since.
+    `connection` must see `upto`. `schema` must have been read from it, or no `SchemaChanged` reported since. Raises
+    `ChangesForgotten`.
     """
     start = read_state(connection).log_start
     if after < start:
         raise ChangesForgotten(f"changes after {after} are asked for, the log begins after {start}")
     sql = f'SELECT version, kind, "table", first, last FROM {COMMITS} WHERE version > ? AND version <= ? ORDER BY id'
     entries = connection.execute(sql, (after, upto)).fetchall()
-    breaks = [entry for entry in entries if entry[1] != "rows"]
-    if breaks:
-        return iter([(version, table, _BREAKS[kind]) for version, kind, table, _, _ in breaks])
-    wanted = entries if tables is None else [entry for entry in entries if entry[2] in tables]
-    return _changes(connection, schema, wanted)
+    resets = [entry for entry in entries if entry[1] != "rows"]
+    if resets:
+        return iter([(version, table, _RESETS[kind]) for version, kind, table, _, _ in resets])
+    selected = entries if tables is None else [entry for entry in entries if entry[2] in tables]
+    return _changes(connection, schema, selected)
 
 
-_BREAKS: dict[str, Truncate | SchemaChanged] = {"truncate": Truncate(), "schema": SchemaChanged()}
+_RESETS: dict[str, Truncate | SchemaChanged] = {"truncate": Truncate(), "schema": SchemaChanged()}
 
 
 def _changes(connection: sqlite3.Connection, schema: ReplicaSchema, entries: list[Row]) -> Iterator[Logged]:
     decoders: dict[str, Convert | None] = {}
-    for run in _runs(entries):
-        table = schema.tables[run.table].engine_table
-        if run.table not in decoders:
-            decoders[run.table] = decoder(table)
-        yield from _read(connection, run, len(table.columns), decoders[run.table])
+    for span in _ranges(entries):
+        table = schema.tables[span.table].engine_table
+        if span.table not in decoders:
+            decoders[span.table] = decoder(table)
+        yield from _read(connection, span, len(table.columns), decoders[span.table])
 
 
-def _runs(entries: list[Row]) -> Iterator[_Run]:
-    run: _Run | None = None
+def _ranges(entries: list[Row]) -> Iterator[_LogSpan]:
+    span: _LogSpan | None = None
     for version, _, table, first, last in entries:
-        if run is not None and run.table == table and run.ends[-1][0] + 1 == first:
-            run.ends.append((last, version))
+        if span is not None and span.table == table and span.ends[-1][0] + 1 == first:
+            span.ends.append((last, version))
             continue
-        if run is not None:
-            yield run
-        run = _Run(table, first, [(last, version)])
-    if run is not None:
-        yield run
+        if span is not None:
+            yield span
+        span = _LogSpan(table, first, [(last, version)])
+    if span is not None:
+        yield span
 
 
-def _read(connection: sqlite3.Connection, run: _Run, width: int, decode: Convert | None) -> Iterator[Logged]:
-    sql = f"SELECT * FROM {quoted(log_name(run.table))} WHERE seq BETWEEN ? AND ? ORDER BY seq"
-    ends = iter(run.ends)
+def _read(connection: sqlite3.Connection, span: _LogSpan, width: int, decode: Convert | None) -> Iterator[Logged]:
+    sql = f"SELECT * FROM {quoted(log_name(span.table))} WHERE seq BETWEEN ? AND ? ORDER BY seq"
+    ends = iter(span.ends)
     end, version = next(ends)
-    for entry in connection.execute(sql, (run.first, run.ends[-1][0])):
+    for entry in connection.execute(sql, (span.first, span.ends[-1][0])):
         while entry[0] > end:
             end, version = next(ends)
-        yield version, run.table, _change(entry, width, decode)
+        yield version, span.table, _change(entry, width, decode)
 
 
 def _change(entry: tuple[Any, ...], width: int, decode: Convert | None) -> SourceChange:

@@ -1,25 +1,25 @@
-"""What goes wrong with a replica, as errors a program can branch on and a person can act on."""
+"""The exceptions of a replica; each class has a stable code."""
 
 
 class ReplicaError(Exception):
-    """Base of the errors of a replica: a stable `code`, what happened, and what to do."""
+    """Base class; the message says what happened and what to do."""
 
     code = "replica"
 
 
 class UnusableReplica(ReplicaError):
-    """A file that is no replica, one of another format, or one of another app."""
+    """The file is no replica, or of another format or app."""
 
     code = "replica-unusable"
 
 
 class CannotApply(ReplicaError):
-    """A change that does not fit the replica; its transaction was not applied, and was not acknowledged."""
+    """A change does not fit the replica; its transaction was neither applied nor acknowledged."""
 
     code = "replica-cannot-apply"
 
 
 class ChangesForgotten(ReplicaError):
-    """The change log no longer reaches back to the version asked for: read the tables anew."""
+    """The change log no longer reaches back to the requested version; read the tables again."""
 
     code = "replica-changes-forgotten"

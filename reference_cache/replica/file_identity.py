@@ -1,4 +1,4 @@
-"""Telling a file that is open from whatever is found under its name later."""
+"""Detects that an open file was deleted or replaced."""
 
 from __future__ import annotations
 
@@ -6,15 +6,15 @@ from pathlib import Path
 
 
 def file_identity(path: Path) -> tuple[int, int] | None:
-    """What tells a file from another of the same name; None if there is none."""
+    """Device and inode of the file at a path; None if there is none."""
     try:
-        found = path.stat()
+        status = path.stat()
     except FileNotFoundError:
         return None
-    return found.st_dev, found.st_ino
+    return status.st_dev, status.st_ino
 
 
 def remove_leftovers(path: Path) -> None:
-    """Remove what SQLite kept beside a database that is gone: it would take the log for a new database's own."""
+    """Remove the WAL and journal of a deleted database: SQLite would apply them to a new file of the same name."""
     for suffix in ("-wal", "-shm", "-journal"):
         path.with_name(path.name + suffix).unlink(missing_ok=True)

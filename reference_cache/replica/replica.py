@@ -1,9 +1,9 @@
-"""Reading a replica: connections, the state, and snapshots that stay as they are.
+"""Read access to a replica: connections and the current state.
 
-The replicator writes the file, in one process; any number of readers open it. Each reader sees whole transactions only.
+The replicator process writes the file; any number of readers open it. Readers see whole transactions only.
 
     replica = open_replica(path)
-    connection = replica.connect()                  # read only; `hold_snapshot` keeps what it sees
+    connection = replica.connect()                  # read only; `hold_snapshot` pins what it sees
     replica.state()                                 # ReplicaState(replica_version, version, log_start)
     schema = read_schema(connection)
     changes_between(connection, schema, "01", "02")
@@ -20,11 +20,11 @@ from reference_cache.zql.tables.sqlite_snapshot import tune
 from service_kit.sqlite import connect
 
 BUSY_SECONDS = 60.0
-"""How long a reader waits for a lock; in WAL mode only recovery after a crash makes it wait at all."""
+"""How long a reader waits for a lock; in WAL mode it waits only for recovery after a crash."""
 
 
 class Replica:
-    """A replica that is complete: its initial sync is done. Connections are the caller's to close."""
+    """A replica whose initial sync is complete. The caller closes its connections."""
 
     def __init__(self, path: Path) -> None:
         self.path = path
@@ -36,7 +36,7 @@ class Replica:
             raise UnusableReplica(f"{path} is no replica of this cache ({error}); move it away") from None
 
     def connect(self) -> sqlite3.Connection:
-        """A connection for reading, usable from any one thread at a time."""
+        """A read-only connection, usable from any thread, one at a time."""
         connection = connect(self.path, mode="ro", busy_seconds=BUSY_SECONDS, cached_statements=512)
         tune(connection)
         return connection
@@ -51,7 +51,7 @@ class Replica:
 
 
 def open_replica(path: Path) -> Replica:
-    """Open a complete replica; `FileNotFoundError` while there is none yet."""
+    """Open a complete replica; raises `FileNotFoundError` before the initial sync is complete, `UnusableReplica`."""
     if not path.exists():
         raise FileNotFoundError(f"there is no replica at {path} yet: its initial sync is not complete")
     return Replica(path)

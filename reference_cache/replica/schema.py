@@ -1,7 +1,7 @@
-"""What the replica offers to queries: tables with a key, their synced columns and types.
+"""The schema that queries see: tables with a key, their synced columns and types.
 
-Read from the catalog that the writer keeps beside the data, so it belongs to the same snapshot as the rows. Tables
-without a usable key and columns of unknown types are in the replica but not here.
+It is read from the catalog in the replica file, so it belongs to the same snapshot as the rows. Tables without a usable
+key and columns of unknown types are in the replica but not in this schema.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from reference_cache.zql.schema import ColumnType, Schema, TableSchema
 
 @dataclass(frozen=True, slots=True)
 class ReplicaColumn:
-    """A synced column: what clients see, and what the upstream calls its type."""
+    """A synced column: its type in ZQL and its type upstream."""
 
     type: ZqlType
     server_type: str
@@ -36,12 +36,12 @@ class ReplicaTable:
 
     @property
     def primary_key(self) -> tuple[str, ...]:
-        """The key that identifies its rows in the cache."""
+        """The key that identifies rows in the cache."""
         return self.keys[0]
 
     @property
     def engine_table(self) -> TableSchema:
-        """For the engine: the synced columns in order, then the row's version."""
+        """The table for the query engine: the synced columns in order, then the row's version."""
         columns = {name: ColumnType(column.type, not column.not_null) for name, column in self.columns.items()}
         columns[VERSION_COLUMN] = ColumnType("string")
         return TableSchema(self.name, columns, self.primary_key, self.keys[1:])
@@ -56,7 +56,7 @@ class ReplicaSchema:
 
     @property
     def engine_schema(self) -> Schema:
-        """For the engine; the last column of every table is the row's version, `_0_version`."""
+        """The schema for the query engine; the last column of every table is the row's version, `_0_version`."""
         return Schema({name: table.engine_table for name, table in self.tables.items()})
 
 
@@ -66,7 +66,7 @@ def read_schema(connection: sqlite3.Connection) -> ReplicaSchema:
 
 
 def schema_of(catalog: Catalog) -> ReplicaSchema:
-    """The schema that a catalog amounts to."""
+    """The synced part of a catalog."""
     tables = {name: _table(catalog, stored) for name, stored in catalog.tables.items()}
     synced = {name: table for name, table in tables.items() if table is not None}
     reason = "it has no unique index over columns that are not null and of a synced type"

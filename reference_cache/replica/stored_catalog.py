@@ -1,4 +1,4 @@
-"""The replica's own tables: its state and its catalog, stored in the same file and transactions as the data."""
+"""The replica's system tables: state and catalog, stored in the same file and transactions as the data."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from reference_cache.replica.errors import UnusableReplica
 from service_kit.sqlite import quoted
 
 FORMAT = 1
-"""Changes when the layout of the file does; a replica of another format is made anew."""
+"""Version of the file's layout; a replica of another format is refused."""
 
 STATE, TABLES, INDEXES, COMMITS, FRESH = (
     quoted(SYSTEM_PREFIX + name) for name in ("state", "tables", "indexes", "commits", "fresh")
@@ -34,7 +34,7 @@ _CREATE = (
 
 @dataclass(frozen=True, slots=True)
 class ReplicaState:
-    """`replica_version` is the initial sync the data stems from, `version` the last transaction in it.
+    """`replica_version` is the watermark of the initial sync, `version` that of the last transaction in the replica.
 
     The change log has everything after `log_start`.
     """
@@ -46,7 +46,7 @@ class ReplicaState:
 
 @dataclass(frozen=True, slots=True)
 class Origin:
-    """Whose data it is: the app, its shard, and the publications asked for."""
+    """Whose data a replica holds: app, shard, and requested publications."""
 
     app_id: str
     shard_num: int = 0
@@ -57,7 +57,7 @@ class Origin:
 
 
 def create_system_tables(connection: sqlite3.Connection, origin: Origin) -> None:
-    """Make the replica's own tables in an empty file."""
+    """Create the system tables in an empty file."""
     for statement in _CREATE:
         connection.execute(statement)
     publications = orjson.dumps(sorted(origin.publications)).decode()
@@ -67,20 +67,20 @@ def create_system_tables(connection: sqlite3.Connection, origin: Origin) -> None
 
 
 def read_state(connection: sqlite3.Connection) -> ReplicaState:
-    """Which version the connection sees."""
-    found = connection.execute(f"SELECT replica_version, version, log_start FROM {STATE}").fetchone()
-    return ReplicaState(*found)
+    """The state that the connection's snapshot sees."""
+    return ReplicaState(*connection.execute(f"SELECT replica_version, version, log_start FROM {STATE}").fetchone())
 
 
 def check_origin(connection: sqlite3.Connection, origin: Origin) -> None:
-    """Refuse a replica of another format, app, shard or set of publications."""
+    """Raise `UnusableReplica` for another format, app, shard or set of publications."""
     try:
-        found = connection.execute(f"SELECT format, app, shard, publications FROM {STATE}").fetchone()
+        row = connection.execute(f"SELECT format, app, shard, publications FROM {STATE}").fetchone()
     except sqlite3.DatabaseError as error:
         raise UnusableReplica(f"the file is no replica of this cache ({error}); move it away") from None
-    if found[0] != FORMAT:
-        raise UnusableReplica(f"the replica has format {found[0]}, this cache writes {FORMAT}; delete it")
-    stored = Origin(found[1], found[2], frozenset(orjson.loads(found[3])))
+    format, app_id, shard_num, publications = row
+    if format != FORMAT:
+        raise UnusableReplica(f"the replica has format {format}, this cache writes {FORMAT}; delete it")
+    stored = Origin(app_id, shard_num, frozenset(orjson.loads(publications)))
     if stored != origin:
         raise UnusableReplica(f"the replica was made for {stored}, not for {origin}; delete it")
 
@@ -99,7 +99,7 @@ def load_catalog(connection: sqlite3.Connection) -> Catalog:
 
 
 def save_catalog(connection: sqlite3.Connection, catalog: Catalog) -> None:
-    """Store the catalog, whole: it is small and seldom changes."""
+    """Store the whole catalog: it is small and rarely changes."""
     connection.execute(f"DELETE FROM {TABLES}")
     connection.execute(f"DELETE FROM {INDEXES}")
     tables = [

@@ -1,9 +1,8 @@
-"""The write-ahead log of the replica file: kept from growing without end.
+"""Keeps SQLite's write-ahead log (WAL) from growing without limit.
 
-SQLite moves what is in it into the database by itself, but can begin it anew only when no reader needs any of it. A
-reader that always holds a snapshot, as the view syncer does, is such a reader; once it has taken a new snapshot of a
-database that is fully moved it needs none. So a large log is moved, readers are asked for a new snapshot, and the next
-attempt truncates the file.
+A checkpoint copies the WAL into the database, but SQLite can restart the WAL only when no reader needs any of it. The
+view syncer always holds a snapshot, so it always needs it, until it takes a new snapshot of a fully checkpointed
+database. So a large WAL is checkpointed, readers take a new snapshot, and the next attempt truncates the file.
 """
 
 from __future__ import annotations
@@ -12,10 +11,11 @@ import sqlite3
 from pathlib import Path
 
 LARGE_BYTES = 64 << 20
+"""A smaller WAL is left alone."""
 
 
 class Wal:
-    """The log beside a replica."""
+    """The WAL file of one database."""
 
     def __init__(self, replica: Path, large: int = LARGE_BYTES) -> None:
         self._path = replica.with_name(replica.name + "-wal")
@@ -23,16 +23,17 @@ class Wal:
 
     @property
     def size(self) -> int:
-        """Bytes of the file."""
+        """Size in bytes; 0 if there is no file."""
         try:
             return self._path.stat().st_size
         except FileNotFoundError:
             return 0
 
     def shrink(self, connection: sqlite3.Connection) -> bool:
-        """Shrink the log if it is large; whether readers should take new snapshots so that the next call succeeds."""
+        """Truncate the WAL if it is large; returns True if readers must take new snapshots before that can succeed."""
         if self.size < self._large:
             return False
+        # Do not wait for readers: this connection is the writer's.
         connection.execute("PRAGMA busy_timeout = 0")
         try:
             return bool(connection.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchone()[0])

@@ -5,7 +5,7 @@ relation) is the same for a whole table, so it is validated once, by the codec, 
 message only the row itself is parsed, and the rows of inserts that follow each other are parsed together. Whatever is
 not recognised, or not quite as expected, takes the codec's way.
 
-Contract: the outcome is that of decoding the messages and applying their changes; only faster.
+Contract: the outcome is that of decoding the messages and processor their changes; only faster.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from protocol.changes import Change, Delete, Insert, Update
 from protocol.errors import CodecError
 from protocol.messages import Data
 from protocol.specs import Relation
-from reference_cache.replica.writing.applying import Applying
+from reference_cache.replica.writing.change_processor import ChangeProcessor
 from reference_cache.replica.writing.table_rows import KeyColumns
 
 DATA = b'["data",'
@@ -47,7 +47,7 @@ class RowFrames:
     def __init__(self) -> None:
         self._known: dict[bytes, _Beginning | None] = {}
 
-    def apply_all(self, messages: Sequence[bytes], target: Applying) -> None:
+    def apply_all(self, messages: Sequence[bytes], target: ChangeProcessor) -> None:
         """Apply the changes in data messages, in order."""
         place, end = 0, len(messages)
         while place < end:
@@ -56,7 +56,7 @@ class RowFrames:
                 self.apply(messages[place], target)
             place += count or 1
 
-    def apply_inserts(self, messages: Sequence[bytes], place: int, target: Applying) -> int:
+    def apply_inserts(self, messages: Sequence[bytes], place: int, target: ChangeProcessor) -> int:
         """Apply the inserts into one table that begin here; how many messages that was, 0 if none or not all are."""
         start = _row_start(messages[place])
         beginning = self._beginning(messages[place][:start]) if start > 0 else None
@@ -75,7 +75,7 @@ class RowFrames:
         target.rows(beginning.table).insert_all(parsed, beginning.columns)
         return len(rows)
 
-    def apply(self, data: bytes, target: Applying) -> None:
+    def apply(self, data: bytes, target: ChangeProcessor) -> None:
         """Apply the change in a data message."""
         if not self._apply_row(data, target):
             message = codec.decode_downstream(data)
@@ -83,7 +83,7 @@ class RowFrames:
                 raise CodecError(f"{message.name} where a change was expected")
             apply_change(message.change, target)
 
-    def _apply_row(self, data: bytes, target: Applying) -> bool:
+    def _apply_row(self, data: bytes, target: ChangeProcessor) -> bool:
         start = _row_start(data)
         if start < 0:
             return False
@@ -130,7 +130,7 @@ def _is_bare(change: Insert | Update | Delete) -> bool:
     return not getattr(change, "key", None) and not getattr(change, "new", None)
 
 
-def _apply_body(beginning: _Beginning, body: dict[str, object], target: Applying) -> bool:
+def _apply_body(beginning: _Beginning, body: dict[str, object], target: ChangeProcessor) -> bool:
     """Apply the row's fields if they are exactly those of the tag."""
     match beginning.tag, body:
         case "insert", {"new": dict() as new} if len(body) == 1:
@@ -144,7 +144,7 @@ def _apply_body(beginning: _Beginning, body: dict[str, object], target: Applying
     return True
 
 
-def apply_change(change: Change, target: Applying) -> None:
+def apply_change(change: Change, target: ChangeProcessor) -> None:
     """Apply a decoded change."""
     match change:
         case Insert():

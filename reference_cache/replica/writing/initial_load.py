@@ -1,8 +1,8 @@
-"""The initial sync: all tables and rows in one transaction, indexes last, then the log begins.
+"""Loads an initial sync: all tables and rows in one transaction, then the indexes, then the change log's triggers.
 
-A first load goes into a file beside the replica's place, without waiting for the disk, and is made durable and moved
-into place when it is complete; whatever happens before, there is no replica. A load that replaces a replica which has
-readers goes into that file, in one transaction: they keep what they have until it is complete.
+A first load goes into a staging file, without waiting for the disk; when it is complete, the file is synced and renamed
+to the replica's path. If anything fails before, there is no replica. A load that replaces a replica with readers goes
+into that file in one transaction: readers keep their snapshot until it is complete.
 
     load = load_beside(path, origin)  or  load_over(path, origin)
     load.begin("01", "p"); load.rows("issue").insert({...}, ("id",)); load.change(CreateIndex(...)); ...
@@ -21,40 +21,45 @@ from pathlib import Path
 from protocol.changes import Backfill, BackfillChange, CreateIndex, CreateTable, SchemaChange, Truncate
 from protocol.messages import JsonMode
 from protocol.specs import JsonObject
+from protocol.stream_rules.required_tables import required_tables
 from reference_cache.replica.catalog import Catalog, Effect, StoredIndex, create_index_sql
-from reference_cache.replica.change_log import log_statements
+from reference_cache.replica.change_log import create_log_sql
+from reference_cache.replica.errors import CannotApply
 from reference_cache.replica.file_identity import remove_leftovers
-from reference_cache.replica.schema import schema_of
+from reference_cache.replica.schema import ReplicaSchema, schema_of
 from reference_cache.replica.stored_catalog import STATE, Origin, create_system_tables, save_catalog
-from reference_cache.replica.writing.applying import Applying
 from reference_cache.replica.writing.bulk_rows import BulkRows
-from reference_cache.replica.writing.required import check_required_tables
+from reference_cache.replica.writing.change_processor import ChangeProcessor
 from reference_cache.replica.writing.table_rows import UNSUITABLE, Parameters, TableRows
 from reference_cache.replica.writing.writer import ReplicaWriter, connect_writer, open_writer
 from service_kit.private_files import private_database
 from service_kit.sqlite import connect, quoted
 
 ANALYSIS_LIMIT = 1000
-"""Rows per index that ANALYZE looks at; enough for estimates, and quick however large the table."""
+"""Rows per index that ANALYZE reads: enough for estimates, and fast for tables of any size."""
 
 
-class InitialLoad(Applying):
-    """An initial sync under way.
+class InitialLoad(ChangeProcessor):
+    """An initial sync in progress.
 
-    Invariant: tables in `_unsettled` have none of their indexes yet, so rows are appended; all others have all of them.
+    Invariant: tables in `_unindexed` have none of their indexes yet, so rows are appended; all others have all of them.
     """
 
     def __init__(self, connection: sqlite3.Connection, path: Path, staged: Path | None, origin: Origin) -> None:
         super().__init__(connection, Catalog())
+        # Rows received so far, for progress reports.
         self.loaded = 0
         self._path = path
+        # The staging file; None for a load into the replica itself.
         self._staged = staged
         self._origin = origin
-        self._unsettled: set[str] = set()
+        # Tables without their indexes: added when created, removed when a row must be found by its key, or at the end.
+        self._unindexed: set[str] = set()
+        # Filled on demand by `append`.
         self._bulk: dict[TableRows, BulkRows] = {}
 
     def begin(self, version: str, json_mode: JsonMode) -> None:
-        """The transaction begins; what was in the file goes, once it is complete."""
+        """Begin the transaction and drop what is in the file; readers see that only when it commits."""
         self.connection.execute("BEGIN IMMEDIATE")
         for (name,) in self.connection.execute(
             "SELECT name FROM sqlite_schema WHERE type = 'table' AND name NOT LIKE 'sqlite\\_%' ESCAPE '\\'"
@@ -65,9 +70,9 @@ class InitialLoad(Applying):
         self.json_mode = json_mode
 
     def finish(self) -> ReplicaWriter:
-        """Complete the replica, make it durable, and open it for what follows."""
+        """Complete the replica, make it durable, and open it for live transactions. Raises `CannotApply`."""
         self.write_pending()
-        self._settle_all()
+        self._create_all_indexes()
         check_required_tables(schema_of(self.catalog), self._origin)
         self._begin_log()
         self.connection.execute("COMMIT")
@@ -82,19 +87,19 @@ class InitialLoad(Applying):
 
     def _begin_log(self) -> None:
         for table in schema_of(self.catalog).tables.values():
-            self.execute(log_statements(table))
+            self.execute(create_log_sql(table))
         save_catalog(self.connection, self.catalog)
         sql = f"UPDATE {STATE} SET replica_version = ?1, version = ?1, log_start = ?1"
         self.connection.execute(sql, (self.version,))
 
     def abandon(self) -> None:
-        """Give up; the replica, if there was one, stays as it was."""
-        self.connection.close()  # which takes the open transaction back
+        """Discard the load; a replica that existed before stays unchanged."""
+        self.connection.close()  # rolls the open transaction back
         if self._staged is not None:
             self._staged.unlink(missing_ok=True)
 
     def append(self, rows: TableRows, news: Sequence[JsonObject]) -> bool:
-        if rows.name not in self._unsettled:
+        if rows.name not in self._unindexed:
             return False
         bulk = self._bulk.get(rows)
         if bulk is None:
@@ -119,11 +124,11 @@ class InitialLoad(Applying):
         self.loaded += len(parameters)
 
     def insert_sql(self, rows: TableRows) -> str:
-        return rows.append_sql if rows.name in self._unsettled else rows.insert_sql
+        return rows.append_sql if rows.name in self._unindexed else rows.insert_sql
 
     def before_lookup(self, table: str) -> None:
-        if table in self._unsettled:
-            self._settle(table)
+        if table in self._unindexed:
+            self._create_indexes(table)
 
     def truncate(self, table: str) -> None:
         self.connection.execute(f"DELETE FROM {quoted(table)}")
@@ -135,8 +140,8 @@ class InitialLoad(Applying):
         match change:
             case CreateTable():
                 super().change(change)
-                self._unsettled.add(change.spec.replica_name)
-            case CreateIndex() if change.spec.replica_table in self._unsettled:
+                self._unindexed.add(change.spec.replica_name)
+            case CreateIndex() if change.spec.replica_table in self._unindexed:
                 self.write_pending()
                 self.catalog.apply(change)
                 self._sinks.clear()
@@ -144,16 +149,16 @@ class InitialLoad(Applying):
                 super().change(change)
             case _:
                 self.write_pending()
-                self._settle_all()
+                self._create_all_indexes()
                 super().change(change)
 
-    def _settle_all(self) -> None:
-        for table in list(self._unsettled):
-            self._settle(table)
+    def _create_all_indexes(self) -> None:
+        for table in list(self._unindexed):
+            self._create_indexes(table)
 
-    def _settle(self, table: str) -> None:
-        """Make the table's indexes; from here on inserts replace."""
-        self._unsettled.discard(table)
+    def _create_indexes(self, table: str) -> None:
+        """Create the table's indexes; from now on inserts replace rows with the same key."""
+        self._unindexed.discard(table)
         for index in self.catalog.indexes_of(table):
             try:
                 self.connection.execute(create_index_sql(index))
@@ -162,22 +167,23 @@ class InitialLoad(Applying):
                 self.execute([create_index_sql(index)])
 
     def _keep_last(self, index: StoredIndex) -> None:
-        """Of rows with the same key only the last stays, as if each had replaced the one before."""
+        """Keep only the last of the rows with the same key, as if each had replaced the one before."""
         columns = ", ".join(map(quoted, index.columns))
-        given = " AND ".join(f"{quoted(name)} IS NOT NULL" for name in index.columns)
+        not_null = " AND ".join(f"{quoted(name)} IS NOT NULL" for name in index.columns)
         latest = f"SELECT rowid AS id, max(rowid) OVER (PARTITION BY {columns}) AS last FROM {quoted(index.table)}"
-        replaced = f"SELECT id FROM ({latest} WHERE {given}) WHERE id < last"
+        replaced = f"SELECT id FROM ({latest} WHERE {not_null}) WHERE id < last"
         self.connection.execute(f"DELETE FROM {quoted(index.table)} WHERE rowid IN ({replaced})")
 
 
 def load_beside(path: Path, origin: Origin) -> InitialLoad:
-    """A load for a replica that does not exist yet, or not any more."""
+    """A load for a replica that does not exist; removes leftovers of an earlier one."""
     staged = path.with_name(path.name + ".initial")
     staged.unlink(missing_ok=True)
     for each in (staged, path):
         remove_leftovers(each)
     private_database(staged)
     connection = connect(staged)
+    # No durability until `finish`: after a crash the staging file is deleted, never opened.
     connection.execute("PRAGMA journal_mode = MEMORY")
     connection.execute("PRAGMA synchronous = OFF")
     connection.execute("PRAGMA locking_mode = EXCLUSIVE")
@@ -186,8 +192,20 @@ def load_beside(path: Path, origin: Origin) -> InitialLoad:
 
 
 def load_over(path: Path, origin: Origin) -> InitialLoad:
-    """A load that replaces a replica which others may be reading."""
+    """A load that replaces a replica with readers."""
     return InitialLoad(connect_writer(path), path, None, origin)
+
+
+def check_required_tables(schema: ReplicaSchema, origin: Origin) -> None:
+    """Raise `CannotApply` for the first of Zero's own tables or columns that is missing or of another type."""
+    for name, columns in required_tables(origin.app_id, origin.shard_num).items():
+        table = schema.tables.get(name)
+        if table is None:
+            raise CannotApply(f"the initial sync has no table {name!r} with a key; the source must send it")
+        for column, type in columns.items():
+            sent = table.columns.get(column)
+            if sent is None or sent.type != type:
+                raise CannotApply(f"{name}.{column} must be a {type}; the source sent {sent or 'no such column'}")
 
 
 def _make_durable(path: Path) -> None:

@@ -1,10 +1,11 @@
-"""Rows of one table on their way into the replica: from JSON objects to statements and parameters.
+"""Converts rows of one table from JSON objects to SQL statements and parameters.
 
-One object per table and JSON mode, made anew when the table changes its shape. Conversions are generated per table, so
-that the usual row (all columns present, values that suit them) costs one call; anything unusual goes the careful way.
+There is one object per table and JSON mode, replaced when the table changes its shape. The conversion is generated
+code, so that the usual row (all columns present, with values the driver accepts) costs one call; other rows take a
+slower way.
 
-Contract: an insert replaces any row that shares a unique key with it; an update of a row that is not there inserts it;
-a delete of a row that is not there does nothing. An unknown column is `CannotApply`.
+Contract: an insert replaces any row that shares a unique key with it; an update of a missing row inserts it; a delete
+of a missing row does nothing. An unknown column raises `CannotApply`.
 """
 
 from __future__ import annotations
@@ -25,14 +26,14 @@ from service_kit.sqlite import quoted
 
 Parameters: TypeAlias = tuple[Any, ...]
 KeyColumns: TypeAlias = tuple[str, ...] | None
-"""The columns that identify a row, as a change names them; None for the key of the table itself."""
+"""The columns that identify a row, as the change names them; None for the table's own key."""
 
 UNSUITABLE = (sqlite3.InterfaceError, sqlite3.ProgrammingError, OverflowError)
-"""What SQLite's driver raises for a value it cannot store as it is."""
+"""What Python's driver raises for a value of a type or size that it cannot store."""
 
 
 class TableRows:
-    """How rows of a table are written. Invariant: parameters it makes fit the statements it makes."""
+    """Statements and parameters for one table. Invariant: the parameters fit the statements."""
 
     def __init__(self, table: StoredTable, json_mode: JsonMode, key: tuple[str, ...] | None) -> None:
         self.table = table
@@ -47,6 +48,7 @@ class TableRows:
         into = f"INTO {quoted(table.name)} ({columns}) VALUES ({', '.join('?' * (self._width + 1))})"
         self.append_sql = f"INSERT {into}"
         self.insert_sql = f"INSERT OR REPLACE {into}"
+        # (changed columns, key columns) -> statement; filled on demand by `_update_sql`.
         self._updates: dict[tuple[tuple[str, ...], tuple[str, ...]], str] = {}
 
     def _generate(self) -> Callable[[JsonObject, str], Parameters]:
@@ -56,7 +58,7 @@ class TableRows:
         return cast(Callable[[JsonObject, str], Parameters], eval(source, {"dump": dump, "text": text}))
 
     def insert(self, new: JsonObject, version: str) -> Parameters:
-        """The values of all columns and the version; absent columns have their default, or are null."""
+        """Parameters of `insert_sql`: all columns, then the version. Missing columns get their default or null."""
         if len(new) == self._width:
             try:
                 return self._usual(new, version)
@@ -68,7 +70,7 @@ class TableRows:
         return (*stored, version)
 
     def insert_all(self, rows: Sequence[JsonObject], version: str) -> list[Parameters]:
-        """As `insert`, for many rows."""
+        """`insert` for many rows."""
         if sum(map(len, rows)) == self._width * len(rows):
             usual = self._usual
             try:
@@ -78,14 +80,11 @@ class TableRows:
         return [self.insert(row, version) for row in rows]
 
     def careful(self, row: Parameters) -> Parameters:
-        """The same parameters in a form that SQLite takes; an integer it cannot hold is `CannotApply`."""
+        """The same parameters, converted for the driver; raises `CannotApply` for an integer over 64 bits."""
         return (*map(self._storable, self.table.columns, row[:-1]), row[-1])
 
     def update(self, key: JsonObject | None, new: JsonObject, columns: KeyColumns) -> tuple[str, Parameters]:
-        """The statement and parameters, less the version, which comes between the values and the key.
-
-        `columns` identify the row; None means those of the table's own key.
-        """
+        """The UPDATE statement and its first parameters; append the version, then `key_values`."""
         self._refuse_unknown(new)
         names = self._key_columns(columns)
         row = new if key is None else key
@@ -93,22 +92,21 @@ class TableRows:
         return self._update_sql(tuple(new), names), tuple(self._stored(name, value) for name, value in new.items())
 
     def key_values(self, key: JsonObject, columns: KeyColumns) -> Parameters:
-        """The values that identify a row."""
+        """The parameters of a WHERE clause over the key columns."""
         names = self._key_columns(columns)
         self._refuse_incomplete(names, key)
         return tuple(self._stored(name, key[name]) for name in names)
 
     def delete_sql(self, columns: KeyColumns) -> str:
-        """The statement that deletes the row of a key."""
         return f"DELETE FROM {quoted(self.name)} WHERE {_equal(self._key_columns(columns), ' AND ')}"
 
     def _update_sql(self, names: tuple[str, ...], key: tuple[str, ...]) -> str:
-        found = self._updates.get((names, key))
-        if found is None:
+        sql = self._updates.get((names, key))
+        if sql is None:
             values_sql = _equal((*names, VERSION_COLUMN), ", ")
-            found = f"UPDATE OR REPLACE {quoted(self.name)} SET {values_sql} WHERE {_equal(key, ' AND ')}"
-            self._updates[names, key] = found
-        return found
+            sql = f"UPDATE OR REPLACE {quoted(self.name)} SET {values_sql} WHERE {_equal(key, ' AND ')}"
+            self._updates[names, key] = sql
+        return sql
 
     def _key_columns(self, columns: KeyColumns) -> tuple[str, ...]:
         names = self._key if columns is None else columns
@@ -142,7 +140,7 @@ class TableRows:
 
 
 def dump(value: object) -> str | None:
-    """A JSON value as it is stored; JSON's null is no value."""
+    """The JSON text of a value; None for null."""
     if value is None:
         return None
     try:
@@ -152,12 +150,12 @@ def dump(value: object) -> str | None:
 
 
 def text(value: object) -> str | None:
-    """A JSON value that came as its text, which is stored untouched."""
+    """A JSON value that arrived as text (JSON mode "s"), unchanged; other values are dumped."""
     return value if value is None or isinstance(value, str) else values.dumps(value).decode()
 
 
 def _literal(text: str) -> object:
-    """The value of an SQL literal: a quoted text or a number."""
+    """The Python value of an SQL literal: a quoted text or a number."""
     if text.startswith("'"):
         return text[1:-1].replace("''", "'")
     return float(text) if "." in text else int(text)
