@@ -1,4 +1,4 @@
-"""The replicator's process: JSON lines in and out, as `process` says. Not for people to start."""
+"""The child process of `process`: JSON lines on standard input and output. Started by the cache only."""
 
 from __future__ import annotations
 
@@ -21,20 +21,20 @@ STATUS_SECONDS = 0.5
 
 
 class _Relay(logging.Handler):
-    """Log lines go to the parent, which tells them in its own form."""
+    """Sends log records to the parent, which logs them in its own format."""
 
     def emit(self, record: logging.LogRecord) -> None:
         fields = {name: str(value) for name, value in getattr(record, "fields", {}).items()}
-        _say({"log": record.getMessage(), "level": record.levelno, "fields": fields})
+        _send({"log": record.getMessage(), "level": record.levelno, "fields": fields})
 
 
-def _say(message: dict[str, Any]) -> None:
+def _send(message: dict[str, Any]) -> None:
     sys.stdout.buffer.write(orjson.dumps(message) + b"\n")
     sys.stdout.buffer.flush()
 
 
-def _say_version(state: ReplicaState) -> None:
-    _say({"version": asdict(state)})
+def _send_version(state: ReplicaState) -> None:
+    _send({"version": asdict(state)})
 
 
 async def _lines() -> asyncio.StreamReader:
@@ -46,11 +46,13 @@ async def _lines() -> asyncio.StreamReader:
 async def _serve() -> int:
     lines = await _lines()
     replicator = Replicator(ReplicatorSettings.from_json(orjson.loads(await lines.readline())["settings"]))
-    replicator.on_version(_say_version)
+    replicator.on_version(_send_version)
     running = asyncio.create_task(replicator.run())
     asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, running.cancel)
-    asyncio.get_running_loop().add_signal_handler(signal.SIGINT, lambda: None)  # the parent decides
-    beside = [asyncio.create_task(_obey(lines, replicator, running)), asyncio.create_task(_report(replicator))]
+    asyncio.get_running_loop().add_signal_handler(
+        signal.SIGINT, lambda: None
+    )  # Ctrl-C goes to the whole process group; the parent decides
+    tasks = [asyncio.create_task(_receive(lines, replicator, running)), asyncio.create_task(_report(replicator))]
     try:
         await running
     except asyncio.CancelledError:
@@ -59,13 +61,13 @@ async def _serve() -> int:
         replicator.status().error = str(error)
         return UNUSABLE_EXIT
     finally:
-        for task in beside:
+        for task in tasks:
             task.cancel()
-        _say({"status": replicator.status().to_json()})
+        _send({"status": replicator.status().to_json()})
     return 0
 
 
-async def _obey(lines: asyncio.StreamReader, replicator: Replicator, running: asyncio.Task[None]) -> None:
+async def _receive(lines: asyncio.StreamReader, replicator: Replicator, running: asyncio.Task[None]) -> None:
     while line := await lines.readline():
         replicator.forget_changes(orjson.loads(line)["forget"])
     running.cancel()
@@ -73,7 +75,7 @@ async def _obey(lines: asyncio.StreamReader, replicator: Replicator, running: as
 
 async def _report(replicator: Replicator) -> None:
     while True:
-        _say({"status": replicator.status().to_json()})
+        _send({"status": replicator.status().to_json()})
         await asyncio.sleep(STATUS_SECONDS)
 
 

@@ -1,10 +1,10 @@
-"""The begins and commits of transactions, recognised by their bytes.
+"""Recognises begin and commit messages by their bytes, without decoding them.
 
-With transactions of one row they are two of three messages. What a begin says besides its watermark is the same for a
-whole connection, so it is validated once, by the codec, and then known by its bytes; a commit has nothing but its time.
-Whatever is written in another way, or has more in it, is not recognised and takes the codec's way.
+With transactions of one row, they are two of three messages. Everything in a begin except its watermark is the same
+for a whole connection, so the codec validates it once, and then its bytes are recognised; a commit has only its time.
+Messages that are written differently or have more fields are not recognised; the caller decodes them with the codec.
 
-Contract: what is recognised is what the codec would have decoded, and its watermark has the right form.
+Contract: a recognised message has the meaning that the codec would have found, and a valid watermark.
 """
 
 from __future__ import annotations
@@ -23,31 +23,32 @@ _MAX_KNOWN = 64
 
 
 class BoundFrames:
-    """Recognises begins and commits. Remembers the beginnings of begins that it has seen."""
+    """Recognises begins and commits of one connection."""
 
     def __init__(self) -> None:
+        # Bytes of a begin before its watermark -> the first message that began so; at most `_MAX_KNOWN`.
         self._known: dict[bytes, Begin] = {}
 
     def begin(self, data: bytes) -> tuple[Begin, str] | None:
-        """What a begin says, in a message that may have another watermark; and its watermark."""
-        found = _BEGIN.fullmatch(data)
-        if found is None:
+        """A begin message that is equal except for its watermark, and the watermark; None if not recognised."""
+        match = _BEGIN.fullmatch(data)
+        if match is None:
             return None
-        text = found[2].decode()
+        text = match[2].decode()
         if not watermark.is_valid(text):
             return None
-        terms = self._known.get(found[1])
-        if terms is None:
+        begin = self._known.get(match[1])
+        if begin is None:
             message = codec.decode_downstream(data)
             assert isinstance(message, Begin)
             if len(self._known) >= _MAX_KNOWN:
                 self._known.clear()
-            terms = self._known[found[1]] = message
-        return terms, text
+            begin = self._known[match[1]] = message
+        return begin, text
 
     def commit(self, data: bytes) -> tuple[str, float | None] | None:
-        """The watermark and the time of a commit."""
-        found = _COMMIT.fullmatch(data)
-        if found is None:
+        """Watermark and time (milliseconds) of a commit; None if not recognised."""
+        match = _COMMIT.fullmatch(data)
+        if match is None:
             return None
-        return found[2].decode(), None if found[1] is None else float(found[1])
+        return match[2].decode(), None if match[1] is None else float(match[1])

@@ -1,12 +1,13 @@
-"""The replicator in a process of its own, so that writing the replica and serving clients each have a processor.
+"""Runs the replicator in a process of its own, so that writing the replica and serving clients each have a CPU.
 
     replicator = ReplicatorProcess(settings)
     replicator.on_version(notify)             # on the event loop of `run`
     await replicator.run()                    # until cancelled; the process ends with it
 
-The same calls as `Replicator`. The two sides exchange JSON lines: settings, then what was read, go in on standard
-input; versions, status and log lines come out on standard output. A child whose standard input ends has lost its
-parent and ends too. A child that dies is started again; the replica is whole at any moment, so nothing is lost.
+It has the same methods as `Replicator`. Parent and child exchange JSON lines: the parent writes the settings and then
+the read versions to the child's standard input; the child writes versions, status and log lines to standard output. A
+child whose standard input closes has lost its parent and exits. A child that dies is restarted; nothing is lost,
+because the replica is consistent at any moment.
 """
 
 from __future__ import annotations
@@ -28,7 +29,7 @@ from service_kit.backoff import reconnect_backoff
 
 STOP_SECONDS = 10.0
 UNUSABLE_EXIT = 3
-"""The child's exit code when the replica file is not its to write; starting again would not help."""
+"""The child's exit code for an unusable replica file; a restart would not help."""
 
 _LOG = logging.getLogger("changesource.replicator")
 _ROOT = Path(__file__).parents[2]
@@ -41,12 +42,15 @@ class ReplicatorFailed(RuntimeError):
 
 
 class ReplicatorProcess:
-    """A replicator elsewhere. Invariant: at most one child runs, and none once `run` has returned."""
+    """The parent's side. Invariant: at most one child runs, and none after `run` has ended."""
 
     def __init__(self, settings: ReplicatorSettings) -> None:
         self._settings = settings
+        # Written by `on_version`.
         self._listeners: list[OnVersion] = []
+        # As last received from the child; replaced by `_receive`, changed by `run` when a child has ended.
         self._status = ReplicatorStatus()
+        # Set while a child runs.
         self._child: asyncio.subprocess.Process | None = None
         self._backoff = reconnect_backoff()
 
@@ -56,19 +60,19 @@ class ReplicatorProcess:
         return None if self._child is None else self._child.pid
 
     def on_version(self, callback: OnVersion) -> None:
-        """As `Replicator.on_version`."""
+        """See `Replicator.on_version`."""
         self._listeners.append(callback)
 
     def status(self) -> ReplicatorStatus:
-        """As the child last told."""
+        """The status that the child last sent; at most half a second old while it runs."""
         return self._status
 
     def forget_changes(self, upto: str) -> None:
-        """As `Replicator.forget_changes`."""
-        self._tell({"forget": upto})
+        """See `Replicator.forget_changes`."""
+        self._send({"forget": upto})
 
     async def run(self) -> None:
-        """Keep a child running until cancelled; `ReplicatorFailed` if it says that it never can."""
+        """Keep a child running until cancelled; raises `ReplicatorFailed` if the replica file is unusable."""
         while True:
             code = await self._run_child()
             if code == UNUSABLE_EXIT:
@@ -86,10 +90,10 @@ class ReplicatorProcess:
             cwd=_ROOT,
         )
         try:
-            self._tell({"settings": self._settings.to_json()})
+            self._send({"settings": self._settings.to_json()})
             assert child.stdout is not None
             while line := await child.stdout.readline():
-                self._hear(orjson.loads(line))
+                self._receive(orjson.loads(line))
             return await child.wait()
         finally:
             self._child = None
@@ -97,12 +101,12 @@ class ReplicatorProcess:
                 child.stdin.close()
             await child_process.end(child, STOP_SECONDS)
 
-    def _tell(self, message: dict[str, Any]) -> None:
+    def _send(self, message: dict[str, Any]) -> None:
         child = self._child
         if child is not None and child.stdin is not None and not child.stdin.is_closing():
             child.stdin.write(orjson.dumps(message) + b"\n")
 
-    def _hear(self, message: dict[str, Any]) -> None:
+    def _receive(self, message: dict[str, Any]) -> None:
         match message:
             case {"version": dict() as state}:
                 self._backoff.reset()

@@ -1,16 +1,18 @@
-"""Follow a change source for good: initial sync, live changes, and everything that can come between.
+"""Replicates a change source into the replica: initial sync, live changes, resets and reconnects.
 
     replicator = Replicator(settings)
     replicator.on_version(notify)               # called after each durable step, with the replica's new state
     await replicator.run()                      # until cancelled
 
-SQLite is written on the event loop that runs it: while a transaction is written no message is taken in, which is the
-back-pressure. So it wants a loop of its own; `process` gives it a process of its own.
+SQLite is written on the event loop: while a transaction is written, no messages are received, which is the
+back-pressure. So the replicator needs a loop of its own; `process` gives it a process of its own.
 
-What happens when. The source is away or refuses: try again, with growing waits. A message is wrong or does not fit the
-replica: nothing of its transaction stays, it is not acknowledged, the connection ends; if it does not fit a second time
-the replica is synced anew (with `auto_reset`). The source asks for a reset: likewise. The reader of the replica is too
-far behind: no more is taken in until it has caught up. The replica's file is deleted: it is synced again.
+- The source cannot be reached, or refuses: retry with a growing delay.
+- A message is wrong or does not fit the replica: roll back, do not acknowledge, reconnect. If the same change does not
+  fit twice in a row, reset (with `auto_reset`).
+- The source sends `reset-required`: reset, which is a new initial sync (with `auto_reset`).
+- The view syncer is too far behind in reading the replica: pause until it has caught up.
+- The replica file was deleted: initial sync.
 """
 
 from __future__ import annotations
@@ -36,47 +38,57 @@ from reference_cache.replicator.upstream import Upstream, UpstreamError, connect
 from service_kit.backoff import reconnect_backoff
 
 PROGRESS_SECONDS = 5.0
-LOOK_SECONDS = 0.5
-"""How often it is looked whether the replica's file is still there."""
+"""How often an initial sync logs its progress."""
+
+CHECK_FILE_SECONDS = 0.5
+"""How often the replicator checks that the replica file still exists."""
 
 _LOG = logging.getLogger("changesource.replicator")
-_TROUBLE = (UpstreamError, ProtocolError, CannotApply, sqlite3.Error, OSError)
+_RETRIED = (UpstreamError, ProtocolError, CannotApply, sqlite3.Error, OSError)
 
 OnVersion = Callable[[ReplicaState], None]
 
 
 class Replicator:
-    """The one writer of a replica. Invariant: what was announced or acknowledged is durable in the replica."""
+    """The only writer of a replica. Invariant: what was announced or acknowledged is durable in the replica.
+
+    Everything runs on the event loop of `run`.
+    """
 
     def __init__(self, settings: ReplicatorSettings) -> None:
         self._settings = settings
         self._status = ReplicatorStatus()
+        # Written by `on_version`.
         self._listeners: list[OnVersion] = []
+        # None until the first initial sync is complete, and after the replica file was deleted.
         self._writer: ReplicaWriter | None = None
         self._wal = Wal(settings.replica_file)
         self._checkpoints = Checkpoints(settings.replica_file)
         self._backoff = reconnect_backoff()
+        # Whether the next connection is a new initial sync over the replica; cleared when that is complete.
         self._must_reset = False
+        # Text of the last `CannotApply`; None after a transaction or an initial sync worked. The same text twice means
+        # that reconnecting does not help.
         self._misfit: str | None = None
+        # Set by `forget_changes` when the change log has room again.
         self._has_room = asyncio.Event()
 
     def on_version(self, callback: OnVersion) -> None:
-        """Tell of every durable version, in order.
+        """Call `callback` with every durable version, in order.
 
-        The same version may be told again: a reader should then take a new snapshot all the same, so that the database
-        can reuse the space of what only the old snapshot needed.
+        The same version may come twice: a reader should then take a new snapshot all the same, so that SQLite can
+        truncate its WAL (see `Wal`).
         """
         self._listeners.append(callback)
 
     def status(self) -> ReplicatorStatus:
-        """How it is now."""
         if self._writer is not None:
             self._status.logged = self._writer.retention.logged
         return self._status
 
     def forget_changes(self, upto: str) -> None:
-        """The reader of the replica has read the change log up to and including this version."""
-        if self._writer is None or self._must_reset:  # a reset under way writes the file, and begins a new log
+        """Note that the view syncer has read the change log up to and including this version."""
+        if self._writer is None or self._must_reset:  # a reset holds the write lock, and starts a new log
             return
         retention = self._writer.retention
         retention.forget_changes(upto)
@@ -86,7 +98,7 @@ class Replicator:
             self._has_room.set()
 
     async def run(self) -> None:
-        """Keep the replica until cancelled; `UnusableReplica` if its file is not ours to write."""
+        """Replicate until cancelled; raises `UnusableReplica` if the file is no replica or of another app."""
         try:
             async with sole_writer(self._settings.replica_file, self._must_wait):
                 await self._run()
@@ -107,39 +119,39 @@ class Replicator:
     def _must_wait(self) -> None:
         self._status.phase = "waiting"
         self._status.error = f"another replicator is writing {self._settings.replica_file}"
-        _tell(logging.WARNING, "waiting for another replicator to end", replica=self._settings.replica_file)
+        _event(logging.WARNING, "waiting for another replicator to end", replica=self._settings.replica_file)
 
     async def _attempt(self) -> None:
-        """One connection, and the wait after it if it failed."""
+        """Run one connection; sleep after it if it failed."""
         self._status.attempts += 1
         if self._writer is not None and not self._writer.is_in_place:
-            self._lose(self._writer)
+            self._replica_lost(self._writer)
         try:
             if self._writer is None or self._must_reset:
                 await self._initial_sync()
             else:
                 await self._follow_in_place(self._writer)
-        except _TROUBLE as error:
-            self._note(error)
+        except _RETRIED as error:
+            self._record_failure(error)
             self._status.phase = "waiting"
             await asyncio.sleep(self._backoff.seconds())
 
-    def _note(self, error: Exception) -> None:
+    def _record_failure(self, error: Exception) -> None:
         text = f"{type(error).__name__}: {error}"
         repeated = text == self._status.error
         self._status.error = text
-        _tell(logging.DEBUG if repeated else logging.WARNING, "upstream trouble", error=text)
+        _event(logging.DEBUG if repeated else logging.WARNING, "upstream trouble", error=text)
         if not isinstance(error, CannotApply):
             return
         if self._settings.auto_reset and self._misfit == text and self._writer is not None and not self._must_reset:
-            _tell(logging.WARNING, "resetting: the same change does not fit again", error=text)
+            _event(logging.WARNING, "resetting: the same change does not fit again", error=text)
             self._must_reset = True
         self._misfit = text
 
     async def _initial_sync(self) -> None:
         settings, former = self._settings, self._writer
         self._status.phase = "initial-sync"
-        _tell(logging.INFO, "initial sync begins", upstream=settings.shown_upstream, again=former is not None)
+        _event(logging.INFO, "initial sync begins", upstream=settings.shown_upstream, again=former is not None)
         handshake = settings.handshake()
         async with connect(settings.url(handshake)) as upstream:
             make = load_beside if former is None else load_over
@@ -157,27 +169,27 @@ class Replicator:
         self._status.reset_required = None
         self._worked()
         self._open(writer)
-        _tell(logging.INFO, "initial sync complete", rows=load.loaded, version=writer.state.version)
+        _event(logging.INFO, "initial sync complete", rows=load.loaded, version=writer.state.version)
 
     async def _load(self, upstream: Upstream, intake: InitialIntake, load: InitialLoad) -> None:
-        begun = told = time.monotonic()
+        begun = reported = time.monotonic()
         while not intake.is_complete:
             intake.take(await upstream.receive())
             self._status.rows_loaded = load.loaded
             now = time.monotonic()
-            if now - told >= PROGRESS_SECONDS:
-                told = now
-                _tell(logging.INFO, "initial sync", rows=load.loaded, per_second=round(load.loaded / (now - begun)))
+            if now - reported >= PROGRESS_SECONDS:
+                reported = now
+                _event(logging.INFO, "initial sync", rows=load.loaded, per_second=round(load.loaded / (now - begun)))
 
     def _open(self, writer: ReplicaWriter) -> None:
         self._writer = writer
-        leave_to_others(writer.connection)  # the source would wait for the disk
+        leave_to_others(writer.connection)  # a checkpoint within a commit would delay the stream
         self._status.error = None
         writer.retention.max_logged = self._settings.max_logged
         self._announce(writer)
 
     async def _follow_in_place(self, writer: ReplicaWriter) -> None:
-        """Follow the source for as long as the replica's file is there."""
+        """Follow the source until the connection ends or the replica file is deleted or replaced."""
         following = asyncio.ensure_future(self._follow(writer))
         moved = asyncio.ensure_future(_until_moved(writer))
         try:
@@ -187,31 +199,31 @@ class Replicator:
                 task.cancel()
             await asyncio.gather(following, moved, return_exceptions=True)
         if not writer.is_in_place:
-            self._lose(writer)
+            self._replica_lost(writer)
         elif not following.cancelled():
             following.result()
 
-    def _lose(self, writer: ReplicaWriter) -> None:
-        """Let go of a file that was deleted or replaced, and go on with what is there now."""
+    def _replica_lost(self, writer: ReplicaWriter) -> None:
+        """Close a file that was deleted or replaced; open the one that replaced it, if any."""
         path = self._settings.replica_file
         writer.close()
         self._writer, self._must_reset, self._misfit = None, False, None
         self._status.version = self._status.replica_version = None
         if path.exists():
-            _tell(
+            _event(
                 logging.ERROR, "the replica's file was replaced while in use; opening the one that is there", file=path
             )
             self._open(open_writer(path, self._settings.origin))
         else:
-            _tell(logging.ERROR, "the replica's file was deleted while in use; syncing again", file=path)
+            _event(logging.ERROR, "the replica's file was deleted while in use; syncing again", file=path)
 
     async def _follow(self, writer: ReplicaWriter) -> None:
-        await self._room(writer)
+        await self._wait_for_room(writer)
         state = writer.state
         handshake = self._settings.handshake(state.version, state.replica_version)
         async with connect(self._settings.url(handshake)) as upstream:
             self._status.phase = "following"
-            _tell(logging.INFO, "following", upstream=self._settings.shown_upstream, after=state.version)
+            _event(logging.INFO, "following", upstream=self._settings.shown_upstream, after=state.version)
             intake = LiveIntake(handshake, writer)
             try:
                 await self._stream(upstream, intake, writer)
@@ -219,7 +231,7 @@ class Replicator:
                 intake.abort()
 
     async def _stream(self, upstream: Upstream, intake: LiveIntake, writer: ReplicaWriter) -> None:
-        """Take in what is at hand, make it durable, announce and acknowledge it; until a reset is due."""
+        """Apply the available messages, make them durable, announce and acknowledge them, until a reset is due."""
         while not self._must_reset:
             batch = await upstream.receive()
             intake.take(batch)
@@ -239,7 +251,7 @@ class Replicator:
             self._announce(writer)
         if ack is not None:
             await upstream.send(ack)
-        await self._room(writer)
+        await self._wait_for_room(writer)
 
     def _worked(self) -> None:
         self._backoff.reset()
@@ -252,36 +264,37 @@ class Replicator:
             listener(state)
         self._checkpoints.after_commit(writer.connection)
         if self._wal.shrink(writer.connection):
+            # The WAL could not be truncated: announce again, so that readers take new snapshots.
             for listener in self._listeners:
                 listener(state)
 
     def _take_reset(self, intake: LiveIntake) -> None:
-        """Start over if that is allowed; else say so and go on, as the source may."""
+        """Reset if `auto_reset` is on; otherwise report it and continue, as long as the source does."""
         assert intake.reset is not None
         reason = intake.reset.message or "no reason given"
         intake.reset = None
         self._status.reset_required = reason
         self._must_reset = self._settings.auto_reset
         what = "resetting: the source asks for it" if self._must_reset else "the source asks for a reset; it is off"
-        _tell(logging.WARNING, what, reason=reason)
+        _event(logging.WARNING, what, reason=reason)
 
-    async def _room(self, writer: ReplicaWriter) -> None:
-        """Wait until the reader of the replica has caught up, if it is too far behind."""
+    async def _wait_for_room(self, writer: ReplicaWriter) -> None:
+        """Pause while the reader of the replica is too far behind."""
         if not writer.retention.is_full:
             return
         self._status.phase = "paused"
-        _tell(logging.WARNING, "paused: the reader of the replica is behind", logged=writer.retention.logged)
+        _event(logging.WARNING, "paused: the reader of the replica is behind", logged=writer.retention.logged)
         while writer.retention.is_full:
             self._has_room.clear()
             await self._has_room.wait()
         self._status.phase = "following"
-        _tell(logging.INFO, "going on: the reader has caught up", logged=writer.retention.logged)
+        _event(logging.INFO, "going on: the reader has caught up", logged=writer.retention.logged)
 
 
 async def _until_moved(writer: ReplicaWriter) -> None:
-    while writer.is_in_place:  # noqa: ASYNC110 - nothing tells when a file is deleted
-        await asyncio.sleep(LOOK_SECONDS)
+    while writer.is_in_place:  # noqa: ASYNC110 - there is no event for a deleted file
+        await asyncio.sleep(CHECK_FILE_SECONDS)
 
 
-def _tell(level: int, what: str, **fields: object) -> None:
+def _event(level: int, what: str, **fields: object) -> None:
     _LOG.log(level, what, extra={"fields": fields})

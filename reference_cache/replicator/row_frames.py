@@ -1,11 +1,11 @@
-"""Changes to rows, from the bytes of a message straight to the table they belong to.
+"""Applies data messages from their bytes, without decoding the whole message.
 
-An initial sync is millions of messages that differ only in their row. All that comes before the row (the tag, the
-relation) is the same for a whole table, so it is validated once, by the codec, and then recognised by its bytes; per
-message only the row itself is parsed, and the rows of inserts that follow each other are parsed together. Whatever is
-not recognised, or not quite as expected, takes the codec's way.
+An initial sync has millions of messages that differ only in their row. Everything before the row (the tag, the
+relation) is the same for a whole table, so the codec validates it once, and then its bytes are recognised. Per message
+only the row is parsed, and consecutive inserts into one table are parsed together. Messages that are not recognised
+are decoded with the codec.
 
-Contract: the outcome is that of decoding the messages and processor their changes; only faster.
+Contract: the effect is that of decoding each message and applying its change.
 """
 
 from __future__ import annotations
@@ -26,15 +26,15 @@ from reference_cache.replica.writing.table_rows import KeyColumns
 DATA = b'["data",'
 _NEW, _KEY = b'"new":', b'"key":'
 _REST = b'"key":{},"new":{}}]'
-"""Completes a beginning to a message, so that the codec can judge it."""
+"""Completes a prefix to a message that the codec can validate."""
 
 _MAX_KNOWN = 4096
-"""Beginnings that are remembered; a source with more tables than this is merely slower."""
+"""How many prefixes are remembered; a source with more tables is only slower."""
 
 
 @dataclass(frozen=True, slots=True)
-class _Beginning:
-    """What the bytes before the row say."""
+class _Prefix:
+    """The meaning of the bytes before the row."""
 
     tag: Literal["insert", "update", "delete"]
     table: str
@@ -42,29 +42,34 @@ class _Beginning:
 
 
 class RowFrames:
-    """Applies data messages. Remembers the beginnings it has seen, which mean the same in every transaction."""
+    """Applies data messages of one connection."""
 
     def __init__(self) -> None:
-        self._known: dict[bytes, _Beginning | None] = {}
+        # Prefix bytes -> meaning, None if the codec must decode such messages; at most `_MAX_KNOWN`. Valid for the
+        # whole connection, because a prefix contains the whole relation.
+        self._known: dict[bytes, _Prefix | None] = {}
 
     def apply_all(self, messages: Sequence[bytes], target: ChangeProcessor) -> None:
         """Apply the changes in data messages, in order."""
-        place, end = 0, len(messages)
-        while place < end:
-            count = self.apply_inserts(messages, place, target)
+        index, end = 0, len(messages)
+        while index < end:
+            count = self.apply_inserts(messages, index, target)
             if not count:
-                self.apply(messages[place], target)
-            place += count or 1
+                self.apply(messages[index], target)
+            index += count or 1
 
-    def apply_inserts(self, messages: Sequence[bytes], place: int, target: ChangeProcessor) -> int:
-        """Apply the inserts into one table that begin here; how many messages that was, 0 if none or not all are."""
-        start = _row_start(messages[place])
-        beginning = self._beginning(messages[place][:start]) if start > 0 else None
-        if beginning is None or beginning.tag != "insert":
+    def apply_inserts(self, messages: Sequence[bytes], index: int, target: ChangeProcessor) -> int:
+        """Apply the consecutive inserts into one table from `index` on; returns how many messages that were.
+
+        Returns 0, and applies nothing, if the first is no insert or a row cannot be parsed.
+        """
+        start = _row_start(messages[index])
+        prefix = self._prefix(messages[index][:start]) if start > 0 else None
+        if prefix is None or prefix.tag != "insert":
             return 0
         start += len(_NEW)
-        text = messages[place][:start]
-        same = takewhile(lambda data: data.startswith(text), islice(messages, place, None))
+        text = messages[index][:start]
+        same = takewhile(lambda data: data.startswith(text), islice(messages, index, None))
         rows = [data[start:-2] for data in same]
         try:
             parsed = values.loads(b"[" + b",".join(rows) + b"]")
@@ -72,7 +77,7 @@ class RowFrames:
             return 0
         if not isinstance(parsed, list) or len(parsed) != len(rows) or set(map(type, parsed)) != {dict}:
             return 0
-        target.rows(beginning.table).insert_all(parsed, beginning.columns)
+        target.rows(prefix.table).insert_all(parsed, prefix.columns)
         return len(rows)
 
     def apply(self, data: bytes, target: ChangeProcessor) -> None:
@@ -87,32 +92,32 @@ class RowFrames:
         start = _row_start(data)
         if start < 0:
             return False
-        beginning = self._beginning(data[:start])
-        if beginning is None:
+        prefix = self._prefix(data[:start])
+        if prefix is None:
             return False
         try:
             body = values.loads(b"{" + data[start:-1])
         except CodecError:
             return False
-        return isinstance(body, dict) and _apply_body(beginning, body, target)
+        return isinstance(body, dict) and _apply_body(prefix, body, target)
 
-    def _beginning(self, text: bytes) -> _Beginning | None:
+    def _prefix(self, text: bytes) -> _Prefix | None:
         try:
             return self._known[text]
         except KeyError:
             if len(self._known) >= _MAX_KNOWN:
                 self._known.clear()
-            found = self._known[text] = _judge(text)
-            return found
+            prefix = self._known[text] = _decode_prefix(text)
+            return prefix
 
 
 def _row_start(data: bytes) -> int:
-    """Where the first of the row's fields begins; -1 if there is none."""
+    """Index of the first of the fields `new` and `key`; -1 if there is none."""
     new, key = data.find(_NEW), data.find(_KEY)
     return new if key < 0 or 0 <= new < key else key
 
 
-def _judge(text: bytes) -> _Beginning | None:
+def _decode_prefix(text: bytes) -> _Prefix | None:
     try:
         message = codec.decode_downstream(text + _REST)
     except CodecError:
@@ -120,25 +125,25 @@ def _judge(text: bytes) -> _Beginning | None:
     match message:
         case Data(change=Insert() | Update() | Delete() as change) if _is_bare(change):
             relation = change.relation
-            return _Beginning(change.tag, relation.replica_name, key_columns(relation))
+            return _Prefix(change.tag, relation.replica_name, key_columns(relation))
         case _:
             return None
 
 
 def _is_bare(change: Insert | Update | Delete) -> bool:
-    """Whether what completed the beginning is all that the change has; else the row's fields were not found."""
+    """Whether the change has only the empty fields of `_REST`; otherwise `new` or `key` is in the prefix itself."""
     return not getattr(change, "key", None) and not getattr(change, "new", None)
 
 
-def _apply_body(beginning: _Beginning, body: dict[str, object], target: ChangeProcessor) -> bool:
+def _apply_body(prefix: _Prefix, body: dict[str, object], target: ChangeProcessor) -> bool:
     """Apply the row's fields if they are exactly those of the tag."""
-    match beginning.tag, body:
+    match prefix.tag, body:
         case "insert", {"new": dict() as new} if len(body) == 1:
-            target.rows(beginning.table).insert(new, beginning.columns)
+            target.rows(prefix.table).insert(new, prefix.columns)
         case "update", {"key": dict() | None as key, "new": dict() as new} if len(body) == 2:
-            target.rows(beginning.table).update(key, new, beginning.columns)
+            target.rows(prefix.table).update(key, new, prefix.columns)
         case "delete", {"key": dict() as key} if len(body) == 1:
-            target.rows(beginning.table).delete(key, beginning.columns)
+            target.rows(prefix.table).delete(key, prefix.columns)
         case _:
             return False
     return True
@@ -158,6 +163,6 @@ def apply_change(change: Change, target: ChangeProcessor) -> None:
 
 
 def key_columns(relation: Relation) -> KeyColumns:
-    """The columns that a relation names as its key; None where the table's own key is to be used."""
+    """The key columns of a relation; None if the table's own key is to be used."""
     key = relation.key
     return None if key.type == "full" else key.columns

@@ -1,8 +1,8 @@
-"""The socket to the change source: messages as bytes, as many at a time as are there, errors as one kind.
+"""The WebSocket connection to the change source: messages as bytes, in batches; all failures as `UpstreamError`.
 
-aiohttp's compiled reader takes the frames apart. A small task moves messages from it into a batch while there are any,
-so the caller gets all that is at hand and knows that nothing more is: the moment to make things durable. The batch is
-bounded; when nobody takes it the socket is not read either, so a slow replica slows the source down.
+aiohttp's compiled reader parses the frames. A task moves available messages into a batch, so `receive` returns all
+that have arrived, and the caller knows that no more are waiting: the moment to make them durable. The batch is
+bounded; while it is full the socket is not read, so a slow replica slows the source down.
 """
 
 from __future__ import annotations
@@ -19,31 +19,37 @@ from protocol.codec import MAX_MESSAGE_BYTES
 CONNECT_SECONDS = 30.0
 HEARTBEAT_SECONDS = 30.0
 BATCH_BYTES = 1 << 20
+"""The task stops reading when the batch is larger than this."""
 
 if TYPE_CHECKING:
     Socket: TypeAlias = aiohttp.ClientWebSocketResponse[Literal[False]]
-    """A socket that gives texts as bytes."""
+    """A socket that returns text messages as bytes."""
 
 
 class UpstreamError(Exception):
-    """The source cannot be reached, refuses, or is gone. Never shows the URL, which may hold secrets."""
+    """The source cannot be reached, refused, or closed the connection. Its text has no URL, which may hold secrets."""
 
     code = "upstream"
 
 
 class Upstream:
-    """One open connection. Invariant: `_batch` has what came and was not asked for, in order."""
+    """One open connection. Invariant: `_batch` has the messages that arrived and were not received, in order."""
 
     def __init__(self, socket: Socket) -> None:
         self._socket = socket
+        # `pump` appends, `receive` takes all.
         self._batch: list[bytes] = []
+        # Size of `_batch`.
         self._bytes = 0
+        # Why the connection ended; set once by `pump`.
         self._end: UpstreamError | None = None
+        # Set by `pump` when there is a message or the end.
         self._came = asyncio.Event()
+        # Set by `receive` when it has taken the batch.
         self._taken = asyncio.Event()
 
     async def receive(self) -> list[bytes]:
-        """The messages at hand, at least one; `UpstreamError` once there will be none."""
+        """Wait for messages and return all that have arrived; raises `UpstreamError` after the last one."""
         while not self._batch:
             if self._end is not None:
                 raise self._end
@@ -54,14 +60,14 @@ class Upstream:
         return batch
 
     async def send(self, data: bytes) -> None:
-        """Send a message."""
+        """Raises `UpstreamError`."""
         try:
             await self._socket.send_str(data.decode())
         except (aiohttp.ClientError, ConnectionError) as error:
             raise UpstreamError(f"the connection failed: {error}") from None
 
     async def pump(self) -> None:
-        """Move messages into the batch until there will be no more."""
+        """Move messages into the batch until the connection ends."""
         receive, text, binary = self._socket.receive, aiohttp.WSMsgType.TEXT, aiohttp.WSMsgType.BINARY
         while True:
             message = await receive()
@@ -85,7 +91,7 @@ class Upstream:
 
 @asynccontextmanager
 async def connect(url: str) -> AsyncIterator[Upstream]:
-    """Open a stream; it is closed with the context."""
+    """Open a connection; raises `UpstreamError`."""
     timeout = aiohttp.ClientTimeout(total=None, sock_connect=CONNECT_SECONDS)
     async with aiohttp.ClientSession(timeout=timeout) as session, await _open(session, url) as socket:
         upstream = Upstream(socket)
