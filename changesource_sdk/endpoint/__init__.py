@@ -1,1 +1,1 @@
-"""Serving the change log and its snapshots to consumers over `/changes/v0/stream`."""
+"""The endpoint serves the change log and its snapshots to consumers over `/changes/v0/stream`."""

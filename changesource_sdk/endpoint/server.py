@@ -1,8 +1,9 @@
 """The endpoint: one listening address for the stream, health, readiness, metrics and status.
 
-`websockets` keeps the handshake, control frames and closing right; this module routes requests, starts a `Subscription`
-for each stream, runs the background tasks, and stops all of it in order: no new streams, every open one to its
-transaction boundary, then the files. A name to listen on may have several addresses: each has a server of its own.
+The `websockets` library does the handshake, control frames and closing. This module routes requests, starts a
+`Subscription` for each stream, runs the background tasks, and stops everything in order: no new streams, every open
+stream at its next transaction boundary, then the files. A host name may have several addresses: each has a server of
+its own.
 """
 
 from __future__ import annotations
@@ -21,7 +22,7 @@ from changesource_sdk.changelog.open import open_store
 from changesource_sdk.changelog.store import LogStore
 from changesource_sdk.config import ServeConfig
 from changesource_sdk.endpoint.access.address_limits import AddressLimits
-from changesource_sdk.endpoint.access.auth import Access, certificate_name, tls_context
+from changesource_sdk.endpoint.access.auth import AccessRules, certificate_name, tls_context
 from changesource_sdk.endpoint.access.gate import Gate, Incoming, Refusal
 from changesource_sdk.endpoint.access.keys import KeyRing
 from changesource_sdk.endpoint.access.listener import BACKLOG, ListeningSocket, listening_sockets
@@ -30,10 +31,10 @@ from changesource_sdk.endpoint.status import Document, describe, set_gauges
 from changesource_sdk.endpoint.stream.acks import AckStore
 from changesource_sdk.endpoint.stream.flow import WRITE_LIMIT, PeerConnection, close
 from changesource_sdk.endpoint.stream.live_tail import LiveTail
-from changesource_sdk.endpoint.stream.source import Source
-from changesource_sdk.endpoint.stream.subscription import Pace, Subscription
+from changesource_sdk.endpoint.stream.source import StreamSource
+from changesource_sdk.endpoint.stream.subscription import Intervals, Subscription
 from changesource_sdk.endpoint.stream.upstream import MAX_BYTES, Ending
-from changesource_sdk.endpoint.upkeep import KeyWatch, LogEar, Pruner, persistently
+from changesource_sdk.endpoint.upkeep import KeyWatch, LogWakeups, Pruner, persistently
 from changesource_sdk.errors import ChangesourceError, EndpointError
 from changesource_sdk.observe.metrics import EndpointMetrics
 from changesource_sdk.policies.origins import BrowserRules
@@ -46,7 +47,7 @@ from service_kit.pages import Page, response
 
 log = logger("endpoint")
 
-#: A refused consumer is back in 25 ms: one line per kind and interval says as much as forty a second.
+#: Seconds. A refused consumer retries every 25 ms, so each kind of line is logged once per interval.
 LOG_INTERVAL = 10.0
 
 
@@ -64,33 +65,38 @@ class Endpoint:
         self._store = store or open_store(config.state, config.log, config.log_schema, config.spool)
         self._store.layout.create()
         self.metrics = EndpointMetrics()
+        # Written by `_handle`, on the event loop.
         self.streams: set[Subscription] = set()
         self._config = config
         self._pipeline_health = pipeline_health
         self._keys = KeyRing(config.api_key, config.api_key_file)
-        access = Access(self._keys, config.tls_client_ca is not None)
+        access = AccessRules(self._keys, config.tls_client_ca is not None)
         browsers = BrowserRules.of(config.host, config.allowed_origins, config.allowed_hosts)
         self._gate = Gate(access, browsers, publications)
         self._reader = self._store.open_reader()
         self._subscribers = self._store.open_subscribers()
         self._acks = AckStore(self._subscribers)
-        # The tail reads through a connection of its own, so that nobody's catching up is in its way.
+        # The tail reads through a connection of its own, so that consumers that catch up do not delay it.
         self._tail = LiveTail(self._store.open_reader(), config.tail_bytes, self.metrics)
-        self._source = Source(self._store, self._reader, self._subscribers, self._tail, permissions)
+        self._source = StreamSource(self._store, self._reader, self._subscribers, self._tail, permissions)
         self._pages = Pages(self.metrics, self._gate, self.is_ready, self.status)
-        self._pace = Pace(config.status_interval, config.ping_interval, config.dead_after)
+        self._intervals = Intervals(config.status_interval, config.ping_interval, config.dead_after)
         self._throttle = Throttle(LOG_INTERVAL)
         self._stopping = asyncio.Event()
+        # The background tasks; set by `start`, cancelled by `stop`.
         self._tasks: list[asyncio.Task[None]] = []
-        self._servers: list[Server] = []  # one per address listened on, from `start` to `stop`
-        self._ended = ExitStack()  # what `stop` undoes
-        self._ear: LogEar | None = None
+        # One per listening address; filled by `start`.
+        self._servers: list[Server] = []
+        # What `stop` undoes.
+        self._on_stop = ExitStack()
+        # Set by `start`, closed by `stop`.
+        self._wakeups: LogWakeups | None = None
 
     async def start(self) -> int:
-        """Listen and serve; the port in use. Raises `EndpointError` if the address cannot be had."""
+        """Listen and serve; returns the port in use. Raises `EndpointError`."""
         await self._listen()
         self._warn_if_open()
-        self._ear = LogEar(self._store.open_ear())
+        self._wakeups = LogWakeups(self._store.open_ear())
         pruner = Pruner(
             self._store.requests,
             self._reader,
@@ -98,8 +104,8 @@ class Endpoint:
             self._config.prune_interval,
             self._config.subscriber_expiry,
         )
-        ear = self._ear
-        jobs = {"tail": lambda: self._tail.run(ear.wait), "acks": self._acks.run, "pruning": pruner.run}
+        wakeups = self._wakeups
+        jobs = {"tail": lambda: self._tail.run(wakeups.wait), "acks": self._acks.run, "pruning": pruner.run}
         jobs["reading API keys"] = KeyWatch(self._keys, self._end_withdrawn).run
         self._tasks = [asyncio.create_task(persistently(name, job, log, self._throttle)) for name, job in jobs.items()]
         port: int = self._servers[0].sockets[0].getsockname()[1]
@@ -115,7 +121,7 @@ class Endpoint:
         except OSError as error:
             raise cannot_listen(error, config.listen, EndpointError, _CANNOT_LISTEN) from None
         # `_not_accepted` was called for each of them.
-        self._ended.enter_context(accept_failures(asyncio.get_running_loop(), lambda error: None))
+        self._on_stop.enter_context(accept_failures(asyncio.get_running_loop(), lambda error: None))
 
     async def _serve(self, listening: ListeningSocket, context: ssl.SSLContext | None) -> Server:
         return await serve(
@@ -126,7 +132,7 @@ class Endpoint:
             create_connection=PeerConnection,
             compression="deflate" if self._config.compression else None,
             ssl=context,
-            # Liveness is judged by `Flow`, which also counts what the peer takes.
+            # `Flow` checks liveness; it also counts the bytes that the peer takes.
             ping_interval=None,
             max_size=MAX_BYTES,
             write_limit=WRITE_LIMIT,
@@ -147,7 +153,7 @@ class Endpoint:
             )
 
     async def stop(self) -> None:
-        """End every stream at a transaction boundary within the grace period, then release everything."""
+        """End every stream at its next transaction boundary, abort those that exceed the grace period, close all."""
         self._stopping.set()
         self._tail.wake()
         for server in self._servers:
@@ -161,14 +167,14 @@ class Endpoint:
             for connection in self._connections():
                 connection.transport.abort()
             await closed
-        self._ended.close()
+        self._on_stop.close()
         await self._release()
 
     def _connections(self) -> list[ServerConnection]:
         return [connection for server in self._servers for connection in server.all_connections]
 
     async def _end_withdrawn(self) -> None:
-        """Close the streams that were opened with a key that is no longer in force."""
+        """Close the streams that were opened with a key that is no longer valid."""
         event(log, logging.INFO, "API keys read again", keys=",".join(self._keys.names))
         withdrawn = [
             connection
@@ -187,17 +193,17 @@ class Endpoint:
         try:
             await self.flush_acks()
         except ChangesourceError as error:
-            # Consumers acknowledge again when they come back; until then a little more of the log is kept.
+            # Not fatal: consumers acknowledge again after reconnecting; until then more of the log is kept.
             event(log, logging.WARNING, "the last acknowledgements were not kept", error=str(error))
-        if self._ear is not None:
-            self._ear.close()
+        if self._wakeups is not None:
+            self._wakeups.close()
         self._tail.close()
         self._reader.close()
         self._subscribers.close()
         self._store.close()
 
     async def status(self) -> Document:
-        """The document of `/statusz`; the gauges follow it."""
+        """The document of `/statusz`; also updates the gauges of `/metrics`."""
         known = await asyncio.to_thread(self._subscribers.all)
         document = await asyncio.to_thread(describe, self._store, self._reader, known, list(self.streams))
         set_gauges(document, self.metrics)
@@ -206,11 +212,11 @@ class Endpoint:
         return document
 
     async def flush_acks(self) -> None:
-        """Write the acks received so far to disk now."""
+        """Write the acknowledgements received so far to disk now."""
         await self._acks.flush()
 
     def is_ready(self) -> bool:
-        """Whether there is a snapshot to serve."""
+        """Whether there is a snapshot to serve, and the endpoint is not stopping."""
         return self._tail.state.generation > 0 and not self._stopping.is_set()
 
     async def _process_request(self, connection: ServerConnection, request: Request) -> Response | None:
@@ -244,7 +250,7 @@ class Endpoint:
             )
 
     def _not_accepted(self, reason: str, peer: str) -> None:
-        """A connection was closed before its request was read."""
+        """Count and log a connection that was closed before its request was read."""
         self.metrics.rejections.labels(reason).inc()
         held = self._throttle.admit(f"not accepted:{reason}")
         if held is not None:
@@ -264,7 +270,7 @@ class Endpoint:
         assert connection.admission is not None
         handshake, caller = connection.admission.handshake, connection.admission.caller
         subscription = Subscription(
-            connection, handshake, self._source, self._acks, self.metrics, self._pace, self._stopping
+            connection, handshake, self._source, self._acks, self.metrics, self._intervals, self._stopping
         )
         self.streams.add(subscription)
         self.metrics.connections.labels("initial" if handshake.is_initial else "resume").inc()
@@ -276,7 +282,7 @@ class Endpoint:
         try:
             ending = await subscription.run()
         except Exception:
-            # A bug of ours: this stream ends, the others go on, and the trace is for the bug report.
+            # A bug: log the trace and end this stream only.
             log.exception("stream failed")
             ending = Ending(CloseCode.INTERNAL_ERROR, "internal error", "internal-error")
         finally:
@@ -311,7 +317,7 @@ _CANNOT_LISTEN = {
     "port-forbidden": "use a port above 1023",
     "cannot-listen": "correct --listen",
 }
-#: What to do about connections that were closed before their request was read.
+#: The fix in the log line for connections that were closed before their request was read.
 _NOT_ACCEPTED = {
     "connections": "find out what opens so many, or raise --connections-per-address",
     "rate": "find out what connects so often, or raise --connection-rate-per-address",
@@ -321,7 +327,7 @@ _NOT_ACCEPTED = {
 
 def _incoming(connection: ServerConnection, request: Request) -> Incoming:
     headers = request.headers
-    # Several `Host` or `Authorization` headers are no honest request: none of them counts.
+    # Repeated `Host` or `Authorization` headers are ignored: no honest client sends them.
     (host, authorization) = (
         values[0] if len(values := headers.get_all(name)) == 1 else None for name in ("Host", "Authorization")
     )

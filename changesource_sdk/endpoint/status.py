@@ -1,9 +1,9 @@
-"""How everything stands, as one document: `/statusz`, `changesource inspect`, and the gauges of `/metrics`.
+"""The status document of `/statusz` and `changesource inspect`, and the gauges of `/metrics`.
 
-For every stage it gives the position, the age of the last sign of life and the age of the last progress. That tells
-the cases apart: *stuck* lives without progress while there is work, *slow* progresses while the distance grows,
-*dead* gives no sign at all. `verdict` says it in a word. Warnings of the pipeline are there with their ages, and count:
-one that holds the stream up makes its stage *stuck*, one that holds up a table makes it *degraded*.
+For every stage it has the position, the age of the last report and the age of the last progress. They distinguish
+*stuck* (reports, but no progress while there is work), *slow* (progress, but the distance grows) and *dead* (no
+reports); `verdict` is that word. Warnings of the pipeline count too: one that blocks the stream makes its stage
+*stuck*, one that blocks a table makes it *degraded*.
 """
 
 from __future__ import annotations
@@ -21,11 +21,11 @@ from changesource_sdk.observe.warnings import REPORT, read_report, stages_only, 
 from protocol.watermark import to_int
 
 Document = dict[str, object]
-#: A stage reports at least every five seconds; twice missed and more is no longer a busy machine.
+#: A stage reports at least every five seconds; a busy machine may delay that, but not for this long.
 DEAD_AFTER = 15.0
-#: Unacknowledged work without any progress for this long is called stuck.
+#: Work without progress for this long is stuck.
 STUCK_AFTER = 30.0
-#: Until the first part of a snapshot is known nothing can move; large tables take their time.
+#: The same, while a snapshot's partitions are planned: nothing progresses then, and large tables take long.
 PLANNED_WITHIN = 300.0
 #: The stage that warnings are about.
 PIPELINE = "pipeline"
@@ -34,7 +34,7 @@ PIPELINE = "pipeline"
 def describe(
     store: LogStore, reader: LogReader, known: Iterable[Subscriber], open_streams: Iterable[Subscription] = ()
 ) -> Document:
-    """The whole document. Blocking: it reads the log and the reports of the stages."""
+    """The whole document. Blocking: reads the log and the reports of the stages."""
     now = time()
     log = _log(reader, now)
     head = str(log["head"])

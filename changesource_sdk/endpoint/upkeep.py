@@ -1,7 +1,7 @@
-"""What runs beside the streams: keeping up with the log, writing acks down, forgetting what nobody needs.
+"""Background tasks of the endpoint: wake-ups of the log, pruning, and reading the API keys again.
 
-A background task that fails (a full disk, a damaged file) says so once per kind and interval, waits, and tries again;
-it never takes the streams with it.
+A background task that fails (a full disk, a damaged file) logs that once per kind and interval, waits, and tries again;
+the streams continue.
 """
 
 from __future__ import annotations
@@ -21,12 +21,12 @@ from service_kit.logs import Throttle, event
 
 #: Seconds a failing task waits before it tries again.
 RETRY = 1.0
-#: Seconds between looks at the file of API keys.
+#: Seconds between checks of the API key file.
 KEY_INTERVAL = 1.0
 
 
 async def persistently(name: str, task: Callable[[], Awaitable[None]], log: logging.Logger, throttle: Throttle) -> None:
-    """Run a task that never ends, again after every error a user can mend; cancel to stop."""
+    """Run a task that never ends; restart it after `ChangesourceError` and `OSError`, until cancelled."""
     while True:
         try:
             await task()
@@ -38,40 +38,41 @@ async def persistently(name: str, task: Callable[[], Awaitable[None]], log: logg
 
 
 class KeyWatch:
-    """Reads the file of API keys again when it changes."""
+    """Reads the API key file again when it changes."""
 
     def __init__(self, keys: KeyRing, on_change: Callable[[], Awaitable[None]]) -> None:
         self._keys = keys
         self._on_change = on_change
 
     async def run(self) -> None:
-        """Look at an interval, until cancelled. Raises `ConfigurationError` for a file that cannot be used."""
+        """Check every `KEY_INTERVAL` until cancelled. Raises `ConfigurationError` for an unusable file."""
         while True:
             if await asyncio.to_thread(self._keys.refresh):
                 await self._on_change()
             await asyncio.sleep(KEY_INTERVAL)
 
 
-class LogEar:
-    """The log's wake-ups as something to await. Invariant: one that comes during `wait`'s absence is not lost."""
+class LogWakeups:
+    """The log's wake-ups on the event loop. Invariant: one that arrives between two calls of `wait` is not lost."""
 
     def __init__(self, ear: Ear) -> None:
         self._ear = ear
-        self._heard = asyncio.Event()
-        asyncio.get_running_loop().add_reader(ear.fileno(), self._hear)
+        # Set when a wake-up arrives, cleared by `wait`.
+        self._woken = asyncio.Event()
+        asyncio.get_running_loop().add_reader(ear.fileno(), self._wake)
 
-    def _hear(self) -> None:
+    def _wake(self) -> None:
         self._ear.drain()
-        self._heard.set()
+        self._woken.set()
 
     async def wait(self) -> None:
-        """Return at the next wake-up, or after the safety interval."""
+        """Return at the next wake-up, or after `SAFETY_POLL_S`, because wake-ups may be lost."""
         try:
             async with asyncio.timeout(SAFETY_POLL_S):
-                await self._heard.wait()
+                await self._woken.wait()
         except TimeoutError:
             pass
-        self._heard.clear()
+        self._woken.clear()
 
     def close(self) -> None:
         asyncio.get_running_loop().remove_reader(self._ear.fileno())
@@ -79,7 +80,7 @@ class LogEar:
 
 
 class Pruner:
-    """Asks the pipeline, which owns the log, to forget what every consumer has and the newest snapshot holds."""
+    """Requests pruning from the pipeline, which owns the log: of what every consumer has and a snapshot contains."""
 
     def __init__(
         self, requests: Requests, reader: LogReader, subscribers: Subscribers, interval: float, expiry: float
@@ -91,13 +92,13 @@ class Pruner:
         self._expiry_ms = expiry * 1000
 
     async def run(self) -> None:
-        """Look at an interval, until cancelled."""
+        """Prune every `interval` seconds until cancelled."""
         while True:
             await asyncio.sleep(self._interval)
             await asyncio.to_thread(self.prune)
 
     def prune(self) -> str | None:
-        """Ask for what may go; the watermark asked for, None if there is nothing to forget. Blocking."""
+        """Request pruning; returns the requested watermark, None if there is nothing to prune. Blocking."""
         known = self._reader.snapshots()
         if not known:
             return None

@@ -1,8 +1,8 @@
-"""How much of an endpoint one address may take: open connections, and new ones per second. Pure but for the clock.
+"""Limits per address: open connections, and new ones per second. Pure, except for the clock.
 
-The defaults are far above what caches need: one that is refused comes back every 25 ms, which is 40 a second, and
-several may share the address of a proxy. They stop one host from taking every file descriptor, or all the time of the
-event loop with handshakes.
+The defaults are far above what caches need: a refused one reconnects every 25 ms, which is 40 a second, and several may
+share the address of a proxy. They keep one host from taking all file descriptors, or the whole event loop with
+handshakes.
 """
 
 from __future__ import annotations
@@ -16,16 +16,17 @@ from typing import Literal
 
 Excess = Literal["connections", "rate"]
 
-#: Addresses whose rate is remembered; the one heard of longest ago is forgotten first.
+#: Addresses whose rate is remembered; the one that connected longest ago is dropped first.
 REMEMBERED = 10_000
-#: Seconds of the rate that may come at once.
+#: How many seconds' worth of connections may come in one burst.
 BURST_SECONDS = 2.0
 
 
 @dataclass(slots=True)
 class _Bucket:
-    """Connections an address may still open now, and when that was worked out."""
+    """A token bucket: the connections that an address may open, as of the time `at`."""
 
+    # Both are written by `AddressLimits._take`.
     left: float
     at: float
 
@@ -34,15 +35,17 @@ class AddressLimits:
     """Counts per address. Invariant: `_open` has exactly the addresses with open connections."""
 
     def __init__(self, connections: int, per_second: float, clock: Callable[[], float] = time.monotonic) -> None:
-        """A limit of 0 is none."""
+        """A limit of 0 means no limit."""
         self._connections = connections
         self._per_second = per_second
         self._clock = clock
-        self._open: dict[str, int] = {}  # address -> its open connections
-        self._buckets: OrderedDict[str, _Bucket] = OrderedDict()  # by address, the one heard of last at the end
+        # Address -> its open connections; written by `enter` and `leave`.
+        self._open: dict[str, int] = {}
+        # By address, the one that connected last at the end; written by `_take`.
+        self._buckets: OrderedDict[str, _Bucket] = OrderedDict()
 
     def enter(self, host: str) -> Excess | None:
-        """Count a new connection; the limit it would exceed instead."""
+        """Count a new connection; returns the limit that it would exceed instead, if any."""
         address = _network(host)
         if self._per_second and not self._take(address):
             return "rate"
@@ -52,7 +55,7 @@ class AddressLimits:
         return None
 
     def leave(self, host: str) -> None:
-        """A connection that was counted is closed."""
+        """Stop counting a closed connection."""
         address = _network(host)
         left = self._open.pop(address) - 1
         if left:
@@ -73,7 +76,7 @@ class AddressLimits:
 
 
 def _network(host: str) -> str:
-    """What counts as one address: an IPv4 address, or the /64 that one IPv6 host can pick addresses from."""
+    """What counts as one address: an IPv4 address, or an IPv6 /64, in which one host can use any address."""
     try:
         address = ip_address(host.partition("%")[0])
     except ValueError:

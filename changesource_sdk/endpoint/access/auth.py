@@ -1,8 +1,8 @@
-"""Who may open a stream: API keys, client certificates, and the TLS context.
+"""Authenticates consumers by API key and client certificate, and makes the TLS context.
 
-zero-cache sends no header of its own: the key travels as the `apiKey` query parameter, or as the password of
-`ws://user:password@host/…`, which arrives as HTTP Basic. Both are accepted. A client certificate is asked for where an
-authority for them is configured. With neither configured anyone may connect; with both, both are needed.
+zero-cache sends no header of its own, so the key is the `apiKey` query parameter, or the password of
+`ws://user:password@host/…`, which arrives as HTTP Basic; both are accepted. A client certificate is requested if an
+authority for them is configured. With neither configured, anyone may connect; with both, both are required.
 """
 
 from __future__ import annotations
@@ -24,15 +24,15 @@ tls_context = partial(listening.tls_context, kind=ConfigurationError, where="TLS
 
 @dataclass(frozen=True, slots=True)
 class Caller:
-    """Who sends a request, as far as it was asked for; shown in logs, where names are no secret."""
+    """The authenticated sender of a request: names of its key and certificate, which may appear in logs."""
 
     key: KeyUse | None = None
     certificate: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
-class Access:
-    """What a caller must show: one of the keys, where there are any, and a certificate where they are required."""
+class AccessRules:
+    """What a caller must present: one of the keys, if there are any, and a certificate, if required."""
 
     keys: KeyRing
     certificates: bool = False
@@ -45,7 +45,7 @@ class Access:
     def identify(
         self, query: Mapping[str, Sequence[str]], authorization: str | None, certificate: str | None
     ) -> Caller | str:
-        """The caller, or what it lacks."""
+        """The caller, or the text of the refusal."""
         if self.certificates and certificate is None:
             return "missing client certificate; present one that the authority of --tls-client-ca has signed"
         if not self.keys:
@@ -57,14 +57,14 @@ class Access:
 
 
 def presented_keys(query: Mapping[str, Sequence[str]], authorization: str | None) -> list[bytes]:
-    """Every key a request carries: the query parameters, then the Basic password."""
+    """All keys of a request: the query parameters, then the Basic password."""
     keys = [value.encode(errors="surrogateescape") for value in query.get(PARAMETER, ())]
     password = basic_password(authorization)
     return keys if password is None else [*keys, password]
 
 
 def certificate_name(peer: Mapping[str, object] | None) -> str | None:
-    """The common name in a verified client certificate, as `getpeercert` gives it; None if there is none."""
+    """The common name of a verified client certificate (the result of `getpeercert`); None if there is none."""
     if not peer:
         return None
     subject = peer.get("subject", ())

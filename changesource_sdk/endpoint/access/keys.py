@@ -1,8 +1,8 @@
-"""The API keys of an endpoint: by name, compared in constant time, read again when their file changes.
+"""The API keys of an endpoint: named, compared in constant time, read again when their file changes.
 
 A key file has one `name:key` per line; empty lines and lines that begin with `#` are skipped. The name is for logs and
-metrics, the key is the secret. Keys are rotated by adding the new one, moving consumers over, and removing the old
-one. A file that becomes unreadable or wrong leaves the keys that were read before in force.
+metrics, the key is the secret. To rotate a key, add the new one, move consumers over, and remove the old one. If the
+file becomes unreadable or wrong, the keys that were read before stay valid.
 """
 
 from __future__ import annotations
@@ -16,51 +16,54 @@ from pathlib import Path
 
 from changesource_sdk.errors import ConfigurationError
 
-#: The name of the key that `--api-key` gives.
+#: The name of the key of `--api-key`.
 SINGLE = "api-key"
-#: Shorter keys in a file are taken for a mistake.
+#: Shorter keys in a file are refused as a mistake.
 SHORTEST = 8
 _NAME = re.compile(r"[A-Za-z0-9_.-]{1,64}")
 
 
 @dataclass(frozen=True, slots=True)
 class KeyUse:
-    """The key a request came with: its name, and a digest by which it is found again after a rotation."""
+    """The key of a request: its name, and its digest, to check whether it is still valid after a rotation."""
 
     name: str
     digest: bytes
 
 
 class KeyRing:
-    """The keys in force. Invariant: they change as a whole, and once there were any there is always one."""
+    """The valid keys. Invariant: they are replaced as a whole, and never become empty."""
 
     def __init__(self, single: str | None = None, file: Path | None = None) -> None:
         """Raises `ConfigurationError` if the file cannot be used."""
         self._single = {SINGLE: _digest(single.encode())} if single is not None else {}
         self._file = file
-        self._stamp = _stamp(file)  # of the file's content as it was last read
-        self._digests = self._single | (read_keys(file) if file else {})  # name -> digest, replaced by `refresh`
+        # Inode, time and size of the file when it was last read; written by `refresh`, in a thread.
+        self._stamp = _stamp(file)
+        # Name -> digest; replaced as a whole by `refresh`, in a thread, and read on the event loop.
+        self._digests = self._single | (read_keys(file) if file else {})
 
     def __bool__(self) -> bool:
         return bool(self._digests)
 
     def find(self, presented: Iterable[bytes]) -> KeyUse | None:
-        """The key that one of these is. The time taken does not depend on how much of a key is right."""
-        found: KeyUse | None = None
+        """The valid key among the presented ones. The time taken does not depend on how much of a key is right."""
+        match: KeyUse | None = None
         for key in presented:
             digest = _digest(key)
             for name, known in self._digests.items():
                 if hmac.compare_digest(known, digest):
-                    found = KeyUse(name, known)
-        return found
+                    match = KeyUse(name, known)
+        return match
 
     def holds(self, use: KeyUse) -> bool:
-        """Whether this key is still in force under its name."""
+        """Whether this key is still valid."""
         return self._digests.get(use.name) == use.digest
 
     def refresh(self) -> bool:
-        """Read the file again if it changed; whether the keys did. Keeps the old keys if it raises
-        `ConfigurationError`.
+        """Read the file again if it changed; returns whether the keys changed. Blocking.
+
+        Raises `ConfigurationError` and keeps the old keys if the file cannot be used.
         """
         if self._file is None or (stamp := _stamp(self._file)) == self._stamp:
             return False
@@ -71,12 +74,12 @@ class KeyRing:
 
     @property
     def names(self) -> list[str]:
-        """The names of the keys in force."""
+        """The names of the valid keys."""
         return sorted(self._digests)
 
 
 def read_keys(file: Path) -> dict[str, bytes]:
-    """The digests of the keys in a file, by name. Raises `ConfigurationError`, which never shows a line's content."""
+    """The digests of a file's keys by name. Raises `ConfigurationError`, which contains no part of a line."""
     try:
         text = file.read_text()
     except (OSError, UnicodeDecodeError) as error:
@@ -86,7 +89,7 @@ def read_keys(file: Path) -> dict[str, bytes]:
 
 
 def parse_keys(text: str, file: Path) -> Mapping[str, str]:
-    """The keys in the text of a key file, by name. Raises `ConfigurationError`, which never shows a line's content."""
+    """The keys of a key file's text by name. Raises `ConfigurationError`, which contains no part of a line."""
     keys: dict[str, str] = {}
     for number, line in enumerate(text.splitlines(), 1):
         if not line.strip() or line.lstrip().startswith("#"):
@@ -113,9 +116,9 @@ def _digest(key: bytes) -> bytes:
 
 
 def _stamp(file: Path | None) -> tuple[int, int, int] | None:
-    """What differs when a file was written or replaced; None if it is not there."""
+    """Inode, time and size, which change when a file is written or replaced; None if there is no file."""
     try:
-        found = file.stat() if file is not None else None
+        status = file.stat() if file is not None else None
     except OSError:
         return None
-    return (found.st_ino, found.st_mtime_ns, found.st_size) if found else None
+    return (status.st_ino, status.st_mtime_ns, status.st_size) if status else None

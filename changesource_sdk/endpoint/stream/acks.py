@@ -1,8 +1,8 @@
-"""What every consumer has acknowledged, in memory at once and on disk soon after.
+"""What every consumer has acknowledged: in memory immediately, on disk at a short interval.
 
-A busy consumer acknowledges thousands of commits a second; each overwrites the one before, so only the newest per
-consumer is written, in a thread, at a short interval. Losing the last of them in a crash keeps a little more of the log
-than needed, never less.
+A busy consumer acknowledges thousands of commits a second, and each acknowledgement includes the ones before. So only
+the newest per consumer is written, in a thread. After a crash the last ones may be missing; then more of the log is
+kept than needed, never less.
 """
 
 from __future__ import annotations
@@ -14,29 +14,31 @@ from changesource_sdk.changelog.subscribers import SubscriberKey, Subscribers
 from changesource_sdk.errors import ChangesourceError
 from protocol.handshake import Handshake
 
+#: Seconds between two writes.
 FLUSH_INTERVAL = 0.5
 
 
 class AckStore:
-    """The newest ack per consumer. Invariant: what is on disk never runs ahead of what was received."""
+    """The newest acknowledgement per consumer. Invariant: the disk is never ahead of what was received."""
 
     def __init__(self, store: Subscribers) -> None:
         self._store = store
+        # Not written to disk yet; `note` adds, `flush` takes all and puts them back on failure. Event loop only.
         self._pending: dict[SubscriberKey, str] = {}
 
     def note(self, handshake: Handshake, watermark: str) -> None:
-        """Remember that this consumer has everything up to `watermark`."""
+        """Record that this consumer has everything up to `watermark`."""
         key = subscriber_key(handshake)
         self._pending[key] = max(watermark, self._pending.get(key, ""))
 
     async def run(self) -> None:
-        """Write what was noted, again and again, until cancelled."""
+        """Flush every `FLUSH_INTERVAL` until cancelled."""
         while True:
             await asyncio.sleep(FLUSH_INTERVAL)
             await self.flush()
 
     async def flush(self) -> None:
-        """Write what was noted since the last time; kept for the next time if it cannot be written."""
+        """Write the pending acknowledgements; on failure raises `ChangesourceError` and keeps them."""
         pending, self._pending = self._pending, {}
         try:
             await asyncio.to_thread(self._store_all, pending)
@@ -51,5 +53,5 @@ class AckStore:
 
 
 def subscriber_key(handshake: Handshake) -> SubscriberKey:
-    """Who a consumer is across connections: its app, its shard, and the snapshot its replica stems from."""
+    """Identifies a consumer across connections: app, shard, and the initial sync of its replica."""
     return SubscriberKey(handshake.app_id, handshake.shard_num, handshake.replica_version or "")

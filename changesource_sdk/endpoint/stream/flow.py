@@ -1,12 +1,12 @@
-"""Writing whole frames to one consumer as fast as it reads, and no faster.
+"""Writes whole frames to one consumer with back-pressure, and checks that it is alive.
 
-The log and the spool hold frames ready for the wire, so sending is `transport.write` of a chunk; handshake, control
-frames and closing stay with `websockets`. Every chunk ends at a frame boundary, so a pong written between two chunks
-is in its place. `write` returns once the transport's buffer is below its limit: a slow consumer holds back its own
-subscription and costs one buffer, nothing else.
+The log and the spool hold encoded frames, so sending is `transport.write` of a chunk; `websockets` does the handshake,
+control frames and closing. Every chunk ends at a frame boundary, so a pong may be written between two chunks. `write`
+returns when the transport's buffer is below its limit: a slow consumer delays only its own subscription and costs one
+buffer.
 
-Liveness: any byte heard from the peer, and any byte it took, is a sign of life. A peer that gives none for
-`dead_after` seconds, though it was pinged, is dropped without a closing handshake (it would not read that either).
+Liveness: every byte received from the peer, and every byte it takes, is a sign of life. A peer without one for
+`dead_after` seconds, although it was pinged, is dropped without a closing handshake, which it would not read either.
 """
 
 from __future__ import annotations
@@ -21,17 +21,20 @@ from websockets.protocol import State
 from changesource_sdk.endpoint.access.gate import Admission
 from protocol.framing import unframe
 
-#: How far the sender may run ahead of the peer, besides the kernel's own buffers.
+#: How many bytes may be buffered for a peer, in addition to the kernel's buffers.
 WRITE_LIMIT = 256 * 1024
+#: After a chunk of this size the event loop runs other tasks.
 YIELD_BYTES = 64 * 1024
 
 
 class PeerConnection(ServerConnection):
-    """A server connection that remembers what its peer asked for and when it was last heard."""
+    """A server connection with its admission and the time of the last received byte."""
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
-        self.admission: Admission | None = None  # set when the request is admitted
+        # Set by the server when the request is admitted.
+        self.admission: Admission | None = None
+        # When a byte was last received, on the loop's clock.
         self.last_heard = self.loop.time()
 
     def data_received(self, data: bytes) -> None:
@@ -40,12 +43,15 @@ class PeerConnection(ServerConnection):
 
 
 class Flow:
-    """The sending side of one connection. Invariant: at most `WRITE_LIMIT` plus one chunk waits in memory."""
+    """The sending side of one connection. Invariant: at most `WRITE_LIMIT` plus one chunk is buffered."""
 
     def __init__(self, connection: PeerConnection) -> None:
         self._connection = connection
-        self._written = 0  # bytes handed to the transport by `write`, ever
-        self._taken = 0  # of those, how many the kernel had taken when last looked at
+        # Bytes that `write` has passed to the transport since the connection opened.
+        self._written = 0
+        # How many of them the kernel had taken at the last `silent_for`, ...
+        self._taken = 0
+        # ... and when that number last grew, on the loop's clock.
         self._last_taken = connection.loop.time()
 
     async def write(self, chunk: bytes) -> None:
@@ -62,7 +68,7 @@ class Flow:
             if connection.paused:
                 await connection.drain()
             elif len(chunk) >= YIELD_BYTES:
-                # A peer that takes everything at once would else keep the loop from the others.
+                # Nothing above suspends for a fast peer, which would keep the loop from other tasks.
                 await asyncio.sleep(0)
 
     def silent_for(self) -> float:
@@ -74,21 +80,21 @@ class Flow:
         return now - max(self._last_taken, self._connection.last_heard)
 
     async def keep_alive(self, ping_interval: float, dead_after: float) -> None:
-        """Ping at an interval; return, having dropped the connection, once the peer is dead."""
+        """Ping at an interval; aborts the connection and returns once the peer is dead."""
         while self.silent_for() < dead_after:
             self._ping()
             await asyncio.sleep(min(ping_interval, dead_after / 4))
         self._connection.transport.abort()
 
     def _ping(self) -> None:
-        # Not `connection.ping()`: that waits for room, and a peer that does not read would then never be judged.
+        # Not `connection.ping()`: that waits for room, and a peer that does not read would never be found dead.
         if self._connection.state is State.OPEN:
             self._connection.protocol.send_ping(b"")
             self._connection.send_data()
 
 
 async def close(connection: PeerConnection, code: int, reason: str, within: float = 5.0) -> None:
-    """Close with a handshake if the peer takes part in it in that many seconds, else drop the connection."""
+    """Close with a handshake; abort the connection if the peer does not answer within that many seconds."""
     try:
         async with asyncio.timeout(within):
             await connection.close(code, _fitting(reason))
@@ -97,5 +103,5 @@ async def close(connection: PeerConnection, code: int, reason: str, within: floa
 
 
 def _fitting(reason: str) -> str:
-    """A reason as long as a close frame can carry."""
+    """The reason, cut to what a close frame can carry."""
     return reason.encode()[:120].decode(errors="ignore")

@@ -1,11 +1,11 @@
-"""One initial sync: a kept snapshot and the log after it, as one transaction that shows the log's head.
+"""One initial sync: a snapshot and the log after it, as one transaction that ends at the log's head.
 
     begin(V) · the snapshot's tables, rows and indexes · what changed since · the tables every app needs · commit(V)
 
-V is a replica version issued for this sync alone (`changelog.subscribers`). zero-cache takes every kind of change in
-the transaction of an initial sync, schema changes included, and a transaction costs it far more than a change: this is
-faster than the snapshot followed by its transactions, and no consumer ever shows rows of the past. The upstream is not
-asked, and memory stays bounded: snapshot and log are read and sent piece by piece.
+V is a replica version issued for this sync only (`changelog.subscribers`). zero-cache accepts every kind of change in
+the transaction of an initial sync, schema changes included, and a transaction costs it far more than a change. So this
+is faster than sending the snapshot and then the transactions, and no consumer ever shows old rows. The upstream is not
+read, and memory is bounded: snapshot and log are read and sent in chunks.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ class InitialSync:
     """An initial sync to be sent once. `chunks` reads files and the log: call it in a thread."""
 
     version: str
-    # What the consumer holds until it acknowledges more: the log is kept from here on.
+    # The snapshot's watermark; the log is retained from here on until the consumer acknowledges more.
     held: str
     # The log's head when the version was issued: the state that the consumer gets.
     head: str
@@ -39,7 +39,7 @@ class InitialSync:
         own_tables: list[bytes],
         now_ms: float,
     ) -> Iterator[bytes]:
-        """All frames in pieces that end at frame boundaries. `read_after` raises if the log no longer reaches back."""
+        """All frames in chunks that end at frame boundaries. `read_after` raises if the log was reset."""
         yield begin_frame(self.version)
         yield from snapshot
         yield from self._changes(read_after)

@@ -1,14 +1,14 @@
-"""The newest transactions, read from the log once and shared in memory by every consumer.
+"""The newest transactions, read from the log once and shared in memory by all consumers.
 
-One task per process waits for the writer's poke, reads what is new, and wakes the subscriptions. The bytes held are
-bounded: old transactions fall out, and a consumer that still needs them goes back to the log. While nobody follows,
-only the head moves and nothing is read.
+One task per process waits for the writer's wake-up, reads the new transactions, and wakes the subscriptions. Memory is
+bounded: old transactions are dropped, and a consumer that still needs them reads the log. While no consumer follows,
+only the head is updated and nothing is read.
 
-Contract: `after(w)` gives the transactions that follow `w`, without a gap, or None if `w` is below what is held. The
-log may also be read in a thread; everything held here is touched by the event loop only.
+Contract: `after(w)` returns the transactions after `w`, without a gap, or None if `w` is below what is held. The log
+may be read in a thread; the attributes are used on the event loop only.
 
-A log that starts over (new generation, or a new file after a loss) begins above everything it ever named. So a log
-whose oldest watermark is above where we stand has started over, and `lineage` tells the subscriptions to decide anew.
+A log that resets (new generation, or a new file after a loss) begins above every watermark it ever had. So if the log's
+oldest watermark is above our head, it was reset; `lineage` changes, and subscriptions make a new plan.
 """
 
 from __future__ import annotations
@@ -23,9 +23,9 @@ from dataclasses import replace
 from changesource_sdk.changelog.log import EMPTY, LogReader, LogState, Stored
 from changesource_sdk.observe.metrics import EndpointMetrics
 
-#: The first look at a log of this host is taken on the loop: the pages are in memory, a reader never waits for the
+#: The first read of a log on this host is done on the loop: its pages are in memory, a reader never waits for the
 #: writer, and a hop to a thread and back doubles the latency on a busy machine. Everything else is read in a thread.
-NEWS_BYTES = 64 * 1024
+FIRST_READ_BYTES = 64 * 1024
 READ_BYTES = 4 * 1024 * 1024
 
 
@@ -33,73 +33,80 @@ class LiveTail:
     """A window on the end of the log. Invariant: it holds every transaction in (floor, head], in order."""
 
     def __init__(self, reader: LogReader, limit_bytes: int, metrics: EndpointMetrics) -> None:
+        # The log's state as of the last `advance`; `head` is that of the last transaction held.
         self.state = LogState()
-        self.lineage = 0  # grows whenever the log starts over: what was sent before no longer has a continuation
+        # Grows whenever the log resets: watermarks sent before have no continuation in it.
+        self.lineage = 0
         self._reader = reader
         self._limit = limit_bytes
         self._metrics = metrics
+        # The watermark before the first held transaction.
         self._floor = EMPTY
+        # Transactions in (floor, head], in order; `_add` appends, `_drop_old` removes at the front.
         self._held: list[Stored] = []
+        # Their size in memory.
         self._bytes = 0
+        # How many subscriptions are inside `following`.
         self._followers = 0
-        self._news = asyncio.Event()
-        # A thread of its own: snapshots being read for others must not delay what is new.
+        # Set and replaced by a new one by `wake`, so that one event wakes each waiter once.
+        self._changed = asyncio.Event()
+        # A thread of its own: reading snapshots for other consumers must not delay new transactions.
         self._thread = ThreadPoolExecutor(1, "tail")
 
     @property
     def head(self) -> str:
         return self.state.head
 
-    async def run(self, wait_for_poke: Callable[[], Awaitable[object]]) -> None:
-        """Keep up with the log for ever; `wait_for_poke` returns when it may have grown."""
+    async def run(self, wait_for_wakeup: Callable[[], Awaitable[object]]) -> None:
+        """Follow the log until cancelled; `wait_for_wakeup` returns when the log may have grown."""
         while True:
             await self.advance()
-            await wait_for_poke()
+            await wait_for_wakeup()
 
     async def advance(self) -> None:
-        """Take in what the log has gained, and wake whoever waits."""
+        """Read the new transactions and wake the waiting subscriptions."""
         loop = asyncio.get_running_loop()
         if self._reader.answers_at_once:
-            found, state = self._look(NEWS_BYTES)
+            transactions, state = self._read(FIRST_READ_BYTES)
         else:
-            found, state = await loop.run_in_executor(self._thread, self._look, READ_BYTES)
-        while self._take_in(found, state):
-            found, state = await loop.run_in_executor(self._thread, self._look, READ_BYTES)
+            transactions, state = await loop.run_in_executor(self._thread, self._read, READ_BYTES)
+        while self._update(transactions, state):
+            transactions, state = await loop.run_in_executor(self._thread, self._read, READ_BYTES)
 
-    def _look(self, max_bytes: int) -> tuple[list[Stored], LogState]:
-        # The state is read last: if it does not show a new lineage, neither did the transactions come from one.
-        found = self._reader.read_after(self.state.head, max_bytes) if self._followers else []
-        return found, self._reader.state()
+    def _read(self, max_bytes: int) -> tuple[list[Stored], LogState]:
+        # The state is read last: if it shows no reset, the transactions read before it are from the same lineage.
+        transactions = self._reader.read_after(self.state.head, max_bytes) if self._followers else []
+        return transactions, self._reader.state()
 
-    def _take_in(self, found: list[Stored], state: LogState) -> bool:
-        """Move on to what was found; whether the log has more."""
+    def _update(self, transactions: list[Stored], state: LogState) -> bool:
+        """Add what was read; returns whether the log has more."""
         if state.oldest > self.state.head:
             self._restart_at(state)
             self.lineage += 1
         elif not self._followers:
             self._restart_at(state)
-        elif found:
-            self._take(found, state)
-            return found[-1].watermark < state.head
+        elif transactions:
+            self._add(transactions, state)
+            return transactions[-1].watermark < state.head
         return False
 
     def after(self, watermark: str) -> Sequence[Stored] | None:
-        """The held transactions that follow `watermark`, or None if some were already let go."""
+        """The held transactions after `watermark`, or None if some of them were dropped."""
         if watermark < self._floor:
             return None
         return self._held[bisect_right(self._held, watermark, key=lambda stored: stored.watermark) :]
 
     async def news(self, within: float) -> None:
-        """Wait until the log moves on, or that many seconds pass."""
+        """Wait until the log changes, or for that many seconds."""
         try:
             async with asyncio.timeout(within):
-                await self._news.wait()
+                await self._changed.wait()
         except TimeoutError:
             pass
 
     @contextmanager
     def following(self) -> Iterator[None]:
-        """While inside, transactions are read ahead for this consumer."""
+        """Inside this context transactions are read into memory for this consumer."""
         self._followers += 1
         try:
             yield
@@ -107,7 +114,7 @@ class LiveTail:
             self._followers -= 1
 
     def close(self) -> None:
-        """Let go of the thread and the log."""
+        """Stop the thread and close the log."""
         self._thread.shutdown()
         self._reader.close()
 
@@ -119,27 +126,27 @@ class LiveTail:
         if moved:
             self.wake()
 
-    def _take(self, found: list[Stored], state: LogState) -> None:
-        self._held.extend(found)
-        self._bytes += sum(map(_in_memory, found))
-        self._let_go()
-        self.state = replace(state, head=found[-1].watermark)
-        self._metrics.tail_reads.inc(len(found))
+    def _add(self, transactions: list[Stored], state: LogState) -> None:
+        self._held.extend(transactions)
+        self._bytes += sum(map(_in_memory, transactions))
+        self._drop_old()
+        self.state = replace(state, head=transactions[-1].watermark)
+        self._metrics.tail_reads.inc(len(transactions))
         self._metrics.tail_bytes.set(self._bytes)
         self.wake()
 
-    def _let_go(self) -> None:
-        gone = 0
-        while self._bytes > self._limit and gone < len(self._held):
-            self._bytes -= _in_memory(self._held[gone])
-            self._floor = self._held[gone].watermark
-            gone += 1
-        del self._held[:gone]
+    def _drop_old(self) -> None:
+        dropped = 0
+        while self._bytes > self._limit and dropped < len(self._held):
+            self._bytes -= _in_memory(self._held[dropped])
+            self._floor = self._held[dropped].watermark
+            dropped += 1
+        del self._held[:dropped]
 
     def wake(self) -> None:
-        """Let everyone who waits for news look again."""
-        self._news.set()
-        self._news = asyncio.Event()
+        """Wake everything that waits in `news`."""
+        self._changed.set()
+        self._changed = asyncio.Event()
 
 
 def _in_memory(stored: Stored) -> int:

@@ -1,11 +1,11 @@
-"""What to do with a consumer, decided from its request, from what is retained, and from our own record of it. Pure.
+"""Decides what to do with a consumer, from its handshake, what the log retains, and our record of the consumer. Pure.
 
-A consumer that has nothing gets an initial sync. One that has something may resume if its replica stems from an initial
-sync of this generation that was issued to its app and shard, and its last watermark is one that this log committed and
-still reaches back to. Everything else is a gap, and a gap is closed by a reset, never by guessing.
+A consumer without data gets an initial sync. One with data may resume if its replica comes from an initial sync of this
+generation that was issued to its app and shard, and its last watermark is one that this log committed and still
+retains. Everything else is a gap, which is closed by a reset, never by guessing.
 
-What a consumer claims never moves our own watermarks: a reset concerns that consumer alone. Only if our own record
-proves that the log has lost what was sent before (`Standing.held`) is a new snapshot asked for, above that.
+A consumer's claim never changes our own watermarks: a reset concerns that consumer only. A new snapshot is requested
+only if our own record proves that the log has lost what was sent before (`ConsumerRecord.held`).
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from protocol.handshake import Handshake
 
 @dataclass(frozen=True, slots=True)
 class Retained:
-    """What the log holds of its current generation. Invariant: snapshots ascend, and oldest <= head."""
+    """What the log retains of its current generation. Invariant: snapshots ascend, and oldest <= head."""
 
     generation: int
     snapshots: tuple[str, ...]
@@ -29,11 +29,11 @@ class Retained:
 
 
 @dataclass(frozen=True, slots=True)
-class Standing:
-    """What our records say of the consumer that asks.
+class ConsumerRecord:
+    """What we know of a consumer.
 
-    `versions` were issued to its app and shard; `held` is the highest watermark that app and shard is known to have
-    been sent; `is_known` says whether the log has a transaction with the consumer's last watermark.
+    `versions` were issued to its app and shard; `held` is the highest watermark that was sent to them; `is_known` says
+    whether the log has a transaction with the consumer's last watermark.
     """
 
     versions: frozenset[str] = frozenset()
@@ -50,7 +50,7 @@ class Initial:
 
 @dataclass(frozen=True, slots=True)
 class Await:
-    """A snapshot will come; say nothing until it is there. `above` is set if it must be asked for first."""
+    """Wait for a snapshot, silently. `above` is set if it must be requested first."""
 
     reason: str
     above: str | None = None
@@ -65,7 +65,7 @@ class Resume:
 
 @dataclass(frozen=True, slots=True)
 class Reset:
-    """Tell the consumer to start over; `above` is set if a new snapshot must be asked for first."""
+    """Send `reset-required`; `above` is set if a new snapshot must be requested first."""
 
     code: str
     message: str
@@ -75,29 +75,31 @@ class Reset:
 Plan: TypeAlias = Initial | Await | Resume | Reset
 
 
-def decide(handshake: Handshake, retained: Retained | None, asked_above: str | None, standing: Standing) -> Plan:
-    """The plan for a request. `asked_above` is the watermark a requested, not yet taken, snapshot must exceed."""
+def decide(
+    handshake: Handshake, retained: Retained | None, requested_above: str | None, record: ConsumerRecord
+) -> Plan:
+    """The plan for a handshake. `requested_above` is the watermark that a requested, pending snapshot must exceed."""
     newest = retained.snapshots[-1] if retained and retained.snapshots else None
-    lost = standing.held if retained is not None and is_beyond(standing.held, retained.head) else None
+    lost = record.held if retained is not None and is_beyond(record.held, retained.head) else None
     if handshake.last_watermark is None:
         if newest is None:
             return Await("the first snapshot is being taken")
         if lost is not None:
             return Await(f"this log has lost {lost}, which was sent before; a new snapshot is needed", above=lost)
-        if asked_above is not None and newest <= asked_above:
-            return Await(f"a snapshot above {asked_above} was asked for")
+        if requested_above is not None and newest <= requested_above:
+            return Await(f"a snapshot above {requested_above} was asked for")
         return Initial(newest)
-    gap = _gap(handshake.last_watermark, handshake.replica_version, retained, standing)
+    gap = _gap(handshake.last_watermark, handshake.replica_version, retained, record)
     if gap is None:
         return Resume(handshake.last_watermark)
     return Reset(*gap, above=lost)
 
 
-def _gap(last: str, version: str | None, retained: Retained | None, standing: Standing) -> tuple[str, str] | None:
-    """Why the log cannot continue from here, as a stable code and a sentence; None if it can."""
+def _gap(last: str, version: str | None, retained: Retained | None, record: ConsumerRecord) -> tuple[str, str] | None:
+    """Why the log cannot resume from here, as a stable code and a sentence; None if it can."""
     if retained is None or not retained.snapshots:
         return "no-log", f"the change log is new and knows nothing of watermark {last}"
-    versions = {each for each in standing.versions if each >= retained.snapshots[0]} | set(retained.snapshots)
+    versions = {each for each in record.versions if each >= retained.snapshots[0]} | set(retained.snapshots)
     if version is not None and version not in versions:
         return "unknown-replica", f"replicaVersion {version} is no initial sync of the current generation"
     if last > retained.head and last not in versions:
@@ -106,6 +108,6 @@ def _gap(last: str, version: str | None, retained: Retained | None, standing: St
         return "too-old", f"lastWatermark {last} is older than the change log, which begins at {retained.oldest}"
     if version is not None and last < version:
         return "before-replica", f"lastWatermark {last} is older than replicaVersion {version}"
-    if not (standing.is_known or last == retained.oldest or last in versions):
+    if not (record.is_known or last == retained.oldest or last in versions):
         return "unknown-watermark", f"no transaction of the change log has lastWatermark {last}"
     return None

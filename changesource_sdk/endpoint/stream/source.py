@@ -1,7 +1,7 @@
-"""What subscriptions read: the log, its shared tail, the snapshots in the spool, and the tables every app needs.
+"""What subscriptions read: the log, its shared tail, the snapshots in the spool, and Zero's own tables.
 
-The blocking half (SQLite, files) runs in threads; the event loop only awaits. Nothing here depends on the pipeline
-being alive: the retained log and snapshots are served without it, and what must come from it is asked for by a request.
+Blocking work (SQLite, files) runs in threads; the event loop only awaits. Nothing here needs a running pipeline: the
+retained log and snapshots are served without it, and new snapshots are requested through the log store.
 """
 
 from __future__ import annotations
@@ -17,19 +17,19 @@ from changesource_sdk.changelog.store import LogStore
 from changesource_sdk.changelog.subscribers import Subscribers, highest_held
 from changesource_sdk.endpoint.stream.initial_sync import InitialSync
 from changesource_sdk.endpoint.stream.live_tail import LiveTail
-from changesource_sdk.endpoint.stream.plan import Plan, Retained, Standing, decide
+from changesource_sdk.endpoint.stream.plan import ConsumerRecord, Plan, Retained, decide
 from changesource_sdk.errors import SnapshotGone
 from changesource_sdk.pipeline.encoding.consumer_schema import ConsumerSchema
 from changesource_sdk.system_tables import Permissions, system_frames
 from protocol.handshake import Handshake
 
 REPLACED = "snapshot-replaced"
-#: Seconds between two requests for a snapshot: whatever goes wrong, the upstream is not read over and over.
+#: Seconds between two requests for a snapshot, so that no failure makes the pipeline read the upstream repeatedly.
 REQUEST_INTERVAL = 30.0
 
 
-class Source:
-    """Read access to one log. Invariant: it never writes to the log or the spool, only to the record of subscribers."""
+class StreamSource:
+    """Read access to one log. Invariant: it never writes to the log or the spool, only to the subscribers."""
 
     def __init__(
         self,
@@ -44,42 +44,43 @@ class Source:
         self._store = store
         self._subscribers = subscribers
         self._permissions = permissions
-        # When a snapshot may be asked for again, on the monotonic clock; written by `ask_for_snapshot` on the loop.
+        # When the next snapshot may be requested, on the monotonic clock; written by `ask_for_snapshot` on the loop.
         self._next_request = 0.0
 
     async def plan(self, handshake: Handshake) -> Plan:
-        """What to do with a consumer, from what is retained at this moment."""
+        """Decide what to do with a consumer, from what is retained at this moment."""
         return await asyncio.to_thread(self._plan, handshake)
 
     def _plan(self, handshake: Handshake) -> Plan:
         request = self._store.requests.pending_snapshot()
-        standing = self._standing(handshake)
-        return decide(handshake, self.retained(), request.above if request else None, standing)
+        record = self._consumer_record(handshake)
+        return decide(handshake, self.retained(), request.above if request else None, record)
 
-    def _standing(self, handshake: Handshake) -> Standing:
+    def _consumer_record(self, handshake: Handshake) -> ConsumerRecord:
         known = self._subscribers.of(handshake.app_id, handshake.shard_num)
         versions = frozenset(each.key.replica_version for each in known)
         last = handshake.last_watermark
-        return Standing(versions, highest_held(known), last is not None and self.reader.has(last))
+        return ConsumerRecord(versions, highest_held(known), last is not None and self.reader.has(last))
 
     def retained(self) -> Retained | None:
-        """What the log holds; None before its first snapshot. Blocking."""
+        """What the log retains; None before its first snapshot. Blocking."""
         state = self.reader.state()
         known = tuple(record.watermark for record in self.reader.snapshots())
         return Retained(state.generation, known, state.oldest, state.head) if known else None
 
     async def read_after(self, watermark: str, max_bytes: int) -> list[Stored] | None:
-        """The transactions that follow, from the log itself; None if the log has started over meanwhile."""
+        """The transactions after `watermark`, from the log; None if the log has been reset."""
         return await asyncio.to_thread(self._read_after, watermark, max_bytes)
 
     def _read_after(self, watermark: str, max_bytes: int) -> list[Stored] | None:
-        found = self.reader.read_after(watermark, max_bytes)
-        # Looked at last, for the same reason as in the shared tail.
-        return None if self.reader.oldest() > watermark else found
+        transactions = self.reader.read_after(watermark, max_bytes)
+        # Read last, for the same reason as in the shared tail.
+        return None if self.reader.oldest() > watermark else transactions
 
     def open_initial_sync(self, handshake: Handshake, snapshot: str) -> tuple[InitialSync, Iterator[bytes]]:
-        """An initial sync from the snapshot at this watermark, and its frames in pieces that end at frame boundaries.
-        Its version is issued, and the log kept from the snapshot on, when this returns. Blocking, and so is each piece.
+        """An initial sync from the snapshot at this watermark, and its frames in chunks that end at frame boundaries.
+
+        On return its version is issued, and the log is retained from the snapshot on. Blocking, and so is each chunk.
         """
         record = self._record(snapshot)
         self._store.fetch(record)
@@ -99,15 +100,15 @@ class Source:
             yield from snapshots.blocks(record.directory, manifest)
 
     def _read_on(self, watermark: str, max_bytes: int) -> list[Stored]:
-        """The transactions that follow, of which there is at least one unless the log has started over."""
-        found = self._read_after(watermark, max_bytes)
-        if not found:
+        """The transactions after `watermark`, at least one; raises `SnapshotGone` if the log has been reset."""
+        transactions = self._read_after(watermark, max_bytes)
+        if not transactions:
             raise _replaced(watermark)
-        return found
+        return transactions
 
     @contextmanager
     def _reading(self, record: SnapshotRecord) -> Iterator[None]:
-        """Keep the files of a snapshot; if they are gone because a newer one took its place, say so."""
+        """Keep a snapshot's files from being deleted; raises `SnapshotGone` with code `REPLACED` if they were."""
         try:
             with snapshots.reading(record.directory):
                 yield
@@ -123,7 +124,7 @@ class Source:
         raise _replaced(watermark)
 
     async def ask_for_snapshot(self, above: str, reason: str) -> None:
-        """Ask the pipeline for a snapshot above a watermark of ours, unless one was asked for a moment ago."""
+        """Request a snapshot above a watermark, unless one was requested within `REQUEST_INTERVAL`."""
         now = time.monotonic()
         if now < self._next_request:
             return
@@ -131,10 +132,7 @@ class Source:
         self._next_request = now + REQUEST_INTERVAL
 
     async def mend(self, watermark: str, damage: SnapshotGone) -> None:
-        """Frames after `watermark` cannot be read back: if they should be there, have the pipeline start over.
-
-        If the log has started over already, they are gone for a good reason and nothing needs mending.
-        """
+        """Request a new snapshot because frames after `watermark` cannot be read, unless the log was reset since."""
         if damage.code == REPLACED:
             return
         retained = await asyncio.to_thread(self.retained)

@@ -1,12 +1,12 @@
 """One consumer's stream: waiting, snapshot, catching up, live, reset, closing.
 
-Each subscription is its own small state machine on its own connection, served from its own watermark; nothing it does
-can hold back another. Three tasks share it: one sends, one reads acknowledgements, one watches for life. Whichever ends
-first decides how the connection ends.
+Each subscription is a small state machine on its own connection and at its own watermark; it cannot delay another one.
+It has three tasks: one sends, one reads acknowledgements, one checks liveness. The first that ends determines how the
+connection ends.
 
-Contract: only whole transactions above the consumer's watermark are sent, in order; a stop is honoured at the next
-transaction boundary. The first dialect ("shipped") takes its snapshot on one connection and comes back on another for
-what follows; the "sketch" goes on with the same one.
+Contract: only whole transactions above the consumer's watermark are sent, in order; a stop takes effect at the next
+transaction boundary. A consumer of the "shipped" dialect gets its snapshot on one connection and reconnects for the
+changes; one of the "sketch" dialect continues on the same connection.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from changesource_sdk.changelog.log import Stored
 from changesource_sdk.endpoint.stream.acks import AckStore
 from changesource_sdk.endpoint.stream.flow import Flow, PeerConnection
 from changesource_sdk.endpoint.stream.plan import Await, Initial, Reset, Resume
-from changesource_sdk.endpoint.stream.source import Source
+from changesource_sdk.endpoint.stream.source import StreamSource
 from changesource_sdk.endpoint.stream.upstream import PEER_LEFT, Ending, receive
 from changesource_sdk.errors import ChangesourceError, SnapshotGone
 from changesource_sdk.observe.metrics import EndpointMetrics
@@ -34,16 +34,17 @@ from protocol.handshake import Handshake
 from protocol.messages import AckRequested, ResetRequired, Status
 from protocol.session import Premature, ProducerSession
 
-#: Transactions are joined into writes of about this size, and the log is read by as much.
+#: Transactions are joined into writes of about this size.
 CHUNK_BYTES = 256 * 1024
+#: How much of the log is read at a time for a consumer that catches up.
 CATCH_UP_BYTES = 2 * 1024 * 1024
-#: How long a consumer told to reset may stay; one that does not reset by itself would else be back in 25 ms.
+#: Seconds a connection stays open after `reset-required`; a consumer that does not reset would reconnect every 25 ms.
 RESET_HOLD = 30.0
 STOPPING = Ending(CloseCode.GOING_AWAY, "the endpoint is stopping", "stopping")
 
 
 class Phase(StrEnum):
-    """Where a subscription stands."""
+    """What a subscription is doing; the values are those of `/statusz` and the metrics."""
 
     WAITING = "waiting"
     SNAPSHOT = "snapshot"
@@ -54,8 +55,8 @@ class Phase(StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
-class Pace:
-    """The times a subscription keeps, in seconds."""
+class Intervals:
+    """The intervals of a subscription, in seconds."""
 
     status_interval: float
     ping_interval: float
@@ -63,40 +64,42 @@ class Pace:
 
 
 class Subscription:
-    """A consumer being served. Invariant: everything up to `sent`, and nothing beyond it, was handed to its socket."""
+    """A connected consumer. Invariant: everything up to `sent`, and nothing after it, was passed to its socket."""
 
     def __init__(
         self,
         connection: PeerConnection,
         handshake: Handshake,
-        source: Source,
+        source: StreamSource,
         acks: AckStore,
         metrics: EndpointMetrics,
-        pace: Pace,
+        intervals: Intervals,
         stopping: asyncio.Event,
     ) -> None:
-        self.handshake = handshake  # kept up to date: what this consumer would ask for if it came back now
+        # What this consumer would send if it reconnected now; updated after an initial sync and when the log resets.
+        self.handshake = handshake
         self.opened = time()
+        # Written by `_enter`, which also moves the gauge.
         self.phase = Phase.WAITING
         self._session = ProducerSession(handshake)
         self._connection = connection
         self._source = source
         self._acks = acks
         self._metrics = metrics
-        self._pace = pace
+        self._intervals = intervals
         self._stopping = stopping
         self._flow = Flow(connection)
-        # The watermark after which stored frames are being read, set by `_serve`: damage is mended from there.
+        # The watermark after which stored frames are read, set by `_serve`; damaged frames are replaced from there.
         self._reading_after = ""
 
     @property
     def sent(self) -> str | None:
-        """The last commit sent, or what the consumer came with."""
+        """The last watermark sent; before that, the consumer's own."""
         return self._session.sent
 
     @property
     def acked(self) -> str | None:
-        """What the consumer has said to hold, by an ack or by coming back after it."""
+        """The last watermark that the consumer has, by its acknowledgement or its handshake."""
         return self._session.acked
 
     def silent_for(self) -> float:
@@ -104,9 +107,9 @@ class Subscription:
         return self._flow.silent_for()
 
     async def run(self) -> Ending:
-        """Serve until the consumer leaves, breaks the rules, dies, or the endpoint stops."""
+        """Serve until the consumer disconnects, breaks the protocol or is dead, or the endpoint stops."""
         self._metrics.consumers.labels(self.phase).inc()
-        # In order of precedence: the first of those that ended together says why, the others only that it ended.
+        # In order of precedence: if several have ended, the first one knows the cause.
         tasks = [
             asyncio.ensure_future(self._watch()),
             asyncio.ensure_future(receive(self._connection, self._take_ack)),
@@ -122,8 +125,8 @@ class Subscription:
             self._metrics.consumers.labels(self.phase).dec()
 
     async def _watch(self) -> Ending:
-        await self._flow.keep_alive(self._pace.ping_interval, self._pace.dead_after)
-        return Ending(None, f"no sign of life for {self._pace.dead_after:g} s", "dead")
+        await self._flow.keep_alive(self._intervals.ping_interval, self._intervals.dead_after)
+        return Ending(None, f"no sign of life for {self._intervals.dead_after:g} s", "dead")
 
     async def _send(self) -> Ending:
         try:
@@ -138,7 +141,7 @@ class Subscription:
             return Ending(CloseCode.TRY_AGAIN_LATER, str(error), error.code)
 
     async def _serve(self) -> Ending:
-        """Decide, and do what was decided, again whenever the log starts over."""
+        """Make a plan and execute it; again whenever the log resets."""
         while not self._stopping.is_set():
             plan = await self._source.plan(self.handshake)
             match plan:
@@ -166,13 +169,13 @@ class Subscription:
         sync, chunks = await asyncio.to_thread(self._source.open_initial_sync, self.handshake, snapshot)
         self.handshake = replace(self.handshake, last_watermark=sync.version, replica_version=sync.version)
         self._session.begin(sync.version)
-        # One chunk is read ahead: a consumer that leaves with the last one does so after it was counted.
+        # Read one chunk ahead: a consumer disconnects after the last one, and it must be counted before.
         chunk = await asyncio.to_thread(next, chunks, None)
         while chunk is not None:
             following = await asyncio.to_thread(next, chunks, None)
             if chunk:
                 await self._write(chunk)
-            # Repeated so that a long sync is not taken for one that was given up.
+            # Repeated, so that the subscriber does not expire during a long sync.
             self._acks.note(self.handshake, sync.held)
             chunk = following
         self._session.commit()
@@ -180,37 +183,37 @@ class Subscription:
         self._metrics.sent_frames.inc(sync.frames)
 
     async def _follow(self) -> None:
-        """Send transactions as they come, until the log starts over or a stop is asked for."""
+        """Send transactions as they arrive, until the log resets or the endpoint stops."""
         tail = self._source.tail
         lineage = tail.lineage
         self._enter(Phase.CATCHING_UP)
         with tail.following():
             while not self._stopping.is_set() and tail.lineage == lineage:
                 assert self.sent is not None
-                found = tail.after(self.sent)
-                if found is None:
-                    found = await self._source.read_after(self.sent, CATCH_UP_BYTES)
-                if found is None:
+                transactions = tail.after(self.sent)
+                if transactions is None:
+                    transactions = await self._source.read_after(self.sent, CATCH_UP_BYTES)
+                if transactions is None:
                     return
-                if found:
-                    await self._send_transactions(found)
+                if transactions:
+                    await self._send_transactions(transactions)
                 else:
                     await self._idle()
 
     async def _idle(self) -> None:
-        """Caught up: say so once, then at every idle interval."""
+        """Caught up: send a status, wait for transactions, and send a status at every idle interval."""
         if self.phase is not Phase.LIVE:
             self._enter(Phase.LIVE)
             await self._write_status()
         assert self.sent is not None
         before = self.sent
-        await self._source.tail.news(self._pace.status_interval)
+        await self._source.tail.news(self._intervals.status_interval)
         is_caught_up = self.sent == before and self._source.tail.after(self.sent) == []
         if is_caught_up and not self._stopping.is_set():
             await self._write_status()
 
-    async def _send_transactions(self, found: Iterable[Stored]) -> None:
-        for group in _grouped(found):
+    async def _send_transactions(self, transactions: Iterable[Stored]) -> None:
+        for group in _grouped(transactions):
             if self._stopping.is_set():
                 return
             self._session.begin(group[-1].watermark)
@@ -229,7 +232,7 @@ class Subscription:
     def _count(self, group: list[Stored]) -> None:
         self._metrics.sent_transactions.inc(len(group))
         self._metrics.sent_frames.inc(sum(stored.changes + 2 for stored in group))
-        # The first of a group waited longest; observing it alone keeps the cost off the hot path.
+        # Only the first of a group, which waited longest: observing each one would cost too much.
         if self.phase is Phase.LIVE and (committed := group[0].commit_time_ms) is not None:
             self._metrics.lag.observe(max(0.0, time() - committed / 1000))
 
@@ -260,16 +263,17 @@ class Subscription:
 
     def _take_ack(self, data: str) -> None:
         self._metrics.acks.inc()
-        said = self._session.receive(data)
-        if isinstance(said, Premature) and said.watermark > self._source.tail.head:
-            raise ProtocolError(f"acknowledges {said.watermark}, which this log never had", where="watermark")
-        # A repeated ack is still a sign that the consumer is there, and one of a former connection still counts.
-        self._acks.note(self.handshake, said.watermark)
+        ack = self._session.receive(data)
+        if isinstance(ack, Premature) and ack.watermark > self._source.tail.head:
+            raise ProtocolError(f"acknowledges {ack.watermark}, which this log never had", where="watermark")
+        # Also repeated ones: they keep the subscriber alive. One of an earlier connection is valid too.
+        self._acks.note(self.handshake, ack.watermark)
 
     def _hold(self) -> None:
-        """Keep the log from where this consumer is, though it has acknowledged nothing on this connection yet.
+        """Keep the log from the consumer's watermark on, before it acknowledges anything on this connection.
 
-        Not for the sketch, whose consumers may be a curious `tail` that never comes back: those count once they ack.
+        Not for the sketch dialect: such a consumer may be a `changesource tail` that never reconnects, so it counts
+        only once it acknowledges.
         """
         if self.handshake.dialect == "shipped" and self.handshake.last_watermark is not None:
             self._acks.note(self.handshake, self.handshake.last_watermark)
@@ -280,11 +284,11 @@ class Subscription:
         self.phase = phase
 
 
-def _grouped(found: Iterable[Stored]) -> Iterator[list[Stored]]:
-    """Runs of transactions to write together: up to `CHUNK_BYTES`, and ending with any large one."""
+def _grouped(transactions: Iterable[Stored]) -> Iterator[list[Stored]]:
+    """Groups of transactions to write together: up to `CHUNK_BYTES`, and ending with any large one."""
     group: list[Stored] = []
     size = 0
-    for stored in found:
+    for stored in transactions:
         group.append(stored)
         size += len(stored.frames or b"")
         if size >= CHUNK_BYTES or stored.frames is None:

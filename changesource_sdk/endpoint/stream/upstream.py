@@ -1,7 +1,7 @@
-"""What a consumer sends: acknowledgements, in either dialect's form, and nothing else.
+"""Receives what a consumer sends: acknowledgements, in the form of either dialect.
 
-Acks are cumulative, may be coalesced and may repeat, so only the watermark counts and one that is not ahead is ignored.
-Anything that is no ack ends the connection with a close code and a reason, and touches nobody else.
+Acknowledgements are cumulative and may repeat, so only the watermark counts, and one that is not higher is ignored. Any
+other message ends this connection with a close code and a reason.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ MAX_BYTES = MAX_UPSTREAM_BYTES
 
 @dataclass(frozen=True, slots=True)
 class Ending:
-    """Why a connection is over: the code and reason to close it with, or code None if the peer already has."""
+    """Why a connection ends: close code and reason; code None if the peer has already closed it."""
 
     code: int | None
     reason: str
@@ -32,7 +32,7 @@ PEER_LEFT = Ending(None, "the consumer closed the connection", "peer-left")
 
 
 async def receive(connection: ServerConnection, take: Callable[[str], None]) -> Ending:
-    """Read until the connection is over; `take` gets every text message and raises `ProtocolError` if it is no ack."""
+    """Receive until the connection ends; `take` gets every text message and raises `ProtocolError` for a non-ack."""
     try:
         while True:
             message = await connection.recv()
@@ -49,6 +49,6 @@ async def receive(connection: ServerConnection, take: Callable[[str], None]) -> 
 def _closed(connection: ServerConnection) -> Ending:
     sent = connection.protocol.close_sent
     if sent is not None and sent.code == CloseCode.MESSAGE_TOO_BIG:
-        # The library has answered already; the reason is kept for the log and the metrics.
+        # The library has already closed the connection; the reason is for log and metrics.
         return Ending(None, f"a message of more than {MAX_BYTES} bytes", "oversized")
     return PEER_LEFT

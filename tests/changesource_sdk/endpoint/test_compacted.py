@@ -9,7 +9,7 @@ import pytest
 
 from changesource_sdk.adapter import Delete, Insert
 from changesource_sdk.endpoint.stream.live_tail import LiveTail
-from changesource_sdk.endpoint.stream.source import Source
+from changesource_sdk.endpoint.stream.source import StreamSource
 from changesource_sdk.errors import SnapshotGone
 from changesource_sdk.observe.metrics import EndpointMetrics
 from changesource_sdk.pipeline.compaction.job import compact
@@ -60,11 +60,11 @@ async def test_old_and_new_consumers_hold_the_same_after_compaction(state: Writt
 
 
 @contextmanager
-def reading(state: WrittenState) -> Iterator[Source]:
+def reading(state: WrittenState) -> Iterator[StreamSource]:
     """What subscriptions read from, without a server around it."""
     reader, subscribers = state.store.open_reader(), state.store.open_subscribers()
     tail = LiveTail(reader, 1 << 20, EndpointMetrics())
-    yield Source(state.store, reader, subscribers, tail, Permissions())
+    yield StreamSource(state.store, reader, subscribers, tail, Permissions())
     tail.close()
     subscribers.close()
 

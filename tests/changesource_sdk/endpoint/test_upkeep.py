@@ -12,7 +12,7 @@ import pytest
 from changesource_sdk.changelog.subscribers import SubscriberKey, Subscribers
 from changesource_sdk.changelog.wakeup import PokeSender
 from changesource_sdk.endpoint import upkeep
-from changesource_sdk.endpoint.upkeep import LogEar, Pruner, persistently
+from changesource_sdk.endpoint.upkeep import LogWakeups, Pruner, persistently
 from changesource_sdk.errors import DiskFull
 from service_kit.logs import Throttle
 from tests.changesource_sdk.endpoint.written_state import WrittenState
@@ -74,7 +74,7 @@ async def test_a_poke_that_comes_while_nobody_waits_is_not_lost(
     state: WrittenState, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(upkeep, "SAFETY_POLL_S", 3600.0)
-    ear = LogEar(state.store.open_ear())
+    ear = LogWakeups(state.store.open_ear())
     sender = PokeSender(state.layout.pokes)
     sender.poke()
     await asyncio.wait_for(ear.wait(), 60)

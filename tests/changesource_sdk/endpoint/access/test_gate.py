@@ -6,7 +6,7 @@ import base64
 
 import pytest
 
-from changesource_sdk.endpoint.access.auth import Access
+from changesource_sdk.endpoint.access.auth import AccessRules
 from changesource_sdk.endpoint.access.gate import Admission, Gate, Incoming, Refusal
 from changesource_sdk.endpoint.access.keys import KeyRing
 from changesource_sdk.policies.origins import BrowserRules
@@ -17,7 +17,7 @@ GOOD = "/changes/v0/stream?appID=zero&shardNum=0"
 def admit(
     target: str, authorization: str | None, api_key: str | None, publications: frozenset[str] | None = None
 ) -> Admission | Refusal:
-    gate = Gate(Access(KeyRing(api_key)), BrowserRules(is_loopback=True), publications)
+    gate = Gate(AccessRules(KeyRing(api_key)), BrowserRules(is_loopback=True), publications)
     return gate.admit(Incoming(target, authorization=authorization))
 
 

@@ -4,24 +4,24 @@ from __future__ import annotations
 
 import pytest
 
-from changesource_sdk.endpoint.stream.plan import Await, Initial, Plan, Reset, Resume, Retained, Standing, decide
+from changesource_sdk.endpoint.stream.plan import Await, ConsumerRecord, Initial, Plan, Reset, Resume, Retained, decide
 from protocol.handshake import Handshake
 
 LOG = Retained(generation=2, snapshots=("0f", "0h"), oldest="0f", head="0z")
-NOBODY = Standing()
-KNOWN = Standing(is_known=True)
+NOBODY = ConsumerRecord()
+KNOWN = ConsumerRecord(is_known=True)
 
 
 def asked(last: str | None = None, version: str | None = None) -> Handshake:
     return Handshake("shipped", "zero", 0, last_watermark=last, replica_version=version)
 
 
-def issued(*versions: str, held: str = "00", is_known: bool = False) -> Standing:
-    return Standing(frozenset(versions), max(held, *versions), is_known)
+def issued(*versions: str, held: str = "00", is_known: bool = False) -> ConsumerRecord:
+    return ConsumerRecord(frozenset(versions), max(held, *versions), is_known)
 
 
 @pytest.mark.parametrize(
-    ("handshake", "retained", "asked_above", "standing", "plan"),
+    ("handshake", "retained", "requested_above", "record", "plan"),
     [
         (asked(), LOG, None, NOBODY, Initial("0h")),
         (asked(), None, None, NOBODY, Await("the first snapshot is being taken")),
@@ -37,13 +37,13 @@ def issued(*versions: str, held: str = "00", is_known: bool = False) -> Standing
     ],
 )
 def test_consumers_that_can_be_served(
-    handshake: Handshake, retained: Retained | None, asked_above: str | None, standing: Standing, plan: Plan
+    handshake: Handshake, retained: Retained | None, requested_above: str | None, record: ConsumerRecord, plan: Plan
 ) -> None:
-    assert decide(handshake, retained, asked_above, standing) == plan
+    assert decide(handshake, retained, requested_above, record) == plan
 
 
 @pytest.mark.parametrize(
-    ("handshake", "retained", "standing", "code"),
+    ("handshake", "retained", "record", "code"),
     [
         (asked("0i", "0g"), LOG, KNOWN, "unknown-replica"),
         (asked("0g", "0g"), LOG, KNOWN, "unknown-replica"),
@@ -59,9 +59,9 @@ def test_consumers_that_can_be_served(
     ],
 )
 def test_gaps_lead_to_a_reset_of_that_consumer_alone(
-    handshake: Handshake, retained: Retained | None, standing: Standing, code: str
+    handshake: Handshake, retained: Retained | None, record: ConsumerRecord, code: str
 ) -> None:
-    plan = decide(handshake, retained, None, standing)
+    plan = decide(handshake, retained, None, record)
     assert isinstance(plan, Reset)
     assert (plan.code, plan.above) == (code, None)
     assert plan.message
