@@ -26,7 +26,7 @@ from reference_cache.replicator.process import ReplicatorFailed, ReplicatorProce
 from reference_cache.replicator.settings import ReplicatorSettings
 from reference_cache.sync_server.access.auth import Authenticator
 from reference_cache.sync_server.access.inspectors import Inspectors
-from reference_cache.sync_server.client import ServerServices
+from reference_cache.sync_server.connection import ServerServices
 from reference_cache.sync_server.metrics import CacheMetrics
 from reference_cache.sync_server.outbox import Backlog
 from reference_cache.sync_server.rates import MutationLimit

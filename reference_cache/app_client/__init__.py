@@ -1,1 +1,1 @@
-"""Speaking to the application on a client's behalf: named queries and mutations over HTTP."""
+"""HTTP requests to the application on behalf of a client: named queries and mutations."""

@@ -49,7 +49,7 @@ class ClientSession:
     def __init__(self, state: LocalState, user_id: str | None, token: Callable[[], str | None]) -> None:
         self.state = state
         # Whether this connection has applied a poke: False when a connection begins or the server's data were dropped.
-        # The connection manager reads it to tell a connection that worked from one that never did.
+        # The connection manager reads it to distinguish a connection that worked from one that never did.
         self.progressed = False
         self._user_id = user_id
         self._token = token
@@ -57,7 +57,7 @@ class ClientSession:
         # The open views by query hash, in the order they were made.
         self._views: dict[str, list[LiveView]] = {}
         # The mutations of this process whose `server` future is open, by mutation id. Mutations queued by an earlier
-        # process are in `state.record.queue` only: nobody awaits them.
+        # process are in `state.record.queue` only: nothing awaits them.
         self._mutations: dict[int, Mutation] = {}
         # Set between `opened` and `closed`; None while there is no connection.
         self._send_queue: SendQueue | None = None

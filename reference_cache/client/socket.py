@@ -55,7 +55,7 @@ class MessageHandler(Protocol):
         ...
 
     def opened(self, send_queue: SendQueue) -> None:
-        """The cache has sent `connected`; put whatever it must know into the queue."""
+        """The cache has sent `connected`; messages can be queued from now on."""
         ...
 
     def take(self, message: Downstream) -> None:

@@ -1,1 +1,1 @@
-"""The replica: the upstream's tables in a SQLite file, their versions, and a log of what changed."""
+"""The replica: the upstream's tables in a SQLite file, row versions, and a change log."""

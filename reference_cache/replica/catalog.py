@@ -65,7 +65,7 @@ class StoredIndex:
 class Effect:
     """What a schema change requires: statements to run in order, and `tables` whose shape has changed.
 
-    Rows of `rewritten` tables look different to clients, so they get the version of the change.
+    Rows of `rewritten` tables are different for clients, so they get the version of the change.
     """
 
     statements: tuple[str, ...] = ()

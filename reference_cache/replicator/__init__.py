@@ -1,1 +1,1 @@
-"""The replicator: follows a change source and keeps the replica."""
+"""The replicator: follows a change source and is the only writer of the replica."""

@@ -1,1 +1,1 @@
-"""The socket that clients speak to, and the pages beside it."""
+"""The server of the clients' WebSockets and of the HTTP pages."""

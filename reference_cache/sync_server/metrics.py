@@ -12,25 +12,27 @@ class CacheMetrics:
 
     def __init__(self) -> None:
         self.registry = CollectorRegistry()
-        made = self.registry
-        self.connections = Gauge("changesource_cache_connections", "Open client sockets", registry=made)
-        self.groups = Gauge("changesource_cache_groups", "Client groups that are being synced", registry=made)
-        self.queries = Gauge("changesource_cache_queries", "Distinct queries that are running", registry=made)
-        self.rows = Gauge("changesource_cache_rows", "Rows of the running queries", registry=made)
+        registry = self.registry
+        self.connections = Gauge("changesource_cache_connections", "Open client sockets", registry=registry)
+        self.groups = Gauge("changesource_cache_groups", "Client groups that are being synced", registry=registry)
+        self.queries = Gauge("changesource_cache_queries", "Distinct queries that are running", registry=registry)
+        self.rows = Gauge("changesource_cache_rows", "Rows of the running queries", registry=registry)
         self.waiting_bytes = Gauge(
-            "changesource_cache_waiting_bytes", "Bytes that wait for clients to take them", registry=made
+            "changesource_cache_waiting_bytes", "Bytes that wait for clients to take them", registry=registry
         )
         self.intake_bytes = Gauge(
-            "changesource_cache_intake_bytes", "Bytes from clients that wait for their turn", registry=made
+            "changesource_cache_intake_bytes", "Bytes from clients that wait for their turn", registry=registry
         )
-        self.opened = Counter("changesource_cache_connections_opened", "Sockets ever opened", registry=made)
-        self.messages = Counter("changesource_cache_messages", "Messages from clients", ["tag"], registry=made)
-        self.errors = Counter("changesource_cache_errors", "Errors told to clients", ["kind"], registry=made)
+        self.opened = Counter("changesource_cache_connections_opened", "Sockets ever opened", registry=registry)
+        self.messages = Counter("changesource_cache_messages", "Messages from clients", ["tag"], registry=registry)
+        self.errors = Counter("changesource_cache_errors", "Errors told to clients", ["kind"], registry=registry)
         self.throttled = Counter(
-            "changesource_cache_throttled", "Times a client was read more slowly for sending too fast", registry=made
+            "changesource_cache_throttled",
+            "Times a client was read more slowly for sending too fast",
+            registry=registry,
         )
-        self.refused = Counter("changesource_cache_refused", "Requests refused", ["reason"], registry=made)
-        self.dropped = Counter("changesource_cache_dropped", "Clients dropped for not reading", registry=made)
+        self.refused = Counter("changesource_cache_refused", "Requests refused", ["reason"], registry=registry)
+        self.dropped = Counter("changesource_cache_dropped", "Clients dropped for not reading", registry=registry)
 
     def render(self) -> bytes:
         return generate_latest(self.registry)

@@ -1,7 +1,7 @@
-"""How fast a client may send: messages and bytes per second, and mutations per window. Pure; times are given.
+"""Rate limits: messages and bytes per second, and mutations per window. Pure; times are arguments, in seconds.
 
-A client that sends faster is not refused: its socket is read more slowly, and the network holds it back. Mutations have
-zero-cache's own limit (`ZERO_PER_USER_MUTATION_LIMIT_MAX`), which refuses.
+A client that sends too fast is not refused: its socket is read more slowly, and TCP holds it back. Mutations also have
+zero-cache's limit (`ZERO_PER_USER_MUTATION_LIMIT_MAX`), which refuses.
 """
 
 from __future__ import annotations
@@ -9,35 +9,38 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 BURST_SECONDS = 10.0
-"""A client that was quiet may send what it could have sent in this time all at once."""
+"""A client that was quiet may send as much in one burst as its rate allows in this time."""
 
-MOST_WINDOWS = 10_000
-"""Client groups whose mutations are counted before those of windows long past are forgotten."""
+MAX_WINDOWS = 10_000
+"""How many client groups are counted before those of past windows are dropped."""
 
 
 @dataclass(frozen=True, slots=True)
 class ClientRate:
-    """The most a client may send per second, in the long run."""
+    """How much a client may send per second on average."""
 
     messages: float
     bytes: float
 
 
-class Pace:
-    """One client's use of its rate. Invariant: the debts are what it has sent less what time has paid off."""
+class RateLimiter:
+    """A leaky bucket for one client: what it has sent, minus what its rate has allowed since."""
 
-    __slots__ = ("_bytes", "_messages", "_paid_until", "_rate")
+    __slots__ = ("_bytes", "_messages", "_rate", "_updated")
 
     def __init__(self, rate: ClientRate, now: float) -> None:
         self._rate = rate
-        self._paid_until = now
-        self._messages = 0.0  # debts, in messages and bytes
+        # When `wait_after` was last called.
+        self._updated = now
+        # The fill level, in messages and bytes.
+        self._messages = 0.0
+        # At least 0, as of `_updated`.
         self._bytes = 0.0
 
     def wait_after(self, size: int, now: float) -> float:
-        """Count a message of that many bytes; how many seconds to read nothing more, mostly 0."""
-        rate, passed = self._rate, now - self._paid_until
-        self._paid_until = now
+        """Count a message of `size` bytes; returns how many seconds to stop reading, usually 0."""
+        rate, passed = self._rate, now - self._updated
+        self._updated = now
         self._messages = max(0.0, self._messages - passed * rate.messages) + 1
         self._bytes = max(0.0, self._bytes - passed * rate.bytes) + size
         return max(0.0, self._messages / rate.messages - BURST_SECONDS, self._bytes / rate.bytes - BURST_SECONDS)
@@ -54,17 +57,18 @@ class _Window:
 
 @dataclass(slots=True)
 class MutationLimit:
-    """At most `most` mutations of a client group in any window of `seconds`, the last one counted by its share.
+    """At most `most` mutations of a client group in a sliding window of `seconds`.
 
-    As zero-cache counts: per client group, and a refused mutation is not counted.
+    Counted as in zero-cache: per client group, the previous window in proportion, refused mutations not at all.
     """
 
     most: int
     seconds: float
+    # By client group id; written by `admits`.
     _windows: dict[str, _Window] = field(default_factory=dict)
 
     def admits(self, group_id: str, count: int, now: float) -> bool:
-        """Whether the group may send that many more now; if so, they are counted."""
+        """Whether the group may send `count` more mutations; if so, they are counted. `now` since the epoch."""
         number, into = divmod(now, self.seconds)
         window = self._windows.get(group_id)
         if window is None:
@@ -80,5 +84,5 @@ class MutationLimit:
         return True
 
     def _forget_old(self, number: float) -> None:
-        if len(self._windows) >= MOST_WINDOWS:
+        if len(self._windows) >= MAX_WINDOWS:
             self._windows = {group: each for group, each in self._windows.items() if each.number >= number - 1}

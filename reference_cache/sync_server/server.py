@@ -1,8 +1,8 @@
-"""The sync server: one listening address for client sockets and the pages.
+"""The sync server: one listening address for client sockets and the HTTP pages.
 
-`websockets` keeps handshakes, control frames and closing right; this module decides who is let in, replaces a client's
-older socket by its newer one once the syncer has admitted that one, and stops in order: no new sockets, every open one
-told to go, then the rest.
+The `websockets` library does handshakes, control frames and closing. This module admits clients, closes a client's
+older sockets once the view syncer has admitted a newer one, and stops in order: no new sockets, close frames to all
+clients, then abort the rest.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from protocol.sync.errors import ErrorKind, SyncError
 from protocol.sync.handshake import MAX_VERSION, ConnectRequest, parse_request
 from reference_cache.app_client.credentials import Credentials, address
 from reference_cache.errors import CacheError
-from reference_cache.sync_server.accepting import (
+from reference_cache.sync_server.accept import (
     ACCEPT_AT_ONCE,
     Connections,
     FailureReports,
@@ -35,7 +35,7 @@ from reference_cache.sync_server.accepting import (
 from reference_cache.sync_server.access import auth
 from reference_cache.sync_server.access.auth import Identity
 from reference_cache.sync_server.access.origins import admits_origin, is_local
-from reference_cache.sync_server.client import Client, ServerServices
+from reference_cache.sync_server.connection import ServerServices, SyncConnection
 from reference_cache.sync_server.pages import Pages
 from reference_cache.sync_server.socket import TRANSPORT_BYTES, SyncSocket
 from reference_cache.sync_server.upkeep import Upkeep
@@ -47,18 +47,18 @@ from service_kit.pages import Page, response
 log = logger("cache.server")
 
 HEADER_BYTES = 64 * 1024
-"""The subprotocol header holds the client's first message: 8 KB of it, and browsers add cookies."""
+"""Longest header line. The subprotocol header holds the init message, of up to 8 KB, and browsers add cookies."""
 
 WAITING_SOCKETS = 4096
-"""How many connections may wait to be accepted. One that finds no room is not refused but forgotten, and tries again a
-second later: after a restart everybody comes at once."""
+"""The kernel's queue of connections to accept. After a restart all clients connect at once; a connection that does not
+fit is dropped silently, and its kernel tries again a second later."""
 
 WAITING_FRAMES = 4
-"""Frames of one client that wait to be taken off its socket; then it is not read."""
+"""How many frames of one client the library queues before it stops reading the socket."""
 
 STOP_SECONDS = 5.0
 READY_SECONDS = 5.0
-"""How long a client is kept waiting for a cache that is not ready; it gives an attempt ten seconds."""
+"""How long a handshake waits for a cache that is not ready; the official client allows ten seconds."""
 
 _REALM = "zero-cache"
 _TLS_VARIABLES = "CHANGESOURCE_CACHE_TLS_CERT, CHANGESOURCE_CACHE_TLS_KEY"
@@ -76,25 +76,34 @@ class SyncServer:
     def __init__(
         self, services: ServerServices, ready: asyncio.Event, more_status: Callable[[], Mapping[str, Any]] = dict
     ) -> None:
-        self.open_clients: set[Client] = set()
+        # Written by `_enter` and `_exit`, as are the next attribute and `_groups`.
+        self.open_clients: set[SyncConnection] = set()
         # The open connections of each client, by group id and client id, in the order they were opened.
-        self._of_client: dict[tuple[str, str], list[Client]] = {}
+        self._of_client: dict[tuple[str, str], list[SyncConnection]] = {}
         self._services = services
         self._ready = ready
         self._more_status = more_status
         self._pages = Pages(services.metrics, services.config.admin_password, ready.is_set, self.status)
         self._upkeep = Upkeep(lambda: self.open_clients, services.transformer, services.config)
-        self._groups: Counter[str] = Counter()  # group -> how many connections it has
+        # Client group id -> number of its connections.
+        self._groups: Counter[str] = Counter()
+        # Sockets whose handshake is done, also those not admitted yet; written by `_handle`.
         self._sockets = 0
         self._limit = connections_allowed(services.config.max_connections)
         refused = services.metrics.refused.labels("connections").inc
         self._connections = Connections(self._limit, services.config.max_connections_per_address, refused)
+        # The upkeep; set by `start`.
         self._tasks: list[asyncio.Task[None]] = []
-        self._server: Server | None = None  # from `start` on
-        self._ended = ExitStack()  # what `stop` undoes
+        # Set by `start`.
+        self._server: Server | None = None
+        # What `stop` undoes.
+        self._ended = ExitStack()
 
     async def start(self) -> int:
-        """Listen; the port in use. Raises `CacheError` if the address cannot be had."""
+        """Listen; returns the port in use. Raises `CacheError`."""
+        # The supported way is the environment variable WEBSOCKETS_MAX_LINE_LENGTH, but the library reads it when it is
+        # imported, which is before this module can set it. The library's parser reads the constant for every line, so
+        # setting that works; a higher value from the environment stays.
         http11.MAX_LINE_LENGTH = max(http11.MAX_LINE_LENGTH, HEADER_BYTES)
         config = self._services.config
         try:
@@ -106,10 +115,10 @@ class SyncServer:
                 ssl=tls_context(config.tls_cert, config.tls_key, kind=CacheError, where=_TLS_VARIABLES),
                 process_request=self._process_request,
                 select_subprotocol=_echoed,
-                # The library asks for a class and calls it with its own arguments.
+                # Typed as a class, but only called.
                 create_connection=self._make_socket,  # type: ignore[arg-type]
                 compression="deflate" if config.compression else None,
-                # Liveness is the protocol's own ping, and the upkeep's look at who reads.
+                # Liveness is checked by the sync protocol's own pings and by `Upkeep`.
                 ping_interval=None,
                 max_size=config.max_payload_bytes,
                 max_queue=WAITING_FRAMES,
@@ -142,7 +151,7 @@ class SyncServer:
             event(log, logging.WARNING, "other machines can connect, without encryption", fix=fix)
 
     async def stop(self) -> None:
-        """Tell every client to go, wait a moment for them, then cut what is left."""
+        """Close every connection, wait up to `STOP_SECONDS`, then abort the rest."""
         assert self._server is not None
         self._server.close(close_connections=False)
         for client in list(self.open_clients):
@@ -167,7 +176,7 @@ class SyncServer:
         return True
 
     def status(self) -> dict[str, Any]:
-        """The document of `/statusz`; the gauges follow it."""
+        """The document of `/statusz`; also updates the gauges of `/metrics`."""
         syncer, metrics = self._services.syncer.status(), self._services.metrics
         waiting = sum(client.outbox.waiting_bytes for client in self.open_clients)
         metrics.connections.set(self._sockets)
@@ -195,14 +204,14 @@ class SyncServer:
         if not admits_origin(origin, self._services.config.allowed_origins):
             self._refused(connection, "origin", f"{origin} is not in CHANGESOURCE_CACHE_ALLOWED_ORIGINS")
             return response(Page.text(403, "pages of this origin may not connect"))
-        if not await self._is_ready_soon():
-            return self._turned_away("not-ready", "not ready yet")
+        if not await self._wait_until_ready():
+            return self._unavailable("not-ready", "not ready yet")
         if self._sockets >= self._limit:
-            return self._turned_away("too-many", "too many connections")
+            return self._unavailable("too-many", "too many connections")
         try:
-            connection.asked = parse_request(request.path, request.headers.get("Sec-WebSocket-Protocol"))
+            connection.connect_request = parse_request(request.path, request.headers.get("Sec-WebSocket-Protocol"))
         except HandshakeError as error:
-            # The upgrade is completed all the same: a browser cannot see why one was refused.
+            # Complete the upgrade and refuse afterwards: a browser does not show why an upgrade was refused.
             connection.refused = str(error)
         return None
 
@@ -210,8 +219,8 @@ class SyncServer:
         local = is_local(_peer(connection), request.headers)
         return self._pages.answer(request.path, request.headers.get("Authorization"), is_local=local)
 
-    async def _is_ready_soon(self) -> bool:
-        """A client turned away waits five seconds before it tries again; a cache that restarts is ready sooner."""
+    async def _wait_until_ready(self) -> bool:
+        """Wait for readiness: a refused client waits five seconds, and a restarting cache is usually ready earlier."""
         try:
             async with asyncio.timeout(READY_SECONDS):
                 await self._ready.wait()
@@ -219,7 +228,7 @@ class SyncServer:
             return False
         return True
 
-    def _turned_away(self, reason: str, text: str) -> Response:
+    def _unavailable(self, reason: str, text: str) -> Response:
         self._services.metrics.refused.labels(reason).inc()
         return response(Page.text(503, text))
 
@@ -232,7 +241,7 @@ class SyncServer:
             self._sockets -= 1
 
     async def _serve(self, socket: SyncSocket) -> None:
-        client = await self._let_in(socket)
+        client = await self._admit(socket)
         if client is None:
             return
         self._services.metrics.opened.inc()
@@ -242,54 +251,54 @@ class SyncServer:
         finally:
             self._exit(client)
 
-    async def _let_in(self, socket: SyncSocket) -> Client | None:
-        """The client; or None, and it is told why."""
-        asked = socket.asked
-        if asked is None:
+    async def _admit(self, socket: SyncSocket) -> SyncConnection | None:
+        """Authenticate the client; returns None after sending the reason and closing the socket."""
+        request = socket.connect_request
+        if request is None:
             self._refused(socket, "handshake", socket.refused or "")
             socket.begin_close(CloseCode.PROTOCOL_ERROR, socket.refused or "")
             return None
         try:
-            identity = await self._services.authenticator.first(asked.user_id, asked.auth_token)
-            client = self._admitted(socket, asked, identity)
+            identity = await self._services.authenticator.first(request.user_id, request.auth_token)
+            client = self._make_connection(socket, request, identity)
         except SyncError as error:
             self._refused(socket, str(error.kind), error.message)
-            socket.tell_and_close(error, auth.CLOSE_CODE if error.refuses_credentials else None)
+            socket.send_error_and_close(error, auth.CLOSE_CODE if error.refuses_credentials else None)
             return None
         socket.forget_request()
         return client
 
-    def _admitted(self, socket: SyncSocket, asked: ConnectRequest, identity: Identity) -> Client:
+    def _make_connection(self, socket: SyncSocket, request: ConnectRequest, identity: Identity) -> SyncConnection:
         services = self._services
-        if not asked.is_supported:
-            raise _version_not_supported(asked.version)
+        if not request.is_supported:
+            raise _version_not_supported(request.version)
         assert socket.request is not None
         headers = dict(socket.request.headers.raw_items())
         query, mutate = address(services.config.query, headers), address(services.config.mutate, headers)
-        credentials = Credentials(asked.user_id, identity.token, query, mutate)
-        return Client(socket, asked, credentials, identity, services, self._replace_older)
+        credentials = Credentials(request.user_id, identity.token, query, mutate)
+        return SyncConnection(socket, request, credentials, identity, services, self._replace_older)
 
-    def _enter(self, client: Client) -> None:
+    def _enter(self, client: SyncConnection) -> None:
         self.open_clients.add(client)
         self._of_client.setdefault(_key(client), []).append(client)
-        self._groups[client.asked.client_group_id] += 1
+        self._groups[client.request.client_group_id] += 1
 
-    def _replace_older(self, client: Client) -> None:
-        """The client has proved that it belongs to its group: close the sockets it had before.
+    def _replace_older(self, client: SyncConnection) -> None:
+        """Close the client's older sockets, once the view syncer has admitted the new one.
 
-        Also those that are still being admitted, which would otherwise displace this one when they are.
+        Also those that are still being admitted: they would otherwise replace this one when they are.
         """
         for other in self._of_client[_key(client)]:
             if other is client:
                 break
             other.close()
 
-    def _exit(self, client: Client) -> None:
+    def _exit(self, client: SyncConnection) -> None:
         self.open_clients.discard(client)
         self._of_client[_key(client)].remove(client)
         if not self._of_client[_key(client)]:
             del self._of_client[_key(client)]
-        group = client.asked.client_group_id
+        group = client.request.client_group_id
         self._groups[group] -= 1
         if not self._groups[group]:
             del self._groups[group]
@@ -301,16 +310,16 @@ class SyncServer:
 
 
 def _peer(connection: ServerConnection) -> str | None:
-    """The address the connection comes from."""
+    """The remote IP address."""
     return str(connection.remote_address[0]) if connection.remote_address else None
 
 
-def _key(client: Client) -> tuple[str, str]:
-    return client.asked.client_group_id, client.asked.client_id
+def _key(client: SyncConnection) -> tuple[str, str]:
+    return client.request.client_group_id, client.request.client_id
 
 
 def _echoed(_: ServerConnection, offered: Sequence[Subprotocol]) -> Subprotocol | None:
-    """Whatever the client offers: it is a letter to us, and the client wants it back unread."""
+    """Echo the subprotocol: it carries the init message, and the client expects the same value back."""
     return offered[0] if offered else None
 
 

@@ -1,6 +1,6 @@
-"""One client's WebSocket: what it asked for, when it takes more, and the ways it ends.
+"""A WebSocket of the sync server: counts received bytes, reports room to send, and closes without waiting.
 
-Closing never waits: the close frame is written at once, and a client that takes no part in closing is cut off.
+The close frame is written immediately; a client that does not answer it is aborted after `CLOSE_SECONDS`.
 """
 
 from __future__ import annotations
@@ -16,52 +16,60 @@ from websockets.protocol import State
 from protocol.sync.errors import SyncError
 from protocol.sync.handshake import ConnectRequest
 from reference_cache.byte_budget import ByteBudget
-from reference_cache.sync_server.accepting import Connections
+from reference_cache.sync_server.accept import Connections
 
 TRANSPORT_BYTES = 64 * 1024
-"""What may wait in the transport itself, where bytes are copied."""
+"""How many bytes the transport may buffer before it is paused; it copies what it buffers."""
 
 READ_BYTES = 32 * 1024
-"""What is read from one socket before others have their turn."""
+"""How many bytes are read from one socket at a time."""
 
 CLOSE_SECONDS = 5.0
 REASON_BYTES = 120
-"""What a close frame has room for."""
+"""Longest reason in a close frame, which holds 125 bytes with its code."""
 
 
 class SyncSocket(ServerConnection):
-    """A server connection that can be ended from anywhere, without waiting and more than once."""
+    """A server connection. All ways of closing it return immediately and may be called more than once."""
 
     def __init__(self, *args: Any, budget: ByteBudget, connections: Connections, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
-        self.asked: ConnectRequest | None = None
-        self.refused: str | None = None  # why the handshake cannot be served
+        # The parsed handshake; set by the server, dropped by `forget_request`.
+        self.connect_request: ConnectRequest | None = None
+        # Why the handshake cannot be served; set by the server instead of `connect_request`.
+        self.refused: str | None = None
+        # Called when the transport accepts data again; set by `Outbox`.
         self.on_room: Callable[[], None] | None = None
-        self._budget: ByteBudget | None = budget  # None once nothing is counted any more
+        # None once received bytes are not counted any more.
+        self._budget: ByteBudget | None = budget
         self._connections = connections
-        self._address = ""  # the peer's, as `connections` counts it
-        self._is_deaf = False  # what still arrives is thrown away unread
-        self._framed = 0  # bytes of whole frames that were not taken off yet
-        self._counted = 0  # what is counted in the budget: those, and what is there of the next frame
+        # The remote IP address, as `connections` counts it; set by `connection_made`.
+        self._address = ""
+        # Whether received bytes are discarded unread: over budget, and waiting for the client's close.
+        self._is_discarding = False
+        # Bytes of complete frames that are not received as messages yet.
+        self._framed = 0
+        # What is counted in the budget: `_framed`, and the available part of the next frame.
+        self._counted = 0
 
     def forget_request(self) -> None:
-        """Let go of what the client came with: the first message is in it, in the subprotocol and in the headers."""
-        self.asked = None
+        """Free the memory of the handshake: the init message is in its subprotocol and in its headers."""
+        self.connect_request = None
         self.protocol.subprotocol = None
         for each in (self.request, self.response):
             if each is not None:
-                each.headers.clear()  # the library keeps the messages themselves
+                each.headers.clear()  # the library keeps the objects themselves
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         super().connection_made(transport)
-        if hasattr(transport, "max_size"):  # what asyncio reads at once, 256 KB: many thousand small frames
+        if hasattr(transport, "max_size"):  # asyncio reads 256 KB at a time: many thousand small frames
             transport.max_size = READ_BYTES
         self._address = str((transport.get_extra_info("peername") or ("",))[0])
         if not self._connections.enter(self._address):
             self.transport.abort()
 
     def data_received(self, data: bytes) -> None:
-        if not self._is_deaf:
+        if not self._is_discarding:
             super().data_received(data)
             self._count()
 
@@ -70,8 +78,8 @@ class SyncSocket(ServerConnection):
             self._framed += len(event.data)
         super().process_event(event)
 
-    def take_off(self, size: int) -> None:
-        """A message of that many bytes was received and is counted elsewhere from now on."""
+    def message_received(self, size: int) -> None:
+        """Stop counting a message of `size` bytes: its receiver counts it from now on."""
         self._framed -= size
         self._count()
 
@@ -88,21 +96,21 @@ class SyncSocket(ServerConnection):
             self._budget.resize(self._counted, counted)
         except SyncError as error:
             self.stop_counting()
-            self.tell_and_close(error)
-            # The memory is needed now, not when the client has closed.
-            self._is_deaf = True
+            self.send_error_and_close(error)
+            # Free the memory now, not when the client has answered the close.
+            self._is_discarding = True
             self.protocol.reader.buffer.clear()
         else:
             self._counted = counted
 
     def stop_counting(self) -> None:
-        """Count nothing of what comes from now on: it is not kept."""
+        """Release the counted bytes and count no more: what still arrives is not kept."""
         if self._budget is not None:
             self._budget.resize(self._counted, 0)
             self._counted, self._budget = 0, None
 
-    def tell_and_close(self, error: SyncError, code: int | None = None) -> None:
-        """Tell the client what is wrong and close."""
+    def send_error_and_close(self, error: SyncError, code: int | None = None) -> None:
+        """Send the error and close."""
         if self.state is State.OPEN:
             self.protocol.send_text(error.frame)
             self.begin_close(code, error.message if code is not None else "")
@@ -115,7 +123,7 @@ class SyncSocket(ServerConnection):
             self.loop.call_later(CLOSE_SECONDS, self.cut)
 
     def cut(self) -> None:
-        """End the connection at once, if it has not ended."""
+        """Abort the connection, if it has not ended."""
         if not self.connection_lost_waiter.done():
             self.transport.abort()
 

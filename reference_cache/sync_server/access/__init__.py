@@ -1,1 +1,1 @@
-"""Who may connect and ask: origins, tokens and their keys, the admin password."""
+"""Authentication and authorisation of clients: origins, tokens and their keys, the admin password."""

@@ -1,8 +1,8 @@
-"""Who a client is, as far as the cache itself looks at it.
+"""Authenticates clients, as far as the cache itself does.
 
-A token is normally opaque: it is handed to the application, which alone knows what it is worth. With a secret, a key
-or an issuer's set of keys configured it must be a JSON Web Token about the user the client claims to be, and its claims
-may be used by read permissions. A token needs a user; a client that had a token may change it but not drop it.
+A token is normally opaque: the cache forwards it to the application, which validates it. With a secret, a key or a key
+set configured, it must be a JSON Web Token whose subject is the client's user id, and read permissions may use its
+claims. A token requires a user id; a client with a token may change it but not drop it.
 """
 
 from __future__ import annotations
@@ -28,22 +28,22 @@ from reference_cache.sync_server.access.jwt import (
 )
 
 KeyFor = Callable[[Mapping[str, Any]], Awaitable[VerifyKey]]
-"""What checks a token, by the token's header."""
+"""Returns the key for a token with this header."""
 
 CLOSE_CODE = 3000
-"""How a socket is closed whose credentials are refused when it opens."""
+"""The close code of a socket whose credentials are refused when it opens, as in zero-cache."""
 
 
 @dataclass(frozen=True, slots=True)
 class Identity:
-    """A token that was accepted, and its claims if the cache could read them."""
+    """An accepted token, and its claims if the cache has verified it."""
 
     token: str | None = None
     claims: Mapping[str, Any] | None = None
 
     @property
     def expires_at(self) -> float | None:
-        """When the token ceases to be good, in seconds since the epoch; None if that is not known."""
+        """The token's expiry in seconds since the epoch; None if unknown."""
         return None if self.claims is None else self.claims.get("exp")
 
 
@@ -57,7 +57,7 @@ class Authenticator:
         self._clock = clock
 
     def has_expired(self, identity: Identity) -> bool:
-        """Whether the token was good when it was accepted, and is not any more."""
+        """Whether the token has expired since it was accepted."""
         return identity.expires_at is not None and identity.expires_at <= self._clock()
 
     async def first(self, user_id: str | None, token: str | None) -> Identity:
@@ -91,7 +91,7 @@ class Authenticator:
             raise SyncError(ErrorKind.AUTH_INVALIDATED, f"Failed to decode auth token: {error}") from None
 
     def _newer(self, before: Identity, after: Identity) -> Identity:
-        """A JWT issued earlier than the one in use is a late arrival, and is dropped."""
+        """The newer of two tokens: one issued earlier than the current one arrived late, and is ignored."""
         if before.claims is None or after.claims is None or "iat" not in before.claims:
             return after
         if "iat" not in after.claims:

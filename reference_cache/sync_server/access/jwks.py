@@ -1,9 +1,9 @@
-"""The public keys of an issuer, fetched from its JSON Web Key Set (`ZERO_AUTH_JWKS_URL`), and renewed when they change.
+"""The public keys of an issuer, fetched from its JSON Web Key Set (`ZERO_AUTH_JWKS_URL`).
 
-The set is kept for ten minutes. A token that names a key which is not in it makes it be fetched again, since keys are
-rotated, but not within thirty seconds of the last time: a made-up name costs no more than that. However many clients
-ask at once, there is one request. Which key a token may be checked with is decided as the official cache does it: by
-kind, name, algorithm, use and curve, never a shared secret, and exactly one.
+The set is cached for ten minutes. A token that names an unknown key makes it fetch again, because keys are rotated, but
+not within thirty seconds of the last fetch, so that invented names cost little. There is one request at a time, however
+many clients connect. The key is chosen as in the official cache: by type, id, algorithm, use and curve, never a shared
+secret, and exactly one must match.
 """
 
 from __future__ import annotations
@@ -31,29 +31,32 @@ Jwk = Mapping[str, Any]
 
 
 class RemoteKeys:
-    """The keys at a URL. Invariant: at most one request is under way."""
+    """The keys at a URL. Invariant: at most one request is running."""
 
     def __init__(self, url: str, clock: Callable[[], float] = time.monotonic) -> None:
         self._url = url
         self._clock = clock
+        # The last fetched set; a failed fetch keeps the old one.
         self._keys: Sequence[Jwk] = ()
+        # When it was fetched, on `clock`; None before the first time.
         self._fetched: float | None = None
+        # The running request, which all waiting clients share.
         self._fetching: asyncio.Task[None] | None = None
 
     async def key_for(self, header: Mapping[str, Any]) -> VerifyKey:
-        """What checks a token with this header; raises `BadToken`."""
+        """The key for a token with this header; raises `BadToken`."""
         kind = _KINDS.get(str(header.get("alg"))[:2])
         if kind is None:
             raise BadToken('unsupported "alg" value for a JSON Web Key Set')
         if self._age() >= KEPT_SECONDS:
             await self._fetch()
-        found = self._matching(kind, header)
-        if not found and self._age() >= PAUSE_SECONDS:
+        matching = self._matching(kind, header)
+        if not matching and self._age() >= PAUSE_SECONDS:
             await self._fetch()
-            found = self._matching(kind, header)
-        if len(found) != 1:
-            raise BadToken(f"{'several keys match' if found else 'no applicable key found'} in the JSON Web Key Set")
-        return with_public_jwk(found[0])
+            matching = self._matching(kind, header)
+        if len(matching) != 1:
+            raise BadToken(f"{'several keys match' if matching else 'no applicable key found'} in the JSON Web Key Set")
+        return with_public_jwk(matching[0])
 
     def _age(self) -> float:
         return KEPT_SECONDS if self._fetched is None else self._clock() - self._fetched
@@ -65,7 +68,7 @@ class RemoteKeys:
         if self._fetching is None:
             self._fetching = asyncio.create_task(self._load())
             self._fetching.add_done_callback(self._fetched_or_failed)
-        # One client that goes away must not take the others' answer along.
+        # A client that disconnects must not cancel the request of the others.
         await asyncio.shield(self._fetching)
 
     def _fetched_or_failed(self, task: asyncio.Task[None]) -> None:
@@ -106,7 +109,7 @@ def _key_set(text: bytes) -> Sequence[Jwk]:
 
 
 def _fits(key: Jwk, kind: str, header: Mapping[str, Any]) -> bool:
-    """What a key says of itself, where it says anything, suits the token."""
+    """Whether a key may verify a token with this header; fields that the key does not have match anything."""
     algorithm, name = header["alg"], header.get("kid")
     operations = key.get("key_ops")
     return (

@@ -1,9 +1,9 @@
-"""JSON Web Tokens of clients: PyJWT checks the signature, this module checks what the token says.
+"""Verifies JSON Web Tokens of clients: PyJWT checks the signature, this module checks the claims.
 
-The algorithms that a key may be used with are the key's, never the token's. PyJWT takes times that are strings,
-booleans or fractions cut short, and would take infinity where it stands for a date; the official cache's library takes
-numbers only. So the claims are read here: a time is a finite number of a size that means a date. A token that wants
-an extension to be understood (`crit`) is refused, since none is.
+The key determines the allowed algorithms, never the token. PyJWT accepts times that are strings, booleans or truncated
+fractions, and infinity as a date; the official cache's library accepts numbers only. So the claims are checked here: a
+time is a finite number in the range of dates. A token that requires an extension (`crit`) is refused, because none is
+supported.
 """
 
 from __future__ import annotations
@@ -20,10 +20,10 @@ from jwt.exceptions import InvalidAlgorithmError, InvalidKeyError, InvalidSignat
 from jwt.warnings import InsecureKeyLengthWarning
 
 LEAST_RSA_BITS = 2048
-"""Shorter keys prove nothing, says RFC 7518."""
+"""RFC 7518 requires this size."""
 
 LATEST = 2**53
-"""The largest time in seconds that every JSON reader takes for the same number."""
+"""The largest time in seconds; above it, JSON readers differ about integers."""
 
 SECRET_ALGORITHMS = ("HS256", "HS384", "HS512")
 RSA_ALGORITHMS = ("RS256", "RS384", "RS512", "PS256", "PS384", "PS512")
@@ -42,12 +42,12 @@ if "Ed25519" not in _jws.get_algorithms():
 
 
 class BadToken(Exception):
-    """A token that proves nothing; the text says why."""
+    """An invalid token; the text says why."""
 
 
 @dataclass(frozen=True, slots=True)
 class VerifyKey:
-    """A key, in the form PyJWT has it, and the algorithms it may be used with."""
+    """A key in PyJWT's form, and the algorithms it may be used with."""
 
     key: Any = field(repr=False)
     algorithms: tuple[str, ...]
@@ -55,7 +55,7 @@ class VerifyKey:
 
 @dataclass(frozen=True, slots=True)
 class TokenRules:
-    """Who may have signed a token, and what it must say."""
+    """The key that must have signed a token, and the issuer and audience it must name."""
 
     key: VerifyKey
     issuer: str | None = None
@@ -63,20 +63,20 @@ class TokenRules:
 
 
 def header(token: str) -> Mapping[str, Any]:
-    """What a token says of its signature; raises `BadToken`."""
+    """The unverified header of a token; raises `BadToken`."""
     if token.count(".") != 2:
         raise BadToken("is not a signed JSON Web Token")
     try:
-        found: Mapping[str, Any] = _jws.get_unverified_header(token)
+        fields: Mapping[str, Any] = _jws.get_unverified_header(token)
     except (PyJWTError, ValueError) as error:
         raise BadToken(f"is not a JSON Web Token: {error}") from None
-    if "crit" in found:
+    if "crit" in fields:
         raise BadToken('extension in the "crit" header is not supported')
-    return found
+    return fields
 
 
 def decode(token: str, rules: TokenRules, subject: str, now: float) -> Mapping[str, Any]:
-    """The claims of a token that is signed, in force and about `subject`; raises `BadToken`."""
+    """The claims of a token, verified for `subject` at time `now` (since the epoch); raises `BadToken`."""
     header(token)
     claims = _claims(_signed_payload(token, rules.key))
     _check_times(claims, now)
@@ -135,7 +135,7 @@ def _check_claim(claims: Mapping[str, Any], name: str, expected: str | None) -> 
 
 
 def with_secret(secret: bytes) -> VerifyKey:
-    """Tokens signed with a shared secret; raises `BadToken` for a public key or certificate, which is none."""
+    """The key for tokens signed with a shared secret; raises `BadToken` for a public key or certificate."""
     try:
         return VerifyKey(HMACAlgorithm(HMACAlgorithm.SHA256).prepare_key(secret), SECRET_ALGORITHMS)
     except InvalidKeyError as error:
@@ -143,14 +143,14 @@ def with_secret(secret: bytes) -> VerifyKey:
 
 
 def with_jwk(key: Mapping[str, Any]) -> VerifyKey:
-    """Tokens signed by the owner of a JWK; raises `BadToken` for a key of another kind."""
+    """The key of a JWK, shared or public; raises `BadToken` for an unsupported kind."""
     if key.get("kty") == "oct":
         return VerifyKey(_loaded({"kty": "oct", "k": key.get("k", "")}, SECRET_ALGORITHMS), SECRET_ALGORITHMS)
     return with_public_jwk(key)
 
 
 def with_public_jwk(key: Mapping[str, Any]) -> VerifyKey:
-    """Tokens signed by the owner of a public key; raises `BadToken` for anything else."""
+    """The key of a public JWK; raises `BadToken` for any other."""
     kind, curve = key.get("kty"), key.get("crv")
     algorithms = RSA_ALGORITHMS if kind == "RSA" else CURVE_ALGORITHMS.get((str(kind), str(curve)))
     if algorithms is None:

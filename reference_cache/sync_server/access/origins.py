@@ -1,4 +1,4 @@
-"""From where requests are accepted: web pages by their origin, the operator's by where the request comes from. Pure."""
+"""Which origins may open sockets, and which requests count as local. Pure."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ _DEFAULT_PORTS = {"http": 80, "https": 443}
 
 
 def is_local(peer: str | None, headers: Mapping[str, str]) -> bool:
-    """Whether a request was made on this machine, by its user: not through a proxy, nor by a web page whose own name
-    was made to point here."""
+    """Whether a request comes from this machine: not through a proxy, and not by DNS rebinding (a web page whose host
+    name resolves to this machine)."""
     if peer is None or not is_loopback(peer) or any(name in headers for name in _FORWARDING):
         return False
     try:
@@ -24,19 +24,19 @@ def is_local(peer: str | None, headers: Mapping[str, str]) -> bool:
 
 
 def admits_origin(origin: str | None, allowed: Iterable[str]) -> bool:
-    """Whether a page of this origin may connect. No origin is no web page; no list admits any origin.
+    """Whether a page of this origin may connect. Programs send no origin and may; an empty list admits any origin.
 
-    `https://*.example.com` in the list stands for every host below example.com.
+    `https://*.example.com` in the list matches every host below example.com.
     """
     patterns = list(allowed)
     if origin is None or not patterns:
         return True
-    given = spelled_origin(origin)
-    return any(_matches(given, spelled_origin(pattern)) for pattern in patterns)
+    canonical = canonical_origin(origin)
+    return any(_matches(canonical, canonical_origin(pattern)) for pattern in patterns)
 
 
-def spelled_origin(origin: str) -> str:
-    """One spelling of an origin: lower case, without the default port."""
+def canonical_origin(origin: str) -> str:
+    """The canonical form of an origin: lower case, without the default port."""
     lowered = origin.lower().rstrip("/")
     try:
         parts = urlsplit(lowered)

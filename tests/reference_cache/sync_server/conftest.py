@@ -15,10 +15,10 @@ from reference_cache.app_client.pusher import Pusher
 from reference_cache.app_client.transform import QueryTransformer
 from reference_cache.byte_budget import ByteBudget
 from reference_cache.config import CacheConfig
-from reference_cache.sync_server import client
+from reference_cache.sync_server import connection
 from reference_cache.sync_server.access.auth import Authenticator
 from reference_cache.sync_server.access.inspectors import Inspectors
-from reference_cache.sync_server.client import ServerServices
+from reference_cache.sync_server.connection import ServerServices
 from reference_cache.sync_server.metrics import CacheMetrics
 from reference_cache.sync_server.outbox import Backlog
 from reference_cache.sync_server.server import SyncServer
@@ -40,7 +40,7 @@ Serve = Callable[..., Awaitable[Served]]
 @pytest.fixture
 async def serve(monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[Serve]:
     # Raw clients take errors as soon as they come; the test that is about the delay sets it again.
-    monkeypatch.setattr(client, "SETTLE_SECONDS", 0.0)
+    monkeypatch.setattr(connection, "SETTLE_SECONDS", 0.0)
     async with AsyncExitStack() as stack:
 
         async def start(**settings: Any) -> Served:

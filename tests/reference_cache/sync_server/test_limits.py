@@ -187,7 +187,7 @@ async def test_one_address_has_a_limit_of_its_own(serve: Serve) -> None:
 async def test_sockets_that_never_say_what_they_want_are_limited_too(
     serve: Serve, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("reference_cache.sync_server.accepting.WAITING_HANDSHAKES", 2)
+    monkeypatch.setattr("reference_cache.sync_server.accept.WAITING_HANDSHAKES", 2)
     served = await serve(max_connections=1)
     loop = asyncio.get_running_loop()
     silent = []

@@ -59,9 +59,9 @@ async def test_what_a_client_came_with_is_not_kept_while_it_is_connected(serve: 
         await client.say("ping", {})
         await client.hear("pong")
         (connected,) = served.server.open_clients
-        assert connected.asked.init is None
-        assert connected._first is None
-        assert connected._socket.asked is None
+        assert connected.request.init is None
+        assert connected._init_message is None
+        assert connected._socket.connect_request is None
         assert connected._socket.request is not None
         assert not connected._socket.request.headers
 

@@ -14,7 +14,7 @@ import pytest
 from protocol.sync.errors import ErrorKind, SyncError, unauthorized
 from protocol.sync.handshake import encode_subprotocol
 from reference_cache.sync_server import outbox
-from reference_cache.sync_server.client import SETTLE_SECONDS
+from reference_cache.sync_server.connection import SETTLE_SECONDS
 from tests.reference_cache.sync_server.conftest import Serve, Served
 from tests.support.fakes.sync_client import SyncClient, sync_client, sync_url
 
@@ -291,7 +291,7 @@ async def test_when_too_much_waits_for_all_the_one_that_does_not_read_is_dropped
     served.syncer.send("slow", json.dumps(["pokePart", {"text": "x" * 15_000_000}]).encode())
     async with synced(served, "bystander", "g0") as bystander:
         await bystander_is_fine(served, bystander)
-        assert "slow" in {each.asked.client_id for each in served.server.open_clients}
+        assert "slow" in {each.request.client_id for each in served.server.open_clients}
         served.syncer.send("slow", json.dumps(["pokePart", {"text": "x" * 15_000_000}]).encode())
         await served.syncer.wait_for("close", "slow", None)
         await bystander_is_fine(served, bystander)
@@ -328,7 +328,7 @@ async def test_stopping_tells_clients_to_go(serve: Serve) -> None:
 
 async def test_an_error_does_not_overtake_the_greeting(serve: Serve, monkeypatch: pytest.MonkeyPatch) -> None:
     served = await serve()
-    monkeypatch.setattr("reference_cache.sync_server.client.SETTLE_SECONDS", SETTLE_SECONDS)
+    monkeypatch.setattr("reference_cache.sync_server.connection.SETTLE_SECONDS", SETTLE_SECONDS)
     served.syncer.fault = SyncError(ErrorKind.CLIENT_NOT_FOUND, "Client not found")
     began = asyncio.get_running_loop().time()
     async with sync_client(sync_url(served.port, "c1", "g1"), init=INIT) as client:

@@ -1,8 +1,8 @@
-"""Accepting connections: how many, and what happens when the process can open no more files.
+"""Limits on accepted connections, and what happens when the process runs out of file descriptors.
 
-Without a free descriptor asyncio cannot accept: it reports every attempt, makes as many attempts as the backlog is
-long, and tries again a second later. Here the attempts are few, and the report is one line per interval. Well before
-that the number of sockets is limited, so that files and requests to the application have the descriptors they need.
+Without a free descriptor asyncio cannot accept: it makes as many attempts as the backlog is long, logs each of them,
+and repeats that every second. Here the attempts are few and the log is one line per interval. The number of sockets is
+limited well before, so that files and requests to the application have the descriptors they need.
 """
 
 from __future__ import annotations
@@ -29,24 +29,26 @@ ACCEPT_AT_ONCE = 64
 
 REPORT_SECONDS = 10.0
 KEPT_DESCRIPTORS = 256
-"""What files, the replicator and requests to the application need; sockets get the rest."""
+"""Descriptors for files, the replicator and requests to the application; sockets get the rest."""
 
 WAITING_HANDSHAKES = 1024
-"""Sockets beyond the limit of connections that may be open: those whose handshake is under way or is being refused."""
+"""Sockets allowed beyond the connection limit: those in the handshake or being refused."""
 
 
 class Connections:
-    """Open sockets, in all and by address, from the moment they are accepted."""
+    """Counts open sockets, in total and per address, from the moment they are accepted."""
 
     def __init__(self, limit: int, per_address: int, refused: Callable[[], None]) -> None:
         self._limit = limit + WAITING_HANDSHAKES
         self._per_address = per_address
+        # Remote IP address -> open sockets; written by `enter` and `leave`.
         self._addresses: Counter[str] = Counter()
+        # Their sum.
         self._count = 0
         self._refused = refused
 
     def enter(self, address: str) -> bool:
-        """Count a socket; whether it may stay. Call `leave` in either case."""
+        """Count a socket; returns whether it may stay open. Call `leave` in either case."""
         self._count += 1
         self._addresses[address] += 1
         may_stay = self._count <= self._limit and self._addresses[address] <= self._per_address
@@ -55,7 +57,7 @@ class Connections:
         return may_stay
 
     def leave(self, address: str) -> None:
-        """The socket is closed."""
+        """Stop counting a closed socket."""
         self._count -= 1
         self._addresses[address] -= 1
         if not self._addresses[address]:
@@ -63,9 +65,9 @@ class Connections:
 
 
 def connections_allowed(wanted: int) -> int:
-    """How many connections there can be: as many as wanted, if the process may open that many files.
+    """The connection limit: `wanted`, or fewer if the process may not open that many files.
 
-    The limit is raised as far as the process itself may raise it.
+    Raises the soft limit of open files up to the hard limit.
     """
     if resource is None:
         return wanted
@@ -84,7 +86,7 @@ def connections_allowed(wanted: int) -> int:
 
 
 def lengthen_queue(server: Server, length: int) -> None:
-    """Let that many connections wait to be accepted; asyncio would also try to accept that many at once."""
+    """Set the kernel's accept queue. Not `serve(backlog=)`: asyncio would also accept that many in one turn."""
     for each in server.sockets:
         with socket.fromfd(each.fileno(), each.family, each.type) as listening:
             listening.listen(length)
