@@ -35,6 +35,8 @@ JsonObject = dict[str, object]
 Names = Annotated[tuple[str, ...], Strict(False)]
 """A JSON array of names."""
 
+VERSION_COLUMN = "_0_version"
+"""A column that every replica, zero-cache's and ours, adds to each table: the version of the row's last change."""
 
 FROM_WIRE = "from wire"
 """Validation context of what arrived as JSON, where null and absent are not the same."""

@@ -18,7 +18,8 @@ MAX_INT = BASE**BASE - 1
 MIN = "01"
 """The smallest watermark of a commit."""
 
-_EMPTY = "00"
+EMPTY = "00"
+"""Below every watermark: the version of a view, or the head of a log, in which nothing has happened yet."""
 
 
 def from_int(major: int, minor: int | None = None) -> str:
@@ -35,7 +36,7 @@ def to_int(watermark: str) -> tuple[int, int | None]:
 def validate(text: str) -> str:
     """Give `text` back if it can name a commit; otherwise raise `WatermarkError`, which says why not."""
     to_int(text)
-    if text <= _EMPTY:
+    if text <= EMPTY:
         raise WatermarkError(
             f"{text!r} is the version of an empty view, not of a commit", fix=f"start at {MIN!r} or higher"
         )

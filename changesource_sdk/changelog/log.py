@@ -19,9 +19,7 @@ from typing import Protocol
 from changesource_sdk.changelog.envelope import data_frames
 from changesource_sdk.changelog.spool.blocks import BlockFile
 from changesource_sdk.positions import Position
-
-EMPTY = "00"
-"""Head and oldest watermark of a log that has no generation yet: below every watermark."""
+from protocol.watermark import EMPTY
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,6 +93,7 @@ class LogState:
 
     generation: int = 0
     epoch: int = 0
+    # Both are `EMPTY` in a log that has no generation yet.
     head: str = EMPTY
     oldest: str = EMPTY
     position: Position = None

@@ -6,10 +6,9 @@ from pathlib import Path
 
 from changesource_sdk.changelog.files.atomic_json import read_json, write_json
 from changesource_sdk.changelog.files.layout import StateDirectory
-from changesource_sdk.changelog.log import EMPTY
 from changesource_sdk.changelog.store import SnapshotRequest
 from changesource_sdk.errors import StateError
-from protocol.watermark import is_valid
+from protocol.watermark import EMPTY, is_valid
 
 _SNAPSHOT = "snapshot.json"
 _PRUNE = "prune.json"

@@ -15,8 +15,8 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Protocol
 
-from changesource_sdk.changelog.log import EMPTY
 from protocol import watermark as watermarks
+from protocol.watermark import EMPTY
 
 
 @dataclass(frozen=True, slots=True, order=True)

@@ -6,11 +6,12 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from changesource_sdk import positions
-from changesource_sdk.changelog.log import EMPTY, LogState
+from changesource_sdk.changelog.log import LogState
 from changesource_sdk.changelog.spool import snapshots
 from changesource_sdk.errors import InvalidChange, StaleWriter
 from changesource_sdk.positions import Position
 from protocol import watermark as watermarks
+from protocol.watermark import EMPTY
 
 _PARTIAL = ".partial"
 

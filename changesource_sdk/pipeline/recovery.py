@@ -11,12 +11,13 @@ import logging
 import threading
 from collections.abc import Callable
 
-from changesource_sdk.changelog.log import EMPTY, LogWriter
+from changesource_sdk.changelog.log import LogWriter
 from changesource_sdk.changelog.store import LogStore
 from changesource_sdk.changelog.subscribers import highest_held, is_beyond
 from changesource_sdk.errors import ChangesourceError, CorruptLog, ResyncRequired, StaleWriter
 from changesource_sdk.observe.stages import Stage
 from changesource_sdk.observe.warnings import NEW_SNAPSHOT, warn
+from protocol.watermark import EMPTY
 from service_kit.backoff import Backoff
 from service_kit.logs import event, logger
 

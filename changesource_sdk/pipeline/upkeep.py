@@ -9,8 +9,9 @@ from __future__ import annotations
 import logging
 from time import monotonic
 
-from changesource_sdk.changelog.log import EMPTY, LogWriter
+from changesource_sdk.changelog.log import LogWriter
 from changesource_sdk.changelog.store import LogStore
+from protocol.watermark import EMPTY
 from service_kit.logs import event, logger
 
 _log = logger("runner")

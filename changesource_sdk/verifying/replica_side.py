@@ -13,9 +13,9 @@ from changesource_sdk.pipeline.encoding.consumer_schema import ConsumerSchema
 from changesource_sdk.verifying.log_side import json_columns, key_columns
 from changesource_sdk.verifying.sides import Rows, Side, canonical_key, canonical_row
 from changesource_sdk.verifying.wal2 import is_wal2, readable_copy
+from protocol.specs import VERSION_COLUMN
 from service_kit.sqlite import connect, quoted
 
-VERSION_COLUMN = "_0_version"
 _WATERMARKS = {
     "_zero.replicationState": 'SELECT stateVersion FROM "_zero.replicationState"',
     "_cache.state": 'SELECT version FROM "_cache.state"',

@@ -11,8 +11,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from protocol.data_types import ZqlType
-from protocol.specs import ColumnSpec
-from reference_cache.replica.catalog import VERSION_COLUMN, Catalog, StoredTable
+from protocol.specs import VERSION_COLUMN, ColumnSpec
+from reference_cache.replica.catalog import Catalog, StoredTable
 from reference_cache.replica.stored_catalog import load_catalog
 from reference_cache.zql.schema import ColumnType, Schema, TableSchema
 

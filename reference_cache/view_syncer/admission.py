@@ -6,11 +6,12 @@ from dataclasses import dataclass
 
 from protocol.sync.errors import ErrorKind, SyncError, unauthorized
 from protocol.sync.messages import InitConnection
+from protocol.watermark import EMPTY
 from reference_cache.view_syncer.api import ClientInfo
 from reference_cache.view_syncer.cvr.config import GroupEdit
 from reference_cache.view_syncer.cvr.groups import StoredGroup
 from reference_cache.view_syncer.cvr.owner import Proof
-from reference_cache.view_syncer.cvr.versions import EMPTY, CookieError, check
+from reference_cache.view_syncer.cvr.versions import CookieError, check
 
 
 @dataclass(frozen=True, slots=True)

@@ -21,6 +21,7 @@ from protocol import values
 from protocol.sync.ast import Query
 from protocol.sync.errors import ErrorKind, SyncError, overloaded
 from protocol.sync.messages import Inspection, PutQuery, QueryPatch
+from protocol.watermark import EMPTY
 from reference_cache.replica.schema import ReplicaSchema
 from reference_cache.view_syncer.admission import Admission
 from reference_cache.view_syncer.api import Credentials, NamedQuery, Outgoing, QueryFailure
@@ -29,7 +30,6 @@ from reference_cache.view_syncer.cvr.client_schema import check_client_schema
 from reference_cache.view_syncer.cvr.config import GroupEdit, QueryConfig
 from reference_cache.view_syncer.cvr.groups import StoredGroup
 from reference_cache.view_syncer.cvr.owner import Proof
-from reference_cache.view_syncer.cvr.versions import EMPTY
 from reference_cache.view_syncer.failures import query_failed
 from reference_cache.view_syncer.group_view import GroupView
 from reference_cache.view_syncer.inspector import analysis, answer, subject

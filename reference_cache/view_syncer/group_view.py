@@ -10,9 +10,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
+from protocol.watermark import EMPTY
 from reference_cache.view_syncer.cvr.config import GroupEdit
 from reference_cache.view_syncer.cvr.groups import Membership, StoredGroup
-from reference_cache.view_syncer.cvr.versions import EMPTY, next_version, state_of
+from reference_cache.view_syncer.cvr.versions import next_version, state_of
 from reference_cache.view_syncer.mutation_data import Confirmed
 from reference_cache.view_syncer.pipelines.evaluation import KeyChoice, key_choice
 from reference_cache.view_syncer.pipelines.live_query import LiveQuery

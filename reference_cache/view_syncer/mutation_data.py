@@ -14,7 +14,7 @@ from typing import Any
 
 import orjson
 
-from reference_cache.replica.catalog import VERSION_COLUMN
+from protocol.specs import VERSION_COLUMN
 from reference_cache.replica.schema import ReplicaSchema
 from reference_cache.zql.ivm.change import Remove, SourceChange
 from service_kit.sqlite import quoted

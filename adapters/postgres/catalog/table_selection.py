@@ -16,10 +16,9 @@ from adapters.postgres.catalog.model import STATE_SCHEMA, Catalog, ColumnDef, Id
 from adapters.postgres.connection import quoted
 from adapters.postgres.types import Types, Unsynced, column_for, is_rounded
 from changesource_sdk import Column, ConfigurationError, Direction
-from protocol.specs import RESERVED_TABLES, replica_name
+from protocol.specs import RESERVED_TABLES, VERSION_COLUMN, replica_name
 
 _TABLE_NAME = re.compile(r"[^\s.]+")
-_RESERVED_COLUMN = "_0_version"
 _KEY_TYPES = ("string", "number", "boolean")
 
 
@@ -235,7 +234,7 @@ def _definition(stored: StoredColumn, column: Column) -> ColumnDef:
 def _column(column: StoredColumn, stored: Stored, seen: set[str]) -> Column | Unsynced:
     if column.generated and (not stored.generated or column.generated != "s"):
         return Unsynced("it is generated, and this server's stream leaves generated columns out")
-    if column.name.lower() == _RESERVED_COLUMN:
+    if column.name.lower() == VERSION_COLUMN:
         return Unsynced("its name is reserved by the consumer: rename it")
     if column.name.lower() in seen:
         return Unsynced("another column has the same name in other case: rename one of them")

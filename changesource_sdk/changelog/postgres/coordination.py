@@ -9,7 +9,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from changesource_sdk.changelog.files.layout import StateDirectory
-from changesource_sdk.changelog.log import EMPTY, LogWriter
+from changesource_sdk.changelog.log import LogWriter
 from changesource_sdk.changelog.offers import record
 from changesource_sdk.changelog.postgres.connection import Connection, LogAddress, Session
 from changesource_sdk.changelog.reports import FileReports, Report, newest
@@ -17,7 +17,7 @@ from changesource_sdk.changelog.spool.remote import RemoteSpool
 from changesource_sdk.changelog.store import SnapshotRequest
 from changesource_sdk.changelog.subscribers import Subscriber, SubscriberKey, next_version
 from changesource_sdk.errors import ChangesourceError, SnapshotGone
-from protocol.watermark import is_valid
+from protocol.watermark import EMPTY, is_valid
 
 REPORT_EVERY_S = 1.0
 _TRY_AGAIN_S = 5.0

@@ -16,7 +16,7 @@ from pathlib import Path
 from changesource_sdk import positions
 from changesource_sdk.changelog.batch import Batch
 from changesource_sdk.changelog.files.layout import StateDirectory, sync_directory
-from changesource_sdk.changelog.log import EMPTY, EncodedTransaction, LogState, SnapshotRecord
+from changesource_sdk.changelog.log import EncodedTransaction, LogState, SnapshotRecord
 from changesource_sdk.changelog.postgres.connection import Connection, LogAddress, connect, translated
 from changesource_sdk.changelog.postgres.log import SNAPSHOTS, STATE_COLUMNS, snapshots_of, state_of
 from changesource_sdk.changelog.spool import snapshots
@@ -33,6 +33,7 @@ from changesource_sdk.changelog.writer_rules import (
 )
 from changesource_sdk.positions import Position
 from protocol import watermark as watermarks
+from protocol.watermark import EMPTY
 
 _TAKE_OVER = f"UPDATE state SET epoch = epoch + 1, highest = greatest(highest, %s) RETURNING {STATE_COLUMNS}"
 _INSERT = """INSERT INTO transactions (watermark, position, commit_time_ms, changes, size, frames, blocks)

@@ -14,11 +14,12 @@ from pathlib import Path
 from changesource_sdk import positions
 from changesource_sdk.changelog.envelope import begin_frame, commit_frame
 from changesource_sdk.changelog.files.layout import StateDirectory
-from changesource_sdk.changelog.log import EMPTY, LogState, Share, SnapshotRecord, Stored
+from changesource_sdk.changelog.log import LogState, Share, SnapshotRecord, Stored
 from changesource_sdk.changelog.shares import cut
 from changesource_sdk.changelog.spool.blocks import BlockFile
 from changesource_sdk.changelog.sqlite.connection import connect_reader, translated
 from changesource_sdk.positions import Position
+from protocol.watermark import EMPTY
 
 _READ = """SELECT watermark, commit_time_ms, changes, size, frames, segment, segment_crc32
 FROM transactions WHERE watermark > ? ORDER BY watermark"""

@@ -18,7 +18,7 @@ from pathlib import Path
 from changesource_sdk import positions
 from changesource_sdk.changelog.batch import Batch
 from changesource_sdk.changelog.files.layout import StateDirectory, sync_directory
-from changesource_sdk.changelog.log import EMPTY, EncodedTransaction, LogState, SnapshotRecord
+from changesource_sdk.changelog.log import EncodedTransaction, LogState, SnapshotRecord
 from changesource_sdk.changelog.spool import snapshots
 from changesource_sdk.changelog.spool.blocks import BlockFile
 from changesource_sdk.changelog.sqlite.connection import connect_writer, corrupt, set_aside, translated
@@ -36,6 +36,7 @@ from changesource_sdk.changelog.writer_rules import (
 from changesource_sdk.errors import CorruptLog
 from changesource_sdk.positions import Position
 from protocol import watermark as watermarks
+from protocol.watermark import EMPTY
 
 _log = logging.getLogger("changesource.log")
 

@@ -20,8 +20,9 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import replace
 
-from changesource_sdk.changelog.log import EMPTY, LogReader, LogState, Stored
+from changesource_sdk.changelog.log import LogReader, LogState, Stored
 from changesource_sdk.observe.metrics import EndpointMetrics
+from protocol.watermark import EMPTY
 
 #: The first read of a log on this host is done on the loop: its pages are in memory, a reader never waits for the
 #: writer, and a hop to a thread and back doubles the latency on a busy machine. Everything else is read in a thread.

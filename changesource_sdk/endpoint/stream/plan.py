@@ -13,9 +13,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TypeAlias
 
-from changesource_sdk.changelog.log import EMPTY
 from changesource_sdk.changelog.subscribers import is_beyond
 from protocol.handshake import Handshake
+from protocol.watermark import EMPTY
 
 
 @dataclass(frozen=True, slots=True)

@@ -28,11 +28,10 @@ from changesource_sdk.errors import InvalidChange, ResyncRequired
 from changesource_sdk.pipeline.encoding.consumer_schema import ConsumerSchema
 from changesource_sdk.pipeline.encoding.normalize import Unsuitable, converter
 from changesource_sdk.schema import Column, Index, Table, canonical_name
-from protocol.specs import RESERVED_TABLES, understood_default
+from protocol.specs import RESERVED_TABLES, VERSION_COLUMN, understood_default
 from protocol.watermark import is_valid
 from service_kit.suggestions import closest
 
-RESERVED_COLUMNS = ("_0_version",)
 _SYSTEM_TABLE = re.compile(r"[^.]+_[0-9]+\.(clients|mutations)|[^.]+\.permissions")
 
 
@@ -165,7 +164,7 @@ def _clash(message: str, where: str) -> InvalidChange:
 
 def _check_column(table: str, column: Column) -> None:
     where = f"table {table}, column {column.name}"
-    if not column.name or column.name.lower() in RESERVED_COLUMNS:
+    if not column.name or column.name.lower() == VERSION_COLUMN:
         raise InvalidChange("reserved-name", "the column name is empty or reserved by the consumer", where, "rename it")
     if not column.data_type or "|" in column.data_type or "[]" in column.data_type.removesuffix("[]"):
         raise InvalidChange(

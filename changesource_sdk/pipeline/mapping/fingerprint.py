@@ -7,11 +7,11 @@ for a snapshot above the log's head and then remembers the new ones: killed in b
 from __future__ import annotations
 
 from changesource_sdk.changelog.files.atomic_json import read_json, write_json
-from changesource_sdk.changelog.log import EMPTY
 from changesource_sdk.changelog.store import LogStore
 from changesource_sdk.errors import CorruptLog
 from changesource_sdk.observe.warnings import NEW_SNAPSHOT, warn
 from changesource_sdk.pipeline.mapping.declare import Mappings, fingerprint
+from protocol.watermark import EMPTY
 from service_kit.logs import logger
 
 _log = logger("runner")

@@ -27,7 +27,7 @@ from changesource_sdk.adapter import (
     Table,
 )
 from changesource_sdk.changelog.files.layout import StateDirectory
-from changesource_sdk.changelog.log import EMPTY, LogWriter, SnapshotRecord
+from changesource_sdk.changelog.log import LogWriter, SnapshotRecord
 from changesource_sdk.changelog.spool import snapshots
 from changesource_sdk.changelog.spool.parts import LocalPlace, PartPlace
 from changesource_sdk.changelog.spool.snapshots import Manifest, PartInfo
@@ -38,6 +38,7 @@ from changesource_sdk.pipeline.encoding.encode import TableEncoder
 from changesource_sdk.pipeline.encoding.schema_frames import snapshot_schema
 from changesource_sdk.pipeline.encoding.validate import check_table, known_table, known_watermark
 from changesource_sdk.pipeline.snapshot.resume import Plan, Unfinished
+from protocol.watermark import EMPTY
 from service_kit.logs import event, logger
 
 _log = logger("runner")

@@ -11,8 +11,8 @@ from collections.abc import Sequence
 from itertools import chain
 
 from protocol.messages import JsonMode
-from protocol.specs import JsonObject
-from reference_cache.replica.catalog import VERSION_COLUMN, StoredTable
+from protocol.specs import VERSION_COLUMN, JsonObject
+from reference_cache.replica.catalog import StoredTable
 from reference_cache.replica.writing.table_rows import dump, text
 from service_kit.sqlite import quoted
 

@@ -15,8 +15,8 @@ from collections.abc import Iterable, Sequence
 
 from protocol.changes import Backfill, BackfillChange, BackfillCompleted, SchemaChange, Truncate
 from protocol.messages import JsonMode
-from protocol.specs import JsonObject
-from reference_cache.replica.catalog import VERSION_COLUMN, Catalog, Effect
+from protocol.specs import VERSION_COLUMN, JsonObject
+from reference_cache.replica.catalog import Catalog, Effect
 from reference_cache.replica.errors import CannotApply
 from reference_cache.replica.writing.backfill import StreamedRows, backfilled_rows
 from reference_cache.replica.writing.table_rows import UNSUITABLE, KeyColumns, Parameters, TableRows

@@ -19,8 +19,8 @@ import orjson
 from protocol import values
 from protocol.data_types import INT64_MAX, INT64_MIN
 from protocol.messages import JsonMode
-from protocol.specs import JsonObject
-from reference_cache.replica.catalog import VERSION_COLUMN, StoredTable
+from protocol.specs import VERSION_COLUMN, JsonObject
+from reference_cache.replica.catalog import StoredTable
 from reference_cache.replica.errors import CannotApply
 from service_kit.sqlite import quoted
 

@@ -20,7 +20,8 @@ import orjson
 from protocol.sync import ast_json
 from protocol.sync.ast import Query
 from protocol.sync.messages import ClearQueries, DelQuery, PutQuery, QueryPatch
-from reference_cache.view_syncer.cvr.versions import EMPTY, next_config
+from protocol.watermark import EMPTY
+from reference_cache.view_syncer.cvr.versions import next_config
 
 DEFAULT_TTL = 300_000.0
 MAX_TTL = 600_000.0

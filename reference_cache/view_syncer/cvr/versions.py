@@ -11,9 +11,6 @@ from __future__ import annotations
 from protocol import watermark
 from protocol.errors import WatermarkError
 
-EMPTY = "00"
-"""The version of a view in which nothing has happened yet."""
-
 
 class CookieError(ValueError):
     """A text that is no cookie."""

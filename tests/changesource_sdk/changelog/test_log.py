@@ -2,11 +2,11 @@
 
 import pytest
 
-from changesource_sdk.changelog.log import EMPTY
 from changesource_sdk.changelog.spool.blocks import BlockWriter
 from changesource_sdk.errors import InvalidChange, SnapshotGone, StaleWriter
 from protocol import watermark as watermarks
 from protocol.framing import frame
+from protocol.watermark import EMPTY
 from tests.changesource_sdk.changelog.log_fixtures import START_US, begin_generation, payloads, spilled, transaction
 from tests.changesource_sdk.changelog.logs_under_test import LogUnderTest
 

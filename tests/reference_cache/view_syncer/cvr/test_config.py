@@ -9,8 +9,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from protocol.sync.messages import InitConnection
+from protocol.watermark import EMPTY
 from reference_cache.view_syncer.cvr.config import MAX_TTL, GroupConfig, GroupEdit, QueryOp, clamped_ttl
-from reference_cache.view_syncer.cvr.versions import EMPTY
 
 CLIENTS = ("c1", "c2")
 HASHES = ("a", "b", "c")

@@ -5,7 +5,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from protocol import watermark
-from reference_cache.view_syncer.cvr.versions import EMPTY, CookieError, check, next_config, next_version, state_of
+from protocol.watermark import EMPTY
+from reference_cache.view_syncer.cvr.versions import CookieError, check, next_config, next_version, state_of
 
 
 @pytest.mark.parametrize("cookie", ["00", "00:01", "4h8zc8", "4h8zc8.01:02", "110:0z"])
