@@ -165,18 +165,10 @@ class BackfillCompleted(Wire):
     status: Maybe[DownloadStatus] = None
 
 
-RowChange = Insert | Update | Delete | Truncate
-SchemaChange = (
-    CreateTable
-    | RenameTable
-    | UpdateTableMetadata
-    | AddColumn
-    | UpdateColumn
-    | DropColumn
-    | DropTable
-    | CreateIndex
-    | DropIndex
-)
+SingleRowChange = Insert | Update | Delete
+RowChange = SingleRowChange | Truncate
+ColumnChange = AddColumn | UpdateColumn | DropColumn
+SchemaChange = CreateTable | RenameTable | UpdateTableMetadata | ColumnChange | DropTable | CreateIndex | DropIndex
 BackfillChange = Backfill | BackfillCompleted
 
 Change = Annotated[RowChange | SchemaChange | BackfillChange, Field(discriminator="tag")]

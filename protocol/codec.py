@@ -10,7 +10,9 @@ from typing import TypeVar
 from pydantic import ConfigDict, TypeAdapter, ValidationError
 
 from protocol import values
+from protocol.changes import Change
 from protocol.errors import CodecError
+from protocol.framing import unframe
 from protocol.messages import (
     Ack,
     AckRequested,
@@ -58,6 +60,12 @@ def encode(message: Message) -> bytes:
 def decode_downstream(data: bytes | str, *, max_bytes: int = MAX_MESSAGE_BYTES) -> AnyDownstream:
     """A message from the source."""
     return parse_downstream(_parse(data, max_bytes))
+
+
+def decode_changes(frames: bytes) -> list[Change]:
+    """The changes in a sequence of whole frames, as log and spool store them; other messages are left out."""
+    messages = map(decode_downstream, unframe(frames))
+    return [message.change for message in messages if isinstance(message, Data)]
 
 
 def decode_upstream(data: bytes | str, *, max_bytes: int = MAX_UPSTREAM_BYTES) -> AnyUpstream:

@@ -179,7 +179,7 @@ class Checker:
                 self._replica.begin()
             case Data():
                 self._note(*change_rules.problems(self._replica, message.change, self._json_mode))
-                self._replica.apply(message.change)
+                self._replica.apply_change(message.change)
             case Commit():
                 self._commit(message, handshake, was_initial=was_initial)
             case Rollback():

@@ -12,10 +12,12 @@ from changesource_sdk import toolkit
 from tests.rooms import (
     KNOWN_CYCLES,
     MAY_IMPORT,
+    MAY_IMPORT_TEST_KIT,
     MOST_MODULES,
     PACKAGES,
     ROOMS,
     ROOT,
+    TEST_KIT,
     cycles,
     imported_by,
     imports,
@@ -37,6 +39,20 @@ def test_packages_import_only_what_they_may() -> None:
 
 def test_rooms_import_what_the_table_says() -> None:
     assert room_imports() == ROOMS, "see what changed: python -m tests.rooms --table"
+
+
+def test_the_product_does_not_import_the_test_kit() -> None:
+    users = {
+        module
+        for module, path in modules().items()
+        if any(_is_in(imported, TEST_KIT) for imported in imported_by(path)) and not _is_in(module, TEST_KIT)
+    }
+    assert {module for module in users if not any(_is_in(module, room) for room in MAY_IMPORT_TEST_KIT)} == set()
+    assert users, "a rule that nothing could break"
+
+
+def _is_in(module: str, package: str) -> bool:
+    return f"{module}.".startswith(f"{package}.")
 
 
 def test_no_imports_lead_from_a_room_back_into_it() -> None:

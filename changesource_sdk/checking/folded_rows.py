@@ -1,7 +1,7 @@
-"""Rows as a consumer has them after what it was sent, for the checker: folded, counted, copied and compared.
+"""Rows as a consumer has them after what it was sent, for the endpoint check: folded, counted, copied and compared.
 
-The checker compares a later snapshot with an earlier one plus what followed. Contract: `take` is told of committed
-changes only, and never fails: what is wrong with a change is for the rules to say.
+The check compares a later snapshot with an earlier one plus the changes in between. Contract: `take` gets committed
+changes only and never fails, because the rules (`protocol.rules`) report what is wrong with a change.
 """
 
 from __future__ import annotations
@@ -9,42 +9,47 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator
 
-from changesource_sdk.testing.folding import FoldedTables, Key
-from protocol.changes import Change, Delete, Insert, Update
+from protocol import changes as wire
+from protocol.fold.indexes import Indexes
+from protocol.fold.rows import FoldedTables, Key
 from protocol.specs import JsonObject
 
 
 class FoldedRows(FoldedTables):
-    """Rows by table and key. `incomparable` names tables whose rows have no key to tell them apart by."""
+    """Rows by table and key."""
 
     def __init__(self) -> None:
         super().__init__()
+        # Tables with a row change that had no key columns: their rows cannot be told apart. Written by `take`.
         self.incomparable: set[str] = set()
 
     def copy(self) -> FoldedRows:
-        """The same rows, to be changed on their own."""
+        """An independent copy."""
         made = FoldedRows()
         made.tables = {name: {key: dict(row) for key, row in rows.items()} for name, rows in self.tables.items()}
+        made.indexes = Indexes(self.indexes)
         made.incomparable = set(self.incomparable)
         return made
 
     @property
     def count(self) -> int:
-        """How many rows there are."""
+        """The number of rows of all tables."""
         return sum(map(len, self.tables.values()))
 
-    def take(self, change: Change) -> None:
-        """Take a change in, as far as it can be."""
-        if isinstance(change, Insert | Update | Delete) and not change.relation.key.columns:
+    def take(self, change: wire.Change) -> None:
+        """Apply a change if that is possible."""
+        if isinstance(change, wire.Insert | wire.Update | wire.Delete) and not change.relation.key.columns:
             self.incomparable.add(change.relation.replica_name)
         try:
-            self.apply([change])
-        except (KeyError, TypeError):
-            return  # a key column is missing, or is no plain value: a broken rule, already noted
+            self.apply_change(change)
+        except (KeyError, TypeError, ValueError):
+            # A key column is missing or not a plain value, or a default is not understood: the rules have noted it.
+            return
 
     def differences(self, other: FoldedRows, *, here: str, there: str) -> Iterator[str]:
-        """Where `other` has other rows, as sentences that call the two `here` and `there`; a JSON value and its text
-        count as the same.
+        """One sentence for each row that differs; they call this side `here` and the other `there`.
+
+        A JSON value and its text count as equal.
         """
         names = (self.tables.keys() | other.tables.keys()) - self.incomparable - other.incomparable
         for name in sorted(names):
@@ -71,7 +76,7 @@ def _differing(mine: JsonObject, theirs: JsonObject) -> str | None:
 
 
 def _parsed(value: object) -> object:
-    """What a JSON text says: JSON columns travel as values or as texts, as each transaction likes."""
+    """The value of a JSON text: JSON columns travel as values or as texts, depending on the `begin` message."""
     try:
         return json.loads(value) if isinstance(value, str) else value
     except ValueError:

@@ -19,10 +19,10 @@ from urllib.parse import urlencode, urlsplit
 
 from websockets.asyncio.client import ClientConnection, connect
 
-from changesource_sdk.testing.folding import FoldedTables, Rows
 from protocol import transcript
 from protocol.changes import Change
 from protocol.codec import AnyDownstream
+from protocol.fold.rows import FoldedTables, Rows
 from protocol.handshake import Dialect, Handshake
 from protocol.messages import Begin, Commit, Data, ResetRequired, Rollback
 from protocol.session import ConsumerSession

@@ -5,15 +5,17 @@ Nothing is written and nobody is disturbed; a log that starts over meanwhile is 
 
 from __future__ import annotations
 
+from pathlib import Path
+
 from changesource_sdk.changelog.log import LogReader, SnapshotRecord
 from changesource_sdk.changelog.spool import snapshots
 from changesource_sdk.changelog.store import LogStore
 from changesource_sdk.changelog.subscribers import transaction_of
 from changesource_sdk.errors import SnapshotGone, StateError
 from changesource_sdk.pipeline.encoding.consumer_schema import ConsumerSchema
-from changesource_sdk.testing.conformance.witness import changes_of
-from changesource_sdk.testing.folding import FoldedTables
 from changesource_sdk.verifying.sides import Rows, Side, canonical_key, canonical_row
+from protocol.codec import decode_changes
+from protocol.fold.rows import FoldedTables
 
 READ_BYTES = 4 << 20
 
@@ -36,7 +38,7 @@ def log_side(store: LogStore, schema: ConsumerSchema, through: str | None = None
     try:
         wanted = through or reader.head()
         record = base_snapshot(store, reader, wanted)
-        folded = _snapshot(store, record)
+        folded = fold_spool(store.fetch(record))
         reached = _follow(reader, record.watermark, wanted, folded)
     except SnapshotGone as error:
         raise _started_over(str(error)) from None
@@ -82,12 +84,12 @@ def key_columns(schema: ConsumerSchema, table: str) -> tuple[str, ...]:
     return () if found is None else tuple(found.key)
 
 
-def _snapshot(store: LogStore, record: SnapshotRecord) -> FoldedTables:
+def fold_spool(directory: Path) -> FoldedTables:
+    """The rows of a snapshot in the spool; raises `SnapshotGone` if it is removed meanwhile."""
     folded = FoldedTables()
-    directory = store.fetch(record)
     with snapshots.reading(directory):
         for block in snapshots.blocks(directory, snapshots.read_manifest(directory)):
-            folded.apply(changes_of(block))
+            folded.apply(decode_changes(block))
     return folded
 
 
@@ -103,7 +105,7 @@ def _follow(reader: LogReader, after: str, through: str, folded: FoldedTables) -
             if stored.watermark > through:
                 return after
             for chunk in stored.chunks():
-                folded.apply(changes_of(chunk))
+                folded.apply(decode_changes(chunk))
             after = stored.watermark
     return after
 

@@ -9,8 +9,8 @@ from changesource_sdk.adapter import Adapter
 from changesource_sdk.changelog.store import LogStore
 from changesource_sdk.pipeline.contract import checked_snapshot
 from changesource_sdk.pipeline.encoding.consumer_schema import ConsumerSchema
+from changesource_sdk.pipeline.snapshot.fold import fold_snapshot
 from changesource_sdk.pipeline.snapshot.take import adapter_call
-from changesource_sdk.testing.conformance.reading import folded
 from changesource_sdk.verifying.log_side import log_side, side_tables
 from changesource_sdk.verifying.sides import Side, TableVerdict, compare
 
@@ -20,7 +20,7 @@ ATTEMPTS = 5
 def upstream_side(adapter: Adapter, schema: ConsumerSchema) -> Side:
     """The rows of the store now; its own position stands where other stages have a watermark."""
     with adapter_call("snapshot()"):
-        read = folded(adapter, checked_snapshot(adapter.snapshot()))
+        read = fold_snapshot(adapter, checked_snapshot(adapter.snapshot()))
     return Side("upstream", str(read.position), side_tables(read.replica, schema))
 
 

@@ -6,58 +6,50 @@ start until it is reset. `problems` finds such changes, and those that are appli
 
 from collections.abc import Iterator
 
-from protocol.changes import (
-    AddColumn,
-    Backfill,
-    BackfillCompleted,
-    Change,
-    CreateIndex,
-    CreateTable,
-    Delete,
-    DropColumn,
-    Insert,
-    RenameTable,
-    Truncate,
-    Update,
-    UpdateColumn,
-    UpdateTableMetadata,
-)
+from protocol import changes as wire
 from protocol.data_types import misfit
 from protocol.messages import JsonMode
-from protocol.specs import RESERVED_TABLES, Column, ColumnSpec, IndexSpec, JsonObject, Relation, understood_default
+from protocol.specs import (
+    RESERVED_TABLES,
+    VERSION_COLUMN,
+    Column,
+    ColumnSpec,
+    IndexSpec,
+    JsonObject,
+    Relation,
+    understood_default,
+)
 from protocol.stream import Problem
 from protocol.stream_rules.replica import Replica, Table
 
-_VERSION_COLUMN = "_0_version"
 
-
-def problems(replica: Replica, change: Change, json_mode: JsonMode) -> Iterator[Problem]:
+def problems(replica: Replica, change: wire.Change, json_mode: JsonMode) -> Iterator[Problem]:
     """The rules that `change` breaks on this replica."""
     match change:
-        case Insert() | Update() | Delete():
+        case wire.Insert() | wire.Update() | wire.Delete():
             yield from _row_problems(replica, change, json_mode)
-        case Truncate():
+        case wire.Truncate():
             for relation in change.relations:
                 yield from _unknown_table(replica, relation.replica_name)
-        case CreateTable():
+        case wire.CreateTable():
             yield from _create_table_problems(replica, change)
-        case RenameTable():
+        case wire.RenameTable():
             yield from _unknown_table(replica, change.old.replica_name)
             yield from _taken_name(replica, change.new.replica_name, "table-exists")
             yield from _reserved_name(change.new.replica_name)
-        case UpdateTableMetadata():
+        case wire.UpdateTableMetadata():
             yield from _unknown_table(replica, change.table.replica_name)
-        case AddColumn() | UpdateColumn() | DropColumn():
+        case wire.AddColumn() | wire.UpdateColumn() | wire.DropColumn():
             yield from _column_change_problems(replica, change)
-        case CreateIndex():
+        case wire.CreateIndex():
             yield from _index_problems(replica, change.spec)
-        case Backfill() | BackfillCompleted():
+        case wire.Backfill() | wire.BackfillCompleted():
             yield Problem("backfill", f"{change.tag} of {change.relation.replica_name}")
         case _:
             return
 
 
-def _row_problems(replica: Replica, change: Insert | Update | Delete, json_mode: JsonMode) -> Iterator[Problem]:
+def _row_problems(replica: Replica, change: wire.SingleRowChange, json_mode: JsonMode) -> Iterator[Problem]:
     name = change.relation.replica_name
     table = replica.tables.get(name)
     if table is None:
@@ -66,22 +58,22 @@ def _row_problems(replica: Replica, change: Insert | Update | Delete, json_mode:
     yield from _key_problems(replica, change)
     for row in _rows(change):
         yield from _value_problems(name, table, row, json_mode)
-    if isinstance(change, Update):
+    if isinstance(change, wire.Update):
         yield from _update_problems(replica, table, change)
 
 
-def _rows(change: Insert | Update | Delete) -> list[JsonObject]:
+def _rows(change: wire.SingleRowChange) -> list[JsonObject]:
     """The rows and keys that a change carries."""
-    if isinstance(change, Insert):
+    if isinstance(change, wire.Insert):
         return [change.new]
-    if isinstance(change, Delete):
+    if isinstance(change, wire.Delete):
         return [change.key]
     return [change.new] if change.key is None else [change.new, change.key]
 
 
-def _key_problems(replica: Replica, change: Insert | Update | Delete) -> Iterator[Problem]:
+def _key_problems(replica: Replica, change: wire.SingleRowChange) -> Iterator[Problem]:
     name, key = change.relation.replica_name, change.relation.key
-    if not key.columns and not isinstance(change, Insert):
+    if not key.columns and not isinstance(change, wire.Insert):
         yield Problem("no-row-key", f"{change.tag} of {name}, which has no row key")
     if key.type == "full":
         return
@@ -97,7 +89,7 @@ def _missing_key(relation: Relation, row: JsonObject) -> Iterator[Problem]:
             yield Problem("key-value", f"{relation.replica_name}: key column {column} is missing or null")
 
 
-def _update_problems(replica: Replica, table: Table, change: Update) -> Iterator[Problem]:
+def _update_problems(replica: Replica, table: Table, change: wire.Update) -> Iterator[Problem]:
     name = change.relation.replica_name
     if absent := [column for column in table.columns if column not in change.new]:
         yield Problem("full-row", f"update of {name} without {', '.join(absent)}")
@@ -114,7 +106,7 @@ def _value_problems(name: str, table: Table, row: JsonObject, json_mode: JsonMod
             yield Problem("value-type", f"{name}.{column}: {reason}")
 
 
-def _create_table_problems(replica: Replica, change: CreateTable) -> Iterator[Problem]:
+def _create_table_problems(replica: Replica, change: wire.CreateTable) -> Iterator[Problem]:
     name = change.spec.replica_name
     yield from _taken_name(replica, name, "table-exists")
     yield from _reserved_name(name)
@@ -124,24 +116,24 @@ def _create_table_problems(replica: Replica, change: CreateTable) -> Iterator[Pr
         yield Problem("backfill", f"create-table of {name} announces a backfill")
 
 
-def _column_change_problems(replica: Replica, change: AddColumn | UpdateColumn | DropColumn) -> Iterator[Problem]:
+def _column_change_problems(replica: Replica, change: wire.ColumnChange) -> Iterator[Problem]:
     name = change.table.replica_name
     table = replica.tables.get(name)
     if table is None:
         yield from _unknown_table(replica, name)
         return
-    if isinstance(change, AddColumn):
+    if isinstance(change, wire.AddColumn):
         yield from _add_column_problems(name, table, change)
-    elif isinstance(change, UpdateColumn):
+    elif isinstance(change, wire.UpdateColumn):
         yield from _existing_column(name, table, change.old.name)
         yield from _new_column(name, table, change.new, instead_of=change.old.name)
     else:
         yield from _existing_column(name, table, change.column)
-        if any(change.column in index.columns for index in replica.indexes_of(name)):
+        if any(change.column in index.columns for index in replica.indexes.of(name)):
             yield Problem("indexed-column", f"drop-column of {name}.{change.column}, which an index uses")
 
 
-def _add_column_problems(name: str, table: Table, change: AddColumn) -> Iterator[Problem]:
+def _add_column_problems(name: str, table: Table, change: wire.AddColumn) -> Iterator[Problem]:
     yield from _new_column(name, table, change.column)
     if not understood_default(change.column.spec.dflt):
         yield Problem("default", f"{name}.{change.column.name}: {change.column.spec.dflt!r}")
@@ -161,7 +153,7 @@ def _existing_column(name: str, table: Table, column: str) -> Iterator[Problem]:
 
 
 def _column_problems(name: str, column: str, spec: ColumnSpec) -> Iterator[Problem]:
-    if column == _VERSION_COLUMN:
+    if column == VERSION_COLUMN:
         yield Problem("reserved-name", f"{name}.{column} is the consumer's own")
     if "|" in spec.data_type:
         yield Problem("data-type", f"{name}.{column}: {spec.data_type!r} contains |")

@@ -12,24 +12,11 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 
-from protocol.changes import (
-    AddColumn,
-    CreateIndex,
-    CreateTable,
-    DropColumn,
-    DropIndex,
-    DropTable,
-    RenameTable,
-    SchemaChange,
-    UpdateColumn,
-    UpdateTableMetadata,
-)
-from protocol.specs import ColumnSpec, IndexSpec, sql_default
+from protocol import changes as wire
+from protocol.fold.indexes import Index, Indexes, renamed
+from protocol.specs import VERSION_COLUMN, ColumnSpec, IndexSpec, sql_default
 from reference_cache.replica.errors import CannotApply
 from service_kit.sqlite import quoted
-
-VERSION_COLUMN = "_0_version"
-"""The column of every table with the version of the row's last change; the name is zero-cache's."""
 
 SYSTEM_PREFIX = "_cache."
 """Prefix of every name in the file that does not come from upstream."""
@@ -52,16 +39,6 @@ class StoredTable:
 
 
 @dataclass(frozen=True, slots=True)
-class StoredIndex:
-    """An index by its name in the replica; `columns` maps names to ASC or DESC, in index order."""
-
-    name: str
-    table: str
-    unique: bool
-    columns: Mapping[str, str]
-
-
-@dataclass(frozen=True, slots=True)
 class Effect:
     """What a schema change requires: statements to run in order, and `tables` whose shape has changed.
 
@@ -73,6 +50,8 @@ class Effect:
     rewritten: tuple[str, ...] = ()
 
 
+# Not a `protocol.fold.tables.TableFold`: it refuses changes that do not fit, and each change yields SQL that needs the
+# table before and after. What they share is in `protocol.fold.indexes`.
 @dataclass(slots=True)
 class Catalog:
     """Tables and indexes by name. Invariant: every index belongs to a table here and names columns of it."""
@@ -80,10 +59,10 @@ class Catalog:
     # Both are in order of creation, and written by `apply` and `filled`.
     tables: dict[str, StoredTable] = field(default_factory=dict)
     # Tables and indexes share one set of names, as in SQLite.
-    indexes: dict[str, StoredIndex] = field(default_factory=dict)
+    indexes: Indexes = field(default_factory=Indexes)
 
     def copy(self) -> Catalog:
-        return Catalog(dict(self.tables), dict(self.indexes))
+        return Catalog(dict(self.tables), Indexes(self.indexes))
 
     def table(self, name: str) -> StoredTable:
         """Raises `CannotApply` for an unknown table."""
@@ -92,37 +71,33 @@ class Catalog:
             raise CannotApply(f"there is no table {name!r}; the source must create it before it names it")
         return table
 
-    def indexes_of(self, table: str) -> list[StoredIndex]:
-        """The indexes of a table, in order of creation."""
-        return [index for index in self.indexes.values() if index.table == table]
-
     def keys_of(self, table: str) -> list[tuple[str, ...]]:
         """The column names of every unique index over non-null columns, shortest first: the first is the key."""
         columns = self.tables[table].columns
-        unique = [tuple(index.columns) for index in self.indexes_of(table) if index.unique]
+        unique = [tuple(index.columns) for index in self.indexes.of(table) if index.unique]
         usable = {names for names in unique if all(_can_be_key(columns.get(name)) for name in names)}
         return sorted(usable, key=lambda names: (len(names), names))
 
-    def apply(self, change: SchemaChange) -> Effect:
+    def apply(self, change: wire.SchemaChange) -> Effect:
         """Apply a schema change to the catalog; returns what to do in the database."""
         match change:
-            case CreateTable():
+            case wire.CreateTable():
                 return self._create_table(change)
-            case RenameTable():
+            case wire.RenameTable():
                 return self._rename_table(change.old.replica_name, change.new.replica_name)
-            case DropTable():
+            case wire.DropTable():
                 return self._drop_table(change.id.replica_name)
-            case AddColumn():
+            case wire.AddColumn():
                 return self._add_column(change)
-            case UpdateColumn():
+            case wire.UpdateColumn():
                 return self._update_column(change)
-            case DropColumn():
+            case wire.DropColumn():
                 return self._drop_column(change.table.replica_name, change.column)
-            case CreateIndex():
+            case wire.CreateIndex():
                 return self._create_index(change.spec)
-            case DropIndex():
+            case wire.DropIndex():
                 return self._drop_index(change.id.replica_name)
-            case UpdateTableMetadata():
+            case wire.UpdateTableMetadata():
                 return Effect()
 
     def filled(self, table: str, columns: Iterable[str]) -> Effect:
@@ -131,7 +106,7 @@ class Catalog:
         self.tables[table] = replace(stored, unfilled=stored.unfilled - frozenset(columns))
         return Effect(tables=(table,), rewritten=(table,))
 
-    def _create_table(self, change: CreateTable) -> Effect:
+    def _create_table(self, change: wire.CreateTable) -> Effect:
         spec = change.spec
         name = spec.replica_name
         self._refuse_taken(name)
@@ -145,20 +120,18 @@ class Catalog:
     def _rename_table(self, old: str, new: str) -> Effect:
         stored = self.table(old)
         self._refuse_taken(new)
-        self.tables = {new if name == old else name: table for name, table in self.tables.items()}
-        self.tables[new] = replace(stored, name=new)
-        for index in self.indexes_of(old):
-            self.indexes[index.name] = replace(index, table=new)
+        self.tables = renamed(self.tables, old, new) | {new: replace(stored, name=new)}
+        self.indexes.rename_table(old, new)
         return Effect((f"ALTER TABLE {quoted(old)} RENAME TO {quoted(new)}",), (old, new), (new,))
 
     def _drop_table(self, name: str) -> Effect:
         if name not in self.tables:
             return Effect()
         del self.tables[name]
-        self.indexes = {each: index for each, index in self.indexes.items() if index.table != name}
+        self.indexes.drop_table(name)
         return Effect((f"DROP TABLE {quoted(name)}",), (name,))
 
-    def _add_column(self, change: AddColumn) -> Effect:
+    def _add_column(self, change: wire.AddColumn) -> Effect:
         table, column = change.table.replica_name, change.column
         stored = self.table(table)
         if column.name in stored.columns or column.name == VERSION_COLUMN:
@@ -171,20 +144,17 @@ class Catalog:
         text = f"ALTER TABLE {quoted(table)} ADD {_column_sql(column.name, column.spec, default)}"
         return Effect((text,), (table,), () if change.backfill is not None else (table,))
 
-    def _update_column(self, change: UpdateColumn) -> Effect:
+    def _update_column(self, change: wire.UpdateColumn) -> Effect:
         table, old, new = change.table.replica_name, change.old.name, change.new.name
         stored = self.table(table)
         before = _column_of(stored, old)
         if new != old and new in stored.columns:
             raise CannotApply(f"table {table!r} has a column {new!r} already")
-        columns = {new if name == old else name: spec for name, spec in stored.columns.items()}
-        columns[new] = change.new.spec
+        columns = renamed(stored.columns, old, new) | {new: change.new.spec}
         unfilled = frozenset(new if name == old else name for name in stored.unfilled)
-        defaults = {new if name == old else name: text for name, text in stored.defaults.items()}
+        defaults = renamed(stored.defaults, old, new)
         self.tables[table] = replace(stored, columns=columns, unfilled=unfilled, defaults=defaults)
-        for index in self.indexes_of(table):
-            renamed = {new if name == old else name: order for name, order in index.columns.items()}
-            self.indexes[index.name] = replace(index, columns=renamed)
+        self.indexes.rename_column(table, old, new)
         if affinity(before) != affinity(change.new.spec):
             return Effect(tuple(self._rebuild(stored, table)), (table,), (table,))
         if old != new:
@@ -202,12 +172,12 @@ class Catalog:
         )
         yield f"DROP TABLE {quoted(table)}"
         yield f"ALTER TABLE {quoted(_REBUILT)} RENAME TO {quoted(table)}"
-        yield from map(create_index_sql, self.indexes_of(table))
+        yield from map(create_index_sql, self.indexes.of(table))
 
     def _drop_column(self, table: str, column: str) -> Effect:
         stored = self.table(table)
         _column_of(stored, column)
-        users = [index.name for index in self.indexes_of(table) if column in index.columns]
+        users = [index.name for index in self.indexes.of(table) if column in index.columns]
         if users:
             raise CannotApply(f"{table}.{column} is used by the index {users[0]!r}; drop the index first")
         columns = {name: spec for name, spec in stored.columns.items() if name != column}
@@ -222,11 +192,10 @@ class Catalog:
         self._refuse_taken(name)
         for column in spec.columns:
             _column_of(stored, column)
-        self.indexes[name] = index = StoredIndex(name, table, spec.unique, dict(spec.columns))
-        return Effect((create_index_sql(index),), (table,))
+        return Effect((create_index_sql(self.indexes.create(spec)),), (table,))
 
     def _drop_index(self, name: str) -> Effect:
-        index = self.indexes.pop(name, None)
+        index = self.indexes.drop(name)
         return Effect() if index is None else Effect((f"DROP INDEX {quoted(name)}",), (index.table,))
 
     def _refuse_taken(self, name: str) -> None:
@@ -242,7 +211,7 @@ def create_table_sql(table: StoredTable) -> str:
     return f"CREATE TABLE {quoted(table.name)} ({', '.join([*parts, f'{quoted(VERSION_COLUMN)} TEXT'])})"
 
 
-def create_index_sql(index: StoredIndex) -> str:
+def create_index_sql(index: Index) -> str:
     columns = ", ".join(f"{quoted(name)} {order}" for name, order in index.columns.items())
     unique = "UNIQUE " if index.unique else ""
     return f"CREATE {unique}INDEX {quoted(index.name)} ON {quoted(index.table)} ({columns})"

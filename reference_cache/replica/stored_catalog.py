@@ -8,8 +8,9 @@ from dataclasses import dataclass
 
 import orjson
 
+from protocol.fold.indexes import Index, Indexes
 from protocol.specs import ColumnSpec
-from reference_cache.replica.catalog import SYSTEM_PREFIX, Catalog, StoredIndex, StoredTable
+from reference_cache.replica.catalog import SYSTEM_PREFIX, Catalog, StoredTable
 from reference_cache.replica.errors import UnusableReplica
 from service_kit.sqlite import quoted
 
@@ -92,10 +93,10 @@ def load_catalog(connection: sqlite3.Connection) -> Catalog:
         for name, columns, unfilled, defaults in connection.execute(f"SELECT * FROM {TABLES} ORDER BY rowid")
     }
     indexes = {
-        name: StoredIndex(name, table, bool(unique), orjson.loads(columns))
+        name: Index(name, table, bool(unique), orjson.loads(columns))
         for name, table, unique, columns in connection.execute(f"SELECT * FROM {INDEXES} ORDER BY rowid")
     }
-    return Catalog(tables, indexes)
+    return Catalog(tables, Indexes(indexes))
 
 
 def save_catalog(connection: sqlite3.Connection, catalog: Catalog) -> None:

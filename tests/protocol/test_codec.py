@@ -4,8 +4,9 @@ import pytest
 
 from protocol import codec
 from protocol.changes import Insert
-from protocol.codec import decode_downstream, decode_upstream, encode
+from protocol.codec import decode_changes, decode_downstream, decode_upstream, encode
 from protocol.errors import CodecError
+from protocol.framing import frame
 from protocol.messages import Ack, AckRequested, Begin, Data, ResetRequired, StatusAck
 from protocol.specs import Relation, RowKey
 
@@ -22,6 +23,12 @@ def test_a_row_with_integers_of_any_size_comes_back_exactly() -> None:
 def test_text_and_bytes_are_read_alike() -> None:
     assert decode_downstream(INSERT) == decode_downstream(INSERT.decode())
     assert encode(decode_downstream(INSERT)) == INSERT
+
+
+def test_the_changes_of_stored_frames_are_read_in_order() -> None:
+    changes = [Insert(relation=RELATION, new={"id": number}) for number in range(2)]
+    begin, *data = Begin(commit_watermark="01"), *(Data(change=each) for each in changes)
+    assert decode_changes(b"".join(frame(encode(message)) for message in (begin, *data))) == changes
 
 
 def test_both_dialects_are_read() -> None:

@@ -32,6 +32,7 @@ _HEADER = struct.Struct("<BII")
 Entry = tuple[int, bytes]
 
 
+# Not `protocol.fold.rows.FoldedTables`: a topic holds any number of rows, so they are kept packed and spill to disk.
 class Fold:
     """Rows by key. Invariant: what was put last for a key decides, wherever earlier rows of it are kept."""
 

@@ -190,7 +190,7 @@ def groups_of(ties: Iterable[Tie]) -> dict[tuple[int, bytes], bytes]:
 def fold(history: History, items: Iterable[Item]) -> Iterator[tuple[int, bytes]]:
     """The rows left after all items, as JSON, with the number of their table; items come sorted, in whole groups."""
     for (number, _), group in groupby(items, key=lambda item: item[0][:2]):
-        table = history.tables[number]
+        table = history.numbered[number]
         assert table.table is not None
         last = _fold_group if table.table.key else _all_rows
         for order, row in last(table, group):

@@ -1,9 +1,9 @@
 """How the tables of a log changed from one snapshot to a later point: what old rows must go through to be current.
 
 A row is written once and may outlive many schema changes. Its table is known by the name it had at that moment; the
-history finds the same table at the end, under whatever name, and brings the row forward: columns added, dropped,
-renamed, converted. What was dropped or emptied later is known to be gone, so nobody carries it along. Pure, small
-(schema changes and truncations only) and picklable, so that every task of a compaction has it.
+history finds the same table at the end, under any name, and brings the row forward: columns added, dropped, renamed,
+converted. A row of a table that was dropped or truncated later is left out at once. Pure, small (schema changes and
+truncations only) and picklable, so that every task of a compaction gets a copy.
 """
 
 from __future__ import annotations
@@ -14,10 +14,11 @@ from dataclasses import dataclass, field
 from typing import TypeAlias
 
 from changesource_sdk.pipeline.encoding.consumer_schema import ConsumerSchema
-from changesource_sdk.pipeline.encoding.replica_values import converted, declared_type, default_value
 from changesource_sdk.schema import Table
 from protocol import changes as wire
-from protocol.specs import Column
+from protocol.fold.row_steps import Step, step_of
+from protocol.fold.tables import TableFold
+from protocol.specs import JsonObject, Relation, TableSpec
 
 WireRow: TypeAlias = Mapping[str, object]
 """Column names to JSON values, as they travel."""
@@ -29,43 +30,19 @@ START: Order = ("", 0)
 """The order of everything that is in the snapshot."""
 
 
-@dataclass(frozen=True, slots=True)
-class Added:
-    """Rows got a column with this value."""
-
-    column: str
-    value: object
-
-
-@dataclass(frozen=True, slots=True)
-class Dropped:
-    """Rows lost a column."""
-
-    column: str
-
-
-@dataclass(frozen=True, slots=True)
-class Changed:
-    """A column has another name, and its values were converted if there are types."""
-
-    old: str
-    new: str
-    types: tuple[str, str] | None
-
-
-Step: TypeAlias = Added | Dropped | Changed
-
-
 @dataclass(slots=True)
 class TableHistory:
-    """One table from its creation, or the snapshot, on; renaming does not make another. `table` is what it is at the
-    end, None if it was dropped.
-    """
+    """One table from its creation, or the snapshot, on; a renamed table is still the same. Only `History` writes it."""
 
+    # Its index in `History.numbered`.
     number: int
+    # The number of columns at its creation.
     width: int
+    # The table at the end; None if it was dropped.
     table: Table | None = None
+    # The last truncation: rows written before it are gone.
     emptied: Order = START
+    # Column changes in order, and how many columns there were from each on.
     steps: list[tuple[Order, Step]] = field(default_factory=list)
     widths: list[tuple[Order, int]] = field(default_factory=list)
 
@@ -82,103 +59,80 @@ class TableHistory:
         current = dict(row)
         for order, step in self.steps:
             if order > since and (until is None or order < until):
-                _take(step, current)
+                step.apply(current)
         return current
 
-    def _add(self, order: Order, step: Step) -> None:
+    def add(self, order: Order, step: Step) -> None:
+        """Note a column change; called in order."""
         self.steps.append((order, step))
         width = self.widths[-1][1] if self.widths else self.width
-        change = {Added: 1, Dropped: -1, Changed: 0}[type(step)]
-        self.widths.append((order, width + change))
+        self.widths.append((order, width + step.columns))
 
 
-def _take(step: Step, row: dict[str, object]) -> None:
-    match step:
-        case Added(column, value):
-            row[column] = value
-        case Dropped(column):
-            row.pop(column, None)
-        case Changed(old, new, types):
-            if old in row:
-                value = row.pop(old)
-                row[new] = converted(value, *types) if types else value
-
-
-class History:
-    """All tables that were there at some moment. Names are those of the replica."""
+class History(TableFold[TableHistory]):
+    """All tables that existed at some moment, in `numbered`. Names are those of the replica. Constant once made."""
 
     def __init__(
         self, base: ConsumerSchema, events: Iterable[tuple[Order, wire.Change]], final: ConsumerSchema
     ) -> None:
-        self.tables: list[TableHistory] = []
+        super().__init__()
+        # Every table that was ever created, by `TableHistory.number`.
+        self.numbered: list[TableHistory] = []
+        # For each name, which table it stood for from when on; None after a drop or rename.
         self._names: dict[str, list[tuple[Order, TableHistory | None]]] = {}
+        # When the event that is being applied happened; used while the history is made.
+        self._order = START
         for name, table in base.tables.items():
-            self._create(START, name, len(table.columns))
-        for order, change in events:
-            self._apply(order, change)
+            self.bind(name, self._new(len(table.columns)))
+        for self._order, change in events:
+            self.apply_change(change)
         for name, table in final.tables.items():
-            if (found := self._current(name)) is not None:
-                found.table = table
+            if name in self.tables:
+                self.tables[name].table = table
 
     def at(self, name: str, order: Order) -> TableHistory | None:
         """The table that had this name then."""
         known = self._names.get(name, [])
-        place = bisect_right(known, order, key=lambda entry: entry[0])
-        return known[place - 1][1] if place else None
+        later = bisect_right(known, order, key=lambda entry: entry[0])
+        return known[later - 1][1] if later else None
 
     def widths(self, name: str) -> set[int]:
-        """All numbers of columns that tables had that ever went by this name."""
+        """All numbers of columns of all tables that ever had this name."""
         tables = [table for _, table in self._names.get(name, []) if table is not None]
         return {width for table in tables for width in (table.width, *(width for _, width in table.widths))}
 
     def unchanged(self, name: str) -> bool:
         """Whether this table of the snapshot kept its name, its columns and all of its rows, as far as known here."""
-        found = self.at(name, START)
-        if found is None or found.table is None:
+        table = self.at(name, START)
+        if table is None or table.table is None:
             return False
-        return not found.steps and found.emptied == START and found.table.full_name == name
+        return not table.steps and table.emptied == START and table.table.full_name == name
 
-    def _apply(self, order: Order, change: wire.Change) -> None:
-        match change:
-            case wire.CreateTable():
-                self._create(order, change.spec.replica_name, len(change.spec.columns))
-            case wire.DropTable():
-                self._set(order, change.id.replica_name, None)
-            case wire.RenameTable():
-                found = self._current(change.old.replica_name)
-                self._set(order, change.old.replica_name, None)
-                self._set(order, change.new.replica_name, found)
-            case wire.Truncate():
-                for relation in change.relations:
-                    if (emptied := self._current(relation.replica_name)) is not None:
-                        emptied.emptied = order
-            case wire.AddColumn() | wire.DropColumn() | wire.UpdateColumn():
-                if (altered := self._current(change.table.replica_name)) is not None:
-                    altered._add(order, _step(change))
+    def bind(self, name: str, table: TableHistory | None) -> None:
+        super().bind(name, table)
+        self._names.setdefault(name, []).append((self._order, table))
 
-    def _create(self, order: Order, name: str, width: int) -> None:
-        created = TableHistory(len(self.tables), width)
-        self.tables.append(created)
-        self._set(order, name, created)
+    def create(self, spec: TableSpec) -> TableHistory:
+        return self._new(len(spec.columns))
 
-    def _set(self, order: Order, name: str, table: TableHistory | None) -> None:
-        self._names.setdefault(name, []).append((order, table))
+    def change_column(self, table: TableHistory, change: wire.ColumnChange) -> None:
+        table.add(self._order, step_of(change))
 
-    def _current(self, name: str) -> TableHistory | None:
-        known = self._names.get(name)
-        return known[-1][1] if known else None
+    def truncate(self, table: TableHistory) -> None:
+        table.emptied = self._order
 
+    # A history has no rows: they are too many for one task, which is why `fold` sorts and folds them by key.
 
-def _step(change: wire.AddColumn | wire.DropColumn | wire.UpdateColumn) -> Step:
-    match change:
-        case wire.AddColumn():
-            return Added(change.column.name, default_value(change.column.spec))
-        case wire.DropColumn():
-            return Dropped(change.column)
-        case wire.UpdateColumn():
-            return Changed(change.old.name, change.new.name, _types(change.old, change.new))
+    def insert(self, table: TableHistory, relation: Relation, row: JsonObject) -> None:
+        pass
 
+    def update(self, table: TableHistory, relation: Relation, old_key: JsonObject | None, row: JsonObject) -> None:
+        pass
 
-def _types(old: Column, new: Column) -> tuple[str, str] | None:
-    types = declared_type(old.spec), declared_type(new.spec)
-    return types if types[0] != types[1] else None
+    def delete(self, table: TableHistory, relation: Relation, key: JsonObject) -> None:
+        pass
+
+    def _new(self, width: int) -> TableHistory:
+        created = TableHistory(len(self.numbered), width)
+        self.numbered.append(created)
+        return created

@@ -141,9 +141,9 @@ class Folding:
     def write_bucket(self, bucket: int, items: Iterable[Item], directory: Path) -> list[PartInfo]:
         """Fold sorted items into one part per table."""
         parts = []
-        width = len(self.history.tables)
+        width = len(self.history.numbered)
         for number, rows in groupby(fold(self.history, items), key=itemgetter(0)):
-            table = self.history.tables[number].table
+            table = self.history.numbered[number].table
             assert table is not None
             name = self.first_part + bucket * width + number
             rows_only = map(itemgetter(1), rows)
@@ -259,7 +259,7 @@ def history_of(base: ConsumerSchema, findings: Iterable[Findings], final: Consum
     decoded = ((order, decode_downstream(payload)) for order, payload in events)
     changes = [(order, message.change) for order, message in decoded if isinstance(message, Data)]
     history = History(base, changes, final)
-    if {table.table.full_name for table in history.tables if table.table} != set(final.tables):
+    if {table.table.full_name for table in history.numbered if table.table} != set(final.tables):
         raise StateError(
             "compaction-mismatch",
             "the schema changes in the log do not lead to the schema at its head",

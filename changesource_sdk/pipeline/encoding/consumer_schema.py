@@ -1,8 +1,8 @@
 """The schema a consumer has at one point of the stream.
 
-The pipeline carries it along: each schema change gives the next one, and the log keeps it (as JSON) with its head, so a
-restart goes on with exactly what consumers have. It holds what consumers hold: tables without defaults, and every index
-by the name it was created with, key indexes included. Applying assumes a checked change (`pipeline.encoding.validate`).
+Each schema change of the pipeline gives the next one. The log keeps it (as JSON) with its head, so that a restart
+continues with exactly what consumers have: tables without defaults, and every index by the name it was created with,
+key indexes included. Applying assumes a checked change (`pipeline.encoding.validate`).
 """
 
 from __future__ import annotations
@@ -25,11 +25,14 @@ from changesource_sdk.adapter import (
     RenameTable,
     SchemaChange,
 )
+from changesource_sdk.column_changes import ColumnChange, altered_table
 from changesource_sdk.schema import Column, Direction, Index, Table, canonical_name
 
 T = TypeVar("T")
 
 
+# Not a fold of `protocol.fold`: it folds an adapter's changes, not those on the wire, and the protocol's rules must
+# share no code with the sender that they judge.
 @dataclass(frozen=True, slots=True)
 class ConsumerSchema:
     """Tables and indexes by the name they have in the replica. Immutable: a transaction that fails leaves its
@@ -48,27 +51,15 @@ class ConsumerSchema:
                 return self._drop(canonical_name(name))
             case RenameTable(old, new):
                 return self._rename(canonical_name(old), canonical_name(new))
-            case AddColumn(name, column):
-                table = self._table(name)
-                return self._with_table(replace(table, columns=(*table.columns, without_default(column))))
-            case DropColumn(name, gone):
-                table = self._table(name)
-                return self._with_table(replace(table, columns=tuple(c for c in table.columns if c.name != gone)))
-            case AlterColumn(name, old_name, column):
-                return self._alter(self._table(name), old_name, without_default(column))
+            case AddColumn() | DropColumn() | AlterColumn():
+                return self._alter(change)
             case CreateIndex(index):
                 return replace(self, indexes={**self.indexes, index.full_name: index})
             case DropIndex(name):
                 return replace(self, indexes=_without(self.indexes, canonical_name(name)))
 
-    def _table(self, name: str) -> Table:
-        return self.tables[canonical_name(name)]
-
-    def _with_table(self, table: Table) -> ConsumerSchema:
-        return replace(self, tables={**self.tables, table.full_name: table})
-
     def _create(self, table: Table) -> ConsumerSchema:
-        bare = replace(table, columns=tuple(map(without_default, table.columns)), indexes=())
+        bare = replace(_without_defaults(table), indexes=())
         indexes = {index.full_name: index for index in self.indexes_for(table)}
         return ConsumerSchema({**self.tables, table.full_name: bare}, {**self.indexes, **indexes})
 
@@ -83,15 +74,14 @@ class ConsumerSchema:
         }
         return ConsumerSchema({**_without(self.tables, old), new: table}, indexes)
 
-    def _alter(self, table: Table, old_name: str, column: Column) -> ConsumerSchema:
-        columns = tuple(column if c.name == old_name else c for c in table.columns)
-        key = tuple(column.name if name == old_name else name for name in table.key)
-        indexes = {
-            name: _renamed_column(index, old_name, column.name) if index.table == table.full_name else index
-            for name, index in self.indexes.items()
-        }
-        altered = replace(table, columns=columns, key=key)
-        return ConsumerSchema({**self.tables, table.full_name: altered}, indexes)
+    def _alter(self, change: ColumnChange) -> ConsumerSchema:
+        table = _without_defaults(altered_table(self.tables[canonical_name(change.table)], change))
+        indexes = dict(self.indexes)
+        if isinstance(change, AlterColumn):
+            for name, index in self.indexes.items():
+                if index.table == table.full_name:
+                    indexes[name] = _renamed_column(index, change.old_name, change.column.name)
+        return ConsumerSchema({**self.tables, table.full_name: table}, indexes)
 
     def indexes_for(self, table: Table) -> list[Index]:
         """The indexes that creating a table here creates: the key's first, under a name that is free.
@@ -136,6 +126,10 @@ class ConsumerSchema:
 def without_default(column: Column) -> Column:
     """A column as consumers keep it: the default only matters at the moment the column is added."""
     return replace(column, default=None, default_sql=None)
+
+
+def _without_defaults(table: Table) -> Table:
+    return replace(table, columns=tuple(map(without_default, table.columns)))
 
 
 def _without(mapping: Mapping[str, T], name: str) -> dict[str, T]:

@@ -13,7 +13,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
-from typing import TypeAlias
 
 from changesource_sdk.adapter import (
     AddColumn,
@@ -31,13 +30,12 @@ from changesource_sdk.adapter import (
     Truncate,
     Update,
 )
+from changesource_sdk.column_changes import ColumnChange, altered_table
 from changesource_sdk.errors import InvalidChange, ResyncRequired
 from changesource_sdk.pipeline.mapping.declare import TableMapping
 from changesource_sdk.pipeline.mapping.row import RowMapper
 from changesource_sdk.pipeline.mapping.table import MappedTable, map_index, map_table
 from changesource_sdk.schema import Table, canonical_name
-
-ColumnChange: TypeAlias = AddColumn | DropColumn | AlterColumn
 
 
 class ChangeMapper:
@@ -117,23 +115,9 @@ class ChangeMapper:
             if (found := map_index(change.index, before.kept)) is not None:
                 yield CreateIndex(replace(found, table=before.target.full_name))
             return
-        after = map_table(_changed_table(before.source, change), before.mapping)
+        after = map_table(replace(altered_table(before.source, change), indexes=()), before.mapping)
         self._mappers[before.source.full_name] = RowMapper(after)
         yield from _column_change(after, change)
-
-
-def _changed_table(table: Table, change: ColumnChange) -> Table:
-    """The store's table after the change. It may show the change already: a mapper starts with the newest tables."""
-    columns, key = list(table.columns), table.key
-    match change:
-        case AddColumn(_, column):
-            columns = [*(c for c in columns if c.name != column.name), column]
-        case DropColumn(_, gone):
-            columns = [c for c in columns if c.name != gone]
-        case AlterColumn(_, old_name, column):
-            columns = [column if c.name == old_name else c for c in columns]
-            key = [column.name if name == old_name else name for name in key]
-    return replace(table, columns=columns, key=key, indexes=())
 
 
 def _column_change(after: MappedTable, change: ColumnChange) -> Iterator[Change]:

@@ -12,14 +12,13 @@ from copy import deepcopy
 from dataclasses import dataclass
 
 from changesource_sdk.adapter import Position
-from changesource_sdk.pipeline.encoding.transactions import TransactionEncoder
 from changesource_sdk.pipeline.snapshot.take import checked_schema
 from changesource_sdk.positions import from_text, to_text
 from changesource_sdk.testing.conformance.case import Broken
 from changesource_sdk.testing.conformance.judge import Judge
-from changesource_sdk.testing.conformance.reading import UNSPILLED, Follower, Read, no_segment, position_is_json
+from changesource_sdk.testing.conformance.reading import Follower, Read, memory_encoder, position_is_json
 from changesource_sdk.testing.conformance.trial import Trial
-from changesource_sdk.testing.folding import FoldedTables, rows_of
+from protocol.fold.rows import FoldedTables, rows_of
 
 STEPS = 8
 
@@ -79,7 +78,7 @@ def continue_from(trial: Trial, points: Sequence[Checkpoint], number: int) -> No
     """Let a new adapter go on from a checkpoint, as after a restart."""
     point, known = points[number], [earlier.position for earlier in points[:number]]
     after = from_text(to_text(point.position))
-    encoder = TransactionEncoder(checked_schema(trial.tables), no_segment, UNSPILLED)
+    encoder = memory_encoder(checked_schema(trial.tables))
     follower = Follower(trial.adapter(), after, encoder, known)
     with adding(f"in a new adapter, which is to continue after {after!r}, whatever another has read"):
         read_all(trial, follower, Judge(trial.history, point.reached), deepcopy(point.replica))

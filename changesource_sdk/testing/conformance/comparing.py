@@ -10,7 +10,7 @@ from typing import Literal
 import orjson
 
 from changesource_sdk.testing.conformance.history import Document, Expected, State
-from changesource_sdk.testing.folding import Key, Rows
+from protocol.fold.rows import Key, Rows
 
 Kind = Literal["missing", "extra", "different"]
 

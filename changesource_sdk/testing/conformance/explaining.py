@@ -12,7 +12,7 @@ from itertools import chain
 from changesource_sdk.adapter import Change, Delete, Insert, Update
 from changesource_sdk.testing.conformance.comparing import Difference, differences, same_row, shown
 from changesource_sdk.testing.conformance.history import History
-from changesource_sdk.testing.folding import Key, Rows
+from protocol.fold.rows import Key, Rows
 
 NEAR = 20
 """How many states ahead are looked at to find the one that was meant."""

@@ -29,7 +29,7 @@ from changesource_sdk.adapter import (
 from changesource_sdk.pipeline.encoding.consumer_schema import ConsumerSchema
 from changesource_sdk.pipeline.encoding.rows import RowShape
 from changesource_sdk.pipeline.encoding.validate import known_table
-from changesource_sdk.testing.folding import Key
+from protocol.fold.rows import Key
 
 
 @dataclass(frozen=True, slots=True)

@@ -11,19 +11,19 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TypeVar
 
-from changesource_sdk.adapter import Adapter, Closing, Position, Snapshot, Transaction
+from changesource_sdk.adapter import Adapter, Closing, Position, Transaction
 from changesource_sdk.changelog.spool.blocks import BlockFile
 from changesource_sdk.errors import ChangesourceError
-from changesource_sdk.pipeline.encoding.encode import TableEncoder
+from changesource_sdk.pipeline.encoding.consumer_schema import ConsumerSchema
 from changesource_sdk.pipeline.encoding.transactions import TransactionEncoder
-from changesource_sdk.pipeline.encoding.validate import known_table
-from changesource_sdk.pipeline.snapshot.take import adapter_call, checked_schema
+from changesource_sdk.pipeline.snapshot.fold import fold_snapshot
+from changesource_sdk.pipeline.snapshot.take import adapter_call
 from changesource_sdk.pipeline.tail import POLL_INTERVAL_S
 from changesource_sdk.positions import from_text, is_behind, to_text
 from changesource_sdk.testing.conformance.case import Broken, worded
-from changesource_sdk.testing.conformance.witness import changes_of
-from changesource_sdk.testing.folding import FoldedTables
 from protocol.changes import Change
+from protocol.codec import decode_changes
+from protocol.fold.rows import FoldedTables
 
 Answer = TypeVar("Answer")
 UNSPILLED = 1 << 40
@@ -78,29 +78,18 @@ def told(error: BaseException) -> BaseException:
 
 
 def read_snapshot(adapter: Adapter, patience: float) -> ReadSnapshot:
-    """All rows of a new snapshot."""
-    return within(patience, "snapshot()", lambda: folded(adapter, adapter.snapshot()))
+    """All rows of a new snapshot; `Broken` if it fails or takes longer than `patience` seconds."""
+    read = within(patience, "snapshot()", lambda: fold_snapshot(adapter, adapter.snapshot()))
+    return ReadSnapshot(read.position, read.replica, memory_encoder(read.schema))
 
 
-def folded(adapter: Adapter, snapshot: Snapshot) -> ReadSnapshot:
-    """The rows of a snapshot as a consumer would have them; closes it."""
-    try:
-        schema = checked_schema(tuple(adapter.tables() if snapshot.tables is None else snapshot.tables))
-        replica = FoldedTables()
-        for partition in snapshot.partitions:
-            encoder = TableEncoder(known_table(schema, partition.table))
-            replica.tables.setdefault(encoder.table.full_name, {})
-            for _, frames in encoder.inserts(partition.rows()):
-                replica.apply(changes_of(frames))
-    finally:
-        if snapshot.close is not None:
-            snapshot.close()
-    return ReadSnapshot(snapshot.position, replica, TransactionEncoder(schema, no_segment, UNSPILLED))
+def memory_encoder(schema: ConsumerSchema) -> TransactionEncoder:
+    """An encoder that keeps transactions of any size in memory."""
 
+    def no_file() -> Path:
+        raise AssertionError("nothing is spilled here")
 
-def no_segment() -> Path:
-    """For an encoder that never spills."""
-    raise AssertionError("nothing is spilled here")
+    return TransactionEncoder(schema, no_file, UNSPILLED)
 
 
 def position_is_json(position: Position) -> None:
@@ -180,7 +169,12 @@ class Follower:
         assert not isinstance(encoded.data, BlockFile)
         with self._changed:
             self.reads.append(
-                Read(transaction.position, changes_of(encoded.data), transaction.watermark, transaction.commit_time_ms)
+                Read(
+                    transaction.position,
+                    decode_changes(encoded.data),
+                    transaction.watermark,
+                    transaction.commit_time_ms,
+                )
             )
             self._known.add(text)
             self._after = transaction.position

@@ -7,15 +7,12 @@ new generations of the log.
 from __future__ import annotations
 
 from changesource_sdk.changelog.log import SnapshotRecord, Stored
-from changesource_sdk.changelog.spool import snapshots
 from changesource_sdk.changelog.store import LogStore
 from changesource_sdk.errors import SnapshotGone
 from changesource_sdk.testing.conformance.judge import Judge
-from changesource_sdk.testing.folding import FoldedTables, Key, rows_of
-from protocol.changes import Change
-from protocol.codec import decode_downstream
-from protocol.framing import unframe
-from protocol.messages import Data
+from changesource_sdk.verifying.log_side import fold_spool
+from protocol.codec import decode_changes
+from protocol.fold.rows import FoldedTables, Key, rows_of
 
 READ_BYTES = 4 << 20
 
@@ -43,11 +40,8 @@ class Witness:
 
     def _start(self, record: SnapshotRecord) -> bool:
         """Begin with a new generation; False if it is being replaced just now."""
-        folded = FoldedTables()
         try:
-            with snapshots.reading(record.directory):
-                for block in snapshots.blocks(record.directory, snapshots.read_manifest(record.directory)):
-                    folded.apply(changes_of(block))
+            folded = fold_spool(record.directory)
         except SnapshotGone:
             return False
         self.replica, self.watermark, self.generation = folded, record.watermark, record.generation
@@ -58,7 +52,7 @@ class Witness:
         touched: set[tuple[str, Key]] = set()
         count = 0
         for chunk in stored.chunks():
-            changes = changes_of(chunk)
+            changes = decode_changes(chunk)
             self.replica.apply(changes)
             touched.update(rows_of(changes))
             count += len(changes)
@@ -71,9 +65,3 @@ class Witness:
     def close(self) -> None:
         """Let go of the log."""
         self._log.close()
-
-
-def changes_of(frames: bytes) -> list[Change]:
-    """The changes in a run of frames."""
-    messages = map(decode_downstream, unframe(frames))
-    return [message.change for message in messages if isinstance(message, Data)]

@@ -19,10 +19,11 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from protocol.changes import Backfill, BackfillChange, CreateIndex, CreateTable, SchemaChange, Truncate
+from protocol.fold.indexes import Index
 from protocol.messages import JsonMode
 from protocol.specs import JsonObject
 from protocol.stream_rules.required_tables import required_tables
-from reference_cache.replica.catalog import Catalog, Effect, StoredIndex, create_index_sql
+from reference_cache.replica.catalog import Catalog, Effect, create_index_sql
 from reference_cache.replica.change_log import create_log_sql
 from reference_cache.replica.errors import CannotApply
 from reference_cache.replica.file_identity import remove_leftovers
@@ -159,14 +160,14 @@ class InitialLoad(ChangeProcessor):
     def _create_indexes(self, table: str) -> None:
         """Create the table's indexes; from now on inserts replace rows with the same key."""
         self._unindexed.discard(table)
-        for index in self.catalog.indexes_of(table):
+        for index in self.catalog.indexes.of(table):
             try:
                 self.connection.execute(create_index_sql(index))
             except sqlite3.IntegrityError:
                 self._keep_last(index)
                 self.execute([create_index_sql(index)])
 
-    def _keep_last(self, index: StoredIndex) -> None:
+    def _keep_last(self, index: Index) -> None:
         """Keep only the last of the rows with the same key, as if each had replaced the one before."""
         columns = ", ".join(map(quoted, index.columns))
         not_null = " AND ".join(f"{quoted(name)} IS NOT NULL" for name in index.columns)

@@ -38,7 +38,7 @@ def index(name: str, *columns: str, table: str = "issue", unique: bool = True) -
 @pytest.fixture
 def replica() -> Replica:
     replica = Replica(complete=True)
-    replica.apply(
+    replica.apply_change(
         create(
             "issue",
             id={"pos": 1, "dataType": "int8", "notNull": True},
@@ -46,8 +46,8 @@ def replica() -> Replica:
             meta={"pos": 3, "dataType": "json"},
         )
     )
-    replica.apply(index("issue_pkey", "id"))
-    replica.apply(change("insert", relation=BY_ID, new={"id": 1, "title": "a", "meta": None}))
+    replica.apply_change(index("issue_pkey", "id"))
+    replica.apply_change(change("insert", relation=BY_ID, new={"id": 1, "title": "a", "meta": None}))
     return replica
 
 
@@ -138,8 +138,8 @@ def test_a_change_that_cannot_be_applied_breaks_its_rule(replica: Replica, bad: 
 
 
 def test_rows_before_a_unique_index_break_the_rule(replica: Replica) -> None:
-    replica.apply(change("drop-index", id={"schema": "public", "name": "issue_pkey"}))
-    replica.apply(index("issue_title", "title", unique=False))
+    replica.apply_change(change("drop-index", id={"schema": "public", "name": "issue_pkey"}))
+    replica.apply_change(index("issue_title", "title", unique=False))
     assert broken(replica, LEGAL["insert"], LEGAL["delete"]) == ["key-index", "key-index"]
 
 

@@ -14,7 +14,7 @@ def replica_of(*changes: Change) -> Replica:
         insert(1),
         *changes,
     ):
-        replica.apply(each)
+        replica.apply_change(each)
     return replica
 
 
@@ -33,7 +33,7 @@ def test_row_keys_follow_inserts_updates_and_deletes() -> None:
     absent = change("delete", relation=BY_ID, key={"id": 9})
     replica = replica_of(insert(1), insert(2), insert(3), moved, stayed, gone, absent)
     assert numbers(replica) == [1, 5]
-    replica.apply(change("truncate", relations=[BY_ID, {**GHOST, "rowKey": {"columns": []}}]))
+    replica.apply_change(change("truncate", relations=[BY_ID, {**GHOST, "rowKey": {"columns": []}}]))
     assert numbers(replica) == []
 
 
@@ -63,7 +63,7 @@ def test_a_rollback_restores_rows_tables_and_indexes() -> None:
         create("other"),
         change("drop-table", id=GHOST),
     ):
-        replica.apply(each)
+        replica.apply_change(each)
     assert sorted(replica.tables) == ["other"]
     replica.rollback()
     replica.rollback()
@@ -73,13 +73,13 @@ def test_a_rollback_restores_rows_tables_and_indexes() -> None:
         sorted(replica.indexes),
         replica.tables["issue"].columns,
     )
-    assert replica.indexes["issue_pkey"].columns == ("id",)
+    assert tuple(replica.indexes["issue_pkey"].columns) == ("id",)
 
 
 def test_a_commit_cannot_be_taken_back() -> None:
     replica = replica_of()
     replica.begin()
-    replica.apply(insert(2))
+    replica.apply_change(insert(2))
     replica.commit()
     replica.rollback()
     assert numbers(replica) == [1, 2]
@@ -109,7 +109,7 @@ def test_a_renamed_key_column_is_still_the_key() -> None:
 def test_a_column_of_a_table_that_never_had_rows_can_be_renamed() -> None:
     replica = replica_of(create("empty", a={"pos": 1, "dataType": "text"}))
     table = {"schema": "public", "name": "empty"}
-    replica.apply(change("update-column", table=table, old=column("a"), new=column("b")))
+    replica.apply_change(change("update-column", table=table, old=column("a"), new=column("b")))
     assert list(replica.tables["empty"].columns) == ["b"]
     assert replica.tables["empty"].key is None
 
@@ -136,6 +136,7 @@ def test_only_a_unique_index_over_synced_not_null_columns_is_a_key() -> None:
 def test_changes_of_unknown_tables_are_passed_over() -> None:
     replica = replica_of(
         insert(1, {**GHOST, "rowKey": {"columns": ["id"]}}),
+        change("update", relation={**GHOST, "rowKey": {"columns": ["id"]}}, key=None, new={"id": 1}),
         change("delete", relation={**GHOST, "rowKey": {"columns": ["id"]}}, key={"id": 1}),
         change("add-column", table=GHOST, column=column("x")),
         change("rename-table", old=GHOST, new={"schema": "public", "name": "other"}),

@@ -20,7 +20,7 @@ def complete_replica() -> Replica:
         if message is not None and message.name == "commit":
             return replica
         if isinstance(message, Data):
-            replica.apply(message.change)
+            replica.apply_change(message.change)
     raise AssertionError("the transcript has no commit")
 
 
@@ -41,8 +41,8 @@ def test_tables_are_those_of_the_app_and_shard() -> None:
 def test_a_missing_or_mistyped_column_is_named() -> None:
     replica = complete_replica()
     clients = {"schema": "zero_0", "name": "clients"}
-    replica.apply(change("drop-column", table=clients, column="userID"))
-    replica.apply(
+    replica.apply_change(change("drop-column", table=clients, column="userID"))
+    replica.apply_change(
         change("update-column", table=clients, old=column("lastMutationID"), new=column("lastMutationID", "text"))
     )
     assert told(replica) == [
@@ -53,19 +53,19 @@ def test_a_missing_or_mistyped_column_is_named() -> None:
 
 def test_a_table_without_a_key_is_named() -> None:
     replica = complete_replica()
-    replica.apply(change("drop-index", id={"schema": "zero_0", "name": "mutations_pkey"}))
+    replica.apply_change(change("drop-index", id={"schema": "zero_0", "name": "mutations_pkey"}))
     assert told(replica) == ["zero_0.mutations has no unique index over not-null columns"]
 
 
 def test_permissions_hold_exactly_one_row() -> None:
     replica = complete_replica()
     relation = {"schema": "zero", "name": "permissions", "rowKey": {"columns": ["lock"]}}
-    replica.apply(change("insert", relation=relation, new={"lock": False}))
+    replica.apply_change(change("insert", relation=relation, new={"lock": False}))
     assert told(replica) == ["zero.permissions has 2 rows instead of one"]
 
 
 def test_rows_that_cannot_be_told_apart_are_not_counted() -> None:
     replica = complete_replica()
     relation = {"schema": "zero", "name": "permissions", "rowKey": {"columns": []}}
-    replica.apply(change("insert", relation=relation, new={"lock": True}))
+    replica.apply_change(change("insert", relation=relation, new={"lock": True}))
     assert told(replica) == []

@@ -5,12 +5,11 @@ from __future__ import annotations
 import time
 from copy import deepcopy
 
-from changesource_sdk.pipeline.encoding.transactions import TransactionEncoder
 from changesource_sdk.testing.conformance.case import Broken
 from changesource_sdk.testing.conformance.checkpoints import STEPS, adding, checkpoints, continue_from, read_all
 from changesource_sdk.testing.conformance.judge import Judge
 from changesource_sdk.testing.conformance.pipeline_run import PipelineProcess, Watch
-from changesource_sdk.testing.conformance.reading import UNSPILLED, Follower, no_segment, position_is_json
+from changesource_sdk.testing.conformance.reading import Follower, memory_encoder, position_is_json
 from changesource_sdk.testing.conformance.trial import Trial
 
 DAY_S = 86_400.0
@@ -62,7 +61,7 @@ def reading_again(trial: Trial) -> None:
     for _ in range(STEPS):
         trial.some_transaction()
     for when in ("the first time", "again", "once more"):
-        encoder = TransactionEncoder(start.encoder.schema, no_segment, UNSPILLED)
+        encoder = memory_encoder(start.encoder.schema)
         follower = Follower(trial.adapter(), start.position, encoder)
         with adding(
             f"while reading {when} from {start.position!r}: what was read is not yet acknowledged, and must stay"

@@ -284,7 +284,7 @@ class Folded:
         items += [item for frames in self._rows for item in sorting.rows(unframe(frames))]
         random.shuffle(items)
         ordered = sorted(items, key=lambda item: item[0])
-        found = ((history.tables[number].table, row) for number, row in fold(history, ordered))
+        found = ((history.numbered[number].table, row) for number, row in fold(history, ordered))
         return [(table, row) for table, row in found if table is not None]
 
     def replica_before(self) -> SqliteReplica:

@@ -1,8 +1,9 @@
 """What becomes of stored values when a column is added or changes its type, exactly as in a consumer's replica.
 
 Replicas are SQLite files: the name of a type decides its affinity, and a value that moves to a column of another type
-is converted by it. So SQLite itself is asked, in memory. The answer is a value that, sent to a column of the new type,
-is stored as such a replica stores it; it may be one that no adapter could send, if the old value does not fit.
+is converted by it. An in-memory SQLite database does the conversion here. The result is a value that, sent to a column
+of the new type, is stored as such a replica stores it; an adapter might be unable to send it, if the old value does not
+fit the new type.
 """
 
 from __future__ import annotations
@@ -15,7 +16,8 @@ from protocol.data_types import SAFE_INTEGER, value_kind
 from protocol.specs import ColumnSpec, sql_default
 from service_kit.sqlite import quoted
 
-_KEPT_VALUES = 16_384
+_CACHED_VALUES = 16_384
+# All threads share the connections of `_columns`.
 _lock = threading.Lock()
 
 
@@ -25,7 +27,10 @@ def declared_type(spec: ColumnSpec) -> str:
 
 
 def default_value(spec: ColumnSpec) -> object:
-    """What existing rows hold in a column that was added with this description."""
+    """What existing rows hold in a column that was added with this spec.
+
+    Raises ValueError if consumers do not understand its default.
+    """
     literal = sql_default(spec.dflt)
     if literal is None:
         return None
@@ -39,12 +44,17 @@ def default_value(spec: ColumnSpec) -> object:
 
 
 def converted(value: object, old: str, new: str) -> object:
-    """What a value of a column declared `old` is after the column was declared `new`."""
-    # The type of the value is part of the question: 1, 1.0 and True are equal in Python but not in a text column.
-    return None if value is None else _converted(type(value).__name__, value, old, new)
+    """What a value of a column declared `old` is after the column was declared `new`.
+
+    A parsed JSON document is returned as it is: which text of it a replica stored is not known here.
+    """
+    if value is None or isinstance(value, dict | list):
+        return value
+    # The type of the value is part of the cache key: 1, 1.0 and True are equal in Python but not in a text column.
+    return _converted(type(value).__name__, value, old, new)
 
 
-@lru_cache(_KEPT_VALUES)
+@lru_cache(_CACHED_VALUES)
 def _converted(kind: str, value: object, old: str, new: str) -> object:
     with _lock:
         connection = _columns(old, new)
@@ -63,7 +73,7 @@ def _columns(old: str, new: str) -> sqlite3.Connection:
 
 
 def _bound(value: object) -> object:
-    """As the consumer binds it: every number it can is a floating-point one."""
+    """As zero-cache binds it: every number that a float holds exactly is bound as a float."""
     return float(value) if isinstance(value, int) and abs(value) <= SAFE_INTEGER else value
 
 

@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from changesource_sdk.pipeline.encoding.replica_values import converted, declared_type, default_value
 from changesource_sdk.schema import Column
+from protocol.fold.replica_values import converted, declared_type, default_value
 
 TYPES = ("int8", "text", "float8", "bool", "numeric", "varchar(20)", "json", "timestamptz", "uuid")
 

@@ -1,0 +1,38 @@
+"""A snapshot in memory, as a consumer would have it: for `verify` and the conformance suite. Nothing is written."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from changesource_sdk.adapter import Adapter, Position, Snapshot
+from changesource_sdk.pipeline.encoding.consumer_schema import ConsumerSchema
+from changesource_sdk.pipeline.encoding.encode import TableEncoder
+from changesource_sdk.pipeline.encoding.validate import known_table
+from changesource_sdk.pipeline.snapshot.take import checked_schema
+from protocol.codec import decode_changes
+from protocol.fold.rows import FoldedTables
+
+
+@dataclass(frozen=True, slots=True)
+class FoldedSnapshot:
+    """All rows of a snapshot, encoded and folded as a consumer does it, and the schema that it has then."""
+
+    position: Position
+    schema: ConsumerSchema
+    replica: FoldedTables
+
+
+def fold_snapshot(adapter: Adapter, snapshot: Snapshot) -> FoldedSnapshot:
+    """Read all partitions, one after another, and close the snapshot. Raises what the adapter or a bad row raises."""
+    try:
+        schema = checked_schema(tuple(adapter.tables() if snapshot.tables is None else snapshot.tables))
+        replica = FoldedTables()
+        for partition in snapshot.partitions:
+            encoder = TableEncoder(known_table(schema, partition.table))
+            replica.table(encoder.table.full_name)  # so that a table without rows is there too
+            for _, frames in encoder.inserts(partition.rows()):
+                replica.apply(decode_changes(frames))
+    finally:
+        if snapshot.close is not None:
+            snapshot.close()
+    return FoldedSnapshot(snapshot.position, schema, replica)
