@@ -25,7 +25,7 @@ from protocol.specs import (
 
 
 class TableMetadata(Wire):
-    """Opaque to everyone but the source; of use only to backfill."""
+    """Opaque to all but the source; used only by backfill."""
 
     row_key: JsonObject
 

@@ -1,8 +1,8 @@
 """Messages to bytes and back, with errors that name the field.
 
 The border of the protocol: what `decode_*` returns is valid in shape (an unknown field passes, an unknown tag or a
-wrong shape is a `CodecError`), so nobody behind it checks again. Whether a message is allowed at this point of the
-stream is for `session` to say.
+wrong shape is a `CodecError`), so code behind it does not check again. `session` decides whether a message is allowed
+at this point of the stream.
 """
 
 from typing import TypeVar
@@ -105,8 +105,8 @@ def _check_name(wire: object, names: tuple[str, ...]) -> None:
     if wire and isinstance(wire[0], list):
         raise CodecError("several messages in one frame", where="[0]", fix="send one message per frame")
     if not wire or wire[0] not in names:
-        found = repr(wire[0]) if wire else "nothing"
-        raise CodecError(f"unknown message {found}", where="[0]", fix=f"known are {', '.join(names)}")
+        name = repr(wire[0]) if wire else "nothing"
+        raise CodecError(f"unknown message {name}", where="[0]", fix=f"known are {', '.join(names)}")
 
 
 def _path(location: tuple[int | str, ...], wire: object) -> str:

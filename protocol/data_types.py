@@ -1,4 +1,4 @@
-"""Column data types: what zero-cache makes of a type name, and which JSON values suit it.
+"""Column data types: how zero-cache interprets a type name, and which JSON values fit it.
 
 Type names are those of Postgres, compared without case and without a parenthesised argument. zero-cache does not check
 values against the type; a value of the wrong kind is stored and surfaces much later as a broken query. `misfit` is

@@ -1,8 +1,8 @@
-"""The request that opens a stream: its path, its query parameters, and which dialect they speak.
+"""The request that opens a stream: its path, its query parameters, and which dialect they use.
 
 zero-cache sends `appID` and `shardNum` (the *shipped* dialect). The design *sketch* has a single `shardID`, read here
 as `<app>_<shard>` when it ends in `_<digits>`, else as an app id with shard 0; so `zero_0` and `zero` name the same
-shard as `appID=zero&shardNum=0`. Parameters that are not ours (an API key, say) pass.
+shard as `appID=zero&shardNum=0`. Unknown parameters (such as an API key) are allowed.
 
 A request without `lastWatermark` asks for an initial sync. Errors name the parameter and the fix; answer them with
 their HTTP `status` before any other work, because zero-cache repeats a refused request every 25 ms.
@@ -40,7 +40,7 @@ _SHARD_ID = re.compile(r"(?P<app>[a-z0-9_]+?)(?:_(?P<shard>[0-9]{1,9}))?")
 
 @dataclass(frozen=True, slots=True)
 class Handshake:
-    """What a consumer asks for. Both watermarks are valid if given; a replica version implies a last watermark."""
+    """What a consumer requests. Watermarks that are not None are valid; a replica version implies a last watermark."""
 
     dialect: Dialect
     app_id: str
@@ -96,13 +96,13 @@ def parse_query(query: str) -> Handshake:
 
 def parse_parameters(parameters: Mapping[str, Iterable[str]]) -> Handshake:
     """The parameters of a query that was split already: each name with all its values."""
-    given = {name: list(values) for name, values in parameters.items()}
-    dialect, app_id, shard_num = _identity(given)
-    last = _watermark(given, "lastWatermark")
-    version = _watermark(given, "replicaVersion")
+    listed = {name: list(values) for name, values in parameters.items()}
+    dialect, app_id, shard_num = _identity(listed)
+    last = _watermark(listed, "lastWatermark")
+    version = _watermark(listed, "replicaVersion")
     if version is not None and last is None:
         raise HandshakeError("is missing", where="lastWatermark", fix="send it with replicaVersion, or send neither")
-    handshake = Handshake(dialect, app_id, shard_num, _publications(given), last, version)
+    handshake = Handshake(dialect, app_id, shard_num, _publications(listed), last, version)
     if len(handshake.shard) > MAX_SHARD_NAME:
         where = "appID" if dialect == "shipped" else "shardID"
         message = f"app id and shard number have {len(handshake.shard)} characters together"
@@ -110,49 +110,49 @@ def parse_parameters(parameters: Mapping[str, Iterable[str]]) -> Handshake:
     return handshake
 
 
-def _publications(given: dict[str, list[str]]) -> frozenset[str]:
-    names = frozenset(given.get("publications", ()))
+def _publications(parameters: dict[str, list[str]]) -> frozenset[str]:
+    names = frozenset(parameters.get("publications", ()))
     if len(names) > MAX_PUBLICATIONS or any(len(name.encode()) > MAX_PUBLICATION_NAME for name in names):
         fix = f"send at most {MAX_PUBLICATIONS} names of at most {MAX_PUBLICATION_NAME} bytes"
         raise HandshakeError("are too many or too long", where="publications", fix=fix)
     return names
 
 
-def _identity(given: dict[str, list[str]]) -> tuple[Dialect, str, int]:
-    if "appID" in given or "shardNum" in given:
-        app_id = _one(given, "appID", _APP_ID, "use lower-case letters, digits and _")
-        shard_num = _one(given, "shardNum", _SHARD_NUM, "use a decimal integer, normally 0")
+def _identity(parameters: dict[str, list[str]]) -> tuple[Dialect, str, int]:
+    if "appID" in parameters or "shardNum" in parameters:
+        app_id = _one(parameters, "appID", _APP_ID, "use lower-case letters, digits and _")
+        shard_num = _one(parameters, "shardNum", _SHARD_NUM, "use a decimal integer, normally 0")
         return "shipped", app_id[0], int(shard_num[0])
-    if "shardID" not in given:
+    if "shardID" not in parameters:
         raise HandshakeError(
             "is missing", where="appID", fix="send appID and shardNum (or shardID, in the sketch dialect)"
         )
-    shard_id = _one(given, "shardID", _SHARD_ID, "use lower-case letters, digits and _, such as zero_0")
+    shard_id = _one(parameters, "shardID", _SHARD_ID, "use lower-case letters, digits and _, such as zero_0")
     return "sketch", shard_id["app"], int(shard_id["shard"] or 0)
 
 
-def _one(given: dict[str, list[str]], name: str, pattern: re.Pattern[str], fix: str) -> re.Match[str]:
-    """The match of a parameter that must be given exactly once."""
-    values = given.get(name, [])
+def _one(parameters: dict[str, list[str]], name: str, pattern: re.Pattern[str], fix: str) -> re.Match[str]:
+    """The match of a parameter that must be there exactly once."""
+    values = parameters.get(name, [])
     if not values:
         raise HandshakeError("is missing", where=name, fix=fix)
     if len(values) > 1:
         raise HandshakeError(f"is given {len(values)} times", where=name, fix="send it once")
-    found = pattern.fullmatch(values[0])
-    if found is None:
+    match = pattern.fullmatch(values[0])
+    if match is None:
         raise HandshakeError(f"{_shortened(values[0])!r} is not valid", where=name, fix=fix)
-    return found
+    return match
 
 
 def _shortened(text: str) -> str:
     return text if len(text) <= _SHOWN else text[:_SHOWN] + "…"
 
 
-def _watermark(given: dict[str, list[str]], name: str) -> str | None:
-    if name not in given:
+def _watermark(parameters: dict[str, list[str]], name: str) -> str | None:
+    if name not in parameters:
         return None
     try:
-        return watermark.validate(_one(given, name, _SHORT_TEXT, "send a watermark")[0])
+        return watermark.validate(_one(parameters, name, _SHORT_TEXT, "send a watermark")[0])
     except WatermarkError as error:
         fix = "send a watermark that this endpoint gave out, or leave the parameter out for an initial sync"
         raise HandshakeError(error.message, where=name, fix=fix) from None

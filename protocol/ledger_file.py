@@ -1,15 +1,15 @@
-"""The file in which an application confirms mutations for a store that cannot hold the consumer's tables.
+"""The file in which an application confirms mutations for an upstream that cannot hold the consumer's tables.
 
-What travels between the application's server, which appends, and the pipeline, which reads, settles and removes: one
-SQLite database in WAL mode. Both make it if it is not there. Every entry becomes one row change of `{schema}.clients`
-or `{schema}.mutations`, or one of each:
+One SQLite database in WAL mode: the application's server appends entries; the pipeline reads, settles and removes them.
+Either creates the file if it does not exist. Every entry becomes one row change of `{schema}.clients` or
+`{schema}.mutations`, or one of each:
 
 - `confirm`: the client's last mutation is now `mutation`; a `result`, if there is one, is kept for the client to see;
 - `forget`: the client has seen the result of `mutation`.
 
-`positions` is a JSON array of the store's positions that must have been read before the entry may be told to anybody.
-Entries are told in their order. `client` and `unseen` are the application's view, the state after all entries;
-`settled_client` and `settled_result` the pipeline's, the state after all entries that are durable elsewhere.
+`positions` is a JSON array of upstream positions that must have been read before the entry may be sent to consumers.
+Entries are sent in order. `client` and `unseen` are the application's view, the state after all entries;
+`settled_client` and `settled_result` are the pipeline's view, the state after all entries that are durable elsewhere.
 """
 
 from __future__ import annotations
@@ -44,4 +44,4 @@ CREATE TABLE IF NOT EXISTS settled_result (
   PRIMARY KEY (client_group, client, mutation)) WITHOUT ROWID""",
     "INSERT OR IGNORE INTO ledger (only, id, schema, settled) VALUES (1, lower(hex(randomblob(8))), ?, 0)",
 )
-"""What makes the file, one by one; the last takes the schema of the consumer's tables. Again, they change nothing."""
+"""Creates the file, statement by statement; the last takes the schema of the consumer's tables. Idempotent."""

@@ -109,14 +109,14 @@ class LagTimings(Wire):
 
 
 class LagReport(Wire):
-    """How far the source lags behind its store; for metrics only."""
+    """How far the source lags behind its upstream; for metrics only."""
 
     last_timings: LagTimings
     next_send_time_ms: Number
 
 
 class Status(Message):
-    """The source has advanced to here without news; echoed once durable unless `ack` is false. Never stored."""
+    """The source has advanced to here without changes; echoed once durable unless `ack` is false. Never stored."""
 
     name: ClassVar[str] = "status"
     position: ClassVar[str | None] = "watermark"
@@ -131,7 +131,7 @@ class Status(Message):
 
 
 class ResetRequired(Message):
-    """The stream cannot go on from where the consumer is: it must start over with an initial sync."""
+    """The stream cannot continue from the consumer's watermark: it must start over with an initial sync."""
 
     name: ClassVar[str] = "control"
     tag: Literal["reset-required"] = "reset-required"
@@ -165,7 +165,7 @@ class Ack(Message):
 
 
 def wire_tag(value: object) -> str | None:
-    """What tells messages apart: the name of the array, for `control` together with the tag of its payload."""
+    """What identifies a kind of message: the name of the array, for `control` together with the tag of its payload."""
     match value:
         case ResetRequired() | AckRequested():
             return f"control:{value.tag}"

@@ -1,12 +1,12 @@
 """The rules of a legal stream, checkable on any transcript.
 
 `check` reads what one consumer saw, over all its connections, and names each broken rule with the frame that broke it;
-`Checker` does so frame by frame, for a stream that is still going on. Neither stops at the first: after a broken rule
-it goes on as the consumer most likely would. `RULES` is the whole list; `section` is the section of the protocol
-description that a rule comes from.
+`Checker` does so frame by frame, for a stream that is still open. Neither stops at the first broken rule: it continues
+as the consumer most likely would. `RULES` is the whole list; `section` is the section of the protocol description that
+a rule comes from.
 
-Rules about tables, columns and rows are checked as far as the transcript shows the replica: all of them after an
-initial sync, and otherwise those about what was created since.
+Rules about tables, columns and rows need to know the replica: all of them are checked after an initial sync, and
+otherwise those about tables that were created since.
 """
 
 from collections.abc import Iterable
@@ -27,7 +27,7 @@ from protocol.transcript import Connect
 
 @dataclass(frozen=True, slots=True)
 class Rule:
-    """One rule: a stable id, what it asks for, and the section it comes from."""
+    """One rule: a stable id, what it requires, and the section it comes from."""
 
     id: str
     text: str
@@ -110,26 +110,31 @@ def check(lines: Iterable[str | bytes], *, max_message_bytes: int = MAX_MESSAGE_
 
 
 class Checker:
-    """One consumer, over all its connections; `_sent` are the watermarks that it may acknowledge.
-
-    `message` is what the last frame from the source said; None if it could not be read, or was no such frame.
-    """
+    """Checks one consumer's transcript, over all its connections. All state is written by `take`."""
 
     def __init__(self, max_message_bytes: int = MAX_MESSAGE_BYTES) -> None:
+        # The message of the last frame from the source; None if it was malformed, or the entry was no such frame.
         self.message: AnyDownstream | None = None
-        self._found: list[Violation] = []
         self._max_bytes = max_message_bytes
+        # Violations and line of the entry that is being taken.
+        self._violations: list[Violation] = []
         self._line = 0
+        # The open connection; None before the first, and after a request that could not be parsed.
         self._connection: tuple[Handshake, Stream] | None = None
+        # The consumer's replica; a new one with every initial sync, otherwise kept over connections.
         self._replica = Replica()
+        # How JSON values travel in the open transaction, from its `begin`.
         self._json_mode: JsonMode = "p"
+        # Every watermark that the consumer may acknowledge, over all connections.
         self._sent: set[str] = set()
+        # The highest ack of this connection.
         self._acked = ""
-        self._was_reset = False  # the source has asked for a reset, and no initial sync was completed since
+        # The source has sent `reset-required`, and no initial sync was completed since.
+        self._was_reset = False
 
     def take(self, entry: transcript.Entry) -> list[Violation]:
         """The rules that the next entry breaks."""
-        self.message, self._found = None, []
+        self.message, self._violations = None, []
         self._line = entry.line
         if isinstance(entry, Connect):
             self._connect(entry.target)
@@ -139,12 +144,12 @@ class Checker:
             self._take_up(entry.text)
         else:
             self._take_down(entry.text, *self._connection)
-        return self._found
+        return self._violations
 
     def _note(self, *problems: Problem) -> None:
         for problem in problems:
             section = RULES[problem.rule].section
-            self._found.append(Violation(problem.rule, self._line, problem.message, section))
+            self._violations.append(Violation(problem.rule, self._line, problem.message, section))
 
     def _connect(self, target: str) -> None:
         self._replica.rollback()
@@ -161,9 +166,9 @@ class Checker:
             self._replica = Replica(complete=True)
 
     def _take_down(self, text: bytes, handshake: Handshake, stream: Stream) -> None:
-        found, message = wire_rules.read_downstream(text, self._max_bytes)
+        problems, message = wire_rules.read_downstream(text, self._max_bytes)
         self.message = message
-        self._note(*found)
+        self._note(*problems)
         if message is None:
             return
         self._note(*stream.problems(message))

@@ -1,8 +1,9 @@
 """One connection as a state machine, for either side; no I/O, no clock.
 
-The producer asks before it sends (`send`, or `begin` and `commit` around prepared frames) and feeds what arrives to
-`receive`. The consumer feeds what arrives to `receive`, says what became `durable`, and sends what `acks` returns. Each
-raises `SessionError` or `CodecError` on the first thing that is not allowed; the connection must then end.
+The producer calls `send` (or `begin` and `commit` around prepared frames) before it writes, and `receive` with each
+message that arrives. The consumer calls `receive` with each message that arrives, `durable` when commits are stored,
+and sends what `acks` returns. Both raise `SessionError` or `CodecError` on the first message that is not allowed; the
+connection must then end.
 
 Acks are cumulative and are never matched one to one with commits: later releases of zero-cache coalesce them, drop
 their payload, and after a reconnect may acknowledge what the previous connection sent.
@@ -21,7 +22,7 @@ from protocol.stream import Problem, Stream, acknowledged_by
 
 @dataclass(frozen=True, slots=True)
 class Acknowledged:
-    """All up to and including `watermark` is durable at the consumer, and that is news."""
+    """All up to and including `watermark` is durable at the consumer, which was not known before."""
 
     watermark: str
 
@@ -51,7 +52,9 @@ class ProducerSession:
 
     def __init__(self, handshake: Handshake) -> None:
         self._stream = Stream(handshake)
+        # The highest watermark the consumer may acknowledge: sent here, or known at connect.
         self._reached = handshake.last_watermark
+        # The highest watermark it has acknowledged; written by `receive`.
         self.acked = handshake.last_watermark
 
     @property
@@ -91,7 +94,7 @@ class ProducerSession:
         self._reach(committed)
 
     def receive(self, data: bytes | str) -> AckEvent:
-        """What a message of the consumer says."""
+        """Read an ack of the consumer."""
         acked = codec.decode_upstream(data).watermark
         if self.acked is not None and acked <= self.acked:
             return Repeated(acked)
@@ -110,11 +113,16 @@ class ConsumerSession:
     def __init__(self, handshake: Handshake) -> None:
         self._handshake = handshake
         self._stream = Stream(handshake)
+        # The watermark of the initial sync's commit, once received here.
         self._initial_commit: str | None = None
+        # Whether the open transaction asks for no ack.
         self._skips_ack = False
+        # Acks in order, each with the commit that must be durable first (None: no commit).
         self._waiting: deque[tuple[str | None, AnyUpstream]] = deque()
+        # Both are written by `durable`.
         self.last_watermark = handshake.last_watermark
         self.replica_version = handshake.replica_version
+        # The source's `reset-required`, once received.
         self.reset: ResetRequired | None = None
 
     @property
@@ -123,7 +131,7 @@ class ConsumerSession:
         return self._stream.is_over
 
     def receive(self, data: bytes | str) -> AnyDownstream:
-        """The next message, checked: its shape, its place, its watermark. A pointless status is let through."""
+        """The next message, with its shape, order and watermark checked. A status that has no effect is allowed."""
         message = codec.decode_downstream(data)
         _refuse([each for each in self._stream.problems(message) if each.rule not in _HARMLESS], message.name)
         was_initial = self._stream.initial

@@ -220,12 +220,12 @@ class Relation(Identifier):
 
     @property
     def key(self) -> RowKey:
-        """The key, whichever form it came in."""
+        """The key, in the newer form."""
         return self.row_key or RowKey(columns=self.key_columns or (), type=self.replica_identity)
 
 
 def sql_default(text: str | None) -> str | None:
-    """The SQLite literal that zero-cache makes of a column default; ValueError if it does not understand it."""
+    """The SQLite literal that zero-cache translates a column default to; ValueError if it does not understand it."""
     if not text:
         return None
     if _NUMERIC_DEFAULT.fullmatch(text):

@@ -1,7 +1,7 @@
 """The order of one downstream: which message may follow which, and which watermark may follow which.
 
-Used by both sides (`session`) and by the checker (`rules`). `problems` judges a message against the stream so far and
-changes nothing; `advance` takes it in. A side stops at the first problem; the checker notes it and goes on.
+Used by both sides (`session`) and by the checker (`rules`). `problems` compares a message with the stream so far and
+changes nothing; `advance` applies it. A side stops at the first problem; the checker notes it and continues.
 
     ( begin data* (commit | rollback) | status | control )*
 """
@@ -35,15 +35,19 @@ def acknowledged_by(message: AnyDownstream) -> str | None:
 
 
 class Stream:
-    """One connection. `last` never goes back; `open` is the announced watermark of the transaction under way."""
+    """One connection. `advance`, `begin` and `commit` change it."""
 
     __slots__ = ("dialect", "initial", "is_over", "last", "open")
 
     def __init__(self, handshake: Handshake) -> None:
         self.dialect = handshake.dialect
+        # True until the initial sync has been committed; False from the start in a stream that resumes.
         self.initial = handshake.is_initial
+        # True once nothing more may come on this connection.
         self.is_over = False
+        # The highest commit; never decreases.
         self.last = handshake.last_watermark
+        # The watermark that the open transaction announced; None between transactions.
         self.open: str | None = None
 
     def problems(self, message: AnyDownstream) -> list[Problem]:
@@ -69,7 +73,7 @@ class Stream:
                 return []
 
     def advance(self, message: AnyDownstream) -> None:
-        """Take `message` in, allowed or not."""
+        """Apply `message`, allowed or not."""
         match message:
             case Begin():
                 self.begin(message.commit_watermark)
@@ -93,14 +97,14 @@ class Stream:
 
     def begin_problems(self, commit_watermark: str) -> list[Problem]:
         """What forbids a transaction with this watermark here."""
-        found = _form_problems(commit_watermark)
+        problems = _form_problems(commit_watermark)
         if self.is_over:
-            found.append(Problem("after-initial", "a transaction after the initial sync is lost"))
+            problems.append(Problem("after-initial", "a transaction after the initial sync is lost"))
         if self.open is not None:
-            found.append(Problem("begin-inside", f"begin while the transaction {self.open} is open"))
+            problems.append(Problem("begin-inside", f"begin while the transaction {self.open} is open"))
         if self.last is not None and commit_watermark <= self.last:
-            found.append(Problem("watermark-order", f"{commit_watermark} is not above {self.last}"))
-        return found
+            problems.append(Problem("watermark-order", f"{commit_watermark} is not above {self.last}"))
+        return problems
 
     def _commit_problems(self, committed: str) -> list[Problem]:
         if self.open is not None and committed != self.open:

@@ -28,7 +28,7 @@ class Connect:
 
 @dataclass(frozen=True, slots=True)
 class Frame:
-    """One message as its text; `line` is where in the transcript it stands, from 1."""
+    """One message as its text; `line` is its line in the transcript, from 1."""
 
     line: int
     direction: Direction
@@ -39,7 +39,7 @@ Entry = Connect | Frame
 
 
 def read(lines: Iterable[str | bytes]) -> Iterator[Entry]:
-    """The entries of a transcript; blank lines are passed over."""
+    """The entries of a transcript; blank lines are skipped."""
     for number, line in enumerate(lines, 1):
         if line.strip():
             yield _entry(number, values.loads(line))

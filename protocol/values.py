@@ -1,4 +1,4 @@
-"""JSON text and Python values, exactly: integers keep every digit, and what JSON cannot say is refused.
+"""JSON text and Python values, exactly: integers keep every digit, and what JSON cannot express is refused.
 
 orjson does the work. It has three gaps that matter here and are closed: it reads integers beyond 64 bits as floats,
 refuses to write them, and writes NaN and Infinity as null. More digits than Python converts (4300) are an error.

@@ -1,8 +1,8 @@
 """Ordered version strings and their arithmetic.
 
 A watermark names a commit. It is a LexiVersion: the base-36 digits of a number, lower case, preceded by one digit that
-tells how many digits follow (less one), so that plain string comparison orders them like the numbers: 35 is `0z`, 36 is
-`110`. A watermark may also be two of them joined by a dot, `major.minor`, which sorts between `major` and the next.
+is their number less one, so that plain string comparison orders them like the numbers: 35 is `0z`, 36 is `110`. A
+watermark may also be two of them joined by a dot, `major.minor`, which sorts between `major` and the next.
 
 Contract: `a < b` on valid watermarks is the order of the stream, everywhere, with no parsing. `00` is the version of an
 empty view and therefore not a watermark; the first one is `MIN`.
@@ -34,7 +34,7 @@ def to_int(watermark: str) -> tuple[int, int | None]:
 
 
 def validate(text: str) -> str:
-    """Give `text` back if it can name a commit; otherwise raise `WatermarkError`, which says why not."""
+    """Return `text` if it can name a commit; otherwise raise `WatermarkError` with the reason."""
     to_int(text)
     if text <= EMPTY:
         raise WatermarkError(

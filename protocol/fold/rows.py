@@ -1,8 +1,8 @@
 """Rows as a consumer has them after the changes it was sent, in plain dicts.
 
-The fake cache folds what an endpoint streams; `verify` and the conformance suite fold what a log holds. Rows keep the
-form in which they travelled: JSON documents are text, times are numbers. How zero-cache stores them is not modelled,
-except for values that an `add-column` or `update-column` changes (`row_steps`).
+The fake cache folds what an endpoint streams; `verify` and the conformance suite fold what a log contains. Rows keep
+the form in which they travelled: JSON documents are text, times are numbers. How zero-cache stores them is not
+modelled, except for values that an `add-column` or `update-column` changes (`row_steps`).
 """
 
 from __future__ import annotations

@@ -79,7 +79,7 @@ class TableFold(ABC, Generic[T]):
         return self.tables.get(name)
 
     def bind(self, name: str, table: T | None) -> None:
-        """Let a name stand for a table, or, with None, for no table."""
+        """Give a table a name; with None, free the name."""
         if table is None:
             self.tables.pop(name, None)
         else:

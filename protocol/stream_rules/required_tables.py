@@ -1,4 +1,4 @@
-"""The tables that every consumer needs beside the application's own, and what is missing of them.
+"""The tables that every consumer needs in addition to the application's own, and what is missing of them.
 
 zero-cache checks them when an initial sync ends and exits if one is not as it should be. `mutations.result` is not part
 of its check but is what it reads for clients, and without a row in `permissions` every client connection fails.
@@ -49,8 +49,8 @@ def missing(replica: Replica, app_id: str, shard_num: int) -> Iterator[Problem]:
 
 def _missing_columns(name: str, table: Table, columns: Mapping[str, ZqlType]) -> Iterator[Problem]:
     for column, wanted in columns.items():
-        found = table.columns.get(column)
-        if found is None:
+        spec = table.columns.get(column)
+        if spec is None:
             yield Problem("required-table", f"{name}.{column} is missing")
-        elif found.zql_type != wanted:
-            yield Problem("required-table", f"{name}.{column} is {found.data_type}, clients need a {wanted}")
+        elif spec.zql_type != wanted:
+            yield Problem("required-table", f"{name}.{column} is {spec.data_type}, clients need a {wanted}")

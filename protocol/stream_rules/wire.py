@@ -11,7 +11,7 @@ _POSITION = {"begin": "commitWatermark", "commit": "watermark"}
 
 
 def read_downstream(text: bytes, max_bytes: int) -> tuple[list[Problem], AnyDownstream | None]:
-    """The broken rules of a frame, and its message if it can still be told."""
+    """The broken rules of a frame, and its message if it can still be read."""
     if len(text) > max_bytes:
         return [Problem("size", f"{len(text)} bytes, more than {max_bytes}")], None
     try:
@@ -24,19 +24,19 @@ def read_downstream(text: bytes, max_bytes: int) -> tuple[list[Problem], AnyDown
 
 
 def _read_message(wire: object) -> tuple[list[Problem], AnyDownstream | None]:
-    found = []
+    problems = []
     match wire:
         case ["begin" | "commit" as name, dict() as payload, dict() as third] if extra := third.keys() - {
             _POSITION[name]
         }:
-            found.append(Problem("third-element", f"{name} holds also {', '.join(sorted(extra))}"))
+            problems.append(Problem("third-element", f"{name} holds also {', '.join(sorted(extra))}"))
             wire = [name, payload, {key: value for key, value in third.items() if key not in extra}]
         case _:
             pass
     try:
-        return found, codec.parse_downstream(wire)
+        return problems, codec.parse_downstream(wire)
     except CodecError as error:
-        return [*found, Problem("shape", str(error))], None
+        return [*problems, Problem("shape", str(error))], None
 
 
 def _why_not_json(text: bytes, error: CodecError) -> Problem:
