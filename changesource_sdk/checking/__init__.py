@@ -1,1 +1,1 @@
-"""Judging from outside: whether an endpoint, in whatever language, keeps the rules of `/changes/v0/stream`."""
+"""Checks from outside whether an endpoint, in any language, keeps the rules of `/changes/v0/stream`."""

@@ -1,4 +1,4 @@
-"""Opening a stream at any endpoint: from whatever names it to a connection, its refusals as our errors."""
+"""Opening a stream at any endpoint: from a host name or URL to a connection, with refusals as `EndpointError`."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from protocol.redaction import hide_setting, shown_host
 STREAM = next(iter(PATHS))
 OPEN_SECONDS = 10.0
 CLOSE_SECONDS = 0.2
-"""A stream in full flow is not worth waiting for its close: all that it still sends would have to be read first."""
+"""Short: before a busy stream answers the close, all that it still sends would have to be read."""
 
 
 class Refused(EndpointError):
@@ -28,7 +28,7 @@ class Refused(EndpointError):
 
 
 def stream_url(text: str) -> str:
-    """The stream's URL from whatever names an endpoint: a bare host:port, another scheme, no path."""
+    """The stream's URL of an endpoint, from a bare host:port, a URL of another scheme, or one without a path."""
     hide_setting("url", text)
     parts = urlsplit(text if "://" in text else f"ws://{text}")
     scheme = {"http": "ws", "https": "wss"}.get(parts.scheme, parts.scheme)
@@ -44,16 +44,16 @@ def request_url(url: str, query: str) -> str:
 
 @asynccontextmanager
 async def connected(url: str, seconds: float = OPEN_SECONDS) -> AsyncIterator[ClientConnection]:
-    """A connection for the length of a block. Raises `Refused`, or `EndpointError` if nobody answers in time."""
+    """A connection for the length of a block. Raises `Refused`, or `EndpointError` without an answer in time."""
     where = shown_host(url)
     try:
-        # No proxy: an endpoint is a neighbour, and a proxy from the environment would answer in its place.
+        # No proxy: the endpoint is on the same network, and a proxy from the environment would answer instead of it.
         connection = await connect(
             url, max_size=None, compression=None, proxy=None, open_timeout=seconds, close_timeout=CLOSE_SECONDS
         )
     except InvalidStatus as error:
-        said = bytes(error.response.body or b"").decode(errors="replace").strip()
-        raise Refused(error.response.status_code, said, where) from None
+        body = bytes(error.response.body or b"").decode(errors="replace").strip()
+        raise Refused(error.response.status_code, body, where) from None
     except (OSError, InvalidHandshake, InvalidURI, TimeoutError, ValueError) as error:
         reason = f"nothing for {seconds:g} s" if isinstance(error, TimeoutError) else error
         raise EndpointError(

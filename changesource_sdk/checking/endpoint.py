@@ -1,10 +1,10 @@
-"""Checking an endpoint: the cases one after the other, each with its verdict, within the time given.
+"""Checking an endpoint: the cases one after the other, each with its verdict, within a time limit.
 
     async for verdict in check_endpoint(CheckSettings("ws://127.0.0.1:4810/changes/v0/stream")):
         print(verdict.case, verdict.outcome, verdict.message)
 
-It speaks as a consumer with a name of its own, so that its acks cannot make an endpoint forget what another consumer
-still needs. `EndpointError` is raised only if there is nobody to ask.
+The check connects as a consumer with its own app id, so that its acks cannot make an endpoint forget what another
+consumer still needs. `EndpointError` is raised only if the first connection fails.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ async def check_endpoint(
     keep: Callable[[bytes], None] = lambda line: None,
     tell: Callable[[str], None] = lambda text: None,
 ) -> AsyncIterator[Verdict]:
-    """The verdict of each case as it comes; `keep` gets the lines of the transcript, `tell` hears of progress."""
+    """Yield the verdict of each case; `keep` receives the lines of the transcript, `tell` texts about progress."""
     run = EndpointRun(settings, FrameLog(keep))
     for case in cases:
         run.tell = _telling(tell, case)
@@ -51,6 +51,6 @@ async def _judge(run: EndpointRun, case: EndpointCase) -> Verdict:
             return Verdict(case.name, "not seen", str(reason))
     except Broken:
         pass
-    if found := tuple(each for same in run.findings.values() for each in same):
-        return Verdict(case.name, "broken", case.proves, found)
+    if findings := tuple(each for same in run.findings.values() for each in same):
+        return Verdict(case.name, "broken", case.proves, findings)
     return Verdict(case.name, "ok", message)

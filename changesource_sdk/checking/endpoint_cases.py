@@ -1,7 +1,7 @@
-"""What is asked of an endpoint, as data: adding a case is adding an entry to `CASES`.
+"""The cases of an endpoint check, as data: to add a case, add an entry to `CASES`.
 
-A case connects as zero-cache would, in the order in which zero-cache comes to do so, and returns a sentence on what it
-saw. Broken rules of single frames are noted by the connection itself; a case adds what only shows over time.
+A case connects as zero-cache would, in the order in which zero-cache would, and returns a sentence about what it saw.
+The connection itself notes broken rules of single frames; a case adds what only shows over time.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ FAR_AHEAD = 36**3
 
 @dataclass(frozen=True, slots=True)
 class EndpointCase:
-    """A question to an endpoint. `disturbs` marks one after which the endpoint may start over for all its consumers."""
+    """One check. `disturbs` marks a case after which the endpoint may start over for all its consumers."""
 
     name: str
     proves: str
@@ -67,7 +67,7 @@ async def _ping(run: EndpointRun, stream: ProbeStream) -> None:
 
 
 async def another_initial_sync(run: EndpointRun) -> str:
-    """The checker of the first sync judges this one too: it knows every watermark that was sent so far."""
+    """Sync once more with the same checker, which knows every watermark that was sent so far."""
     snapshot = _snapshot(run)
     again = await run.initial_sync(run.handshake(), snapshot.checker)
     async with run.connect(run.handshake(_usable(again.watermark))) as stream:

@@ -1,8 +1,9 @@
-"""One check of one endpoint: its limits, what was seen so far, and what was found broken.
+"""One check of one endpoint: its limits, what was seen so far, and which rules were broken.
 
-The cases (`endpoint_cases`) share it: the snapshot that the first one gets is where the others go on. Contract: within
-a case, findings are gathered per rule, the first few with their frames and the rest as a count; time is bounded by the
-deadline of the whole run and by `patience` for a single answer. An answer that the deadline cut off breaks no rule.
+The cases (`endpoint_cases`) share it: the others continue from the snapshot that the first one receives. Contract:
+within a case, findings are collected per rule, the first few with their frames and the rest as a count; time is bounded
+by the deadline of the whole run and by `patience` for a single answer. An answer that the deadline cut off breaks no
+rule.
 """
 
 from __future__ import annotations
@@ -34,11 +35,11 @@ MOST_PER_RULE = 3
 AWAITED = frozenset(
     {"answers", "answers-pings", "initial-complete", "whole-transaction", "resume-complete", "unknown-reset"}
 )
-"""Expectations that are found broken by waiting in vain."""
+"""Expectations that are broken when nothing arrives in time."""
 
 
 class Broken(Exception):
-    """A case cannot go on because of what was found."""
+    """A case cannot continue because of a broken rule; the finding has been noted."""
 
 
 class NotSeen(Exception):
@@ -47,7 +48,9 @@ class NotSeen(Exception):
 
 @dataclass(frozen=True, slots=True)
 class CheckSettings:
-    """What to check and for how long. `watch` is how long to listen for news, `patience` the wait for one answer."""
+    """What to check, and for how long. Times are in seconds: `seconds` for the whole check, `watch` for listening to a
+    live stream, `patience` for one answer.
+    """
 
     url: str
     app_id: str = APP
@@ -70,14 +73,19 @@ class InitialSync:
 
 @dataclass(slots=True)
 class EndpointRun:
-    """The state of a check. `history` are the transactions after `snapshot`, in order, as first seen."""
+    """The state of a check."""
 
     settings: CheckSettings
     log: FrameLog = field(default_factory=FrameLog)
+    # Reports progress; `check_endpoint` sets it for each case.
     tell: Callable[[str], None] = lambda text: None
+    # What the case "initial sync" received; None before it.
     snapshot: InitialSync | None = None
+    # The transactions after `snapshot`, in order, as first seen. Written by the cases "live stream" and "seam".
     history: list[SeenTransaction] = field(default_factory=list)
+    # Of the current case, by rule. Written by `note`, emptied by `check_endpoint`.
     findings: dict[str, list[Finding]] = field(default_factory=dict)
+    # On the monotonic clock.
     _deadline: float = 0.0
 
     def __post_init__(self) -> None:
@@ -93,16 +101,16 @@ class EndpointRun:
         """How long to wait for one answer, now."""
         return min(self.settings.patience, self.left)
 
-    def note(self, found: Finding) -> None:
-        """Keep a finding of the case under way."""
-        same = self.findings.setdefault(found.rule, [])
+    def note(self, finding: Finding) -> None:
+        """Keep a finding of the current case."""
+        same = self.findings.setdefault(finding.rule, [])
         if len(same) < MOST_PER_RULE:
-            same.append(found)
+            same.append(finding)
         else:
             same[-1] = replace(same[-1], times=same[-1].times + 1)
 
     def broken(self, rule: str, message: str) -> Broken | NotSeen:
-        """Note an expectation that is not met; raise the result if the case cannot go on."""
+        """Note an expectation that is not met; the caller raises the result if the case cannot continue."""
         if rule in AWAITED and not self.left:
             return NotSeen(f"the {self.settings.seconds:g} s were over: give --seconds more")
         self.note(Finding(rule, message, self.log.count))
@@ -119,7 +127,7 @@ class EndpointRun:
     async def connect(
         self, handshake: Handshake, checker: Checker | None = None, *, is_optional: bool = False
     ) -> AsyncIterator[ProbeStream]:
-        """A stream. Not getting one is a finding, unless it is the very first or may be refused."""
+        """A stream. A failure is a finding, unless the connection is the first (raised) or optional (`NotSeen`)."""
         is_first = self.log.count == 0
         settings = self.settings
         try:
@@ -141,7 +149,7 @@ class EndpointRun:
             raise self.broken("answers", error.message) from None
 
     async def initial_sync(self, handshake: Handshake, checker: Checker | None = None) -> InitialSync:
-        """A snapshot to its commit, and a moment longer: nothing may follow."""
+        """Read a snapshot to its commit, and a moment longer, because nothing may follow."""
         judge = checker or Checker()
         async with self.connect(handshake, judge) as stream:
             watermark, rows = await self.snapshot_of(stream)
@@ -181,7 +189,7 @@ class EndpointRun:
             return
 
     async def watch(self, stream: ProbeStream, most: int) -> list[SeenTransaction]:
-        """What comes while we listen: until the time to watch is over, but never in the middle of a transaction."""
+        """Transactions that arrive within `settings.watch` seconds; never stops in the middle of one."""
         seen: list[SeenTransaction] = []
         until = time.monotonic() + min(self.settings.watch, self.left)
         try:

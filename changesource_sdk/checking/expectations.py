@@ -1,7 +1,7 @@
-"""What a good endpoint does beyond single frames: over several connections, and in its silences.
+"""What a good endpoint does beyond single frames: over several connections, and while it has nothing to send.
 
-The rules of `protocol.rules` judge any transcript. These need someone who asks: they are checked by connecting again,
-from known and unknown watermarks, and by waiting. Same shape, same page of the docs.
+The rules of `protocol.rules` apply to any transcript. These need a client: they are checked by connecting again, from
+known and unknown watermarks, and by waiting. They have the same form and are on the same page of the docs.
 """
 
 from __future__ import annotations

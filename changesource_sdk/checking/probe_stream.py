@@ -1,8 +1,8 @@
-"""One connection of the checker: every frame judged as it comes, transactions gathered whole, acks sent.
+"""One connection of the check: every frame is checked on arrival, transactions are collected whole, acks are sent.
 
-It is a consumer that never gives up: a frame that zero-cache would close on is noted and the next one read, so that one
-run tells everything. Contract: `next` returns a message, or None for a frame that could not be read; `Ended` and
-`Silent` say why there is none.
+It is a consumer that never gives up: where zero-cache would close the connection, it notes the frame and reads the next
+one, so that one run reports everything. Contract: `next` returns a message, or None for a malformed frame; it raises
+`Ended` if the connection was closed and `Silent` if nothing arrived in time.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ class Ended(Exception):
 
 
 class Silent(Exception):
-    """Nothing came in time."""
+    """Nothing arrived in time."""
 
 
 class ResetAsked(Exception):
@@ -47,7 +47,7 @@ class ResetAsked(Exception):
 
 @dataclass(frozen=True, slots=True)
 class SeenTransaction:
-    """A transaction as it came; equal digests mean equal changes."""
+    """A transaction as received; equal digests mean equal changes."""
 
     watermark: str
     changes: tuple[Change, ...]
@@ -55,9 +55,10 @@ class SeenTransaction:
 
 
 class FrameLog:
-    """Numbers the frames of a whole check, over all its connections, and passes each on to whoever keeps them."""
+    """Numbers the frames of a whole check, over all its connections, and passes each line to `keep`."""
 
     def __init__(self, keep: Callable[[bytes], None] = lambda line: None) -> None:
+        # Lines so far; written by `connect` and `frame`.
         self.count = 0
         self._keep = keep
 
@@ -77,7 +78,7 @@ class FrameLog:
 
 
 class ProbeStream:
-    """An open connection. Invariant: `open` holds the changes of the transaction under way, None between two."""
+    """An open connection."""
 
     def __init__(
         self,
@@ -89,6 +90,7 @@ class ProbeStream:
         *,
         acknowledges: bool,
     ) -> None:
+        # The changes of the open transaction; None between transactions. Written by `transaction`.
         self.open: list[Change] | None = None
         self.connection = connection
         self._dialect = handshake.dialect
@@ -98,7 +100,7 @@ class ProbeStream:
         self._acknowledges = acknowledges
 
     async def next(self, seconds: float) -> AnyDownstream | None:
-        """The next message, judged; None for a frame that cannot be read."""
+        """The next message, checked; None for a malformed frame."""
         try:
             async with asyncio.timeout(max(seconds, 0.001)):
                 received = await self.connection.recv()
@@ -113,8 +115,10 @@ class ProbeStream:
         return self._checker.message
 
     async def transaction(self, seconds: float, patience: float) -> SeenTransaction:
-        """The next whole transaction, acknowledged: it begins within `seconds`, and `patience` is the longest silence
-        inside of it.
+        """The next whole transaction, acknowledged.
+
+        It must begin within `seconds`; `patience` is the longest pause inside it. Raises `Silent`, `Ended` or
+        `ResetAsked`.
         """
         until = time.monotonic() + seconds
         while True:
@@ -137,7 +141,7 @@ class ProbeStream:
                     pass
 
     async def acknowledge(self, watermark: str, *, of_commit: bool = True) -> None:
-        """Say that all up to a watermark is durable, in the words of the dialect; nothing for one that must not."""
+        """Acknowledge all up to a watermark, in the form of the dialect; no effect for a stream that must not."""
         if not self._acknowledges:
             return
         ack: AnyUpstream = Ack(watermark=watermark)
@@ -153,7 +157,7 @@ class ProbeStream:
             raise Ended(str(error)) from None
 
     async def answers_ping(self, seconds: float) -> bool:
-        """Whether a ping comes back in time; what comes before it is read, for a pong queues behind it."""
+        """Whether a pong arrives in time. Messages before it are read, because the pong queues behind them."""
         try:
             pong = asyncio.ensure_future(await self.connection.ping())
         except ConnectionClosed as error:
@@ -181,10 +185,10 @@ async def probe(
     checker: Checker | None = None,
     acknowledges: bool = True,
 ) -> AsyncIterator[ProbeStream]:
-    """A stream asked for with these parameters; `checker` is given when the same consumer connects again."""
+    """Open a stream with these parameters; pass `checker` when the same consumer connects again."""
     judge = checker or Checker()
     async with connected(request_url(url, handshake.query), seconds) as connection:
-        # zero-cache takes any path, and a key in the URL has no place in a transcript.
+        # Not the requested URL: zero-cache accepts any path, and an API key must not appear in a transcript.
         judge.take(log.connect(f"{STREAM}?{handshake.query}"))
         yield ProbeStream(connection, handshake, judge, log, note, acknowledges=acknowledges)
 

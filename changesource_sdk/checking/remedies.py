@@ -1,4 +1,4 @@
-"""For each rule what happens when it is broken, and what to do: the text behind a finding and behind its docs section.
+"""For each rule what happens when it is broken, and how to fix it: used in findings and in the docs.
 
 `effect` is what zero-cache 1.9.0 does. A table of sentences, one entry per rule of `expectations.ALL`.
 """
@@ -9,14 +9,14 @@ from typing import NamedTuple
 
 
 class Remedy(NamedTuple):
-    """Why a rule matters, and how it is kept."""
+    """Why a rule matters, and how to keep it."""
 
     effect: str
     fix: str
 
 
-_CLOSES = "zero-cache closes the connection (1011) and comes back, for ever."
-_EXITS = "zero-cache exits (code 14) and, once restarted, asks again from its last commit."
+_CLOSES = "zero-cache closes the connection (1011) and reconnects, again and again."
+_EXITS = "zero-cache exits (code 14) and, once restarted, requests the same again from its last commit."
 _POISON = (
     "zero-cache stores and acknowledges the change, cannot apply it, exits, and fails again on every start until it is "
     "reset."
@@ -54,21 +54,19 @@ REMEDIES: dict[str, Remedy] = {
     "commit-outside": Remedy(_EXITS, "send commit once per begin"),
     "rollback-outside": Remedy(_EXITS, "send rollback only while a transaction is open"),
     "status-inside": Remedy(
-        "The status is taken as a place between transactions that does not exist.", "send status after the commit"
+        "The status is taken for a point between transactions that does not exist.", "send status after the commit"
     ),
     "commit-watermark": Remedy(_EXITS, "decide on the watermark before begin, and repeat it in commit"),
     "whole-transaction": Remedy(
-        "zero-cache waits, and throws away what it has when the connection ends.",
+        "zero-cache waits, and discards what it has when the connection ends.",
         "begin a transaction when all of it can be sent; end one that cannot with rollback",
     ),
     "unknown-table": Remedy(_POISON, "send create-table before the first row, in the snapshot or in the stream"),
     "unknown-column": Remedy(_POISON, "send add-column before the first row that has the column"),
     "key-value": Remedy(
-        "The row is found under no key, or under a wrong one.", "give every column of rowKey in new and in key"
+        "The row is stored without a key, or under a wrong one.", "give every column of rowKey in new and in key"
     ),
-    "full-row": Remedy(
-        "Columns left out keep what they had, in every replica that had it.", "send all columns of the row as it is now"
-    ),
+    "full-row": Remedy("Columns that are left out keep their old values.", "send all columns of the row as it is now"),
     "old-key": Remedy(
         "The row under the old key stays behind as a duplicate.", "put the old key columns in key when the key changed"
     ),
@@ -101,7 +99,7 @@ REMEDIES: dict[str, Remedy] = {
         "The replica cannot tell which row is meant.", "give the table a unique index over not-null columns"
     ),
     "value-type": Remedy(
-        "It is stored all the same and reaches clients as something else: 5 in a text column becomes '5.0'.",
+        "It is stored anyway and reaches clients as something else: 5 in a text column becomes '5.0'.",
         "convert values to the type of their column; times are milliseconds, JSON follows the mode of begin",
     ),
     "surrogate": Remedy("The text in the replica is not valid UTF-8.", "replace half surrogate pairs before sending"),
@@ -110,11 +108,11 @@ REMEDIES: dict[str, Remedy] = {
         "make watermarks as LexiVersions: base-36 digits after one that tells their number, from 01 on",
     ),
     "watermark-order": Remedy(
-        "A repeated watermark closes the connection for ever; a lower one is acknowledged and silently lost.",
+        "A repeated watermark closes the connection, again and again; a lower one is acknowledged and silently lost.",
         "take watermarks from a counter that is stored, and send only what is above lastWatermark",
     ),
     "status-order": Remedy(
-        "It says that the source went back.", "give status the watermark of the last commit, or a higher one"
+        "It claims that the source went back.", "give status the watermark of the last commit, or a higher one"
     ),
     "same-content": Remedy(
         "The replica may hold the first form and skips the second: caches disagree for good.",
@@ -132,7 +130,7 @@ REMEDIES: dict[str, Remedy] = {
         "take snapshot and position in one transaction, and keep every change after that position",
     ),
     "snapshot-resumable": Remedy(
-        "zero-cache starts over again and again.", "keep the log from the position of the snapshot on"
+        "zero-cache starts over, again and again.", "keep the log from the position of the snapshot on"
     ),
     "required-table": Remedy(
         _NO_START,
@@ -142,7 +140,7 @@ REMEDIES: dict[str, Remedy] = {
         "Every client connection fails.", 'insert one row {"lock": true, "permissions": null, "hash": null}'
     ),
     "ack-shape": Remedy("The source cannot tell what is durable.", "send status (or ack, in the sketch dialect)"),
-    "ack-order": Remedy("The source may have forgotten what is asked for.", "acknowledge in the order of the stream"),
+    "ack-order": Remedy("The source may have forgotten what is requested.", "acknowledge in the order of the stream"),
     "ack-unsent": Remedy(
         "The source takes for durable what was never sent.", "acknowledge watermarks of commits and status only"
     ),
@@ -161,7 +159,7 @@ REMEDIES: dict[str, Remedy] = {
         "zero-cache reconnects every 25 ms.", "hold the connection and wait for changes; do not close when idle"
     ),
     "unknown-reset": Remedy(
-        "The cache goes on with data of another history.",
+        "The cache continues with data of another history.",
         "compare lastWatermark and replicaVersion with what is stored, and send reset-required if they are not there",
     ),
     "initial-watermark": Remedy(
@@ -184,6 +182,6 @@ REMEDIES: dict[str, Remedy] = {
     "ack-requested": Remedy(_CLOSES, "send status instead; ack-requested is for requests with shardID"),
     "sketch-goes-on": Remedy(
         "A consumer of that dialect waits for changes where it got the snapshot.",
-        "go on with the stream after the commit when the request has shardID",
+        "continue the stream after the commit when the request has shardID",
     ),
 }

@@ -1,4 +1,4 @@
-"""What a check says: per case an outcome, and for each broken rule the frame, the reason, the fix and the docs."""
+"""The result of a check: per case an outcome, and for each broken rule the frame, the reason, the fix and the docs."""
 
 from __future__ import annotations
 
@@ -14,8 +14,9 @@ SHOWN_CHARACTERS = 400
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """One broken rule. `frame` numbers the frames of the whole check, from 1; 0 if no single frame is at fault. A rule
-    of the protocol has its fix and page already; others bring their own.
+    """One broken rule. `frame` numbers the frames of the whole check, from 1; 0 if no single frame is at fault.
+
+    Rules of the protocol have a fix and a page; `own_fix` and `own_page` are for others.
     """
 
     rule: str
@@ -28,7 +29,7 @@ class Finding:
 
     @property
     def fix(self) -> str:
-        """What to do; empty if the message says it."""
+        """What to do; empty if the message contains it."""
         return self.own_fix or (REMEDIES[self.rule].fix if self.rule in REMEDIES else "")
 
     @property

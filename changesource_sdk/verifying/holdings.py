@@ -1,7 +1,7 @@
-"""What each stage holds: its watermark, and per table how many rows and their digest. Pure.
+"""What each stage holds: its watermark, and for each table the number of rows and their digest. Pure.
 
-Stages that hold the same rows have the same digests, whatever they are: so one look at all of them tells where rows
-went another way. Which rows, `compare` tells.
+Stages with the same rows have the same digests, so a list of all of them shows where rows first differ. `sides.compare`
+shows which rows.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from changesource_sdk.verifying.sides import Side, digest
 
 @dataclass(frozen=True, slots=True)
 class Holding:
-    """One stage at one moment; `place` says which one where there may be several."""
+    """One stage at one moment; `place` names it if there may be several, as with replicas."""
 
     stage: str
     watermark: str
@@ -22,7 +22,7 @@ class Holding:
 
     def as_json(self) -> dict[str, object]:
         """For machines."""
-        tables = {name: {"rows": rows, "digest": told} for name, (rows, told) in self.tables.items()}
+        tables = {name: {"rows": rows, "digest": text} for name, (rows, text) in self.tables.items()}
         return {"stage": self.stage, "place": self.place or None, "watermark": self.watermark, "tables": tables}
 
 

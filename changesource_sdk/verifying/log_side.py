@@ -1,6 +1,6 @@
-"""What the log says the rows are at a watermark: its newest snapshot up to there, and the transactions that follow.
+"""The rows of the log at a watermark: its newest snapshot up to there, and the transactions that follow.
 
-Nothing is written and nobody is disturbed; a log that starts over meanwhile is a `StateError`, and asking again helps.
+Reads only, next to a running pipeline. If the log starts over meanwhile, a `StateError` is raised; try again then.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ def log_side(store: LogStore, schema: ConsumerSchema, through: str | None = None
         raise _started_over(str(error)) from None
     finally:
         reader.close()
-    # A replica that has had no transaction since its initial sync stands at the version issued for that.
+    # A replica without a transaction since its initial sync is at the version that was issued for that sync.
     if transaction_of(reached) != transaction_of(wanted):
         raise StateError("unknown-watermark", f"the log goes from {reached} past {wanted}, or ends there", wanted)
     return Side("log", wanted, side_tables(folded, schema))
@@ -62,7 +62,7 @@ def base_snapshot(store: LogStore, reader: LogReader, watermark: str) -> Snapsho
 
 
 def side_tables(folded: FoldedTables, schema: ConsumerSchema) -> dict[str, Rows]:
-    """Folded rows in the form they are compared in."""
+    """Folded rows in the form in which they are compared."""
     tables: dict[str, Rows] = {}
     for name, rows in folded.tables.items():
         documents = json_columns(schema, name)
@@ -74,14 +74,14 @@ def side_tables(folded: FoldedTables, schema: ConsumerSchema) -> dict[str, Rows]
 
 def json_columns(schema: ConsumerSchema, table: str) -> list[str]:
     """The columns of a table that hold JSON, as far as the schema knows it."""
-    found = schema.tables.get(table)
-    return [] if found is None else [column.name for column in found.columns if column.kind == "json"]
+    known = schema.tables.get(table)
+    return [] if known is None else [column.name for column in known.columns if column.kind == "json"]
 
 
 def key_columns(schema: ConsumerSchema, table: str) -> tuple[str, ...]:
-    """The columns that tell the rows of a table apart; none for a table without a key."""
-    found = schema.tables.get(table)
-    return () if found is None else tuple(found.key)
+    """The key columns of a table; none for a table without a key."""
+    known = schema.tables.get(table)
+    return () if known is None else tuple(known.key)
 
 
 def fold_spool(directory: Path) -> FoldedTables:
@@ -94,14 +94,14 @@ def fold_spool(directory: Path) -> FoldedTables:
 
 
 def _follow(reader: LogReader, after: str, through: str, folded: FoldedTables) -> str:
-    """Take in the transactions up to a watermark; the last one reached."""
+    """Fold the transactions up to a watermark; returns the last watermark reached."""
     while after < through:
-        found = reader.read_after(after, READ_BYTES)
+        transactions = reader.read_after(after, READ_BYTES)
         if reader.oldest() > after:
             raise _started_over(f"the log now begins at {reader.oldest()}")
-        if not found:
+        if not transactions:
             return after
-        for stored in found:
+        for stored in transactions:
             if stored.watermark > through:
                 return after
             for chunk in stored.chunks():

@@ -1,4 +1,4 @@
-"""What a cache has: its replica file, official or ours, read at one moment without disturbing the cache."""
+"""The rows of a cache: its replica file, official or ours, read at one moment while the cache runs."""
 
 from __future__ import annotations
 
@@ -30,10 +30,10 @@ def replica_side(path: Path, schema: ConsumerSchema) -> Side:
     with _opened(path) as db:
         db.execute("BEGIN")
         there = {name for (name,) in db.execute(_TABLES)}
-        question = next((asked for table, asked in _WATERMARKS.items() if table in there), None)
-        if question is None:
+        query = next((sql for table, sql in _WATERMARKS.items() if table in there), None)
+        if query is None:
             raise StateError("no-replica", "this is no replica of a cache", str(path), "give ZERO_REPLICA_FILE")
-        ((watermark,),) = db.execute(question).fetchall()
+        ((watermark,),) = db.execute(query).fetchall()
         tables = {name: _rows(db, name, schema) for name in sorted(there & schema.tables.keys())}
     return Side("replica", str(watermark), tables)
 
@@ -59,8 +59,8 @@ def _rows(db: sqlite3.Connection, table: str, schema: ConsumerSchema) -> Rows:
     documents, key = json_columns(schema, table), key_columns(schema, table)
     rows: Rows = {}
     for values in cursor:
-        found = dict(zip(names, values, strict=True))
-        found.pop(VERSION_COLUMN, None)
-        row = canonical_row(found, documents)
+        stored = dict(zip(names, values, strict=True))
+        stored.pop(VERSION_COLUMN, None)
+        row = canonical_row(stored, documents)
         rows[canonical_key(row, key or row)] = row
     return rows

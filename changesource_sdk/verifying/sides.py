@@ -1,7 +1,7 @@
 """Rows of one stage at one watermark, their digests, and the differences between two stages. Pure.
 
-Rows are compared by what they mean: replicas store booleans as numbers, spell JSON as they like, and a column that
-is null may as well not be there. The digest of a table does not depend on the order of its rows.
+Rows are compared by meaning: replicas store booleans as numbers, format JSON in different ways, and a null column
+equals a missing one. The digest of a table does not depend on the order of its rows.
 """
 
 from __future__ import annotations
@@ -91,7 +91,7 @@ def _canonical(value: object, *, is_json: bool) -> object:
 
 
 def digest(rows: Rows) -> str:
-    """The same for the same rows, whatever their order."""
+    """A digest of rows that does not depend on their order."""
     total = 0
     for row in rows.values():
         text = orjson.dumps(row, option=orjson.OPT_SORT_KEYS, default=str)
@@ -107,8 +107,8 @@ def compare(expected: Side, found: Side) -> list[TableVerdict]:
 def _verdict(name: str, expected: Side, found: Side) -> TableVerdict:
     ours, theirs = expected.tables.get(name), found.tables.get(name)
     digests = ("" if ours is None else digest(ours), "" if theirs is None else digest(theirs))
-    told = () if digests[0] == digests[1] else tuple(_differences(name, expected, found))
-    return TableVerdict(name, len(ours or {}), len(theirs or {}), *digests, told)
+    differing = () if digests[0] == digests[1] else tuple(_differences(name, expected, found))
+    return TableVerdict(name, len(ours or {}), len(theirs or {}), *digests, differing)
 
 
 def _differences(name: str, expected: Side, found: Side) -> Iterator[Difference]:

@@ -1,4 +1,4 @@
-"""What the store has: a new snapshot through its adapter, encoded as the pipeline would, beside the log's head."""
+"""The rows of the upstream: a new snapshot through its adapter, encoded as in the pipeline, to compare with the log."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ ATTEMPTS = 5
 
 
 def upstream_side(adapter: Adapter, schema: ConsumerSchema) -> Side:
-    """The rows of the store now; its own position stands where other stages have a watermark."""
+    """The rows of the upstream now; its position takes the role of the watermark."""
     with adapter_call("snapshot()"):
         read = fold_snapshot(adapter, checked_snapshot(adapter.snapshot()))
     return Side("upstream", str(read.position), side_tables(read.replica, schema))
@@ -27,10 +27,10 @@ def upstream_side(adapter: Adapter, schema: ConsumerSchema) -> Side:
 def compare_with_log(
     adapter: Adapter, store: LogStore, schema: ConsumerSchema, pause: Callable[[], None], attempts: int = ATTEMPTS
 ) -> tuple[Side, Side, list[TableVerdict]]:
-    """The store beside the log's head.
+    """The upstream compared with the log's head.
 
-    The store moves on while both are read, and the log follows a moment later. So what differs is looked at again:
-    a row that differs every time, in the same way, differs.
+    The upstream changes while both are read, and the log follows a moment later. So both are read up to `attempts`
+    times, with `pause` in between; only a row that differs every time, in the same way, is reported.
     """
     lasting: set[str] | None = None
     for attempt in range(attempts):
@@ -46,7 +46,7 @@ def compare_with_log(
 
 
 def _lasting(verdict: TableVerdict, lasting: set[str]) -> TableVerdict:
-    """The verdict without what was only on its way; a table with nothing else is the same."""
+    """The verdict without differences that did not last; a table without others is the same."""
     kept = tuple(each for each in verdict.differences if repr(each) in lasting)
     if kept or not verdict.differences:
         return replace(verdict, differences=kept)

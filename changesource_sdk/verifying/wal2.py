@@ -2,8 +2,8 @@
 
 Such a database has two write-ahead logs of the usual format, written in turn; the one with the higher checkpoint number
 is the newer. The copy is the database with the committed frames of the older and then of the newer one written into it,
-which is what a reader sees. zero-cache may go on meanwhile: a copy during which one of the logs was begun anew is
-made again.
+which is what a reader sees. zero-cache may write meanwhile: if one of the logs is restarted during a
+copy, the copy is made again.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ _LEGACY = b"\x01\x01"
 
 @dataclass(frozen=True, slots=True)
 class Log:
-    """A write-ahead log as it was read: `number` says which of two is newer."""
+    """A write-ahead log as it was read; of two, the one with the higher `number` is newer."""
 
     number: int
     page_size: int
@@ -73,8 +73,8 @@ def readable_copy(path: Path, target: Path) -> None:
 
 
 def _logs(path: Path) -> list[Log]:
-    found = (_log(path.with_name(path.name + ending)) for ending in ("-wal", "-wal2"))
-    return [log for log in found if log is not None]
+    logs = (_log(path.with_name(path.name + ending)) for ending in ("-wal", "-wal2"))
+    return [log for log in logs if log is not None]
 
 
 def _log(path: Path) -> Log | None:
