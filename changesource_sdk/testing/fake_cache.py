@@ -1,8 +1,8 @@
 """A scripted consumer that keeps the rules: it syncs, follows, acknowledges, and folds what it gets into plain dicts.
 
-It stands for zero-cache where starting the real one would be too slow. It is built on the protocol's own consumer
-session, so a message that zero-cache would refuse is an error here too, and it records a transcript that
-`protocol.rules.check` can judge. What it does not show is how zero-cache stores things: only zero-cache can.
+It replaces zero-cache where starting the real one would be too slow. It uses the protocol's own consumer session, so a
+message that zero-cache would refuse is an error here too, and it records a transcript for `protocol.rules.check`. How
+zero-cache stores rows is not simulated.
 
     cache = FakeCache("ws://127.0.0.1:4810/changes/v0/stream")
     await cache.initial_sync()
@@ -30,28 +30,33 @@ from protocol.specs import JsonObject
 
 
 class ResetAsked(Exception):
-    """The source said `reset-required`: the next step is `initial_sync`, as it is for zero-cache."""
+    """The source sent `reset-required`: the next step is `initial_sync`, as it is for zero-cache."""
 
 
 class FakeCache:
-    """One replica of one app and shard. Invariant: `tables` holds committed transactions only."""
+    """One replica of one app and shard. Invariant: `tables` has committed transactions only."""
 
     def __init__(
         self, url: str, *, app_id: str = "zero", shard_num: int = 0, dialect: Dialect = "shipped", timeout: float = 60.0
     ) -> None:
+        # The rows; replaced by `initial_sync`.
         self._folded = FoldedTables()
+        # The watermarks of all commits, and one line per frame, over all connections. Appended by `receive`.
         self.commits: list[str] = []
         self.transcript: list[bytes] = []
+        # A test sets it to False for a consumer that sends no acks.
         self.acknowledges = True
         self._url = url
         self._timeout = timeout
+        # Session and connection of the last `stream`.
         self._session = ConsumerSession(Handshake(dialect, app_id, shard_num))
         self._connection: ClientConnection | None = None
+        # The changes of the open transaction.
         self._open: list[Change] = []
 
     @property
     def watermark(self) -> str | None:
-        """The last commit taken in."""
+        """The last commit that was applied."""
         return self._session.last_watermark
 
     @property
@@ -62,7 +67,7 @@ class FakeCache:
 
     @property
     def replica_version(self) -> str | None:
-        """The snapshot this replica stems from."""
+        """The version of the initial sync that this replica began with."""
         return self._session.replica_version
 
     @property
@@ -72,11 +77,11 @@ class FakeCache:
 
     def rows(self, table: str) -> dict[object, JsonObject]:
         """A table's rows by their key: the value itself for a key of one column, else the tuple."""
-        found = self.tables.get(table, {})
-        return {key[0] if len(key) == 1 else key: row for key, row in found.items()}
+        rows = self.tables.get(table, {})
+        return {key[0] if len(key) == 1 else key: row for key, row in rows.items()}
 
     async def initial_sync(self) -> None:
-        """Start from nothing: one connection, one transaction, as zero-cache does it."""
+        """Start over with an initial sync: one connection, one transaction, as in zero-cache."""
         self._folded, self._open = FoldedTables(), []
         handshake = self._session.reconnect()
         fresh = Handshake(handshake.dialect, handshake.app_id, handshake.shard_num)
@@ -85,29 +90,29 @@ class FakeCache:
 
     @asynccontextmanager
     async def stream(self, handshake: Handshake | None = None) -> AsyncIterator[None]:
-        """A connection that resumes after the last commit; what was open when the former one ended is forgotten."""
+        """A connection that resumes after the last commit; an unfinished transaction is discarded."""
         self._session = ConsumerSession(handshake or self._session.reconnect())
         self._open = []
         target = f"{self._url}{'&' if '?' in self._url else '?'}{urlencode(_parameters(self._session.reconnect()))}"
         parts = urlsplit(target)
         self.transcript.append(transcript.connect_line(f"{parts.path}?{parts.query}"))
-        asked = connect(target, max_size=None, compression=None, proxy=None, open_timeout=self._timeout)
-        async with asked as self._connection:
+        connecting = connect(target, max_size=None, compression=None, proxy=None, open_timeout=self._timeout)
+        async with connecting as self._connection:
             yield
 
     async def until(self, condition: Callable[[], bool]) -> None:
-        """Take in messages until the condition holds; `TimeoutError` if it never does, `ResetAsked` on a reset."""
+        """Receive messages until the condition holds; `TimeoutError` if it never does, `ResetAsked` on a reset."""
         async with asyncio.timeout(self._timeout):
             while not condition():
                 await self.receive()
 
     async def transactions(self, count: int) -> None:
-        """Take in that many more commits."""
+        """Receive this many more commits."""
         wanted = len(self.commits) + count
         await self.until(lambda: len(self.commits) >= wanted)
 
     async def receive(self) -> AnyDownstream:
-        """Take in one message and send the acks that are due."""
+        """Apply one message and send the acks that are due."""
         text = await self.connection.recv(decode=True)
         self.transcript.append(transcript.frame_line("down", text))
         message = self._session.receive(text)
@@ -136,11 +141,11 @@ class FakeCache:
 
 def _parameters(handshake: Handshake) -> dict[str, str]:
     if handshake.dialect == "shipped":
-        given = {"appID": handshake.app_id, "shardNum": str(handshake.shard_num)}
+        parameters = {"appID": handshake.app_id, "shardNum": str(handshake.shard_num)}
     else:
-        given = {"shardID": handshake.shard}
+        parameters = {"shardID": handshake.shard}
     if handshake.last_watermark is not None:
-        given["lastWatermark"] = handshake.last_watermark
+        parameters["lastWatermark"] = handshake.last_watermark
     if handshake.replica_version is not None:
-        given["replicaVersion"] = handshake.replica_version
-    return given
+        parameters["replicaVersion"] = handshake.replica_version
+    return parameters

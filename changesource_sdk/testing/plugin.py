@@ -39,5 +39,5 @@ def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
             if getattr(report, "when", "") == "call":
                 counts.update(str(value) for name, value in report.user_properties if name == PROPERTY)
     for harness in sorted({key.partition(": ")[0] for key in counts}):
-        told = [f"{counts[f'{harness}: {o}']} {o}" for o in ("kept", "broken", "not applicable")]
-        terminalreporter.write_line(f"conformance of {harness}: {', '.join(told)}")
+        outcomes = [f"{counts[f'{harness}: {o}']} {o}" for o in ("kept", "broken", "not applicable")]
+        terminalreporter.write_line(f"conformance of {harness}: {', '.join(outcomes)}")

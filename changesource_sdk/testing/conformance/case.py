@@ -1,7 +1,7 @@
-"""What a case of the suite is, and what it says: data, so that adding a case is adding an entry.
+"""What a case of the suite is, and its verdict. Cases are data: to add one, add an entry to `suite.CASES`.
 
-A case runs on a `Trial` (a fresh store and all that is needed to watch its adapter) and returns if the adapter keeps
-the rule, or raises `Broken` with what is wrong in the words of the adapter's author.
+A case runs on a `Trial` (a new store and all that is needed to watch its adapter). It returns if the adapter keeps the
+rule, or raises `Broken` with a message for the author of the adapter.
 """
 
 from __future__ import annotations
@@ -19,17 +19,17 @@ Outcome = Literal["kept", "broken", "not applicable"]
 
 
 class Broken(Exception):
-    """The adapter breaks a rule; the text says how, where, and what to do."""
+    """The adapter breaks a rule; the message says how and where, and how to fix it."""
 
 
 class NotApplicable(Exception):
-    """The rule says nothing about this adapter; the text says why."""
+    """The rule does not apply to this adapter; the message says why."""
 
 
 def worded(code: str, message: str, where: str, fix: str) -> str:
-    """An error of the SDK as a verdict tells it."""
-    place = f" ({where})" if where else ""
-    return f"[{code}] {message}{place}; fix: {fix}"
+    """The message of a verdict for an error of the SDK."""
+    location = f" ({where})" if where else ""
+    return f"[{code}] {message}{location}; fix: {fix}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,13 +48,13 @@ class Case:
 
 
 def needing(capability: str, *cases: Case) -> tuple[Case, ...]:
-    """Cases for stores that can do something."""
+    """These cases, for stores that have one more capability."""
     return tuple(replace(case, needs=(*case.needs, capability)) for case in cases)
 
 
 @dataclass(frozen=True, slots=True)
 class Verdict:
-    """What came of one case. `message` is empty exactly if the rule was kept."""
+    """The result of one case. `message` is empty exactly if the rule was kept."""
 
     case: str
     rule: str
@@ -69,8 +69,8 @@ class Verdict:
         return self.outcome != "broken"
 
     def __str__(self) -> str:
-        told = f": {self.message}" if self.message else ""
-        return f"{self.case}: {self.outcome}{told}" + ("" if self.ok else f"\nrule: {self.rule}\nsee {self.doc}")
+        message = f": {self.message}" if self.message else ""
+        return f"{self.case}: {self.outcome}{message}" + ("" if self.ok else f"\nrule: {self.rule}\nsee {self.doc}")
 
     def as_json(self) -> dict[str, object]:
         """The fields, for `--json`."""

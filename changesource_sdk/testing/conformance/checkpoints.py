@@ -1,4 +1,4 @@
-"""Reading an adapter step by step: where a reader was after each transaction, and going on from there.
+"""Reading an adapter step by step: the position after each transaction, and resuming from there.
 
 Cases about resuming and forgetting write a few transactions, note a checkpoint after each, and let new adapters
 continue from them, as the pipeline does after a restart.
@@ -25,7 +25,7 @@ STEPS = 8
 
 @dataclass(frozen=True, slots=True)
 class Checkpoint:
-    """Where a reader was: a position, what a consumer had there, and which state of the history that is.
+    """A position, what a consumer had there, and which state of the history that is.
 
     Watermark and commit time are those of the transaction that led there, if it gave any.
     """
@@ -38,7 +38,7 @@ class Checkpoint:
 
 
 def checkpoints(trial: Trial) -> list[Checkpoint]:
-    """Write transaction by transaction, and note where the reader is after each."""
+    """Write transaction by transaction, and note the position of the reader after each."""
     trial.insert_many(3)
     start = trial.read_snapshot()
     position_is_json(start.position)
@@ -47,10 +47,10 @@ def checkpoints(trial: Trial) -> list[Checkpoint]:
     points = [Checkpoint(start.position, deepcopy(replica), judge.reached)]
     with Follower(trial.adapter(), start.position, start.encoder) as follower:
         for number in range(STEPS):
-            given = len(follower.given)
+            before = len(follower.positions)
             trial.some_transaction()
             if not follower.until(_more_than(number, follower), trial.patience):
-                raise Broken(_reused(follower.given[given:], points[-1].position) or judge.missing())
+                raise Broken(_reused(follower.positions[before:], points[-1].position) or judge.missing())
             read = follower.reads[number]
             _apply(read, replica, judge)
             points.append(
@@ -63,19 +63,19 @@ def _more_than(number: int, follower: Follower) -> Callable[[], bool]:
     return lambda: len(follower.reads) > number
 
 
-def _reused(given: Sequence[Position], last: Position) -> str:
-    """Why a transaction that came was taken for a repetition."""
-    if not given:
+def _reused(positions: Sequence[Position], last: Position) -> str:
+    """Why a transaction was taken for a repetition; empty if none was."""
+    if not positions:
         return ""
     return (
-        f"a new transaction came with the position {given[-1]!r} after {last!r}: a position belongs to one "
+        f"a new transaction came with the position {positions[-1]!r} after {last!r}: a position belongs to one "
         f"transaction, and positions that are integers must increase; as it is, the transaction passes for a "
         f"repetition and is lost"
     )
 
 
 def continue_from(trial: Trial, points: Sequence[Checkpoint], number: int) -> None:
-    """Let a new adapter go on from a checkpoint, as after a restart."""
+    """Let a new adapter continue from a checkpoint, as after a restart."""
     point, known = points[number], [earlier.position for earlier in points[:number]]
     after = from_text(to_text(point.position))
     encoder = memory_encoder(checked_schema(trial.tables))
@@ -108,7 +108,7 @@ def _apply(read: Read, replica: FoldedTables, judge: Judge) -> None:
 
 @contextmanager
 def adding(circumstances: str) -> Iterator[None]:
-    """Let a verdict tell the circumstances, too."""
+    """Add the circumstances to the message of a `Broken`."""
     try:
         yield
     except Broken as broken:

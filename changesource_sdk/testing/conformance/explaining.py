@@ -1,7 +1,7 @@
-"""Why a consumer came into a state that the store was never in: lost, torn, doubled, out of order, or wrong values.
+"""Why a consumer reached a state that the store was never in.
 
-The rows that the last transaction touched tell which of the store's transactions it was meant to be: the one whose rows
-they are, with the values that it gave them.
+A transaction was lost, torn, repeated, out of order, or has wrong values. The rows that the last transaction touched
+show which of the store's transactions it was meant to be: the one that wrote these rows, with these values.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from changesource_sdk.testing.conformance.history import History
 from protocol.fold.rows import Key, Rows
 
 NEAR = 20
-"""How many states ahead are looked at to find the one that was meant."""
+"""How many states ahead are compared to find the one that was meant."""
 
 Replica = Mapping[str, Rows]
 Touched = Collection[tuple[str, Key]]

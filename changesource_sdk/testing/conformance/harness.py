@@ -4,7 +4,7 @@
         adapter = NotesAdapter
         lacks = ("schema changes",)
 
-        def create(self, folder): ...            # an empty store, in or beside this folder
+        def create(self, folder): ...            # an empty store, in this folder or elsewhere
         def settings(self): ...                  # what the adapter is made with
         def commit(self, changes): ...           # write Insert, Update and Delete, all of them as one transaction
 
@@ -75,7 +75,7 @@ class Harness(ABC):
     def commit(self, changes: Sequence[Change]) -> None:
         """Write the changes in order, as one transaction that is visible when this returns.
 
-        Columns that an `Update` leaves out keep their value; `old_key` is given when the key changes. Called from
+        Columns that an `Update` leaves out keep their value; `old_key` is set when the key changes. Called from
         several threads, one at a time. Raise for a value that the store itself refuses.
         """
 
@@ -91,15 +91,15 @@ class Harness(ABC):
         return sample_rows.samples(table, self.row)
 
     def retained(self) -> int:
-        """How many changes the store keeps for the adapter; only asked if `retained` is not lacking."""
+        """How many changes the store keeps for the adapter; only called if `retained` is not lacking."""
         raise NotImplementedError
 
     def close(self) -> None:  # noqa: B027  # most stores are files, which go with their folder
-        """Let go of the store. Nothing by default."""
+        """Close the store. Does nothing by default."""
 
 
 class ReadingHarness(Harness):
-    """A store that exists and is only read: for a look at an adapter without writing to its store."""
+    """A store that exists and is only read: checks an adapter without writing to its store."""
 
     lacks = ("writes",)
 
@@ -108,10 +108,10 @@ class ReadingHarness(Harness):
         self._settings = settings
 
     def create(self, folder: Path) -> None:
-        """Nothing: the store is there."""
+        """Does nothing: the store exists."""
 
     def settings(self) -> Mapping[str, object]:
-        """As given."""
+        """The settings of the constructor."""
         return self._settings
 
     def commit(self, changes: Sequence[Change]) -> None:
@@ -120,8 +120,11 @@ class ReadingHarness(Harness):
 
 
 def lacking(harness: Harness) -> set[str]:
-    """The capabilities that a harness declares to lack, shorthands resolved. Raises for a word nobody knows."""
-    found: set[str] = set()
+    """The capabilities that a harness declares to lack, shorthands resolved.
+
+    Raises `ConfigurationError` for an unknown word.
+    """
+    missing: set[str] = set()
     for word in harness.lacks:
         if word not in CAPABILITIES and word not in SHORTHANDS:
             known = [*CAPABILITIES, *SHORTHANDS]
@@ -130,7 +133,7 @@ def lacking(harness: Harness) -> set[str]:
                 f"{type(harness).__name__}.lacks names {word!r}, which is no capability",
                 fix=nearest(word, known),
             )
-        found.update(SHORTHANDS.get(word, (word,)))
+        missing.update(SHORTHANDS.get(word, (word,)))
     if type(harness).retained is Harness.retained:
-        found.add("retained")
-    return found
+        missing.add("retained")
+    return missing

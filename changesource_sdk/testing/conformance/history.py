@@ -1,7 +1,7 @@
-"""What the store went through, as the suite wrote it: one state per transaction, in the form in which rows travel.
+"""The states of the store, as the suite wrote them: one per transaction, in the form in which rows travel.
 
-This is the oracle: whatever an adapter shows, in snapshots and in changes, must be one of these states, in this order.
-It is kept beside the store, never read from it.
+This is the oracle: what an adapter shows, in snapshots and in changes, must be one of these states, in this order. It
+is recorded while writing, never read from the store, and does not use the folds of the product, which it helps to test.
 """
 
 from __future__ import annotations
@@ -54,18 +54,19 @@ State = Mapping[str, Mapping[Key, Expected]]
 
 
 class History:
-    """States and the transactions between them. Invariant: `states[n]` is what the first n transactions made.
-
-    `touched` are the rows of each transaction, by table and key.
-    """
+    """States and the transactions between them. `record` adds to them, under `lock`; readers need no lock."""
 
     def __init__(self, tables: Sequence[Table], written: Sequence[str] = ()) -> None:
+        # After the last transaction.
         self.schema = ConsumerSchema()
         for table in tables:
             self.schema = self.schema.apply(CreateTable(table))
+        # `states[n]` is the state after the first n transactions.
         self.states: list[State] = [{name: {} for name in written}]
         self.transactions: list[tuple[Change, ...]] = []
+        # The rows of each transaction, by table and key.
         self.touched: list[set[tuple[str, Key]]] = []
+        # Held while a transaction is recorded and committed, so that both happen in the same order.
         self.lock = threading.Lock()
 
     @property
@@ -78,7 +79,7 @@ class History:
         return known_table(self.schema, name)
 
     def record(self, changes: Sequence[Change]) -> None:
-        """A transaction is about to be committed: recorded first, so that nobody sees a state that is not here."""
+        """Record a transaction before it is committed, so that no reader sees a state that is not here."""
         state = {name: dict(rows) for name, rows in self.states[-1].items()}
         touched: set[tuple[str, Key]] = set()
         for change in changes:
@@ -98,11 +99,19 @@ class History:
                 rows[self.key(name, row)] = {**old, **self.travelled(name, row)}
             case Delete(name, key):
                 state.setdefault(name, {}).pop(self.key(name, key), None)
-            case CreateTable() | DropTable() | AddColumn() | DropColumn():
-                self.schema = self.schema.apply(change)
-                self._apply_schema(state, change)
+            case CreateTable(table):
+                state[table.full_name] = {}
+            case DropTable(name):
+                state.pop(name, None)
+            case AddColumn(name, column):
+                state[name] = {key: {**row, column.name: None} for key, row in state.get(name, {}).items()}
+            case DropColumn(name, gone):
+                kept = state.get(name, {}).items()
+                state[name] = {key: {c: v for c, v in row.items() if c != gone} for key, row in kept}
             case _:
                 raise NotImplementedError(f"the suite does not write {type(change).__name__}")
+        if isinstance(change, CreateTable | DropTable | AddColumn | DropColumn):
+            self.schema = self.schema.apply(change)
 
     def _rows_of(self, change: Change) -> Iterator[tuple[str, Key]]:
         match change:
@@ -112,20 +121,6 @@ class History:
                     yield name, self.key(name, change.old_key)
             case Delete(name, key):
                 yield name, self.key(name, key)
-
-    def _apply_schema(
-        self, state: dict[str, dict[Key, Expected]], change: CreateTable | DropTable | AddColumn | DropColumn
-    ) -> None:
-        match change:
-            case CreateTable(table):
-                state[table.full_name] = {}
-            case DropTable(name):
-                state.pop(name, None)
-            case AddColumn(name, column):
-                state[name] = {key: {**row, column.name: None} for key, row in state.get(name, {}).items()}
-            case DropColumn(name, gone):
-                rows = state.get(name, {}).items()
-                state[name] = {key: {c: v for c, v in row.items() if c != gone} for key, row in rows}
 
     def key(self, name: str, row: Row) -> Key:
         """A row's key as it travels."""

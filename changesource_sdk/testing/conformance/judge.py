@@ -1,8 +1,8 @@
-"""The judge: follows what an adapter gave, transaction by transaction, and holds it against what was written.
+"""The judge: compares a consumer, transaction by transaction, with what was written to the store.
 
-The rule is one: after the snapshot and after every transaction, a consumer is in a state that the store was in, and
-each such state is later than the one before. Whole transactions may be merged; they may not be lost, torn, doubled, or
-come in another order. All of that shows as a state that never was, or that was before.
+There is one rule: after the snapshot and after every transaction, a consumer is in a state that the store was in, and
+each such state is later than the one before. Whole transactions may be merged; they may not be lost, torn, repeated or
+reordered. All of that shows as a state that never existed, or as an earlier one.
 """
 
 from __future__ import annotations
@@ -22,15 +22,17 @@ from changesource_sdk.testing.conformance.history import History, State
 
 
 class Judge:
-    """One consumer of one history. Invariant: the consumer is in state `reached` of the history.
+    """One consumer of one history. Raises `Broken` at the first state that breaks the rule.
 
-    That is said of the tables that were there from the beginning. A table that is created meanwhile may come later, or
-    with later rows, than the transaction that created it; in the end it must hold what the store holds.
+    The rule applies to tables that existed from the beginning. A table that is created meanwhile may arrive later, or
+    with later rows, than the transaction that created it; in the end it must have the rows of the store.
     """
 
     def __init__(self, history: History, reached: int = -1) -> None:
+        # The number of the state that the consumer is in; -1 before its snapshot. Written by `snapshot`, `transaction`.
         self.reached = reached
         self._history = history
+        # The consumer's rows, which it changes in place.
         self._replica: Replica = {}
 
     @property
@@ -43,7 +45,7 @@ class Judge:
         return self.reached == last or (self.reached >= 0 and self._lasting(self.reached) == self._lasting(last))
 
     def _unsettled(self) -> list[Difference]:
-        """How the tables that were created differ from what the store holds."""
+        """How the tables that were created differ from the store."""
         created = {name: rows for name, rows in self._history.states[-1].items() if not self._is_lasting(name)}
         missing = [Difference("missing", name, ()) for name in created if name not in self._replica]
         return missing or list(differences(created, self._replica))
@@ -56,19 +58,19 @@ class Judge:
         return {name: rows for name, rows in self._history.states[number].items() if self._is_lasting(name)}
 
     def snapshot(self, replica: Replica) -> None:
-        """The consumer was given a snapshot."""
+        """The consumer has applied a snapshot."""
         self._replica = replica
-        found = self._find(replica, max(self.reached, 0))
-        if found is None:
+        state = self._find(replica, max(self.reached, 0))
+        if state is None:
             raise Broken(self._inconsistent(replica))
-        self.reached = found
+        self.reached = state
 
     def transaction(self, replica: Replica, touched: Touched, what: str) -> None:
-        """The consumer applied a transaction that touched these rows; `what` tells which it was, for messages."""
+        """The consumer applied a transaction that touched these rows; `what` names the transaction in messages."""
         self._replica = replica
-        found = self._find(replica, self.reached + 1)
-        if found is not None:
-            self.reached = found
+        state = self._find(replica, self.reached + 1)
+        if state is not None:
+            self.reached = state
         elif any(self._is_lasting(table) for table, _ in touched):
             raise Broken(explain(self._history, self.reached, replica, touched, what))
 
@@ -77,12 +79,12 @@ class Judge:
         return next((number for number in numbers if same_state(self._lasting(number), replica)), None)
 
     def missing(self) -> str:
-        """What has not come, once it should have."""
+        """What is missing, once the time to wait for it is over."""
         if self.reached < 0:
             return "no snapshot came: snapshot() or the rows of its partitions did not finish"
         if self._has_reached_last():
-            found = listed(self._unsettled())
-            return f"a table that was created did not come as it is: {found}. Yield CreateTable, then its rows"
+            differing = listed(self._unsettled())
+            return f"a table that was created did not come as it is: {differing}. Yield CreateTable, then its rows"
         first = self._history.transactions[self.reached]
         deleted = " (yield a Delete for a row that is gone)" if all(isinstance(c, Delete) for c in first) else ""
         return (
@@ -92,19 +94,19 @@ class Judge:
         )
 
     def _inconsistent(self, replica: Replica) -> str:
-        nearest, found = nearest_state(self._history, replica, max(self.reached, 0))
-        state = f"compared with the state after {nearest} of {self._history.last} transactions: {listed(found)}"
+        nearest, differing = nearest_state(self._history, replica, max(self.reached, 0))
+        state = f"compared with the state after {nearest} of {self._history.last} transactions: {listed(differing)}"
         return (
             f"the snapshot shows no state that the store was ever in; {state}. Every partition must show the store at "
             f"the snapshot's position, whatever is written while it is read"
         )
 
 
-class Onlooker(Judge):
-    """Lets everything pass: for cases that ask something else."""
+class LenientJudge(Judge):
+    """A judge that never fails: for cases about something else."""
 
     def snapshot(self, replica: Replica) -> None:
-        """Nothing to say."""
+        """Accepted."""
 
     def transaction(self, replica: Replica, touched: Touched, what: str) -> None:
-        """Nothing to say."""
+        """Accepted."""

@@ -1,7 +1,7 @@
 """The pipeline under test: the inline runner in a thread, or the pipeline's own process, over one state directory.
 
-Both do what `changesource serve` does. `caught_up` waits until the log shows all that was written, and otherwise tells
-why it does not: what the judge found, or what the pipeline reported.
+Both do what `changesource serve` does. `caught_up` waits until the log has all that was written; otherwise it raises
+`Broken` with what the judge found wrong, or what the pipeline reported.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from service_kit.backoff import Backoff
 
 MakeAdapter = Callable[[], Adapter]
 PERSISTENT = 4
-"""Failures in a row, without progress, after which trying again is given up."""
+"""Consecutive failures, without progress, after which `until` gives up."""
 STOP_S = 5.0
 START_S = 60.0
 SPILL_BYTES = 64 * 1024
@@ -45,21 +45,21 @@ class Watch:
         self._ear = self.store.open_ear()
 
     def close(self) -> None:
-        """Let go of everything."""
+        """Close the log and the store."""
         self._ear.close()
         self.witness.close()
         self.store.close()
 
     def caught_up(self) -> None:
-        """Wait until all that was written is in the log; `Broken` if it does not come."""
+        """Wait until all that was written is in the log; `Broken` if it does not arrive."""
         self.until(lambda: self.witness.judge.is_caught_up, self.witness.judge.missing)
 
     def until(self, condition: Callable[[], bool], missing: Callable[[], str]) -> None:
-        """Follow the log until the condition holds; `Broken` when time is over or the pipeline cannot go on."""
+        """Follow the log until the condition holds; `Broken` when time is over or the pipeline keeps failing."""
         deadline = time.monotonic() + self._patience
         failures = self.failures()
         while not condition():
-            if self._looked():
+            if self._poll():
                 deadline, failures = time.monotonic() + self._patience, self.failures()
                 continue
             if self.failures() - failures >= PERSISTENT:
@@ -76,12 +76,12 @@ class Watch:
         """The process that the pipeline last reported from."""
         return int(str(self._stage().get("pid", 0)))
 
-    def _looked(self) -> bool:
+    def _poll(self) -> bool:
         """Whether there was anything new in the log."""
         try:
-            return self.witness.look()
+            return self.witness.poll()
         except StateError:
-            # A damaged log fails its readers until the pipeline has put a new one in its place.
+            # A damaged log fails its readers until the pipeline has replaced it.
             return False
 
     def failures(self) -> int:
@@ -89,7 +89,7 @@ class Watch:
         return int(str(self._stage().get("restarts", 0)))
 
     def error(self) -> dict[str, str] | None:
-        """What the pipeline reports as its present failure."""
+        """The current error of the pipeline, as it reports it."""
         error = self._stage().get("error")
         return {name: str(text) for name, text in error.items()} if isinstance(error, dict) else None
 
@@ -128,13 +128,13 @@ class PipelineProcess:
         self._process = subprocess.Popen(command, stdin=subprocess.PIPE, stderr=subprocess.PIPE, env=environment)
 
     def __enter__(self) -> PipelineProcess:
-        """The process at work: what follows waits for the adapter, not for Python to start."""
+        """Wait until the process has started, so that later waiting is for the adapter alone."""
         deadline = time.monotonic() + START_S
         while self._watch.pid() != self.pid:
             if self._process.poll() is not None or time.monotonic() > deadline:
                 self._process.kill()
-                said = self._process.communicate()[1].decode(errors="replace").strip()
-                raise Broken(f"the pipeline's process did not start: {said}")
+                output = self._process.communicate()[1].decode(errors="replace").strip()
+                raise Broken(f"the pipeline's process did not start: {output}")
             self._watch.pause()
         return self
 

@@ -1,6 +1,6 @@
 """Reading an adapter without the pipeline: its snapshot and its changes, as the pipeline would encode them.
 
-`changes()` may block for ever, so it is read in a thread; what is waited for is given as a condition on what has come.
+`changes()` may block without end, so it is read in a thread; `Follower.until` waits for a condition on what was read.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ UNSPILLED = 1 << 40
 
 @dataclass(frozen=True, slots=True)
 class Read:
-    """One transaction that an adapter gave."""
+    """One transaction of an adapter."""
 
     position: Position
     changes: list[Change] = field(repr=False)
@@ -49,7 +49,7 @@ class ReadSnapshot:
 
 
 def within(seconds: float, what: str, call: Callable[[], Answer]) -> Answer:
-    """What a call of the adapter's gives; `Broken` if it fails or takes longer."""
+    """The result of a call of the adapter, made in a thread; `Broken` if it fails or takes longer."""
     answers: list[Answer] = []
     errors: list[BaseException] = []
 
@@ -66,12 +66,12 @@ def within(seconds: float, what: str, call: Callable[[], Answer]) -> Answer:
     if thread.is_alive():
         raise Broken(f"{what} did not return within {seconds:g} s")
     if errors:
-        raise told(errors[0])
+        raise as_verdict(errors[0])
     return answers[0]
 
 
-def told(error: BaseException) -> BaseException:
-    """An error of ours as a verdict; anything else as it is."""
+def as_verdict(error: BaseException) -> BaseException:
+    """An error of the SDK as `Broken`; any other as it is."""
     if isinstance(error, ChangesourceError):
         return Broken(worded(**error.as_json()))
     return error
@@ -102,20 +102,24 @@ def position_is_json(position: Position) -> None:
 
 
 class Follower:
-    """One reader of an adapter's changes. Invariant: `reads` is what it gave so far, in order, without repetitions.
+    """Reads an adapter's changes in a thread, for the length of a block.
 
-    `known` are positions read before `after`, which an adapter may give again.
+    `known` are positions read before `after`, which an adapter may yield again.
     """
 
     def __init__(
         self, adapter: Adapter, after: Position, encoder: TransactionEncoder, known: Iterable[Position] = ()
     ) -> None:
+        # The transactions so far, in order, without repetitions. Appended by the thread, under `_changed`.
         self.reads: list[Read] = []
-        self.given: list[Position] = []  # of every transaction, repetitions included
+        # The positions of all transactions, repetitions included. Appended by the thread.
+        self.positions: list[Position] = []
+        # Positions, as text, of which a transaction is a repetition. Used by the thread only, as is `_after`.
         self._known = {to_text(after), *map(to_text, known)}
         self._adapter = adapter
         self._after = after
         self._encoder = encoder
+        # What ended the thread; written by it, under `_changed`.
         self._error: BaseException | None = None
         self._changed = threading.Condition()
         self._ended = threading.Event()
@@ -132,11 +136,13 @@ class Follower:
         self._thread.join(2.0)
 
     def until(self, condition: Callable[[], bool], patience: float) -> bool:
-        """Wait until the condition holds, checked after each transaction; whether it does. Raises what went wrong."""
+        """Wait until the condition, checked after each transaction, holds; returns whether it does. Raises the error of
+        the thread.
+        """
         with self._changed:
             self._changed.wait_for(lambda: condition() or self._error is not None, patience)
             if self._error is not None and not condition():
-                raise told(self._error)
+                raise as_verdict(self._error)
             return condition()
 
     def _run(self) -> None:
@@ -160,7 +166,7 @@ class Follower:
 
     def _take(self, transaction: Transaction) -> bool:
         text = to_text(transaction.position)
-        self.given.append(transaction.position)
+        self.positions.append(transaction.position)
         if text in self._known or is_behind(transaction.position, self._after):
             for _ in transaction.changes:
                 pass

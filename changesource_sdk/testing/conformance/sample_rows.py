@@ -36,7 +36,7 @@ DOCUMENTS: tuple[object, ...] = ({}, [], {"a": {"b": [1, 2.5, None, True, "é"]}
 
 
 def row(table: Table, number: int, version: int) -> dict[str, object]:
-    """Row `number` in one of its versions: key columns tell the number, the others both; every fifth value is null."""
+    """Row `number` in one of its versions: key columns depend on the number, the others on both; some are null."""
     made: dict[str, object] = {}
     for place, column in enumerate(table.columns):
         if column.name in table.key:
@@ -51,14 +51,14 @@ def row(table: Table, number: int, version: int) -> dict[str, object]:
 def samples(table: Table, make: MakeRow) -> list[Row]:
     """Rows that between them hold every sample of every column, and one of nulls."""
     values = {column.name: _samples(column) for column in table.columns if column.name not in table.key}
-    found: list[Row] = []
+    rows: list[Row] = []
     for number in range(max((len(some) for some in values.values()), default=1)):
         base = make(table, number, 0)
         varied = {name: some[number % len(some)] for name, some in values.items() if some and name in base}
-        found.append({**base, **varied})
-    last = make(table, len(found), 0)
+        rows.append({**base, **varied})
+    last = make(table, len(rows), 0)
     optional = [c.name for c in table.columns if c.optional and c.name not in table.key and c.name in last]
-    return [*found, {**last, **dict.fromkeys(optional)}]
+    return [*rows, {**last, **dict.fromkeys(optional)}]
 
 
 def _value(table: Table, column: Column, number: int) -> object:

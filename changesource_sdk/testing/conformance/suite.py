@@ -1,6 +1,6 @@
 """The suite: every case, and how to run them on an adapter.
 
-Adding a case is adding an entry here and its section on the page that `case.PAGE` names.
+To add a case, add an entry here and a section on the page that `case.PAGE` names.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from changesource_sdk.testing.conformance.cases import (
     values,
 )
 from changesource_sdk.testing.conformance.harness import Harness, lacking
-from changesource_sdk.testing.conformance.reading import told
+from changesource_sdk.testing.conformance.reading import as_verdict
 from changesource_sdk.testing.conformance.trial import Trial
 
 SEED = 20260102
@@ -35,7 +35,7 @@ CASES: tuple[Case, ...] = (
     Case("tables", "tables() suits a consumer, has keys, and says the same twice", declaring.tables_are_sound),
     Case("picklable", "the adapter can be sent to another process and works there", declaring.travels),
     Case("partitions", "a partition can be pickled and read again", declaring.partitions_read_again),
-    Case("stops", "a pipeline that is told to stop can: changes() does not block for ever", declaring.lets_go),
+    Case("stops", "a pipeline that is told to stop can: changes() does not block for ever", declaring.can_be_stopped),
     Case("serving", "a cache gets all of it, and every frame is legal", serving.to_a_cache),
     *needing(
         "writes",
@@ -94,12 +94,12 @@ CASES: tuple[Case, ...] = (
 def run_suite(
     make: MakeHarness, cases: Iterable[Case] = CASES, *, folder: Path | None = None, seed: int = SEED
 ) -> Iterator[Verdict]:
-    """The verdicts, one by one as they are reached. Each case gets a new harness and a new folder."""
+    """Yield the verdict of each case in turn. Each case gets a new harness and a new folder."""
     with tempfile.TemporaryDirectory(prefix="conformance-", dir=folder, ignore_cleanup_errors=True) as scratch:
         for case in cases:
-            place = Path(scratch) / case.name
-            place.mkdir()
-            yield run_case(make(), case, place, seed=seed)
+            own = Path(scratch) / case.name
+            own.mkdir()
+            yield run_case(make(), case, own, seed=seed)
 
 
 def run_case(harness: Harness, case: Case, folder: Path, *, seed: int = SEED) -> Verdict:
@@ -121,7 +121,7 @@ def _outcome(harness: Harness, case: Case, folder: Path, seed: int) -> tuple[Out
     except Broken as broken:
         return "broken", str(broken)
     except ChangesourceError as error:
-        return "broken", str(told(error))
+        return "broken", str(as_verdict(error))
     return "kept", ""
 
 

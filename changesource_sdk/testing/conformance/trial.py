@@ -1,7 +1,7 @@
-"""One trial: a fresh store, the history of what is written to it, and ways to watch its adapter.
+"""One trial: a new store, the history of what is written to it, and ways to watch its adapter.
 
-Cases write through a trial, never through the harness, so that the history knows all. Rows are told apart by a number;
-the trial remembers which version of each the store holds.
+Cases write through a trial, never through the harness, so that the history is complete. Each row has a number; the
+trial remembers which version of it the store has.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from changesource_sdk.testing.faults.plan import Faults
 
 
 class Trial:
-    """A case at work. Invariant: `history` ends with what the store holds, or is about to."""
+    """The state of one case. Invariant: `history` ends with the state of the store, or the one it is about to be in."""
 
     def __init__(self, harness: Harness, folder: Path, seed: int) -> None:
         self.harness = harness
@@ -38,16 +38,19 @@ class Trial:
         self.patience = harness.patience
         self.faults = Faults(seed)
         self._lacking = lacking(harness)
+        # The version of each row in the store, by its number. Written by `insert`, `update` and `delete`.
         self._versions: dict[int, int] = {}
+        # Every adapter that was created, to be closed.
         self._made: list[Adapter] = []
+        # Held from choosing a random transaction until it is committed.
         self._writing = threading.Lock()
 
     def has(self, capability: str) -> bool:
-        """Whether the store can do something."""
+        """Whether the store has a capability."""
         return capability not in self._lacking
 
     def adapter(self) -> Adapter:
-        """The adapter, made anew."""
+        """A new adapter."""
         made: Adapter = within(
             self.patience, "creating the adapter", lambda: self.harness.adapter(**self.harness.settings())
         )
@@ -55,7 +58,7 @@ class Trial:
         return made
 
     def close(self) -> None:
-        """Close every adapter that was made, a second time perhaps."""
+        """Close every adapter that was made; some may be closed already."""
         for adapter in self._made:
             if isinstance(adapter, Closing):
                 let_go("closing the adapter", adapter.close)
@@ -63,10 +66,10 @@ class Trial:
     @cached_property
     def tables(self) -> Sequence[Table]:
         """What the adapter declares."""
-        found = tuple(within(self.patience, "tables()", lambda: self.adapter().tables()))
-        if not found:
+        tables = tuple(within(self.patience, "tables()", lambda: self.adapter().tables()))
+        if not tables:
             raise Broken("tables() gives no tables: declare at least one, with its columns and key")
-        return found
+        return tables
 
     @cached_property
     def table(self) -> Table:
@@ -82,7 +85,7 @@ class Trial:
 
     @cached_property
     def history(self) -> History:
-        """What was written. A store that is only read holds whatever it holds: nothing is expected of its rows."""
+        """What was written. Nothing is expected of the rows of a store that is only read."""
         return History(self.tables, [self.table.full_name] if self.has("writes") else [])
 
     @property
@@ -91,7 +94,7 @@ class Trial:
         return self.table.full_name
 
     def commit(self, *changes: Change) -> None:
-        """One transaction. What the harness cannot write is a mistake of the harness, and said so."""
+        """Commit one transaction; raises `HarnessFailed` if the harness cannot write it."""
         with self.history.lock:
             self.history.record(changes)
             try:
@@ -114,19 +117,19 @@ class Trial:
         return Update(self.name, self.row(number, self._versions[number]))
 
     def delete(self, number: int) -> Delete:
-        """A row's end."""
+        """The deletion of a row."""
         del self._versions[number]
         row = self.row(number, 0)
         return Delete(self.name, {column: row[column] for column in self.table.key})
 
     def insert_many(self, count: int, first: int = 1) -> None:
-        """So many rows: in one transaction if the store has them."""
+        """Insert rows, in one transaction if the store has transactions."""
         rows = [self.insert(number) for number in range(first, first + count)]
         for group in [rows] if self.has("transactions") else [[row] for row in rows]:
             self.commit(*group)
 
     def some_change(self) -> Change:
-        """A random change that the store can do."""
+        """A random change that the store supports."""
         numbers = sorted(self._versions)
         kinds = ["insert"]
         kinds += ["update"] * 2 if numbers and self.has("updates") else []
@@ -170,7 +173,7 @@ class Trial:
             yield
 
     def pipeline(self) -> PipelineSettings:
-        """The pipeline as a process would be told of it."""
+        """The settings of a pipeline process for this store."""
         adapter = self.harness.adapter
         return PipelineSettings(f"{adapter.__module__}:{adapter.__qualname__}", dict(self.harness.settings()))
 
@@ -180,11 +183,11 @@ class Trial:
 
 
 class HarnessFailed(Broken):
-    """The harness could not write; the adapter was not even asked."""
+    """The harness could not write; the adapter was not called."""
 
     def __init__(self, harness: Harness, changes: Sequence[Change], error: Exception) -> None:
-        said = str(error) if isinstance(error, ChangesourceError) else f"{type(error).__name__}: {error}"
+        message = str(error) if isinstance(error, ChangesourceError) else f"{type(error).__name__}: {error}"
         super().__init__(
-            f"{type(harness).__name__}.commit() failed on {described(changes)}: {said}. Make it write this, or declare "
-            f"in `lacks` what the store cannot do"
+            f"{type(harness).__name__}.commit() failed on {described(changes)}: {message}. Make it write this, or "
+            f"declare in `lacks` what the store cannot do"
         )

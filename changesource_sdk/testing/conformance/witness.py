@@ -1,6 +1,6 @@
-"""A consumer of the log: folds the snapshot and every transaction after it, and lets the judge see each state.
+"""A consumer of the log: folds the snapshot and every transaction after it, and passes each state to the judge.
 
-It reads the log as an endpoint does, so it sees exactly what any cache would be sent, over restarts of the pipeline and
+It reads the log as an endpoint does, so it sees exactly what a cache would be sent, over restarts of the pipeline and
 new generations of the log.
 """
 
@@ -18,17 +18,18 @@ READ_BYTES = 4 << 20
 
 
 class Witness:
-    """One consumer. Invariant: `replica` is the log's state at `watermark`, and the judge saw how it came to be."""
+    """One consumer. Invariant: `replica` is the log's state at `watermark` of `generation`."""
 
     def __init__(self, store: LogStore, judge: Judge) -> None:
         self.judge = judge
+        # All three are written by `poll`; generation 0 is before the first snapshot.
         self.replica = FoldedTables()
         self.watermark = ""
         self.generation = 0
         self._log = store.open_reader()
 
-    def look(self) -> bool:
-        """Take in what is new in the log; whether there was anything."""
+    def poll(self) -> bool:
+        """Fold what is new in the log; returns whether there was anything."""
         before = self.watermark
         newest = self._log.snapshots()[-1:]
         if newest and newest[0].generation != self.generation and not self._start(newest[0]):
@@ -39,7 +40,7 @@ class Witness:
         return self.watermark != before
 
     def _start(self, record: SnapshotRecord) -> bool:
-        """Begin with a new generation; False if it is being replaced just now."""
+        """Start with a new generation; False if its snapshot is being removed."""
         try:
             folded = fold_spool(record.directory)
         except SnapshotGone:
@@ -63,5 +64,5 @@ class Witness:
             self.judge.transaction(self.replica.tables, touched, what)
 
     def close(self) -> None:
-        """Let go of the log."""
+        """Close the log."""
         self._log.close()

@@ -1,11 +1,11 @@
-"""Faults between a store and the pipeline: an adapter whose reading goes wrong in ways that must do no harm.
+"""Faults between a store and the pipeline: an adapter that fails in ways that must do no harm.
 
 - `drop`: the connection to the store fails, before a transaction or in its middle; the pipeline makes a new adapter.
-- `delay`: a transaction comes late.
-- `duplicate`: a transaction comes again at once, as from a store that delivers at least once.
-- `reorder`: the partitions of a snapshot come in another order, and an old transaction comes again after newer ones.
+- `delay`: a transaction arrives late.
+- `duplicate`: a transaction is repeated at once, as by a store that delivers at least once.
+- `reorder`: the partitions of a snapshot are reversed, and an old transaction is repeated after newer ones.
 
-None of them changes what is in a transaction, or the order in which transactions come first.
+None of them changes the content of a transaction, or the order in which transactions arrive for the first time.
 """
 
 from __future__ import annotations
@@ -22,23 +22,24 @@ DELAY_S = 0.05
 
 
 class Planned(Protocol):
-    """A fault that knows when its turn has come (`plan.Fault`)."""
+    """A fault that knows when to fire (`plan.Fault`)."""
 
     def fires(self, where: str) -> bool:
         """Whether it happens now."""
 
 
 class Dropped(ConnectionError):
-    """What a driver raises when its connection is gone."""
+    """What a driver raises when its connection is lost."""
 
 
 class FaultyAdapter:
-    """An adapter and what goes wrong with it. Everything that no fault touches is passed on."""
+    """An adapter with planned faults. Everything else is passed on to the inner adapter."""
 
     def __init__(self, inner: Adapter, planned: Mapping[str, Planned]) -> None:
         self._inner = inner
         self._planned = planned
-        self._given: list[Transaction] = []
+        # The transactions yielded so far, for `reorder`. Appended by `changes`.
+        self._yielded: list[Transaction] = []
         self._closed = threading.Event()
         self.poll_interval = getattr(inner, "poll_interval", POLL_INTERVAL_S)
 
@@ -46,7 +47,7 @@ class FaultyAdapter:
         return name in self._planned and self._planned[name].fires(where)
 
     def tables(self) -> Sequence[Table]:
-        """As they are."""
+        """Those of the inner adapter."""
         return self._inner.tables()
 
     def snapshot(self) -> Snapshot:
@@ -67,24 +68,24 @@ class FaultyAdapter:
             yield kept
             if self._fires("duplicate", where):
                 yield kept
-            if self._given and self._fires("reorder", where):
-                yield self._given[0]
-            self._given.append(kept)
+            if self._yielded and self._fires("reorder", where):
+                yield self._yielded[0]
+            self._yielded.append(kept)
 
     def acknowledge(self, position: Position) -> None:
-        """Passed on, if anyone wants it."""
+        """Passed on, if the inner adapter has it."""
         if isinstance(self._inner, Acknowledging):
             self._inner.acknowledge(position)
 
     def close(self) -> None:
-        """Passed on, if anyone wants it."""
+        """Passed on, if the inner adapter has it."""
         self._closed.set()
         if isinstance(self._inner, Closing):
             self._inner.close()
 
 
 def _cut(changes: Iterable[Change]) -> Iterator[Change]:
-    """The first half of the changes, and then the connection is gone."""
+    """The first half of the changes, then the error of a lost connection."""
     kept = list(changes)
     yield from kept[: len(kept) // 2]
     raise Dropped("the connection to the store was dropped on purpose, in the middle of a transaction")

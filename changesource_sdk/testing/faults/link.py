@@ -1,6 +1,7 @@
-"""Faults on the way to a store that is reached over TCP: a proxy that drops connections and delays what they carry.
+"""Faults on the way to a store that is reached over TCP: a proxy that drops connections and delays bytes.
 
-Point the adapter at `link.port` instead of the server. Whatever arrives from either side is an opportunity for a fault.
+Point the adapter at `link.port` instead of the server. Each piece that arrives from either side is an opportunity for a
+fault.
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ PIECE = 1 << 16
 class Link:
     """A listening port of the loopback interface that leads to a server. Invariant: bytes pass in order, or not at all.
 
-    A dropped connection is cut wherever it is, in the middle of a message too; the next one is let through.
+    A dropped connection is cut wherever it is, in the middle of a message too; the next one works.
     """
 
     def __init__(self, host: str, port: int, drop: Planned | None = None, delay: Planned | None = None) -> None:

@@ -1,8 +1,7 @@
-"""What is to go wrong, and the receipts that it did.
+"""Planned faults, and the receipts that they fired.
 
-A `Faults` is a seeded plan. Each fault in it is asked at every opportunity whether its turn has come, and leaves a
-receipt when it fires. `settle` at the end is what makes a test with faults honest: a fault that never fired proves
-nothing, so it fails the run.
+A `Faults` is a seeded plan. At every opportunity a fault decides whether it fires, and leaves a receipt if it does.
+Call `settle` at the end: a fault that never fired proves nothing, so it fails the run.
 
     faults = Faults(seed=7)
     make = faults.adapter(MyAdapter, drop=2, duplicate=3)
@@ -27,7 +26,7 @@ from changesource_sdk.testing.faults.state_faults import full_disk, truncated_lo
 
 
 class FaultNeverFired(AssertionError):
-    """A planned fault found no opportunity: the run shows nothing about it."""
+    """A planned fault had no opportunity: the run shows nothing about it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,6 +46,7 @@ class Fault:
         self.times = times
         self._due = set(chance.sample(range(within), times))
         self._receipts = receipts
+        # Opportunities so far; written by `fires`, under `_lock`.
         self._seen = 0
         self._lock = threading.Lock()
 
@@ -91,13 +91,13 @@ class Faults:
         reorder: int = 0,
         within: int = 8,
     ) -> Callable[[], Adapter]:
-        """A maker of adapters whose reading goes wrong so many times (see `adapter_faults`)."""
-        asked = {"drop": drop, "delay": delay, "duplicate": duplicate, "reorder": reorder}
-        planned = {name: self.plan(name, times, within) for name, times in asked.items() if times}
+        """A maker of adapters that fail this many times (see `adapter_faults`)."""
+        counts = {"drop": drop, "delay": delay, "duplicate": duplicate, "reorder": reorder}
+        planned = {name: self.plan(name, times, within) for name, times in counts.items() if times}
         return lambda: FaultyAdapter(make(), planned)
 
     def link(self, host: str, port: int, *, drop: int = 0, delay: int = 0, within: int = 8) -> Link:
-        """A port that leads to a store's server, where connections drop and dawdle so many times (see `link`)."""
+        """A port that leads to a store's server, where connections drop and delay this many times (see `link`)."""
         dropped = self.plan("drop", drop, within) if drop else None
         return Link(host, port, dropped, self.plan("delay", delay, within) if delay else None)
 
@@ -114,7 +114,7 @@ class Faults:
         fault.fires(f"{state.name}: {size} bytes left")
 
     def fill_disk(self, pid: int) -> Callable[[], None]:
-        """Let a pipeline process find no room; the answer makes room again. See `state_faults.full_disk`."""
+        """Fill the disk of a pipeline process; the result makes room again. See `state_faults.full_disk`."""
         fault = self.plan("full disk", within=1)
         make_room = full_disk(pid)
         fault.fires(f"process {pid}")

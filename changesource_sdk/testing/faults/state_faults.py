@@ -12,7 +12,7 @@ ROOM_LEFT = 4096
 
 
 def truncated_log(state: Path) -> int:
-    """Cut the log of a stopped pipeline in two; the size that is left. The journal beside it goes, as after a crash."""
+    """Cut the log of a stopped pipeline in two and remove its journal, as after a crash; returns the size left."""
     log = StateDirectory(state).log
     for journal in (log.with_name(f"{log.name}-wal"), log.with_name(f"{log.name}-shm")):
         journal.unlink(missing_ok=True)
@@ -23,9 +23,9 @@ def truncated_log(state: Path) -> int:
 
 
 def full_disk(pid: int) -> Callable[[], None]:
-    """Let a process write no file beyond a few KiB; call the answer to make room again. Linux only.
+    """Keep a process from writing files beyond a few KiB; call the result to make room again. Linux only.
 
-    To the process this is a disk that has become full: the log cannot grow, while a small report still finds a place.
+    To the process this is a disk that has become full: the log cannot grow, while a small report can still be written.
     """
     _, hard = resource.prlimit(pid, resource.RLIMIT_FSIZE)
     resource.prlimit(pid, resource.RLIMIT_FSIZE, (ROOM_LEFT, hard))

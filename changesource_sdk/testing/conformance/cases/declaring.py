@@ -1,4 +1,4 @@
-"""What an adapter is before anything is written: its tables, whether it can travel, whether it lets go."""
+"""Properties of an adapter before anything is written: its tables, and whether it can be pickled and stopped."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ TAIL_THREAD = "changesource-tail"
 
 
 def tables_are_sound(trial: Trial) -> None:
-    """`tables()` can be held by a consumer, and says the same when asked again."""
+    """`tables()` fits a consumer, and returns the same when called again."""
     within(trial.patience, "tables()", lambda: checked_schema(trial.tables))
     again = tuple(within(trial.patience, "tables()", lambda: trial.adapter().tables()))
     if again != tuple(trial.tables):
@@ -61,8 +61,8 @@ def partitions_read_again(trial: Trial) -> None:
             snapshot.close()
 
 
-def lets_go(trial: Trial) -> None:
-    """A pipeline that is told to stop can: `changes()` returns now and then, or `close()` makes it."""
+def can_be_stopped(trial: Trial) -> None:
+    """A pipeline can be stopped: `changes()` returns now and then, or `close()` makes it return."""
     if trial.has("writes"):
         trial.insert_many(1)
     before = set(threading.enumerate())
@@ -79,8 +79,8 @@ def lets_go(trial: Trial) -> None:
 
 
 def _rows(trial: Trial, partition: Partition) -> list[Row]:
-    found = within(trial.patience, f"rows of {partition.table}", lambda: [dict(row) for row in partition.rows()])
-    return sorted(found, key=repr)
+    rows = within(trial.patience, f"rows of {partition.table}", lambda: [dict(row) for row in partition.rows()])
+    return sorted(rows, key=repr)
 
 
 def _pickled(thing: T, what: str) -> T:

@@ -1,4 +1,4 @@
-"""What follows the snapshot: every transaction, whole, in order, soon, whatever its size."""
+"""The transactions after the snapshot: each arrives whole, in order and soon, at any size."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ HUGE_ROWS = 2_000
 
 
 def from_nothing(trial: Trial) -> None:
-    """An empty store gives an empty snapshot, and the first row comes as a change."""
+    """An empty store has an empty snapshot, and its first row arrives as a change."""
     with trial.running() as watch:
         watch.caught_up()
         trial.commit(trial.insert(1))
@@ -30,7 +30,7 @@ def in_order(trial: Trial) -> None:
 
 
 def one_at_a_time(trial: Trial) -> None:
-    """Each transaction comes by itself, without waiting for the next."""
+    """Each transaction arrives without waiting for the next."""
     with trial.running() as watch:
         watch.caught_up()
         for number in range(1, 6):
@@ -42,7 +42,7 @@ def one_at_a_time(trial: Trial) -> None:
 
 
 def _held_back(trial: Trial, watch: Watch) -> Broken | None:
-    """What to say if the last transaction comes once another follows it; None if it does not."""
+    """The verdict if the last transaction arrives once another follows it; None if it does not."""
     reached = watch.witness.judge.reached
     trial.commit(trial.insert(100))
     try:
@@ -117,7 +117,7 @@ def huge_transaction(trial: Trial) -> None:
 
 
 def changed_keys(trial: Trial) -> None:
-    """A row whose key changes moves: the old one is gone, and its key can be used again."""
+    """A row whose key changes moves: it is not under the old key any more, which can be used again."""
     trial.insert_many(4)
     with trial.running() as watch:
         watch.caught_up()

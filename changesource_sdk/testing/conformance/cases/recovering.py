@@ -1,4 +1,4 @@
-"""What goes wrong around the adapter: a damaged log, a full disk; and what the store may forget."""
+"""Failures around the adapter (a damaged log, a full disk), and what the store may delete after `acknowledge`."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from changesource_sdk.testing.conformance.trial import Trial
 
 
 def lost_log(trial: Trial) -> None:
-    """After its log was damaged, the pipeline reads the store anew; consumers start over above the old watermark."""
+    """After its log was damaged, the pipeline takes a new snapshot; consumers start over above the old watermark."""
     trial.insert_many(5)
     state = trial.folder / "state"
     with trial.running() as watch:
@@ -34,7 +34,7 @@ def lost_log(trial: Trial) -> None:
 
 
 def full_disk(trial: Trial) -> None:
-    """While there is no room the pipeline says so, and goes on by itself when there is."""
+    """While the disk is full the pipeline reports it, and it continues by itself when there is room."""
     if not hasattr(resource, "prlimit"):
         raise NotApplicable("this system cannot limit the files of another process")
     trial.insert_many(5)
@@ -50,7 +50,7 @@ def full_disk(trial: Trial) -> None:
 
 
 def acknowledging(trial: Trial) -> None:
-    """After `acknowledge` nothing that follows is lost, also for a pipeline that starts anew."""
+    """After `acknowledge` nothing that follows is lost, also for a pipeline that is restarted."""
     points = checkpoints(trial)
     adapter = _acknowledging(trial)
     for number in range(0, len(points), 3):
@@ -70,7 +70,7 @@ def acknowledging(trial: Trial) -> None:
 
 
 def forgetting(trial: Trial) -> None:
-    """What was acknowledged is let go of: a store that only grows fills its disk."""
+    """What was acknowledged is deleted: a store that only grows fills its disk."""
     position = checkpoints(trial)[-1].position
     adapter = _acknowledging(trial)
     kept = trial.harness.retained()

@@ -1,4 +1,4 @@
-"""Going on where one left off: from every position, after a stop, after SIGKILL, after failures of all kinds."""
+"""Resuming: from every position, after a stop, after SIGKILL, after failures of all kinds."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ DROPPED = (
 
 
 def from_every_position(trial: Trial) -> None:
-    """A new adapter given any position continues right after it."""
+    """A new adapter continues right after any position."""
     points = checkpoints(trial)
     for number in range(len(points)):
         continue_from(trial, points, number)
@@ -43,7 +43,7 @@ def positions_are_sound(trial: Trial) -> None:
 
 
 def commit_times_are_milliseconds(trial: Trial) -> None:
-    """Commit times, if given, are milliseconds since 1970."""
+    """Commit times, if there are any, are milliseconds since 1970."""
     for point in checkpoints(trial):
         if point.commit_time_ms is not None and abs(point.commit_time_ms / 1000 - time.time()) > DAY_S:
             raise Broken(
@@ -70,7 +70,7 @@ def reading_again(trial: Trial) -> None:
 
 
 def after_a_stop(trial: Trial) -> None:
-    """A pipeline that was stopped goes on with what was written meanwhile, without a new snapshot."""
+    """A pipeline that was stopped continues with what was written meanwhile, without a new snapshot."""
     trial.insert_many(3)
     with trial.watch() as watch:
         for round_number in range(3):
@@ -114,7 +114,7 @@ def interrupted(trial: Trial) -> None:
 
 
 def killed(trial: Trial) -> None:
-    """A pipeline that is killed anywhere loses nothing and doubles nothing."""
+    """A pipeline that is killed at any point loses nothing and repeats nothing."""
     trial.insert_many(20)
     with trial.watch() as watch, adding(KILLED):
         for number in range(KILLS):

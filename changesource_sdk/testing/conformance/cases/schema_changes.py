@@ -1,4 +1,4 @@
-"""Schema changes while the adapter runs: they come before the rows that need them, and lose nothing."""
+"""Schema changes while the adapter runs: they arrive before the rows that need them, and lose nothing."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def added_column(trial: Trial) -> None:
 
 
 def dropped_column(trial: Trial) -> None:
-    """A column that is dropped is gone, and rows go on coming without it."""
+    """A column that is dropped is gone, and rows arrive without it."""
     trial.commit(AddColumn(trial.name, Column(ADDED, "text")))
     for number in range(1, 4):
         trial.commit(_with_note(trial, number))
@@ -39,7 +39,7 @@ def dropped_column(trial: Trial) -> None:
 
 
 def created_table(trial: Trial) -> None:
-    """A table that is created comes with its rows."""
+    """A table that is created arrives with its rows."""
     table = Table(CREATED, [Column("id", "int8", optional=False), Column("body", "text")], key=("id",))
     trial.insert_many(2)
     with trial.running() as watch:

@@ -1,4 +1,4 @@
-"""Between the snapshot and what follows it: nothing is lost there or comes twice, whatever is written meanwhile."""
+"""The seam between a snapshot and the changes after it: nothing is lost or repeated there, also under writes."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from changesource_sdk.testing.conformance.case import Broken
 from changesource_sdk.testing.conformance.trial import Trial
 
 LOCKED_S = 2.0
-"""How long a write may be held up by a reader before reading goes on."""
+"""How long a write may be held up by a reader before reading continues."""
 ROUNDS = 5
 
 
@@ -82,18 +82,20 @@ def _one_round(trial: Trial, state: str) -> None:
 
 
 class SeamAdapter:
-    """An adapter between whose steps the store is written to. A write that a reader holds up is not waited for."""
+    """An adapter that writes to the store between its steps. A write that a reader blocks is left running."""
 
     def __init__(self, inner: Adapter, trial: Trial) -> None:
         self._inner = inner
         self._trial = trial
+        # Every write so far and the errors of those that failed. Written by the pipeline's threads.
         self._writes: list[threading.Thread] = []
         self._failed: list[Exception] = []
+        # Set with the first transaction of `changes`.
         self.is_tailing = threading.Event()
         self.poll_interval = getattr(inner, "poll_interval", POLL_INTERVAL_S)
 
     def write(self) -> None:
-        """One transaction, from a thread of its own."""
+        """Commit one transaction in a thread of its own."""
         thread = threading.Thread(target=self._write, daemon=True)
         self._writes.append(thread)
         thread.start()
@@ -117,7 +119,7 @@ class SeamAdapter:
             raise self._failed[0]
 
     def tables(self) -> Sequence[Table]:
-        """As they are."""
+        """Those of the inner adapter."""
         return self._inner.tables()
 
     def snapshot(self) -> Snapshot:
@@ -139,19 +141,19 @@ class SeamAdapter:
             yield transaction
 
     def acknowledge(self, position: Position) -> None:
-        """Passed on, if anyone wants it."""
+        """Passed on, if the inner adapter has it."""
         if isinstance(self._inner, Acknowledging):
             self._inner.acknowledge(position)
 
     def close(self) -> None:
-        """Passed on, if anyone wants it."""
+        """Passed on, if the inner adapter has it."""
         if isinstance(self._inner, Closing):
             self._inner.close()
 
 
 @dataclass(frozen=True, slots=True)
 class _SeamPartition:
-    """A partition during whose reading the store is written to."""
+    """A partition that writes to the store while it is read."""
 
     inner: Partition
     seam: SeamAdapter

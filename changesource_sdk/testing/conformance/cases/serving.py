@@ -1,4 +1,4 @@
-"""The whole way: the adapter behind a real endpoint, read by a consumer that keeps the rules of the protocol."""
+"""End to end: the adapter behind a real endpoint, read by a consumer that keeps the rules of the protocol."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from protocol import rules
 
 
 def to_a_cache(trial: Trial) -> None:
-    """A cache syncs, follows, leaves and comes back; every frame it is sent is legal, and it ends with the store."""
+    """A cache syncs, follows, disconnects and reconnects; every frame is legal, and it ends with all rows."""
     if trial.has("writes"):
         trial.insert_many(5)
     with trial.running() as watch:
@@ -33,7 +33,7 @@ def to_a_cache(trial: Trial) -> None:
 
 
 def _run(trial: Trial, watch: Watch, errors: list[BaseException]) -> None:
-    """In a loop of its own, whatever the caller runs in."""
+    """Run in a new event loop, because the caller may be inside one."""
     try:
         asyncio.run(_serve_and_follow(trial, watch))
     except BaseException as error:
@@ -63,5 +63,5 @@ async def _write_and_follow(trial: Trial, cache: FakeCache) -> None:
     try:
         await cache.until(lambda: same_state(trial.history.states[-1], cache.tables))
     except TimeoutError:
-        found = list(differences(trial.history.states[-1], cache.tables))
-        raise Broken(f"a cache does not end with what the store holds: {'; '.join(map(str, found[:3]))}") from None
+        differing = list(differences(trial.history.states[-1], cache.tables))
+        raise Broken(f"a cache does not end with what the store holds: {'; '.join(map(str, differing[:3]))}") from None

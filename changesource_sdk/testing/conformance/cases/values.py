@@ -1,4 +1,4 @@
-"""What the columns hold: every kind of value arrives as it was written, and what cannot is refused by name."""
+"""Values: every kind arrives as it was written, and one that cannot is refused with the name of its column."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from collections.abc import Mapping
 
 from changesource_sdk.adapter import Column, Insert, Update
 from changesource_sdk.testing.conformance.case import Broken, NotApplicable
-from changesource_sdk.testing.conformance.judge import Onlooker
+from changesource_sdk.testing.conformance.judge import LenientJudge
 from changesource_sdk.testing.conformance.pipeline_run import Watch
 from changesource_sdk.testing.conformance.trial import Trial
 from protocol.data_types import ValueKind
@@ -78,7 +78,7 @@ def _refused_by_name(trial: Trial, kind: ValueKind) -> None:
     if not columns:
         raise NotApplicable(f"the table has no column of kind {kind} beside its key")
     trial.insert_many(3)
-    with trial.running(judge=Onlooker(trial.history)) as watch:
+    with trial.running(judge=LenientJudge(trial.history)) as watch:
         watch.until(lambda: _has_row(trial, watch, 3), lambda: "the rows before the bad one did not come")
         for number, column in enumerate(columns, start=10):
             # A store that keeps its history keeps a refused row in it: nothing more can be tried then.
@@ -87,7 +87,7 @@ def _refused_by_name(trial: Trial, kind: ValueKind) -> None:
 
 
 def _wrote_bad_row(trial: Trial, column: Column, number: int) -> bool:
-    """Whether the store takes such a value at all."""
+    """Whether the store accepts such a value at all."""
     try:
         trial.harness.commit([Insert(trial.name, {**trial.row(number, 0), column.name: BAD_VALUES[column.kind]})])
     except Exception:
