@@ -52,6 +52,12 @@ def test_a_row_without_its_key_column_is_left_to_the_rules() -> None:
     assert folded(insert({"other": 1})).count == 0
 
 
+def test_a_default_that_is_not_understood_is_left_to_the_rules() -> None:
+    column = {"name": "at", "spec": {"pos": 2, "dataType": "timestamptz", "dflt": "now()"}}
+    added = {"tag": "add-column", "table": {"schema": "public", "name": "t"}, "column": column}
+    assert folded(insert({"id": 1}), added).tables == {"t": {(1,): {"id": 1}}}
+
+
 def test_a_copy_changes_on_its_own() -> None:
     rows = folded(insert({"id": 1, "a": 1}))
     copy = rows.copy()
