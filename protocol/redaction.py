@@ -1,11 +1,11 @@
 """Keeping secrets out of everything that is printed, logged, reported or answered.
 
-Two ways together, since neither is enough alone. What looks like a secret is masked wherever it stands: the user and
-password of a URL, the value of a parameter, field or option with a telling name, tokens and private keys. And the
-values of secret settings are known to the process (`hide_setting`) and masked in any form they are repeated in, whole
-or in the pieces that a parser made of a password with `/`, `@` or `%` in it.
+Two ways together, since neither is enough alone. What looks like a secret is masked everywhere: the user and password
+of a URL, the value of a parameter, field or option whose name suggests a secret, tokens and private keys. And the
+values of secret settings are known to the process (`hide_setting`) and masked in any form, whole or in the pieces into
+which a parser splits a password with `/`, `@` or `%` in it.
 
-No I/O. The known values are the one state here: written when a configuration is read, for the life of the process.
+No I/O. The known values are the only state: written when a configuration is read, for the life of the process.
 """
 
 import json
@@ -52,7 +52,7 @@ def redact(text: str) -> str:
 
 
 def redact_value(value: object) -> object:
-    """A JSON-like value without secrets, in its texts and under telling names, however deep."""
+    """A JSON-like value without secrets, in its texts and under names that suggest secrets, at any depth."""
     match value:
         case str():
             return redact(value)
@@ -77,8 +77,8 @@ def shown_url(url: str) -> str:
         scheme, rest = "", url
     userinfo, _, tail = rest.rpartition("@")
     # A `?` before the last `@` may be part of a password, or begin a query with an `@` in it: either may be secret.
-    place = MASK if "?" in userinfo or "#" in userinfo else re.split(r"[?#]", tail)[0]
-    return f"{scheme}{separator}{place}"
+    shown = MASK if "?" in userinfo or "#" in userinfo else re.split(r"[?#]", tail)[0]
+    return f"{scheme}{separator}{shown}"
 
 
 def shown_host(url: str) -> str:
@@ -96,7 +96,7 @@ def hide(*secrets: str) -> None:
 
 
 def hide_setting(name: str, value: object) -> None:
-    """Mask what is secret in a setting: all of a value with a telling name, the password in a URL or DSN."""
+    """Mask what is secret in a setting: all of a value whose name suggests a secret, the password in a URL or DSN."""
     if isinstance(value, Mapping):
         for key, item in value.items():
             hide_setting(str(key), item)
@@ -108,7 +108,7 @@ def hide_setting(name: str, value: object) -> None:
 
 def secrets_in(text: str) -> list[str]:
     """The secrets that a URL, DSN, option string or JSON text holds."""
-    found = [_unquoted(match["value"]) for match in _OPTION.finditer(text)]
+    secrets = [_unquoted(match["value"]) for match in _OPTION.finditer(text)]
     scheme, separator, rest = text.partition("://")
     if separator:
         userinfo, at, tail = rest.rpartition("@")
@@ -116,11 +116,11 @@ def secrets_in(text: str) -> list[str]:
         # A development database whose password is its own name: masking that would hide nothing but the name.
         if at and password and password not in (user, scheme, *re.split(r"\W", tail)):
             pieces = re.split(r"\W", password) + re.split(r"\W", unquote(password))
-            found += [password, *(piece for piece in pieces if len(piece) > SHORTEST)]
-        found += [value for name, value in _parameters(rest) if is_secret_name(name)]
+            secrets += [password, *(piece for piece in pieces if len(piece) > SHORTEST)]
+        secrets += [value for name, value in _parameters(rest) if is_secret_name(name)]
     if text.lstrip().startswith("{"):
-        found += _json_secrets(text)
-    return [secret for secret in found if secret]
+        secrets += _json_secrets(text)
+    return [secret for secret in secrets if secret]
 
 
 def _matching(form: str) -> str:

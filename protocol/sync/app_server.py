@@ -1,7 +1,7 @@
 """What the application's two HTTP endpoints answer: named queries turned into ASTs, and results of mutations.
 
 Both endpoints may answer in the form of 1.9.0 (an object with a `kind`) or in the older ones. `parse_*` take either,
-ignore fields nobody declared, and raise `CodecError` for anything else.
+ignore unknown fields, and raise `CodecError` for anything else.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ QueryResult: TypeAlias = Annotated[
 
 
 class QueryResponse(Answer):
-    """`user_id` was not said unless it is among `model_fields_set`."""
+    """`user_id` was absent unless it is in `model_fields_set`: null and absent differ."""
 
     kind: Literal["QueryResponse"] = "QueryResponse"
     user_id: str | None = Field(default=None, alias="userID")
@@ -83,7 +83,7 @@ class MutationResponse(Answer):
 
 
 class MutateResponse(Answer):
-    """`user_id` was not said unless it is among `model_fields_set`."""
+    """`user_id` was absent unless it is in `model_fields_set`: null and absent differ."""
 
     kind: Literal["MutateResponse"] = "MutateResponse"
     user_id: str | None = Field(default=None, alias="userID")

@@ -34,7 +34,7 @@ _KEYS: Any = field(default=(), compare=False, repr=False)
 
 
 def strict(value: object) -> object:
-    """A stand-in whose equality keeps booleans apart from numbers, as the query language does."""
+    """A value to compare instead, which keeps booleans and numbers distinct, as the query language does."""
     if isinstance(value, bool):
         return ("bool", value)
     if isinstance(value, tuple | list):

@@ -1,8 +1,8 @@
 """Query ASTs from and to JSON values.
 
 `parse` is the border: what it returns is structurally sound (known operators, literals of the right shape, aliases
-where they are needed, bounded nesting), and what it refuses it refuses with the JSON path of the offending value.
-Names are not looked up here; `reference_cache.zql.query.check` does that against a schema. Unknown keys are ignored.
+where they are needed, bounded nesting); an error names the JSON path of the offending value. Names are not resolved
+here; `reference_cache.zql.query.check` does that with a schema. Unknown keys are ignored.
 `to_json(parse(x))` equals `x`, key order included, for every `x` without unknown keys.
 """
 
@@ -62,12 +62,12 @@ class AstError(ProtocolError):
 
 
 def parse(value: object) -> Query:
-    """The query a JSON value stands for; raises `AstError`."""
+    """The query of a JSON value; raises `AstError`."""
     return _query(value, "", 0, subquery=False)
 
 
 def parse_condition(value: object) -> Condition:
-    """The condition a JSON value stands for; raises `AstError`."""
+    """The condition of a JSON value; raises `AstError`."""
     return _condition(value, "", 0)
 
 

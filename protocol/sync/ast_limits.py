@@ -38,6 +38,6 @@ def check_size(value: object, limits: QueryLimits) -> None:
         _refuse(characters, limits.characters, "characters of text")
 
 
-def _refuse(found: int, most: int, what: str) -> None:
-    if found > most:
+def _refuse(count: int, most: int, what: str) -> None:
+    if count > most:
         raise AstError("", f"the query is too large: at most {most} {what} are allowed; ask for less at once")

@@ -1,7 +1,7 @@
-"""What a cache may say on the sync socket, as a client reads it: `[tag, body]`, one JSON text frame each.
+"""The messages a cache may send on the sync socket, as a client reads them: `[tag, body]`, one JSON text frame each.
 
-A client is more lenient than a server: fields nobody declared are dropped, because newer caches may send them. An
-unknown tag, or a declared field of the wrong type, is a `CodecError`: what follows could not be trusted.
+A client is more lenient than a server: unknown fields are dropped, because newer caches may send them. An unknown tag,
+or a declared field of the wrong type, is a `CodecError`: what follows could not be trusted.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ class Told(BaseModel):
 
 
 class Connected(Told):
-    """The connection stands; `wsid` is the one the client sent."""
+    """The connection is open; `wsid` is the one the client sent."""
 
     tag = "connected"
     wsid: str
@@ -67,7 +67,7 @@ class UpdateRow(Told):
 
 
 class Clear(Told):
-    """Everything the client has is void, whichever patch says so. Official caches never send it."""
+    """The client must discard everything it has, in any patch. Official caches never send it."""
 
     op: Literal["clear"]
 
@@ -96,7 +96,7 @@ class MutationOutcome(Told):
 
 
 class PutResult(Told):
-    """A mutation ended with this result; told for those that failed."""
+    """A mutation ended with this result; sent for those that failed."""
 
     op: Literal["put"]
     mutation: MutationOutcome

@@ -1,8 +1,8 @@
-"""The errors a sync server tells its clients: `["error", {kind, message, origin, …}]`.
+"""The errors a sync server sends to its clients: `["error", {kind, message, origin, …}]`.
 
-What a client does next hangs on the kind (reload, ask for credentials, back off, stop), and only if `origin` is there;
-so every error of ours has both. `SyncError` is raised by whoever finds the fault and told to the one client it
-concerns by the connection that client has.
+What a client does next depends on the kind (reload, request credentials, back off, stop), and only if `origin` is
+there; so every error of ours has both. `SyncError` is raised where the fault is detected, and the connection of the
+client that it concerns sends it.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ class ErrorKind(StrEnum):
 
 
 class SyncError(Exception):
-    """A fault as the client is told of it. Invariant: `body` has kind, message and origin."""
+    """A fault as it is sent to the client. Invariant: `body` has kind, message and origin."""
 
     def __init__(self, kind: ErrorKind, message: str, *, origin: Origin = "zeroCache", **details: Any) -> None:
         super().__init__(kind, message)

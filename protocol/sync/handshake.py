@@ -1,8 +1,8 @@
 """How a client opens the sync socket: the path with its version, the query parameters, and the encoded subprotocol.
 
-The one subprotocol a client offers is no name but a letter: percent-encoded base64 of JSON with the first message and
-the token, if they fit. The server must echo it as it came. What is wrong here is a `HandshakeError`; the official
-server completes the upgrade and closes with code 1002 and the reason, so that a browser can see it, and so do we.
+The one subprotocol a client sends is not a name but data: percent-encoded base64 of JSON with the first message and
+the token, if they fit. The server must echo it unchanged. Errors are `HandshakeError`s; like the official server, ours
+completes the upgrade and closes with code 1002 and the reason, so that a browser can see it.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ _INTEGER = re.compile(r"\s*[+-]?[0-9]+")
 
 @dataclass(frozen=True, slots=True)
 class ConnectRequest:
-    """What a client asks for when it opens a socket. `init` is its first message, undecoded, if it came along."""
+    """What a client requests when it opens a socket. `init` is its first message, undecoded, if it was included."""
 
     version: int
     client_id: str
@@ -42,46 +42,46 @@ class ConnectRequest:
 
     @property
     def is_supported(self) -> bool:
-        """Whether its version of the protocol can be spoken."""
+        """Whether its version of the protocol is supported."""
         return MIN_VERSION <= self.version <= MAX_VERSION
 
 
 def parse_request(target: str, subprotocol: str | None) -> ConnectRequest:
     """The request of a target and of the subprotocol header; raises `HandshakeError`."""
     path, _, query = target.partition("?")
-    found = _PATH.fullmatch(path)
-    if found is None:
+    match = _PATH.fullmatch(path)
+    if match is None:
         raise HandshakeError("unknown path", where="path", fix="connect to /sync/v51/connect")
     try:
-        given = {name: texts[0] for name, texts in parse_qs(query, max_num_fields=100).items()}
+        parameters = {name: texts[0] for name, texts in parse_qs(query, max_num_fields=100).items()}
     except ValueError as error:
         raise HandshakeError(f"malformed query: {error}", where="query") from None
     for name in ("ts", "lmid"):
-        _required_integer(given, name)
-    client_id, group_id = _required(given, "clientID"), _required(given, "clientGroupID")
+        _required_integer(parameters, name)
+    client_id, group_id = _required(parameters, "clientID"), _required(parameters, "clientGroupID")
     token, init = decode_subprotocol(subprotocol)
     return ConnectRequest(
-        version=int(found["version"]),
+        version=int(match["version"]),
         client_id=client_id,
         client_group_id=group_id,
-        user_id=given.get("userID"),
-        base_cookie=given.get("baseCookie"),
-        profile_id=given.get("profileID"),
-        ws_id=given.get("wsid", ""),
+        user_id=parameters.get("userID"),
+        base_cookie=parameters.get("baseCookie"),
+        profile_id=parameters.get("profileID"),
+        ws_id=parameters.get("wsid", ""),
         auth_token=token,
         init=init,
     )
 
 
-def _required(given: Mapping[str, str], name: str) -> str:
-    if name not in given:
+def _required(parameters: Mapping[str, str], name: str) -> str:
+    if name not in parameters:
         raise HandshakeError(f"invalid querystring - missing {name}")
-    return given[name]
+    return parameters[name]
 
 
-def _required_integer(given: Mapping[str, str], name: str) -> None:
+def _required_integer(parameters: Mapping[str, str], name: str) -> None:
     # Read as the official server reads it: leading digits count, so that the client's `413.11` is 413.
-    value = _required(given, name)
+    value = _required(parameters, name)
     if not _INTEGER.match(value):
         raise HandshakeError(f"invalid querystring parameter {name}, got: {value[:60]}")
 
@@ -91,19 +91,19 @@ def decode_subprotocol(value: str | None) -> tuple[str | None, object | None]:
     if not value:
         raise HandshakeError("missing header", where="Sec-WebSocket-Protocol")
     try:
-        letter = values.loads(base64.b64decode(unquote_to_bytes(value), validate=True))
+        content = values.loads(base64.b64decode(unquote_to_bytes(value), validate=True))
     except (binascii.Error, CodecError) as error:
         raise HandshakeError(f"cannot be decoded: {error}", where="Sec-WebSocket-Protocol") from None
-    if not isinstance(letter, dict):
+    if not isinstance(content, dict):
         raise HandshakeError("is not an object", where="Sec-WebSocket-Protocol")
-    token = letter.get("authToken")
+    token = content.get("authToken")
     if token is not None and not isinstance(token, str):
         raise HandshakeError("authToken is not a string", where="Sec-WebSocket-Protocol")
-    return token or None, letter.get("initConnectionMessage")
+    return token or None, content.get("initConnectionMessage")
 
 
 def encode_subprotocol(init: object | None = None, auth_token: str | None = None) -> str:
-    """The subprotocol value a client offers."""
-    letter = {"initConnectionMessage": init, "authToken": auth_token}
-    text = json.dumps({key: value for key, value in letter.items() if value is not None}, separators=(",", ":"))
+    """The subprotocol value a client sends."""
+    content = {"initConnectionMessage": init, "authToken": auth_token}
+    text = json.dumps({key: value for key, value in content.items() if value is not None}, separators=(",", ":"))
     return quote(base64.b64encode(text.encode()).decode(), safe="")

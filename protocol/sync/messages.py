@@ -1,7 +1,7 @@
-"""What a client may say on the sync socket: `[tag, body]`, one JSON text frame each.
+"""The messages a client may send on the sync socket: `[tag, body]`, one JSON text frame each.
 
 `decode` is the border. It is as strict as the official server: an unknown tag, an unknown field or a value of the wrong
-type refuses the message with `InvalidMessage` and the connection with it; what it returns nobody checks again. Bodies
+type refuses the message with `InvalidMessage`, and the connection with it. What it returns is not checked again. Bodies
 keep the names and the optional fields of the wire; `traceparent` is accepted and not used.
 """
 
@@ -278,7 +278,7 @@ def decode(text: bytes | str, limits: QueryLimits | None = None) -> Upstream:
 
 
 def parse(wire: object, limits: QueryLimits | None = None) -> Upstream:
-    """The message a JSON value stands for; raises `SyncError` of kind `InvalidMessage`."""
+    """The message of a JSON value; raises `SyncError` of kind `InvalidMessage`."""
     if not isinstance(wire, list) or len(wire) != 2:
         raise _invalid("a message is an array of a tag and a body")
     tag, content = wire
