@@ -9,9 +9,11 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
+import pytest_asyncio
+from playwright.async_api import Browser
 
 from tests.support.child_process import ChildProcess
-from tests.support.peers.browser import Browser, connected_browser, started_chromium
+from tests.support.peers.browser import running_browser
 
 SECONDS = 240.0
 """Until the page is there, or all is gone, on a machine that has other things to do."""
@@ -47,15 +49,16 @@ def demo(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RunningDemo]:
         running.process.stop(seconds=SECONDS)
 
 
-@pytest.fixture(scope="module")
-def chromium() -> Iterator[str]:
-    """One Chromium for the tests of a module."""
-    with started_chromium() as address:
-        yield address
+@pytest_asyncio.fixture(scope="module", loop_scope="module")
+async def chromium() -> AsyncIterator[Browser]:
+    """One Chromium for the tests of a module, which run on one event loop."""
+    async with running_browser() as browser:
+        yield browser
 
 
-@pytest.fixture
-async def browser(chromium: str) -> AsyncIterator[Browser]:
+@pytest_asyncio.fixture(loop_scope="module")
+async def browser(chromium: Browser) -> AsyncIterator[Browser]:
     """That Chromium, with no page open."""
-    async with connected_browser(chromium) as found:
-        yield found
+    yield chromium
+    for context in chromium.contexts:
+        await context.close()

@@ -5,20 +5,22 @@ Every test edits an issue of its own, so that they do not see each other's edits
 
 from __future__ import annotations
 
+import asyncio
 import json
 from urllib.error import HTTPError
 from urllib.request import ProxyHandler, Request, build_opener
 
 import pytest
+from playwright.async_api import Browser, Page
 
 from changesource_demo.app.tracker import SCHEMA
 from protocol.sync.ast_json import to_json
 from reference_cache.zql.query.builder import Queries, QueryBuilder
 from tests.changesource_demo.conftest import SECONDS, RunningDemo
 from tests.docs.fences import block
-from tests.support.peers.browser import Browser, Page, Screen
+from tests.support.peers.browser import Screen, errors_of, open_page, until
 
-pytestmark = [pytest.mark.e2e, pytest.mark.timeout(SECONDS + 300)]
+pytestmark = [pytest.mark.e2e, pytest.mark.timeout(SECONDS + 300), pytest.mark.asyncio(loop_scope="module")]
 
 ISSUES = Queries(SCHEMA).table("issue")
 CARDS_THAT_BURST = """(() => {
@@ -34,9 +36,9 @@ CARDS_THAT_BURST = """(() => {
 
 async def opened(browser: Browser, demo: RunningDemo, screen: Screen | None = None) -> Page:
     """The page, once both clients show their issues."""
-    page = await browser.open(demo.url, screen)
-    await page.until("document.querySelectorAll('.issue').length === 10")
-    await page.until("demo.panes.every(pane => pane.client.state === 'connected')")
+    page = await open_page(browser, demo.url, screen)
+    await until(page, "document.querySelectorAll('.issue').length === 10")
+    await until(page, "demo.panes.every(pane => pane.client.state === 'connected')")
     return page
 
 
@@ -60,13 +62,13 @@ def figure(stage: str) -> str:
 async def edit(page: Page, pane: str, issue: int, title: str) -> None:
     """Type a title and press Enter."""
     await page.fill(title_field(pane, issue), title)
-    await page.press("Enter")
+    await page.keyboard.press("Enter")
 
 
 async def next_picture(page: Page) -> None:
     """Wait for one that was made after now; the next may have been on its way."""
     drawn = await page.evaluate("demo.drawn")
-    await page.until(f"demo.drawn >= {drawn + 2}")
+    await until(page, f"demo.drawn >= {drawn + 2}")
 
 
 def unit(stage: str, name: str) -> str:
@@ -79,23 +81,23 @@ def unit(stage: str, name: str) -> str:
 async def press_stage(page: Page, stage: str, verb: str) -> None:
     """Press a stage's button, from the keyboard, once it offers what is wanted."""
     button = f"document.querySelector(\"button[data-stage='{stage}']\")"
-    await page.until(f"{button}.textContent === {json.dumps(verb)} && !{button}.disabled")
+    await until(page, f"{button}.textContent === {json.dumps(verb)} && !{button}.disabled")
     await page.evaluate(f"{button}.focus()")
-    await page.press("Enter")
+    await page.keyboard.press("Enter")
 
 
 async def test_the_page_follows_the_store(demo: RunningDemo, browser: Browser) -> None:
     page = await opened(browser, demo)
-    await page.until("document.querySelectorAll('#rows tbody tr').length === 10")
-    newest = await page.text("#rows tbody tr td:last-child")
+    await until(page, "document.querySelectorAll('#rows tbody tr').length === 10")
+    newest = await until(page, "document.querySelector('#rows tbody tr td:last-child').innerText")
     # A write of the store's own worker arrives, and its row says so by flashing.
-    await page.until(f"document.querySelector('#rows tbody tr td:last-child').innerText !== {json.dumps(newest)}")
-    await page.until("document.querySelector('#rows tbody tr.flash')")
+    await until(page, f"document.querySelector('#rows tbody tr td:last-child').innerText !== {json.dumps(newest)}")
+    await until(page, "document.querySelector('#rows tbody tr.flash')")
     for stage in ("store", "pipeline", "log", "endpoint", "replica", "queries", "clients"):
-        assert await page.until(f"{figure(stage)} > 0")
-    await page.until("document.querySelector('#latency polyline').getAttribute('points').includes(' ')")
-    await page.until("document.querySelector('#throughput polyline').getAttribute('points').includes(' ')")
-    assert page.errors == []
+        assert await until(page, f"{figure(stage)} > 0")
+    await until(page, "document.querySelector('#latency polyline').getAttribute('points').includes(' ')")
+    await until(page, "document.querySelector('#throughput polyline').getAttribute('points').includes(' ')")
+    assert await errors_of(page) == []
 
 
 async def test_a_query_that_is_edited_shows_other_rows_and_its_plan(demo: RunningDemo, browser: Browser) -> None:
@@ -103,14 +105,16 @@ async def test_a_query_that_is_edited_shows_other_rows_and_its_plan(demo: Runnin
     await page.fill("#query", "issue.where('id', 'IN', [3, 7]).related('comments', c => c.limit(1))")
     await page.click("#query-form button.primary")
     shown = "[...document.querySelectorAll('#rows tbody tr td:first-child')].map(cell => cell.innerText).join()"
-    await page.until(f"{shown} === '3,7'")
-    await page.until("[...document.querySelectorAll('#rows tbody tr')].every(row => row.innerText.includes('Comment'))")
-    await page.until("document.querySelector('#plan').textContent.includes('comment')")
+    await until(page, f"{shown} === '3,7'")
+    await until(
+        page, "[...document.querySelectorAll('#rows tbody tr')].every(row => row.innerText.includes('Comment'))"
+    )
+    await until(page, "document.querySelector('#plan').textContent.includes('comment')")
     await page.fill("#query", "issue.where('colour', 'red')")
     await page.click("#query-form button.primary")
-    assert "no column “colour”" in await page.text("#query-error")
+    assert "no column “colour”" in await until(page, "document.querySelector('#query-error').innerText")
     assert await page.evaluate(shown) == "3,7"
-    assert page.errors == []
+    assert await errors_of(page) == []
 
 
 async def test_an_edit_appears_at_once_and_in_both_panes(demo: RunningDemo, browser: Browser) -> None:
@@ -122,85 +126,85 @@ async def test_an_edit_appears_at_once_and_in_both_panes(demo: RunningDemo, brow
     })(demo.panes[0])"""
     assert await page.evaluate(edit_and_look) == "At once"
     await edit(page, "a", 1, "Seen on both sides")
-    await page.until(has_title("b", 1, "Seen on both sides"))
-    await page.until(f"{words('a')} === 'connected'")
+    await until(page, has_title("b", 1, "Seen on both sides"))
+    await until(page, f"{words('a')} === 'connected'")
     other = await opened(browser, demo)
-    await other.until(has_title("a", 1, "Seen on both sides"))
-    assert page.errors == other.errors == []
+    await until(other, has_title("a", 1, "Seen on both sides"))
+    assert await errors_of(page) == await errors_of(other) == []
 
 
 async def test_an_edit_the_server_refuses_is_taken_back_with_the_reason(demo: RunningDemo, browser: Browser) -> None:
     page = await opened(browser, demo)
     before = await page.evaluate(f"document.querySelector({json.dumps(title_field('a', 2))}).value")
     await edit(page, "a", 2, " ")
-    await page.until("document.querySelector('#pane-a .error').textContent.includes('A title cannot be empty')")
-    await page.until(has_title("a", 2, before))
-    await page.until(f"{words('a')} === 'connected'")
+    await until(page, "document.querySelector('#pane-a .error').textContent.includes('A title cannot be empty')")
+    await until(page, has_title("a", 2, before))
+    await until(page, f"{words('a')} === 'connected'")
     assert await page.evaluate(has_title("b", 2, before))
     # The queue goes on behind it.
     await edit(page, "a", 2, "A better title")
-    await page.until(has_title("b", 2, "A better title"))
+    await until(page, has_title("b", 2, "A better title"))
 
 
 async def test_an_offline_edit_survives_a_reload_and_arrives(demo: RunningDemo, browser: Browser) -> None:
     page = await opened(browser, demo)
     await page.click("#pane-a .offline")
-    await page.until(f"{words('a')} === 'offline'")
+    await until(page, f"{words('a')} === 'offline'")
     await edit(page, "a", 3, "Written on a train")
-    await page.until(f"{words('a')} === 'offline, 1 edit waiting'")
+    await until(page, f"{words('a')} === 'offline, 1 edit waiting'")
     await page.reload()
-    await page.until(has_title("a", 3, "Written on a train"))
-    assert await page.until(words("a")) == "offline, 1 edit waiting"
-    await page.until("demo.panes[1].client.state === 'connected' && demo.panes[1].rows.size")
+    await until(page, has_title("a", 3, "Written on a train"))
+    assert await until(page, words("a")) == "offline, 1 edit waiting"
+    await until(page, "demo.panes[1].client.state === 'connected' && demo.panes[1].rows.size")
     assert not await page.evaluate(has_title("b", 3, "Written on a train"))
     await page.click("#pane-a .offline")
-    await page.until(has_title("b", 3, "Written on a train"))
-    await page.until(f"{words('a')} === 'connected'")
-    assert page.errors == []
+    await until(page, has_title("b", 3, "Written on a train"))
+    await until(page, f"{words('a')} === 'connected'")
+    assert await errors_of(page) == []
 
 
 async def test_a_pipeline_that_was_stopped_catches_up(demo: RunningDemo, browser: Browser) -> None:
     page = await opened(browser, demo)
     await press_stage(page, "pipeline", "Stop")
-    await page.until("document.querySelector(\"button[data-stage='pipeline']\").textContent === 'Start'")
+    await until(page, "document.querySelector(\"button[data-stage='pipeline']\").textContent === 'Start'")
     await next_picture(page)
     head = await page.evaluate(figure("log"))
-    await page.until(f"{unit('store', 'unread')} >= 4")
+    await until(page, f"{unit('store', 'unread')} >= 4")
     assert await page.evaluate(figure("log")) == head
     await press_stage(page, "pipeline", "Start")
-    await page.until(f"{figure('log')} > {head}")
-    await page.until(f"{unit('store', 'unread')} < 4")
-    await page.until(f"{figure('clients')} > {head}")
+    await until(page, f"{figure('log')} > {head}")
+    await until(page, f"{unit('store', 'unread')} < 4")
+    await until(page, f"{figure('clients')} > {head}")
 
 
 async def test_an_endpoint_that_was_stopped_catches_up(demo: RunningDemo, browser: Browser) -> None:
     page = await opened(browser, demo)
     await press_stage(page, "endpoint", "Stop")
-    await page.until(f"{unit('replica', 'behind')} >= 4")
+    await until(page, f"{unit('replica', 'behind')} >= 4")
     head = await page.evaluate(figure("log"))
     await press_stage(page, "endpoint", "Start")
-    await page.until(f"{figure('replica')} >= {head}")
-    await page.until(f"{figure('clients')} >= {head}")
+    await until(page, f"{figure('replica')} >= {head}")
+    await until(page, f"{figure('clients')} >= {head}")
 
 
 async def test_clients_outlive_a_cache_and_an_app_server_that_stop(demo: RunningDemo, browser: Browser) -> None:
     page = await opened(browser, demo)
     await press_stage(page, "app", "Stop")
     await press_stage(page, "cache", "Stop")
-    await page.until(f"{words('a')} === 'connecting…'")
+    await until(page, f"{words('a')} === 'connecting…'")
     await edit(page, "a", 4, "Nobody was there")
-    await page.until(f"{words('a')} === 'connecting…, 1 edit waiting'")
+    await until(page, f"{words('a')} === 'connecting…, 1 edit waiting'")
     await press_stage(page, "app", "Start")
     await press_stage(page, "cache", "Start")
-    await page.until(has_title("b", 4, "Nobody was there"))
-    await page.until(f"{words('a')} === 'connected'")
+    await until(page, has_title("b", 4, "Nobody was there"))
+    await until(page, f"{words('a')} === 'connected'")
 
 
 @pytest.mark.parametrize("dark", [False, True])
 async def test_the_page_fits_a_phone_and_follows_its_colours(demo: RunningDemo, browser: Browser, dark: bool) -> None:
     page = await opened(browser, demo, Screen(390, 844, dark=dark, mobile=True))
     assert await page.evaluate("document.documentElement.scrollWidth") == 390
-    await page.until("document.querySelectorAll('.stage dd').length > 7")
+    await until(page, "document.querySelectorAll('.stage dd').length > 7")
     assert await page.evaluate(CARDS_THAT_BURST) == []
     channels = "getComputedStyle(document.body).backgroundColor.match(/\\d+/g).map(Number)"
     red, green, blue, *_ = await page.evaluate(channels)
@@ -208,27 +212,31 @@ async def test_the_page_fits_a_phone_and_follows_its_colours(demo: RunningDemo, 
     # Everything one can press can be reached with Tab alone.
     reached = set()
     for _ in range(60):
-        await page.press("Tab")
+        await page.keyboard.press("Tab")
         reached.add(await page.evaluate("[document.activeElement].map(e => e.dataset.stage ?? e.id ?? '')[0]"))
     assert {"pipeline", "endpoint", "cache", "app", "rate", "query"} <= reached
 
 
-def test_the_buttons_are_for_the_page_alone(demo: RunningDemo) -> None:
+async def test_the_buttons_are_for_the_page_alone(demo: RunningDemo) -> None:
     page = {"X-Changesource-Demo": "1"}
-    assert answer(f"{demo.url}stages/app/stop", {}) == 403
-    assert answer(f"{demo.url}stages/moon/stop", page) == 404
-    assert answer(f"{demo.url}stages/app/explode", page) == 404
-    assert answer(f"{demo.url}writer", page, b'{"perSecond": "many"}') == 400
-    assert answer(f"{demo.url}writer", page, b'{"perSecond": 4}') == 200
+    assert await answer(f"{demo.url}stages/app/stop", {}) == 403
+    assert await answer(f"{demo.url}stages/moon/stop", page) == 404
+    assert await answer(f"{demo.url}stages/app/explode", page) == 404
+    assert await answer(f"{demo.url}writer", page, b'{"perSecond": "many"}') == 400
+    assert await answer(f"{demo.url}writer", page, b'{"perSecond": 4}') == 200
 
 
-def answer(url: str, headers: dict[str, str], body: bytes = b"{}") -> int:
+async def answer(url: str, headers: dict[str, str], body: bytes = b"{}") -> int:
     """The status of a POST."""
-    try:
-        with build_opener(ProxyHandler({})).open(Request(url, body, headers)) as response:
-            return int(response.status)
-    except HTTPError as error:
-        return error.code
+
+    def post() -> int:
+        try:
+            with build_opener(ProxyHandler({})).open(Request(url, body, headers)) as response:
+                return int(response.status)
+        except HTTPError as error:
+            return error.code
+
+    return await asyncio.to_thread(post)
 
 
 @pytest.mark.parametrize(
@@ -254,7 +262,7 @@ def answer(url: str, headers: dict[str, str], body: bytes = b"{}") -> int:
 async def test_a_query_on_the_page_is_what_the_python_builder_makes_of_it(
     demo: RunningDemo, browser: Browser, text: str, query: QueryBuilder
 ) -> None:
-    page = await browser.open(demo.url)
+    page = await open_page(browser, demo.url)
     modules = "Promise.all([import('./query-text.js'), import('./tracker.js')])"
     parsed = await page.evaluate(f"{modules}.then(([q, t]) => q.parseQuery({json.dumps(text)}, t.schema))")
     assert parsed == to_json(query.ast)

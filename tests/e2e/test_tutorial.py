@@ -18,7 +18,7 @@ import pytest
 from changesource_cli.adapter_choice import resolve
 from examples.git_tickets import git_tickets
 from tests.docs.fences import ROOT, block, blocks, blocks_of, commands
-from tests.support.peers.browser import running_browser
+from tests.support.peers.browser import open_page, running_browser, until
 from tests.support.peers.npm_registry import bring_packages, npm_registry
 from tests.support.peers.postgres_server import PostgresServer
 from tests.support.peers.spark_serving import QUICK_START, SPARK_SECONDS
@@ -99,11 +99,11 @@ async def test_the_tutorial_leads_from_an_empty_folder_to_rows_on_the_page(reade
         serve(reader, stack)
         address = publish(reader, stack)
         async with running_browser() as browser:
-            page = await browser.open(address)
-            await page.until(f"{TOLD}.join() === '{BEFORE[0]}'")
+            page = await open_page(browser, address)
+            await until(page, f"{TOLD}.join() === '{BEFORE[0]}'")
             await page.evaluate(WATCH)
             await asyncio.to_thread(reader.run, block(PAGE, "echo"))
-            await page.until(f"{TOLD}.join() === '{AFTER[0]}'")
+            await until(page, f"{TOLD}.join() === '{AFTER[0]}'")
             shown = await page.evaluate("window.shown")
             assert shown[-1] == AFTER
             assert [each for each in shown if each not in (BEFORE, AFTER)] == [], "half of the commit was shown"

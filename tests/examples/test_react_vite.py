@@ -10,11 +10,12 @@ import sys
 from pathlib import Path
 
 import pytest
+from playwright.async_api import Browser, Page
 
 from tests.docs.fences import ROOT, block, ran
 from tests.support.child_process import ChildProcess
 from tests.support.fakes.tcp_proxy import TcpProxy
-from tests.support.peers.browser import Browser, Page, running_browser
+from tests.support.peers.browser import open_page, running_browser, until
 from tests.support.ports import free_port
 from tests.support.tools import NPM_MANIFEST, node, node_modules
 
@@ -47,8 +48,8 @@ def started(folder: Path, proxy: TcpProxy, port: int) -> ChildProcess:
 
 async def opened(browser: Browser, url: str) -> Page:
     """The list, once it is in sync."""
-    page = await browser.open(url)
-    await page.until(is_settled())
+    page = await open_page(browser, url)
+    await until(page, is_settled())
     return page
 
 
@@ -67,7 +68,7 @@ def shows(*titles: str) -> str:
 
 async def add(page: Page, title: str) -> None:
     await page.fill("#title", title)
-    await page.press("Enter")
+    await page.keyboard.press("Enter")
 
 
 async def test_writes_are_optimistic_confirmed_refused_and_kept_while_offline(tmp_path: Path) -> None:
@@ -79,25 +80,25 @@ async def test_writes_are_optimistic_confirmed_refused_and_kept_while_offline(tm
         async with running_browser() as browser:
             page = await opened(browser, f"http://127.0.0.1:{port}/")
             await add(page, "Buy milk")
-            await page.until(f"{shows('Buy milk')} && {is_settled()}")
+            await until(page, f"{shows('Buy milk')} && {is_settled()}")
 
             await add(page, " ")
-            await page.until("document.querySelector('#refusal').innerText === 'Say what is to be done'")
-            await page.until(f"{shows('Buy milk')} && {is_settled()}")
+            await until(page, "document.querySelector('#refusal').innerText === 'Say what is to be done'")
+            await until(page, f"{shows('Buy milk')} && {is_settled()}")
 
             target, proxy.target = proxy.target, nowhere
             proxy.cut()
-            await page.until("document.querySelector('#state').dataset.state !== 'connected'")
+            await until(page, "document.querySelector('#state').dataset.state !== 'connected'")
             await add(page, "Written offline")
             waiting = "document.querySelector('#state').dataset.waiting === '1'"
-            await page.until(f"{shows('Buy milk', 'Written offline')} && {waiting}")
+            await until(page, f"{shows('Buy milk', 'Written offline')} && {waiting}")
             proxy.target = target
-            await page.until(f"{shows('Buy milk', 'Written offline')} && {is_settled()}")
+            await until(page, f"{shows('Buy milk', 'Written offline')} && {is_settled()}")
 
             another = await opened(browser, f"http://127.0.0.1:{port}/")
-            await another.until(shows("Buy milk", "Written offline"))
+            await until(another, shows("Buy milk", "Written offline"))
             await another.click("#todos li:first-child input")
-            await page.until("document.querySelector('#todos li:first-child input').checked")
+            await until(page, "document.querySelector('#todos li:first-child input').checked")
         example.send(signal.SIGINT)
         assert example.wait(SECONDS) == 0
         assert example.tree() == []
