@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.support.fakes.tcp_proxy import TcpProxy
+from changesource_sdk.testing.faults import Link
 from tests.support.fixtures.serving import MakeStore
 from tests.support.fixtures.zero_cache import MakeZeroCache
 from tests.support.peers.postgres_server import PostgresServer
@@ -47,7 +47,7 @@ def test_a_killed_endpoint_s_consumer_moves_to_the_other_and_misses_nothing(
     insert(data, 0, 500)
     role("pipeline", "pipeline", data).launch()
     first, second = role("first", "endpoint", data).start(), role("second", "endpoint", data).start()
-    with TcpProxy(first.port) as proxy:
+    with Link("127.0.0.1", first.port) as proxy:
         moving = zero_cache(f"ws://127.0.0.1:{proxy.port}/changes/v0/stream").start()
         staying = zero_cache(second.stream_url, app_id="other").start()
         insert(data, 1000, 100)
@@ -56,7 +56,7 @@ def test_a_killed_endpoint_s_consumer_moves_to_the_other_and_misses_nothing(
         assert [stream["app"] for stream in first.status()["streams"]] == ["zero"]
 
         version = moving.replica.version()
-        proxy.target = second.port
+        proxy.target = ("127.0.0.1", second.port)
         first.kill()
         insert(data, 2000, 100)
         until(lambda: second.port in proxy.opened, "the consumer at the other endpoint")
@@ -64,12 +64,12 @@ def test_a_killed_endpoint_s_consumer_moves_to_the_other_and_misses_nothing(
         wait_until_same(data, moving.replica)
         wait_until_same(data, staying.replica)
 
-    assert moving.replica.version() == version, "no sync from scratch"
-    assert moving.exits == staying.exits == []
-    status = second.status()
-    assert {stream["app"] for stream in status["streams"]} == {"zero", "other"}
-    assert {known["app"] for known in status["subscribers"]} == {"zero", "other"}
-    assert status["log"]["generation"] == 1
+        assert moving.replica.version() == version, "no sync from scratch"
+        assert moving.exits == staying.exits == []
+        status = second.status()
+        assert {stream["app"] for stream in status["streams"]} == {"zero", "other"}
+        assert {known["app"] for known in status["subscribers"]} == {"zero", "other"}
+        assert status["log"]["generation"] == 1
 
 
 def test_a_killed_pipeline_goes_on_where_its_log_ends_while_the_endpoint_serves(

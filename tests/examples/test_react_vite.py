@@ -12,9 +12,9 @@ from pathlib import Path
 import pytest
 from playwright.async_api import Browser, Page
 
+from changesource_sdk.testing.faults import Link
 from tests.docs.fences import ROOT, block, ran
 from tests.support.child_process import ChildProcess
-from tests.support.fakes.tcp_proxy import TcpProxy
 from tests.support.peers.browser import open_page, running_browser, until
 from tests.support.ports import free_port
 from tests.support.tools import NPM_MANIFEST, node, node_modules
@@ -33,7 +33,7 @@ def copied(folder: Path) -> Path:
     return made
 
 
-def started(folder: Path, proxy: TcpProxy, port: int) -> ChildProcess:
+def started(folder: Path, proxy: Link, port: int) -> ChildProcess:
     """The example as its README starts it, its cache behind a proxy that can be cut."""
     printed = block("examples/react-vite/README.md", "python run.py")
     python, *arguments = printed.split()
@@ -73,9 +73,9 @@ async def add(page: Page, title: str) -> None:
 
 async def test_writes_are_optimistic_confirmed_refused_and_kept_while_offline(tmp_path: Path) -> None:
     port, nowhere = free_port(), free_port()
-    with TcpProxy(nowhere) as proxy, started(tmp_path, proxy, port) as example:
+    with Link("127.0.0.1", nowhere) as proxy, started(tmp_path, proxy, port) as example:
         line = example.lines[example.wait_for_line("cache: running on port ", seconds=SECONDS) - 1]
-        proxy.target = int(line.rsplit(" ", 1)[1])
+        up = proxy.target = ("127.0.0.1", int(line.rsplit(" ", 1)[1]))
         example.wait_for_line("page: ", seconds=SECONDS)
         async with running_browser() as browser:
             page = await opened(browser, f"http://127.0.0.1:{port}/")
@@ -86,13 +86,13 @@ async def test_writes_are_optimistic_confirmed_refused_and_kept_while_offline(tm
             await until(page, "document.querySelector('#refusal').innerText === 'Say what is to be done'")
             await until(page, f"{shows('Buy milk')} && {is_settled()}")
 
-            target, proxy.target = proxy.target, nowhere
+            proxy.target = ("127.0.0.1", nowhere)
             proxy.cut()
             await until(page, "document.querySelector('#state').dataset.state !== 'connected'")
             await add(page, "Written offline")
             waiting = "document.querySelector('#state').dataset.waiting === '1'"
             await until(page, f"{shows('Buy milk', 'Written offline')} && {waiting}")
-            proxy.target = target
+            proxy.target = up
             await until(page, f"{shows('Buy milk', 'Written offline')} && {is_settled()}")
 
             another = await opened(browser, f"http://127.0.0.1:{port}/")

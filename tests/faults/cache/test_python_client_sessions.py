@@ -12,8 +12,8 @@ from collections.abc import Iterator
 
 import pytest
 
+from changesource_sdk.testing.faults import Link
 from tests.support.apps.client_sessions import SECONDS, Player, SessionWorld, play, session_world
-from tests.support.fakes.tcp_proxy import TcpProxy
 from tests.support.fixtures.zero_cache import zero_caches
 from tests.support.peers.postgres_server import PostgresServer
 
@@ -72,7 +72,7 @@ def test_a_session_ends_well_with_an_application_that_is_not(
 
 async def cut_off_when_known(world: SessionWorld, name: str, chance: random.Random) -> None:
     """A new client on a wire of its own, cut a moment after each of its first connections stands."""
-    with TcpProxy(world.cache.port) as wire:
+    with Link("127.0.0.1", world.cache.port) as wire:
         player = Player(SessionWorld(world.store, world.app, world.cache, wire, world.folder), name, chance)
         await player.start()
         try:

@@ -13,6 +13,7 @@ from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Any
 
+from changesource_sdk.testing.faults import Link
 from protocol.sync.errors import ErrorKind
 from reference_cache.client import Client, Disconnected, LiveView, MutationRefused
 from reference_cache.client.local.tables import LocalTables
@@ -20,7 +21,6 @@ from reference_cache.zql.query.builder import QueryBuilder
 from reference_cache.zql.schema import Row
 from tests.support.apps.store import AppStore, sqlite_app_store
 from tests.support.apps.tracker import TABLES, TRACKER, TrackerApp, mutators, q
-from tests.support.fakes.tcp_proxy import TcpProxy
 from tests.support.peers.reference_cache import ReferenceCache
 from tests.support.peers.serving import Serving
 from tests.support.peers.zero_cache import ZeroCache
@@ -49,7 +49,7 @@ WINDOWS = (
 class SessionWorld:
     """A store, its endpoint, its application, a cache, and a wire to it that can be cut."""
 
-    def __init__(self, store: AppStore, app: TrackerApp, cache: Cache, wire: TcpProxy, folder: Path) -> None:
+    def __init__(self, store: AppStore, app: TrackerApp, cache: Cache, wire: Link, folder: Path) -> None:
         self.store, self.app, self.cache, self.wire, self.folder = store, app, cache, wire, folder
         self.url = f"http://127.0.0.1:{wire.port}"
 
@@ -77,7 +77,7 @@ def session_world(folder: Path, make_cache: MakeCache | None = None) -> Iterator
         app = stack.enter_context(TrackerApp(folder / "app.db", "u-token", "ann-token"))
         cache = stack.enter_context((make_cache or ours)(endpoint.stream_url, app.settings)).start()
         stack.callback(lambda: print(f"--- cache ---\n{cache.process.tail(60)}"))
-        wire = stack.enter_context(TcpProxy(cache.port))
+        wire = stack.enter_context(Link("127.0.0.1", cache.port))
         yield SessionWorld(store, app, cache, wire, folder)
 
 

@@ -72,3 +72,17 @@ def test_a_delay_loses_nothing(echo: int) -> None:
 def test_a_server_that_is_not_there_ends_the_connection() -> None:
     with Faults(4).link("127.0.0.1", free_port()) as link:
         assert exchanged(link.port, 1) == 0
+
+
+def test_open_connections_can_be_cut_and_the_next_goes_to_the_new_target(echo: int) -> None:
+    nowhere = free_port()
+    with Faults(5).link("127.0.0.1", nowhere) as link:
+        assert exchanged(link.port, 1) == 0
+        link.target = ("127.0.0.1", echo)
+        with socket.create_connection(("127.0.0.1", link.port), timeout=60) as connection:
+            connection.sendall(b"a")
+            assert connection.recv(1) == b"a"
+            link.cut()
+            assert connection.recv(1) == b""
+        assert exchanged(link.port, 20) == 20
+        assert link.opened == [echo, echo]
