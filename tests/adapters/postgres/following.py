@@ -17,7 +17,7 @@ from changesource_sdk.adapter import Change, CreateTable, Insert, Row, Transacti
 from changesource_sdk.pipeline.encoding.consumer_schema import ConsumerSchema
 from changesource_sdk.pipeline.encoding.transactions import TransactionEncoder
 from changesource_sdk.schema import Table
-from tests.adapters.sqlite.consumer import Consumer, HeldTable
+from tests.adapters.sqlite.under_load.consumer import Consumer, HeldTable
 from tests.support.waiting import until
 
 FENCE = "fence"

@@ -11,7 +11,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from tests.adapters.kafka.grown_history import GrownHistory
+from tests.adapters.kafka.growing.histories import GrownHistory
 from tests.support.peers.kafka_broker import KafkaBroker
 from tests.support.waiting import until
 

@@ -11,7 +11,7 @@ from tests.docs.fences import blocks, execute
 from tests.reference_cache.replica.conftest import Filled
 from tests.reference_cache.sources import insert, snapshot
 
-PAGE = (Path(__file__).parents[2] / "docs" / "explanation" / "replica.md").read_text()
+PAGE = (Path(__file__).parents[3] / "docs" / "explanation" / "replica.md").read_text()
 
 
 def test_the_example_shows_what_changed(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -9,7 +9,7 @@ import pytest
 from reference_cache.zql.ivm.routing import FEW_READERS
 from tests.docs.fences import blocks, execute
 
-PAGE = (Path(__file__).parents[2] / "docs" / "explanation" / "shared-evaluation.md").read_text()
+PAGE = (Path(__file__).parents[3] / "docs" / "explanation" / "shared-evaluation.md").read_text()
 
 
 def test_the_example_prints_what_its_comment_says(capsys: pytest.CaptureFixture[str]) -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from tests.adapters.kafka.grown_history import GrownHistory
+from tests.adapters.kafka.growing.histories import GrownHistory
 from tests.support.peers.kafka_broker import KafkaBroker
 
 

@@ -6,7 +6,7 @@ import random
 import sqlite3
 from collections.abc import Callable
 
-from tests.adapters.sqlite.consumer import tables_of
+from tests.adapters.sqlite.under_load.consumer import tables_of
 
 SHAPES = (
     "CREATE TABLE {t} (id INTEGER PRIMARY KEY, a TEXT, n INTEGER)",

@@ -13,7 +13,7 @@ from adapters.postgres.settings import PostgresSettings
 from tests.docs.fences import blocks, ran
 from tests.support.peers.postgres_server import PostgresServer
 
-PAGE = (Path(__file__).parents[2] / "docs" / "how-to" / "postgres.md").read_text()
+PAGE = (Path(__file__).parents[3] / "docs" / "how-to" / "postgres.md").read_text()
 MADE = """SELECT nspname FROM pg_namespace WHERE nspname !~ '^pg_' AND nspname NOT IN ('public', 'information_schema')
 UNION ALL SELECT pubname FROM pg_publication UNION ALL SELECT evtname FROM pg_event_trigger
 UNION ALL SELECT slot_name FROM pg_replication_slots WHERE database = current_database()"""

@@ -12,7 +12,7 @@ from changesource_sdk.checking.endpoint_cases import CASES
 from tests.changesource_sdk.checking.plain_endpoint import NumbersForTexts
 from tests.docs.fences import block
 
-PAGE = (Path(__file__).parents[2] / "docs" / "how-to" / "check-an-endpoint.md").read_text()
+PAGE = (Path(__file__).parents[3] / "docs" / "how-to" / "check-an-endpoint.md").read_text()
 
 
 def test_the_output_on_the_page_is_what_is_printed() -> None:

@@ -7,7 +7,7 @@ from changesource_sdk.checking.remedies import REMEDIES
 from changesource_sdk.checking.rules_page import page
 from protocol.rules import RULES
 
-ROOT = Path(__file__).parents[2]
+ROOT = Path(__file__).parents[3]
 
 
 def test_the_page_is_what_the_rules_make() -> None:

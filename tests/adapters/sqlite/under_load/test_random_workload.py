@@ -15,8 +15,8 @@ from changesource_sdk.adapter import Transaction
 from changesource_sdk.pipeline.encoding.consumer_schema import ConsumerSchema
 from changesource_sdk.pipeline.encoding.transactions import TransactionEncoder
 from changesource_sdk.positions import Position, from_text, to_text
-from tests.adapters.sqlite.consumer import Consumer, assert_equal
-from tests.adapters.sqlite.workload import Workload
+from tests.adapters.sqlite.under_load.consumer import Consumer, assert_equal
+from tests.adapters.sqlite.under_load.workload import Workload
 
 SEEDS = int(os.environ.get("CHANGESOURCE_SQLITE_SEEDS", "12"))
 FIRST_SEED = int(os.environ.get("CHANGESOURCE_SQLITE_FIRST_SEED", "0"))

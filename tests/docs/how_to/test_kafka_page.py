@@ -19,7 +19,7 @@ from changesource_sdk.config import parse_pairs
 from tests.docs.fences import as_module, blocks, blocks_of, configuration
 from tests.support.peers.kafka_broker import KafkaBroker
 
-ROOT = Path(__file__).parents[2]
+ROOT = Path(__file__).parents[3]
 PAGE = (ROOT / "docs" / "how-to" / "kafka.md").read_text()
 SOURCES = [path.read_text() for path in (ROOT / "adapters" / "kafka").rglob("*.py")]
 

@@ -15,7 +15,7 @@ import pytest
 from adapters.kafka.position import Vector
 from changesource_sdk.errors import AdapterError, ResyncRequired
 from tests.adapters.kafka.following import Following
-from tests.adapters.kafka.grown_topics import Written, followed, grown_adapter, grown_topic, names, state, write
+from tests.adapters.kafka.growing.topics import Written, followed, grown_adapter, grown_topic, names, state, write
 from tests.support.peers.kafka_broker import KafkaBroker
 
 GROWTH = (1, 2, 5)

@@ -9,7 +9,7 @@ from aiohttp.test_utils import TestClient, TestServer
 from changesource_sdk.ledger.adapter import WARN_S
 from tests.docs.fences import blocks, execute
 
-PAGE = (Path(__file__).parents[2] / "docs" / "how-to" / "mutation-ledger.md").read_text()
+PAGE = (Path(__file__).parents[3] / "docs" / "how-to" / "mutation-ledger.md").read_text()
 MUTATION = {"type": "custom", "id": 1, "clientID": "c", "name": "event.add", "args": [{"text": "hello"}]}
 
 

@@ -21,7 +21,7 @@ from tests.support.ports import free_port
 from tests.support.reader import Reader
 
 PAGE = "docs/how-to/spark-tables.md"
-TEXT = (Path(__file__).parents[2] / PAGE).read_text()
+TEXT = (Path(__file__).parents[3] / PAGE).read_text()
 
 
 def test_the_file_makes_the_adapter() -> None:

@@ -10,7 +10,7 @@ from adapters.kafka.position import Vector
 from changesource_sdk.adapter import Check, Position
 from changesource_sdk.errors import AdapterError, ConfigurationError, ResyncRequired
 from tests.adapters.kafka.following import Following
-from tests.adapters.kafka.grown_topics import Written, followed, grown_adapter, grown_topic, names, state, write
+from tests.adapters.kafka.growing.topics import Written, followed, grown_adapter, grown_topic, names, state, write
 from tests.support.peers.kafka_broker import KafkaBroker
 from tests.support.workloads.debezium import Collection, field
 

@@ -10,7 +10,7 @@ from reference_cache.sync_server.access.jwt import LEAST_RSA_BITS
 from reference_cache.zql.schema import schema, table
 from tests.docs.fences import blocks, execute
 
-PAGE = (Path(__file__).parents[2] / "docs" / "how-to" / "authenticate.md").read_text()
+PAGE = (Path(__file__).parents[3] / "docs" / "how-to" / "authenticate.md").read_text()
 
 
 async def test_the_client_of_the_page_fetches_a_token_before_it_connects() -> None:

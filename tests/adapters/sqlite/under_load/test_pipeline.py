@@ -14,10 +14,10 @@ from changesource_sdk.changelog.spool import snapshots
 from changesource_sdk.changelog.sqlite.log import SqliteLogReader
 from changesource_sdk.pipeline.settings import PipelineSettings, command_line
 from protocol.framing import unframe
-from tests.adapters.sqlite import transfers
+from tests.adapters.sqlite.under_load import transfers
 from tests.support.waiting import until
 
-ROOT = Path(__file__).resolve().parents[3]
+ROOT = Path(__file__).resolve().parents[4]
 KILLS = int(os.environ.get("CHANGESOURCE_SQLITE_KILLS", "3"))
 
 

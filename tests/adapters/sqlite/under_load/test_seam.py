@@ -5,8 +5,8 @@ import sqlite3
 import pytest
 
 from adapters.sqlite import SqliteAdapter
-from tests.adapters.sqlite import transfers
-from tests.adapters.sqlite.consumer import Consumer, assert_equal
+from tests.adapters.sqlite.under_load import transfers
+from tests.adapters.sqlite.under_load.consumer import Consumer, assert_equal
 
 
 def total(consumer: Consumer) -> int:

@@ -1,8 +1,8 @@
 """A process that appends to a log until it is killed: the victim of the kill loop.
 
-Run as `python -m tests.changesource_sdk.changelog.appending_child STORE SEED`, the store pickled and in hexadecimal
-digits. It resumes after the last position, appends batches of random size, some transactions spilled, prunes and starts
-generations now and then, and prints each position once `append` returned.
+Run as `python -m tests.changesource_sdk.changelog.durability.appending_child STORE SEED`, the store pickled and in
+hexadecimal digits. It resumes after the last position, appends batches of random size, some transactions spilled,
+prunes and starts generations now and then, and prints each position once `append` returned.
 """
 
 from __future__ import annotations

@@ -18,7 +18,7 @@ from tests.support.peers.postgres_server import PostgresServer
 
 pytest_plugins = ["pytester"]
 
-ROOT = Path(__file__).parents[2]
+ROOT = Path(__file__).parents[3]
 PAGE = (ROOT / "docs" / "how-to" / "test-an-adapter.md").read_text()
 WHERE = "docs/how-to/test-an-adapter.md"
 

@@ -13,7 +13,7 @@ from reference_cache.replica import stored_catalog
 from reference_cache.view_syncer.cvr import file as cvr_file
 from tests.docs.reference_pages import metrics_page
 
-HOW_TO = Path(__file__).parents[2] / "docs" / "how-to"
+HOW_TO = Path(__file__).parents[3] / "docs" / "how-to"
 OPERATE, UPGRADE = ((HOW_TO / name).read_text() for name in ("operate.md", "upgrade.md"))
 
 

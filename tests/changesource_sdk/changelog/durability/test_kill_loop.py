@@ -12,7 +12,7 @@ import pytest
 
 from changesource_sdk.changelog.store import LogStore
 from protocol.framing import unframe
-from tests.changesource_sdk.changelog.appending_child import body
+from tests.changesource_sdk.changelog.durability.appending_child import body
 from tests.changesource_sdk.changelog.logs_under_test import LogUnderTest
 
 KILLS = int(os.environ.get("CHANGESOURCE_KILLS", "8"))
@@ -24,7 +24,7 @@ def run_and_kill(store: LogStore, seed: int, chance: random.Random) -> int:
     command = [
         sys.executable,
         "-m",
-        "tests.changesource_sdk.changelog.appending_child",
+        "tests.changesource_sdk.changelog.durability.appending_child",
         pickle.dumps(store).hex(),
         str(seed),
     ]

@@ -9,7 +9,7 @@ from reference_cache.sync_server.metrics import CacheMetrics
 from reference_cache.sync_server.outbox import BEHIND_SECONDS, STUCK_SECONDS
 from reference_cache.sync_server.pages import Pages
 
-PAGE = (Path(__file__).parents[2] / "docs" / "how-to" / "run-the-cache.md").read_text()
+PAGE = (Path(__file__).parents[3] / "docs" / "how-to" / "run-the-cache.md").read_text()
 ROWS = [line for line in PAGE.splitlines() if line.startswith("| `")]
 
 

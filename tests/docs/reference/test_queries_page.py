@@ -10,7 +10,7 @@ from tests.docs.fences import blocks, execute
 from tests.reference_cache.zql.official import QUERIES
 from tests.reference_cache.zql.planner.statistics_database import QUESTIONS
 
-PAGE = (Path(__file__).parents[2] / "docs" / "reference" / "queries.md").read_text()
+PAGE = (Path(__file__).parents[3] / "docs" / "reference" / "queries.md").read_text()
 
 
 def test_every_example_on_the_page_runs(capsys: pytest.CaptureFixture[str]) -> None:

@@ -1,0 +1,1 @@
+"""Topics that get more partitions while they are followed."""

@@ -1,0 +1,1 @@
+"""The log survives kills, damage and full disks."""

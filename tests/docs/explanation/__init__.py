@@ -1,0 +1,1 @@
+"""What the explanations show is run."""

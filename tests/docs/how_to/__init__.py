@@ -1,0 +1,1 @@
+"""What the how-to pages print is run."""

@@ -1,0 +1,1 @@
+"""What queries and idle groups hold in memory."""

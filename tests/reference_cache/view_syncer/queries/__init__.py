@@ -1,0 +1,1 @@
+"""Queries that fail, are expensive, or may not see everything."""
