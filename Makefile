@@ -74,7 +74,7 @@ oracle: setup ## 10,000 random queries and 1,000 change scenarios against two or
 	$(PY) -m tests.oracle
 
 docs: $(STAMP) ## the documentation as a site in site/
-	$(PY) -m pip install --quiet -c constraints.txt mkdocs-material
+	$(PY) -m pip install --quiet -c constraints.txt mkdocs-material 'mkdocstrings[python]'
 	$(PY) -m mkdocs build --strict --quiet
 
 bench: setup ## the endpoint, the incremental engine and the cache beside the official ones
