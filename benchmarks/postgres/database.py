@@ -39,7 +39,7 @@ UPDATE = "UPDATE issue SET score = score + 1, open = NOT open WHERE id >= %s AND
 @contextmanager
 def database(rows: int) -> Iterator[tuple[PostgresServer, str]]:
     """A server, and the address of a database that holds so many rows."""
-    with PostgresServer(**SERVER) as server:
+    with PostgresServer(copy_of=None, **SERVER) as server:
         url = server.create_database("store")
         with psycopg.connect(url, autocommit=True) as db:
             db.execute(TABLE)

@@ -29,8 +29,8 @@ class RunningDemo:
 
 def start_demo(folder: Path, runner: str) -> RunningDemo:
     """Start a demo and wait for its page."""
-    command = [sys.executable, "-m", "changesource_cli", "demo", "--json", "--runner", runner, "--keep", folder]
-    process = ChildProcess(command)
+    command = [sys.executable, "-m", "changesource_cli", "demo", "--json", "--runner", runner]
+    process = ChildProcess([*command, "--keep", str(folder)])
     try:
         line = process.lines[process.wait_for_line('"event": "page"', seconds=SECONDS) - 1]
     except AssertionError:

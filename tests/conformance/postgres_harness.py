@@ -70,7 +70,7 @@ class PostgresHarness(Harness):
                 raise NotImplementedError(type(change).__name__)
 
     def _run(self, query: str, table: str, *parts: sql.Composable, given: Sequence[object] = ()) -> None:
-        self._db.execute(sql.SQL(query).format(sql.Identifier(table), *parts), given)  # type: ignore[arg-type]
+        self._db.execute(sql.SQL(query).format(sql.Identifier(table), *parts), given)
 
     def close(self) -> None:
         self._db.execute(END_READER, (self._slot,))

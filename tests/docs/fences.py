@@ -181,7 +181,8 @@ def _parts(taker: str, page: str, word: str) -> list[str]:
 def _calls(module: ast.Module) -> Iterator[tuple[str, str, str]]:
     """The name, page and second argument of every call that takes, with names looked up where it is."""
     functions = [node for node in ast.walk(module) if isinstance(node, ast.FunctionDef)]
-    for scope in (module, *functions):
+    scopes: list[ast.Module | ast.FunctionDef] = [module, *functions]
+    for scope in scopes:
         named = _assigned(module) | _assigned(scope)
         for node in ast.walk(scope):
             if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id in TAKERS:

@@ -272,7 +272,11 @@ def test_an_endpoint_that_lost_its_record_of_consumers_serves_what_the_upstream_
 def test_an_endpoint_restored_from_an_older_copy_serves_what_the_upstream_holds(world: World, lost_too: str) -> None:
     begin(world)
     older = world.folder / "older-state"
-    world.while_the_endpoint_is_down(lambda state: shutil.copytree(state, older) and None)
+
+    def keep_copy(state: Path) -> None:
+        shutil.copytree(state, older)
+
+    world.while_the_endpoint_is_down(keep_copy)
     for _ in range(2):
         world.after(world.lose_replica)
     version = world.cache.replica.version()

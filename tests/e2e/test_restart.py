@@ -59,7 +59,7 @@ class Pair:
         until(self._is_taking_a_large_one, "a transaction large enough to be interrupted")
 
     def _is_taking_a_large_one(self) -> bool:
-        before = self.endpoint.status()["log"]["head"]
+        before = str(self.endpoint.status()["log"]["head"])
         self.write(LARGE)
         until(lambda: self.endpoint.status()["log"]["head"] > before, "the large transaction in the log")
         return self.cache.replica.watermark() <= before

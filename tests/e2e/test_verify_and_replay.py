@@ -9,6 +9,7 @@ import sys
 from collections.abc import Iterator
 from contextlib import ExitStack
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -69,14 +70,17 @@ def world(tmp_path_factory: pytest.TempPathFactory) -> Iterator[World]:
     with Serving("sqlite", {"path": str(store.path)}, folder / "state", options=options) as endpoint:
         endpoint.start()
         watermarks = []
+
+        def has_logged(count: int) -> bool:
+            return bool(endpoint.status()["log"]["transactions"] == count)
+
         for number in range(6):
             store.run(
                 f"UPDATE item SET name = 'new {number}' WHERE id = {number}",
                 f"DELETE FROM item WHERE id = {10 + number}",
                 f"INSERT INTO item VALUES ({100 + number}, NULL, 1, '[]')",
             )
-            seen = number + 1
-            until(lambda seen=seen: endpoint.status()["log"]["transactions"] == seen, "the change in the log")
+            until(partial(has_logged, number + 1), "the change in the log")
             watermarks.append(str(endpoint.status()["log"]["head"]))
         yield World(store, endpoint, watermarks)
 

@@ -90,9 +90,15 @@ def _signed(claims: dict[str, object], header: dict[str, object]) -> str:
     return (text + b"." + base64.urlsafe_b64encode(mac).rstrip(b"=")).decode()
 
 
-_CLAIMS = ({"sub": "u", "exp": 2e9}, {"sub": "u", "exp": "soon"}, {"sub": "u", "nbf": -1}, {"sub": ["u"]})
-TOKENS = tuple(
-    _signed(claims, header)
-    for claims in _CLAIMS
-    for header in ({"alg": "HS256", "typ": "JWT"}, {"alg": "none"}, {"alg": "HS256", "crit": ["exp"]})
+_CLAIMS: tuple[dict[str, object], ...] = (
+    {"sub": "u", "exp": 2e9},
+    {"sub": "u", "exp": "soon"},
+    {"sub": "u", "nbf": -1},
+    {"sub": ["u"]},
 )
+_HEADERS: tuple[dict[str, object], ...] = (
+    {"alg": "HS256", "typ": "JWT"},
+    {"alg": "none"},
+    {"alg": "HS256", "crit": ["exp"]},
+)
+TOKENS = tuple(_signed(claims, header) for claims in _CLAIMS for header in _HEADERS)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import time
+
 import pytest
 
 from reference_cache import memory
@@ -21,7 +23,7 @@ def test_freed_blocks_that_are_scattered_are_given_back() -> None:
 
 def test_it_rests_and_asks_only_after_something_was_freed(monkeypatch: pytest.MonkeyPatch) -> None:
     now = 1000.0
-    monkeypatch.setattr(memory.time, "monotonic", lambda: now)
+    monkeypatch.setattr(time, "monotonic", lambda: now)
     monkeypatch.setattr(memory, "resident_bytes", lambda: 100)
     reclaimer = memory.Reclaimer()
     assert not reclaimer.is_due()

@@ -40,7 +40,8 @@ def write_sbom(programs: Path) -> int:
 
 def audited(programs: Path) -> list[dict[str, Any]]:
     """Every pinned package as the audit saw it: `vulns`, or `skip_reason` where nothing could be learnt of it."""
-    command = [programs / "pip-audit", "-r", CONSTRAINTS, "--no-deps", "--disable-pip", "-f", "json", "--timeout", "10"]
+    command: list[str | Path] = [programs / "pip-audit", "-r", CONSTRAINTS, "--no-deps", "--disable-pip"]
+    command += ["-f", "json", "--timeout", "10"]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     try:
         found: list[dict[str, Any]] = json.loads(done.stdout)["dependencies"]

@@ -33,7 +33,7 @@ def longest_first(items: list[pytest.Item]) -> None:
     items.sort(key=rank)
 
 
-class ByFile(LoadScopeScheduling):
+class ByFile(LoadScopeScheduling):  # type: ignore[misc]  # xdist has no types
     """Hands a worker whole files in their order, and all folders with a Spark session in their own process to one."""
 
     def __init__(self, config: pytest.Config, log: Producer) -> None:

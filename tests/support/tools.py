@@ -263,7 +263,15 @@ def install_delta_spark() -> None:
     pins = target / "constraints.txt"
     pins.write_text(_overridden(ours.read_text(), own.read_text()))
     _run([sys.executable, "-m", "venv", target / "venv"])
-    pip = [target / "venv" / "bin" / "python", "-m", "pip", "install", "--quiet", "--constraint", pins]
+    pip: list[str | Path] = [
+        target / "venv" / "bin" / "python",
+        "-m",
+        "pip",
+        "install",
+        "--quiet",
+        "--constraint",
+        pins,
+    ]
     _run([*pip, "--editable", f"{REPOSITORY}[{DELTA_EXTRAS}]"])
     (target / ".installed").write_text(wanted)
 

@@ -92,7 +92,7 @@ def write(broker: KafkaBroker, topic: str, *numbers: int, partition: int = 0) ->
 
 def an_adapter(broker: KafkaBroker, topics: str, **settings: object) -> KafkaAdapter:
     """An adapter for plain rows unless told otherwise."""
-    return KafkaAdapter(broker.bootstrap, topics, **{"format": "upsert", **settings})  # type: ignore[arg-type]
+    return KafkaAdapter(broker.bootstrap, topics, **{"format": "upsert", **settings})
 
 
 def begin_at(adapter: KafkaAdapter) -> Position:

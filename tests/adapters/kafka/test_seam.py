@@ -47,17 +47,17 @@ def test_every_transaction_is_whole_from_the_snapshot_on(kafka: KafkaBroker, see
 
     def followed(changes: Iterator[Transaction], tables: Tables) -> None:
         apply(tables, next(changes))
-        bank.assert_whole(tables["account"], tables["ledger"], f"after the snapshot, seed {seed}")  # type: ignore[arg-type]
+        bank.assert_whole(tables["account"], tables["ledger"], f"after the snapshot, seed {seed}")
 
     with Working(bank, kafka, seed, pause_s=0.01):
         until(lambda: bank.moves > 10, "some moves")
         taken = adapter.snapshot()
         tables = state_of(taken)
-        bank.assert_whole(tables["account"], tables["ledger"], f"in the snapshot, seed {seed}")  # type: ignore[arg-type]
+        bank.assert_whole(tables["account"], tables["ledger"], f"in the snapshot, seed {seed}")
         changes = adapter.changes(taken.position)
         for _ in range(UNDER_LOAD):
             followed(changes, tables)
-    while not bank.is_all_of(tables["account"], tables["ledger"]):  # type: ignore[arg-type]
+    while not bank.is_all_of(tables["account"], tables["ledger"]):
         followed(changes, tables)
     adapter.close()
     assert tables == {"account": bank.accounts, "ledger": bank.ledger}

@@ -33,7 +33,7 @@ def by_transactions(**changes: object) -> KafkaSettings:
 
 
 def take(tail: Tail, *records: object, now: float = 0.0) -> list[Transaction]:
-    return list(tail.take(a_batch(*records), now))  # type: ignore[arg-type]
+    return list(tail.take(a_batch(*records), now))
 
 
 def rows(transaction: Transaction) -> list[object]:

@@ -247,7 +247,7 @@ def test_a_look_that_takes_long_keeps_no_other_table_waiting(tmp_path: Path, mon
 
 def test_a_look_in_progress_is_one_per_unit() -> None:
     looks, is_let = Looks(), threading.Event()
-    looks.start("one", {}, lambda: is_let.wait() and [])  # type: ignore[func-returns-value, arg-type, return-value]
+    looks.start("one", {}, lambda: is_let.wait() and [])  # type: ignore[arg-type, return-value]
     assert "one" in looks
     assert list(looks.done()) == []
     is_let.set()

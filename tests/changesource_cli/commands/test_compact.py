@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -33,11 +34,13 @@ def served(tmp_path: Path) -> tuple[Database, Serving]:
 
 
 def follow(store: Database, endpoint: Serving, transactions: int) -> None:
+    def has_logged(count: int) -> bool:
+        return bool(endpoint.status()["log"]["transactions"] == count)
+
     before = int(endpoint.status()["log"]["transactions"])
     for number in range(transactions):
         store.insert("item", [(1000 + before + number, "new")])
-        seen = before + number + 1
-        until(lambda seen=seen: endpoint.status()["log"]["transactions"] == seen, "the change in the log")
+        until(partial(has_logged, before + number + 1), "the change in the log")
 
 
 def inserted(endpoint: Serving) -> set[int]:

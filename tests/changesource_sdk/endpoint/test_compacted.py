@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
+from functools import partial
 
 import pytest
 
@@ -15,6 +16,7 @@ from changesource_sdk.observe.metrics import EndpointMetrics
 from changesource_sdk.pipeline.compaction.job import compact
 from changesource_sdk.pipeline.compaction.local import LocalLane
 from changesource_sdk.system_tables import Permissions
+from changesource_sdk.testing.fake_cache import FakeCache
 from protocol.handshake import Handshake
 from tests.changesource_sdk.endpoint.conftest import Serve
 from tests.changesource_sdk.endpoint.written_state import WrittenState
@@ -32,6 +34,10 @@ def compacted(state: WrittenState) -> str:
 
 def issue(number: int) -> Insert:
     return Insert("issue", {"id": str(number), "title": f"issue {number}"})
+
+
+def holds_issue(cache: FakeCache, key: str) -> bool:
+    return key in cache.rows("issue")
 
 
 @EITHER_STORE
@@ -53,7 +59,7 @@ async def test_old_and_new_consumers_hold_the_same_after_compaction(state: Writt
     state.commit(issue(4))
     for cache in (old, new):
         async with cache.stream():
-            await cache.until(lambda cache=cache: "4" in cache.rows("issue"))
+            await cache.until(partial(holds_issue, cache, "4"))
     assert old.rows("issue") == new.rows("issue")
     assert set(new.rows("issue")) == {"1", "2", "3", "4"}
     assert state.store.requests.pending_snapshot() is None

@@ -7,6 +7,7 @@ import json
 import ssl
 import subprocess
 from pathlib import Path
+from typing import Any
 
 import pytest
 from websockets.asyncio.client import connect
@@ -198,7 +199,7 @@ async def test_compression_is_declined_unless_asked_for(state: WrittenState, ser
         url = running.url + "?appID=zero&shardNum=0"
         async with connect(url, compression="deflate", proxy=None) as connection:
             assert len(connection.protocol.extensions) == extensions
-            messages = []
+            messages: list[Any] = []
             while not messages or messages[-1][0] != "commit":
                 messages.append(json.loads(await connection.recv()))
             assert messages[0][0] == "begin"

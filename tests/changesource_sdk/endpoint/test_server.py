@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import time
+from functools import partial
 
 import pytest
 from websockets.exceptions import ConnectionClosed
@@ -12,7 +13,7 @@ from changesource_sdk.adapter import Delete, Insert, Update
 from changesource_sdk.changelog.sqlite.store import SqliteStore
 from changesource_sdk.changelog.subscribers import SubscriberKey
 from changesource_sdk.pipeline.recovery import snapshot_due
-from changesource_sdk.testing.fake_cache import ResetAsked
+from changesource_sdk.testing.fake_cache import FakeCache, ResetAsked
 from protocol import watermark as watermarks
 from protocol.rules import check
 from tests.changesource_sdk.endpoint.conftest import Serve
@@ -182,6 +183,14 @@ async def test_a_log_that_lost_what_was_sent_asks_for_a_snapshot_above_it(state:
     assert str(cache.replica_version) > future
 
 
+def has_reached(cache: FakeCache, watermark: str) -> bool:
+    return cache.watermark == watermark
+
+
+def holds_issue(cache: FakeCache, key: str) -> bool:
+    return key in cache.rows("issue")
+
+
 async def test_every_initial_sync_is_above_all_that_was_sent_and_shows_the_head(
     state: WrittenState, serve: Serve
 ) -> None:
@@ -203,7 +212,7 @@ async def test_every_initial_sync_is_above_all_that_was_sent_and_shows_the_head(
             versions.append(str(cache.replica_version))
         last = state.insert(f"live {round_number}")
         async with cache.stream():
-            await cache.until(lambda last=last, cache=cache: cache.watermark == last)
+            await cache.until(partial(has_reached, cache, last))
         versions.append(last)
         state.commit(Delete("issue", {"id": f"live {round_number}"}))
     assert versions == sorted(set(versions))
@@ -220,7 +229,7 @@ async def test_every_version_that_was_issued_can_resume(state: WrittenState, ser
     state.insert("last")
     for cache in caches:
         async with cache.stream():
-            await cache.until(lambda cache=cache: "last" in cache.rows("issue"))
+            await cache.until(partial(holds_issue, cache, "last"))
         assert set(cache.rows("issue")) == {"0", "1", "2", "3", "last"}
 
 

@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import os
 import random
+from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
 
 import pytest
 
 from adapters.memory import MemoryAdapter
+from changesource_sdk import Position, Transaction
 from changesource_sdk.adapter import Snapshot
 from changesource_sdk.errors import ConfigurationError, ResyncRequired
 from changesource_sdk.ledger import adapter as ledger_adapter
@@ -21,9 +24,9 @@ SEEDS = range(int(os.environ.get("LEDGER_SEEDS", "6")))
 
 
 @pytest.fixture
-def app(tmp_path: Path) -> Application:
+def app(tmp_path: Path) -> Iterator[Application]:
     with Application(tmp_path) as made:
-        yield made  # type: ignore[misc]
+        yield made
 
 
 def consumer(seen: Watched, refused: set[str] | None = None) -> Consumer:
@@ -109,9 +112,13 @@ async def test_a_snapshot_confirms_what_it_shows_and_nothing_else(app: Applicati
     assert [type(change).__name__ for change in later] == ["Insert", "Update"]
 
 
-def _first(adapter: LedgeredAdapter, after: object, count: int) -> list[object]:
+def has_snapshot(seen: Watched) -> bool:
+    return seen.log.state().generation >= 1
+
+
+def _first(adapter: LedgeredAdapter, after: Position, count: int) -> list[Transaction]:
     found = []
-    for transaction in adapter.changes(after):  # type: ignore[arg-type]
+    for transaction in adapter.changes(after):
         found.append(type(transaction)(transaction.position, list(transaction.changes)))
         if len(found) == count:
             break
@@ -159,7 +166,7 @@ async def test_positions_that_cannot_be_continued_ask_for_a_new_snapshot(app: Ap
     assert isinstance(position, dict)
     for lost in (7, {**position, "ledger": "another"}, {**position, "entry": 9}):
         with pytest.raises(ResyncRequired, match="position-lost"):
-            next(app.adapter().changes(lost))  # type: ignore[arg-type]
+            next(app.adapter().changes(lost))
 
 
 async def test_an_adapter_may_order_its_positions_itself(app: Application) -> None:
@@ -201,8 +208,8 @@ async def test_with_random_delays_and_restarts_no_confirmation_overtakes_its_dat
     with Application(tmp_path) as app:
         for _ in range(4):
             lagging = LaggingAdapter(app.store)
-            with running(lambda lagging=lagging: app.adapter(lagging), tmp_path / "state") as seen:
-                seen.until(lambda seen=seen: seen.log.state().generation >= 1, "a snapshot")
+            with running(partial(app.adapter, lagging), tmp_path / "state") as seen:
+                seen.until(partial(has_snapshot, seen), "a snapshot")
                 for _ in range(chance.randrange(15)):
                     client = chance.choice("abc")
                     done[client] += 1

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import socket
+from typing import Any
 
 import pytest
 
@@ -79,7 +80,7 @@ def test_a_standing_warning_is_said_once_while_it_holds_whoever_says_it() -> Non
         record.__dict__["notice"] = notice
         return once.filter(record)
 
-    standing = {"code": "not-synced", "where": "table a", "standing": True}
+    standing: dict[str, Any] = {"code": "not-synced", "where": "table a", "standing": True}
     assert passes(**standing)
     assert not passes(**standing)
     assert passes("it has another reason", **standing)

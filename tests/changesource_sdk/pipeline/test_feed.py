@@ -33,7 +33,12 @@ def test_a_full_feed_holds_the_reader_until_the_writer_takes() -> None:
     feed = TransactionFeed(capacity_bytes=10)
     feed.put(transaction(1, 10))
     put = threading.Event()
-    reader = threading.Thread(target=lambda: (feed.put(transaction(2)), put.set()))
+
+    def put_another() -> None:
+        feed.put(transaction(2))
+        put.set()
+
+    reader = threading.Thread(target=put_another)
     reader.start()
     assert not put.wait(0.05)
     assert [t.position for t in feed.take(1.0)] == [1]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
 
 import psycopg
@@ -127,12 +128,16 @@ def test_a_server_that_drops_every_session_costs_a_delay_and_nothing_else(
     cut = "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE application_name = 'changesource'"
     with running(lambda: MemoryAdapter(store=store), log) as seen:
         seen.until_generation(1)
+
+        def has_inserted(count: int) -> bool:
+            return inserted(seen.log_payloads()) == count
+
         for number in range(1, 6):
             insert(store, number, 1)
             with psycopg.connect(postgres.url(), autocommit=True) as connection:
                 connection.execute(cut)
             insert(store, 100 + number, 1)
-            seen.until(lambda number=number: inserted(seen.log_payloads()) == 2 * number)
+            seen.until(partial(has_inserted, 2 * number))
         seen.until(lambda: seen.error_code() is None)
         assert seen.log.state().generation == 1
         restarts = seen.stage()["restarts"]

@@ -7,7 +7,7 @@ from changesource_sdk.verifying.sides import Side, digest
 
 
 def test_a_holding_tells_watermark_rows_and_digest_of_every_table_in_order() -> None:
-    rows = {(1,): {"id": 1}, (2,): {"id": 2}}
+    rows: dict[tuple[object, ...], dict[str, object]] = {(1,): {"id": 1}, (2,): {"id": 2}}
     told = holding(Side("replica", "07", {"b": {}, "a": rows}), "replica.db").as_json()
     assert told == {
         "stage": "replica",

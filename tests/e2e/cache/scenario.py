@@ -6,6 +6,7 @@ A step's transcript holds what was told to each client in it, and what their vie
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import partial
 from typing import Any
 
 from tests.support.apps.server import AppServer
@@ -91,7 +92,7 @@ class Scenario:
             args = {"following": {"row": {"id": "i3", "modified": 1003}}, "openByOwner": {"owner": "u2"}}.get(query)
             self.clients.query(ANN, query, args)
         for query in QUERIES:
-            self.clients.wait(lambda query=query: self.clients.rows(ANN, query) is not None, f"{query} complete")
+            self.clients.wait(partial(self._is_complete, query), f"{query} complete")
         assert self.ids("open") == ["i1", "i3", "i5", "i7"]
         assert self.ids("discussed") == ["i1", "i2", "i3"]
         assert self.ids("either") == ["i1", "i3", "i4", "i5", "i7"]
@@ -171,6 +172,12 @@ class Scenario:
         assert self._pushes()[before:] == [[6], [6]]
         return self.told(ANN), outcome
 
+    def _is_complete(self, query: str) -> bool:
+        return self.clients.rows(ANN, query) is not None
+
+    def _has_lost_a_query(self, client: str) -> bool:
+        return "del" in self.clients.pokes(client)["got"].values()
+
     def _pushes(self) -> list[list[int]]:
         """The ids of the mutations in each push so far."""
         bodies = [body for kind, body in self.app.requests if kind == "mutate"]
@@ -212,9 +219,7 @@ class Scenario:
         self.clients.wait(lambda: self.ids("people") == ["u1", "u2", "u3"], "the people")
         self.clients.drop(ANN, "people")
         for client in (ANN, "tab"):
-            self.clients.wait(
-                lambda client=client: "del" in self.clients.pokes(client)["got"].values(), "the query gone"
-            )
+            self.clients.wait(partial(self._has_lost_a_query, client), "the query gone")
         return self.told(ANN, "tab")
 
     def unknown_named_query(self) -> Any:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import ExitStack
+from functools import partial
 from typing import Any
 
 import pytest
@@ -66,7 +67,7 @@ def test_data_comes_before_or_with_its_confirmation(caches: dict[str, ReferenceC
         for number in (1, 2, 3):
             clients.mark()
             clients.mutate("ann", number, name, f"title {number}")
-            outcome = clients.wait(lambda number=number: clients.outcome("ann", number), "the outcome", seconds=SECONDS)
+            outcome = clients.wait(partial(clients.outcome, "ann", number), "the outcome", seconds=SECONDS)
             assert outcome["type"] == "success"
             assert told(clients, name)[-1] == (f"title {number}", number)
         clients.mutate("ann", 4, name, "forbidden")
@@ -80,7 +81,7 @@ def test_data_comes_before_or_with_its_confirmation(caches: dict[str, ReferenceC
 
 def title(clients: ScenarioClients, issue: str) -> str:
     """What the client shows."""
-    return next(row["title"] for row in clients.rows("ann", "openByOwner") if row["id"] == issue)
+    return next(str(row["title"]) for row in clients.rows("ann", "openByOwner") if row["id"] == issue)
 
 
 def told(clients: ScenarioClients, issue: str) -> list[tuple[str | None, int]]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Iterator
 from contextlib import ExitStack
+from functools import partial
 
 import pytest
 
@@ -39,11 +40,14 @@ class World:
     def wait_for_state(self, client: str, state: str) -> None:
         self.clients.wait(lambda: self.clients.state(client) == state, f"{client} {state}", seconds=RECONNECT_SECONDS)
 
+    def _sees(self, client: str, name: str) -> bool:
+        return name in str(self.clients.rows(client, "people"))
+
     def everybody_sees(self, name: str, *clients: str) -> None:
         self.store.run(f"UPDATE users SET name = '{name}' WHERE id = 'u1'")
         for client in clients:
             self.clients.wait(
-                lambda client=client: name in str(self.clients.rows(client, "people")),
+                partial(self._sees, client, name),
                 f"{client} sees {name}",
                 seconds=RECONNECT_SECONDS,
             )

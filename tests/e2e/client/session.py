@@ -18,10 +18,12 @@ from reference_cache.client import (
     Disconnected,
     MutationRefused,
     MutationUnsettled,
+    NamedQuery,
     QueryRefused,
     Transaction,
     named_query,
 )
+from reference_cache.zql.query.builder import QueryBuilder
 from reference_cache.zql.query.expression import cmp, or_
 from tests.support.apps.store import AppStore
 from tests.support.apps.tracker import TRACKER, ByOwner, TrackerApp, by_owner, mutators, q
@@ -33,7 +35,7 @@ SECONDS = 60.0
 """For anything to happen that a busy machine may delay."""
 
 ISSUES = q.table("issue")
-VIEWS = {
+VIEWS: dict[str, QueryBuilder | NamedQuery] = {
     "deep": ISSUES.related("comments"),
     "discussed": ISSUES.where_exists("comments"),
     "either": ISSUES.where(or_(cmp("open", False), cmp("owner", "u1"))),

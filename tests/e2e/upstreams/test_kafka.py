@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import ExitStack
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -36,6 +36,8 @@ NOTE_COLUMNS = ("id", "body", "due", "price")
 ITEM_COLUMNS = ("id", "name", "score", "doc")
 ORDER_COLUMNS = ("id", "note", "due", "price", "state", "lines", "is_paid")
 PATIENCE_S = 120
+Expected = Mapping[int, tuple[object, ...]] | Mapping[str, tuple[object, ...]]
+"""The rows of a table by their keys."""
 
 
 @dataclass(slots=True)
@@ -161,16 +163,16 @@ class World:
     debezium: ZeroCache
 
 
-def settle(replica: Replica, table: str, columns: tuple[str, ...], expected: dict[object, tuple[object, ...]]) -> None:
+def settle(replica: Replica, table: str, columns: tuple[str, ...], expected: Expected) -> None:
     """Wait until a table of the replica holds exactly these rows."""
-    wanted = [expected[key] for key in sorted(expected)]  # type: ignore[type-var]
+    wanted = [expected[key] for key in sorted(expected)]
     names = ", ".join(f'"{column}"' for column in columns)
     query = f'SELECT {names} FROM "{table}" ORDER BY "{columns[0]}"'
     until(lambda: replica.try_query(query) == wanted, f"{table} as it was written", seconds=PATIENCE_S)
 
 
-def bank_rows(bank: Bank) -> tuple[dict[object, tuple[object, ...]], dict[object, tuple[object, ...]]]:
-    accounts = {number: tuple(row.values()) for number, row in bank.accounts.items()}
+def bank_rows(bank: Bank) -> tuple[Expected, Expected]:
+    accounts: Expected = {number: tuple(row.values()) for number, row in bank.accounts.items()}
     return accounts, {number: tuple(row.values()) for number, row in bank.ledger.items()}
 
 

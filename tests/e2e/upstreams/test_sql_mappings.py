@@ -10,7 +10,7 @@ import pytest
 
 from tests.support.fixtures.zero_cache import MakeZeroCache
 from tests.support.peers.postgres_server import PostgresServer
-from tests.support.peers.spark_serving import CLUSTER, SPARK_SECONDS, SparkServing, kill
+from tests.support.peers.spark_serving import CLUSTER, LOCAL, SPARK_SECONDS, SparkServing, kill
 from tests.support.peers.zero_cache import ZeroCache
 from tests.support.waiting import until
 from tests.support.workloads.sqlite_store import SqliteStore
@@ -30,11 +30,13 @@ ADULTS = "SELECT id, upper(name) || ' ' || age FROM person WHERE age >= 18 ORDER
 
 
 @contextmanager
-def mapped(tmp_path: Path, store: SqliteStore, *options: str, **more: str) -> Iterator[SparkServing]:
+def mapped(tmp_path: Path, store: SqliteStore, *options: str, master: str = LOCAL) -> Iterator[SparkServing]:
     config = tmp_path / "changesource.toml"
     config.write_text(MAPPING)
     settings, state = {"path": str(store.path)}, tmp_path / "state"
-    with SparkServing("sqlite", settings, state, options=("--config", str(config), *options), **more) as endpoint:
+    with SparkServing(
+        "sqlite", settings, state, options=("--config", str(config), *options), master=master
+    ) as endpoint:
         endpoint.start(seconds=SPARK_SECONDS)
         yield endpoint
 

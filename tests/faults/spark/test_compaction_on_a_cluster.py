@@ -43,7 +43,7 @@ def test_a_log_is_compacted_on_a_cluster_though_an_executor_dies(tmp_path: Path)
                 changes = [message[1] for message in consumer.messages() if message[0] == "data"]
                 rows = [change["new"] for change in changes if change["tag"] == "insert" and _is_item(change)]
                 names |= {row["id"]: row["name"] for row in rows}
-        assert names == dict(store.rows("item"))
+        assert names == {row[0]: row[1] for row in store.rows("item")}
         assert endpoint.stop() == 0
 
 

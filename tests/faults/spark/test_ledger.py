@@ -82,10 +82,9 @@ def strike(endpoint: SparkServing, part: str) -> None:
 
 async def test_a_confirmed_mutation_shows_what_the_store_has_whatever_was_killed(world: World) -> None:
     mine = named_query("openByOwner", lambda args: open_by_owner(ByOwner(**args)))({"owner": "u1"})
-    known = {"user_id": "ann", "auth": "ann-token"}
     async with (
         asyncio.timeout(SECONDS),
-        Client(world.cache.url, TRACKER, mutators={"issue.setTitle": guess}, **known) as client,
+        Client(world.cache.url, TRACKER, mutators={"issue.setTitle": guess}, user_id="ann", auth="ann-token") as client,
     ):
         view = client.query(mine)
         await view.complete()

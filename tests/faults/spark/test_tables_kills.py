@@ -10,6 +10,7 @@ import os
 import random
 from collections import Counter
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 
 import pyarrow as pa
@@ -56,6 +57,13 @@ def test_whenever_the_driver_dies_the_replica_equals_the_lakehouse(tmp_path: Pat
     with SparkServing("spark-tables", lake.settings, state, options=FEW_PARTITIONS) as endpoint:
         endpoint.start(seconds=SPARK_SECONDS)
         cache = zero_cache(endpoint.stream_url).start()
+
+        def has_come_or_is_same(has_come: Callable[[], bool]) -> bool:
+            return has_come() or not lake.difference(cache.replica)
+
+        def has_other_driver(old: int) -> bool:
+            return endpoint.driver() not in (None, old)
+
         for number, operation in enumerate(series):
             moment, driver = moments.get(number), _driver(endpoint)
             if moment == BETWEEN:
@@ -64,15 +72,11 @@ def test_whenever_the_driver_dies_the_replica_equals_the_lakehouse(tmp_path: Pat
             lake.write(operation, rng)
             if moment not in (None, BETWEEN):
                 # A write may leave every table as it was: then there is no difference to wait for.
-                until(
-                    lambda come=has_come: come() or not lake.difference(cache.replica),
-                    "a moment",
-                    seconds=SPARK_SECONDS,
-                )
+                until(partial(has_come_or_is_same, has_come), "a moment", seconds=SPARK_SECONDS)
                 kill(driver)
             if moment is not None:
                 print(f"killed {moment}", flush=True)
-                until(lambda old=driver: endpoint.driver() not in (None, old), "a new driver", seconds=SPARK_SECONDS)
+                until(partial(has_other_driver, driver), "a new driver", seconds=SPARK_SECONDS)
             lake.wait_until_same(cache.replica, seconds=SPARK_SECONDS)
         assert endpoint.status()["pipeline"]["starts"] == KILLS + 1
         assert endpoint.status()["log"]["generation"] == 1, "no kill may cost a sync from scratch"

@@ -121,7 +121,7 @@ async def synced(client: SyncClient) -> str:
 async def is_served(client: SyncClient) -> bool:
     """Whether the connection is alive and well, when everything said before has been done."""
     await client.say("deleteClients", {"clientIDs": ["nobody"]})
-    return await client.hear("deleteClients", "error") == {"clientIDs": ["nobody"]}
+    return bool(await client.hear("deleteClients", "error") == {"clientIDs": ["nobody"]})
 
 
 def rows(client: SyncClient) -> list[str]:

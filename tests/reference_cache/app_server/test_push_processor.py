@@ -133,7 +133,7 @@ async def test_the_text_of_a_fault_is_for_the_log_and_the_client_is_told_its_id(
     (result,) = store.results.values()
     assert "out of luck" not in str(result)
     (record,) = [each for each in caplog.records if each.exc_info]
-    assert result["message"].endswith(f"error id {record.fields['error_id']}")
+    assert result["message"].endswith(f"error id {record.__dict__['fields']['error_id']}")
     assert "out of luck" in caplog.text
 
 

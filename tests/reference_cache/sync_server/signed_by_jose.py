@@ -34,6 +34,6 @@ class Signed:
 def sign(*algorithms: str) -> dict[str, Signed]:
     """A token for each algorithm, with a key of its own."""
     env = {**os.environ, "TEST_NODE_MODULES": str(node_modules())}
-    command = [node(), SCRIPT, *algorithms]
+    command: list[str | Path] = [node(), SCRIPT, *algorithms]
     ran = subprocess.run(command, env=env, capture_output=True, text=True, check=True, timeout=120)
     return {made.alg: made for made in (Signed(**json.loads(line)) for line in ran.stdout.splitlines())}

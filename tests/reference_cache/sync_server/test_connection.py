@@ -165,7 +165,7 @@ async def test_a_bug_is_internal_and_ends_only_its_own_connection(
         assert error["kind"] == "Internal"
         assert "oops" not in str(error)
         (record,) = [each for each in caplog.records if each.exc_info]
-        assert error["message"].endswith(f"error id {record.fields['error_id']}")
+        assert error["message"].endswith(f"error id {record.__dict__['fields']['error_id']}")
         assert "oops" in caplog.text
         await bystander_is_fine(served, bystander)
 

@@ -10,6 +10,8 @@ import asyncio
 import random
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
+from functools import partial
+from operator import eq
 from pathlib import Path
 from typing import Any
 
@@ -75,7 +77,9 @@ def session_world(folder: Path, make_cache: MakeCache | None = None) -> Iterator
         endpoint = stack.enter_context(Serving(store.adapter, store.settings, folder / "state", options=options))
         endpoint.start()
         app = stack.enter_context(TrackerApp(folder / "app.db", "u-token", "ann-token"))
-        cache = stack.enter_context((make_cache or ours)(endpoint.stream_url, app.settings)).start()
+        cache = (make_cache or ours)(endpoint.stream_url, app.settings)
+        stack.enter_context(cache)
+        cache.start()
         stack.callback(lambda: print(f"--- cache ---\n{cache.process.tail(60)}"))
         wire = stack.enter_context(Link("127.0.0.1", cache.port))
         yield SessionWorld(store, app, cache, wire, folder)
@@ -140,7 +144,7 @@ class Player:
         for query, view in [(ALL, self.all), *self._windows]:
             expected = fresh.draft().run(query)
             await view.complete()
-            await view.until(lambda result, expected=expected: result == expected)
+            await view.until(partial(eq, expected))
 
     def standing(self) -> str:
         """Where the client is, and what store and cache know of it, for who wonders why it got no further."""

@@ -15,7 +15,7 @@ import urllib.error
 import urllib.request
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, Self
 from urllib.parse import quote
 
 from tests.support.child_process import ChildProcess
@@ -54,7 +54,7 @@ class Serving:
         address = ["--listen", f"127.0.0.1:{self.port}", "--state", str(state)]
         self._command = [sys.executable, "-m", "changesource_cli", "serve", adapter, *sets, *address, *options]
 
-    def __enter__(self) -> Serving:
+    def __enter__(self) -> Self:
         return self
 
     def __exit__(self, *_: object) -> None:
@@ -71,7 +71,7 @@ class Serving:
         self.runs.append(ChildProcess([*wrapper, *self._command], env=self._env, limits=limits))
         return self.process
 
-    def start(self, *, seconds: float = READY_SECONDS, limits: Mapping[int, int] | None = None) -> Serving:
+    def start(self, *, seconds: float = READY_SECONDS, limits: Mapping[int, int] | None = None) -> Self:
         """Start and wait until a consumer can be served."""
         self.launch(limits=limits)
         until(self.ready, f"{self.url}/readyz", seconds=seconds, alive=self._check)

@@ -35,9 +35,9 @@ def standalone_cluster(folder: Path) -> Iterator[str]:
     }
     where = ["--host", HERE, "--webui-port", "0"]
     deploy = "org.apache.spark.deploy"
-    master = [SPARK_CLASS, f"{deploy}.master.Master", *where, "--port", str(port)]
+    master: list[str | Path] = [SPARK_CLASS, f"{deploy}.master.Master", *where, "--port", str(port)]
     size = ["--cores", "2", "--memory", "3g", "--work-dir", str(folder)]
-    worker = [SPARK_CLASS, f"{deploy}.worker.Worker", *where, *size, f"spark://{HERE}:{port}"]
+    worker: list[str | Path] = [SPARK_CLASS, f"{deploy}.worker.Worker", *where, *size, f"spark://{HERE}:{port}"]
     with ChildProcess(master, env=environment) as running:
         running.wait_for_line("New state: ALIVE", seconds=START_SECONDS)
         with ChildProcess(worker, env=environment):

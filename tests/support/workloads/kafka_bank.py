@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import random
 import threading
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from typing import Any
 
 from kafka import KafkaProducer
@@ -23,6 +23,7 @@ BALANCE = 1_000
 OPEN_AT_ONCE = 4
 KEPT_LINES = 200
 Rows = Mapping[object, Mapping[str, Any]]
+Line = dict[str, int]
 
 
 class Bank:
@@ -32,15 +33,14 @@ class Bank:
         self._broker = broker
         self._random = random.Random(seed)
         prefix = broker.topic_name("bank")
-        number = {"optional": False}
         self.account = Collection(
             f"{prefix}.public.account",
-            [field(name, int, **number) for name in ("id", "balance", "last")],
+            [field(name, int, optional=False) for name in ("id", "balance", "last")],
             schemas=schemas,
         )
         self.line = Collection(
             f"{prefix}.public.ledger",
-            [field(name, int, **number) for name in ("id", "source", "target", "amount")],
+            [field(name, int, optional=False) for name in ("id", "source", "target", "amount")],
             schemas=schemas,
         )
         self.transactions = f"{prefix}.transaction"
@@ -93,18 +93,20 @@ class Bank:
         """A committed transaction and its events."""
         self.moves += 1
         name, amount = f"{self.moves}:{self.moves * 8}", self._random.randrange(100)
-        events: list[Callable[[Mapping[str, Any]], Event]] = []
+        changes: list[tuple[Collection, str, Line | None, Line | None]] = []
         for number, change in ((source, -amount), (target, amount)):
             old = self.accounts[number]
             new = {"id": number, "balance": old["balance"] + change, "last": self.moves}
             self.accounts[number] = new
-            events.append(lambda block, old=old, new=new: self.account.event("u", old, new, block))
+            changes.append((self.account, "u", old, new))
         line = {"id": self.moves, "source": source, "target": target, "amount": amount}
         self.ledger[self.moves] = line
-        events.append(lambda block, line=line: self.line.event("c", None, line, block))
-        for old_line in self._forgotten():
-            events.append(lambda block, line=old_line: self.line.event("d", line, None, block))
-        return name, [make(member(name, order, order)) for order, make in enumerate(events, start=1)]
+        changes.append((self.line, "c", None, line))
+        changes += [(self.line, "d", old_line, None) for old_line in self._forgotten()]
+        return name, [
+            collection.event(op, before, after, member(name, order, order))
+            for order, (collection, op, before, after) in enumerate(changes, start=1)
+        ]
 
     def _forgotten(self) -> list[dict[str, int]]:
         """Lines that no account refers to any more and that are old."""

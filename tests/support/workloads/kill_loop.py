@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import random
 from collections.abc import Callable
+from functools import partial
 
 from tests.support.peers.spark_serving import SPARK_SECONDS
 from tests.support.waiting import until
@@ -16,8 +17,12 @@ def wreak(
     """Strike so many times, counted from 0; before each, `progress` has grown by some steps, fewer than `steps`."""
     for number in range(rounds):
         wanted = progress() + dice.randrange(1, steps)
-        until(lambda wanted=wanted: progress() >= wanted, f"progress after {number} strikes", seconds=SPARK_SECONDS)
+        until(partial(_has_reached, progress, wanted), f"progress after {number} strikes", seconds=SPARK_SECONDS)
         strike(number)
+
+
+def _has_reached(progress: Callable[[], int], wanted: int) -> bool:
+    return progress() >= wanted
 
 
 async def while_following(following: asyncio.Task[None], work: Callable[[], None]) -> None:

@@ -14,6 +14,7 @@ import pytest
 
 from adapters.kafka.position import Vector
 from changesource_sdk.errors import AdapterError, ResyncRequired
+from changesource_sdk.positions import Position
 from tests.adapters.kafka.following import Following
 from tests.adapters.kafka.growing.topics import Written, followed, grown_adapter, grown_topic, names, state, write
 from tests.support.peers.kafka_broker import KafkaBroker
@@ -33,7 +34,7 @@ class GrownHistory:
         self._broker = broker
         self._random = random.Random(seed)
         self.where = f"seed {seed}"
-        self.topic = grown_topic(broker, **topic_settings)
+        self.topic = grown_topic(broker, 1, **topic_settings)
         self._written: list[list[Written]] = []
         self._time_ms = BEGIN_MS
         self._sentinels = SENTINELS
@@ -65,9 +66,9 @@ class GrownHistory:
         self._time_ms += 60_000
         self._write_last(len(self._written), [])
 
-    def _follow(self, rows: dict[object, object], position: object) -> tuple[dict[object, object], object]:
+    def _follow(self, rows: dict[object, object], position: Position) -> tuple[dict[object, object], Position]:
         """Follow while more is written; a follower that must read the topic again does."""
-        with Following(self._adapter(), position) as following:  # type: ignore[arg-type]
+        with Following(self._adapter(), position) as following:
             self._write(len(self._written))
             last = set(range(self._sentinels - len(self._written), self._sentinels))
             try:
@@ -79,7 +80,7 @@ class GrownHistory:
             else:
                 rows, position = followed(rows, following), following.position
         assert rows == self.model(), self.where
-        assert sum(Vector.at(position).offsets[self.topic]) == sum(map(len, self._written)), self.where  # type: ignore[arg-type]
+        assert sum(Vector.at(position).offsets[self.topic]) == sum(map(len, self._written)), self.where
         return rows, position
 
     def model(self) -> dict[object, object]:

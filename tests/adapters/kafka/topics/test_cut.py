@@ -34,7 +34,7 @@ def test_a_transaction_without_end_is_left_to_the_tail() -> None:
 def test_finished_records_behind_the_start_of_the_tail_are_named() -> None:
     seen = shares((P0, 0, "1"), (P0, 1, "2"))
     cut = find_cut({P0: 2, P1: 0}, 3, [Ended("2", 2, 1)], seen)
-    assert (cut.starts[P0], cut.finished, cut.ended_from) == (0, {"2"}, 2)
+    assert (cut.starts[P0], cut.finished, cut.ended_from) == (0, frozenset({"2"}), 2)
 
 
 def test_an_end_whose_records_are_not_all_there_moves_the_cut_before_it() -> None:

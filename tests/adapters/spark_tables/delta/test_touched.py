@@ -9,7 +9,7 @@ import pytest
 
 from adapters.spark_tables.delta import touched
 from adapters.spark_tables.delta.touched import TouchedKeys
-from adapters.spark_tables.difference.compute import DELETE, UPDATE
+from adapters.spark_tables.difference.files import DELETE, UPDATE
 
 BASE = 7
 

@@ -15,6 +15,7 @@ from changesource_sdk.changelog.open import open_store
 from changesource_sdk.changelog.postgres.connection import LogAddress, Session, connect, translated
 from changesource_sdk.changelog.postgres.store import PostgresStore
 from changesource_sdk.errors import ConfigurationError, CorruptLog, DiskFull, ReadOnlyState, StaleWriter, StateError
+from changesource_sdk.positions import Position
 from protocol import watermark as watermarks
 from tests.changesource_sdk.changelog.log_fixtures import START_US, begin_generation, payloads, transaction
 from tests.changesource_sdk.changelog.logs_under_test import LogUnderTest, postgres_store
@@ -153,7 +154,7 @@ def test_logs_of_one_database_are_apart(postgres: PostgresServer, tmp_path: Path
 
 
 def test_a_position_may_be_long(log: LogUnderTest) -> None:
-    position = {f"topic-{number}": number for number in range(2000)}
+    position: Position = {f"topic-{number}": number for number in range(2000)}
     writer = log.writer_with_generation()
     first = writer.append([transaction(position)])
     assert writer.append([transaction(position)]) == first

@@ -75,7 +75,7 @@ class Interrupted:
     def __call__(
         self, place: PartPlace, tasks: Sequence[PartTask], rows_done: Progress, part_done: Progress
     ) -> Sequence[PartInfo]:
-        parts = []
+        parts: list[PartInfo] = []
         for task in tasks:
             if len(parts) == self._after:
                 raise self._error

@@ -129,7 +129,7 @@ class TuplePositions(RightAdapter):
     def changes(self, after: Position) -> Iterator[Transaction]:
         assert isinstance(after, list | tuple)
         for transaction in super().changes(after[0]):
-            yield replace(transaction, position=(transaction.position,))
+            yield replace(transaction, position=(transaction.position,))  # type: ignore[arg-type]
 
 
 class ClockPositions(RightAdapter):

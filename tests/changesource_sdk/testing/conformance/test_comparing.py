@@ -7,6 +7,8 @@ import pytest
 from changesource_sdk.testing.conformance.comparing import Difference, differences, same_state, same_value
 from changesource_sdk.testing.conformance.history import Document
 
+Rows = dict[str, dict[tuple[object, ...], dict[str, object]]]
+
 
 @pytest.mark.parametrize(
     ("expected", "found", "same"),
@@ -42,8 +44,8 @@ def test_tables_nobody_wrote_to_do_not_count() -> None:
 
 
 def test_each_difference_is_told_once() -> None:
-    expected = {"item": {(1,): {"a": 1, "b": 2}, (2,): {"a": 1}}}
-    found = {"item": {(1,): {"a": 7, "b": 8}, (3,): {"a": 1}}}
+    expected: Rows = {"item": {(1,): {"a": 1, "b": 2}, (2,): {"a": 1}}}
+    found: Rows = {"item": {(1,): {"a": 7, "b": 8}, (3,): {"a": 1}}}
     kinds = {str(difference) for difference in differences(expected, found)}
     assert kinds == {
         "row 2 of item is missing",

@@ -29,7 +29,7 @@ def put(tx: Transaction, args: Any) -> None:
 def add(tx: Transaction, args: Any) -> int:
     """Depends on what is there, so it comes out differently on top of other rows."""
     row = tx.get("item", {"id": args["id"]})
-    count = (row["count"] if row else 0) + args["by"]
+    count: int = (row["count"] if row else 0) + args["by"]
     tx.upsert("item", {"id": args["id"], "count": count})
     return count
 

@@ -22,8 +22,8 @@ def owned_by(owner: str, ttl: int = 0) -> dict[str, Any]:
 
 
 async def limited(setup: Setup, **limits: int) -> None:
-    records = {"records_bytes": limits.pop("records_bytes")} if "records_bytes" in limits else {}
-    setup.options = replace(setup.options, limits=GroupLimits(**limits), **records)
+    records_bytes = limits.pop("records_bytes", setup.options.records_bytes)
+    setup.options = replace(setup.options, limits=GroupLimits(**limits), records_bytes=records_bytes)
     await setup.restart()
 
 

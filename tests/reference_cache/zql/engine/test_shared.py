@@ -103,7 +103,7 @@ def test_a_late_subscriber_begins_with_the_rows_of_now(shared: SharedQueries) ->
 
 def test_a_query_whose_scalar_changed_is_told_as_the_difference() -> None:
     setting = table("setting", {"id": "number", "owner": "string"})
-    rows = {"issue": [FIRST, SECOND], "setting": [(1, "ann")]}
+    rows: dict[str, list[tuple[object, ...]]] = {"issue": [FIRST, SECOND], "setting": [(1, "ann")]}
     both = schema([ISSUE, setting], {})
     shared = SharedQueries(Engine(both, lambda table: memory_source(table, rows[table.name]), use_scalars=True))
     chosen = Query("setting", alias="zsubq_setting", where=Simple("=", Column("id"), Literal(1)))

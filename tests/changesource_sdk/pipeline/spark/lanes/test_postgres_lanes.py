@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -26,11 +27,15 @@ def test_a_resident_task_appends_exactly_once_though_its_sessions_are_cut(
     try:
         with on_spark(spark, f"{STORES}:NumbersAdapter", settings, store) as seen:
             seen.until_generation(1)
+
+            def has_logged(count: int) -> bool:
+                return seen.log.state().transactions == count
+
             for number in range(1, 4):
                 commit(tmp_path, *range(number * 1000, number * 1000 + 20))
                 with psycopg.connect(postgres.url(), autocommit=True) as connection:
                     connection.execute(CUT)
-                seen.until(lambda number=number: seen.log.state().transactions == 20 * number)
+                seen.until(partial(has_logged, 20 * number))
             found = ids(seen.log_payloads())
     finally:
         store.close()
