@@ -113,6 +113,7 @@ def measure_snapshot(rows: int, *options: str) -> dict[str, Any]:
     with _serving(rows, *options) as (endpoint, _):
         endpoint.launch()
         first = until(lambda: _counted(endpoint), "the first rows", seconds=SPARK_SECONDS)
+        assert first is not None
         before = peaks(endpoint)
         until(endpoint.ready, "the snapshot", seconds=3600)
         ended = time.perf_counter()

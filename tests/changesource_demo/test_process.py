@@ -38,14 +38,19 @@ def made(folder: Path, program: str, **settings: str) -> ManagedProcess:
     return ManagedProcess("listener", command, settings=lambda _: settings, output=folder / "listener.log")
 
 
+def state_of(process: ManagedProcess) -> str:
+    """Its state now: mypy takes a property for the same value as a moment ago."""
+    return process.state
+
+
 async def test_a_stage_keeps_its_port_when_it_is_started_again(tmp_path: Path) -> None:
     stage = made(tmp_path, LISTEN)
     await stage.start()
-    assert stage.state == "running"
+    assert state_of(stage) == "running"
     port = stage.port
     assert is_listening(port)
     await stage.stop()
-    assert stage.state == "stopped"
+    assert state_of(stage) == "stopped"
     assert not is_listening(port)
     await stage.start()
     assert (stage.state, stage.port) == ("running", port)

@@ -13,6 +13,7 @@ from datetime import UTC, date, datetime, time
 from decimal import Decimal
 from pathlib import Path
 from time import time as clock
+from typing import ClassVar
 from uuid import UUID
 
 from kafka import KafkaProducer
@@ -42,7 +43,7 @@ EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 class KafkaHarness(Harness):
     adapter = KafkaAdapter
-    lacks = ("schema changes",)
+    lacks: ClassVar[tuple[str, ...]] = ("schema changes",)
     table = "item"
     patience = 60.0
     partitions = 2

@@ -14,6 +14,7 @@ from dataclasses import MISSING, Field, fields
 from typing import Any
 
 from prometheus_client import CollectorRegistry
+from prometheus_client.metrics import MetricWrapperBase
 
 from adapters.kafka.settings import KafkaSettings
 from adapters.postgres import PostgresAdapter
@@ -146,6 +147,7 @@ def _value(value: object) -> str:
 
 def _metrics(registry: CollectorRegistry) -> Iterator[tuple[str, str, str, str]]:
     for collector in registry._collector_to_names:
+        assert isinstance(collector, MetricWrapperBase)
         (family,) = collector.describe()
         name = f"{family.name}_total" if family.type == "counter" else family.name
         labels = " ".join(_code(label) for label in getattr(collector, "_labelnames", ()))

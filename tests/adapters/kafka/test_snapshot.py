@@ -190,8 +190,8 @@ def test_a_value_that_does_not_suit_its_column_is_told_with_record_table_and_col
         name,
         *(({"id": n}, {"id": n, "done": value}) for n, value in ((1, True), (2, True), (2, "soon"), (3, False))),
     )
-    options = {"tables": {"item": {"topic": name, "key": "id", "columns": {"id": "int8", "done": "bool"}}}}
-    taken = take_snapshot(settings(kafka, name, **options))
+    tables = {"item": {"topic": name, "key": "id", "columns": {"id": "int8", "done": "bool"}}}
+    taken = take_snapshot(settings(kafka, name, tables=tables))
     assert taken.tables is not None
     with pytest.raises(AdapterError) as caught:
         write_partition(tmp_path, PartTask(1, taken.tables[0], taken.partitions[0]))

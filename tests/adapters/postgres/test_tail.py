@@ -181,16 +181,23 @@ def test_rows_read_ahead_are_not_applied_twice_after_a_restart(following: MakeFo
     follower.assert_same()
 
 
+def confirmed(db: Connection, slot: str) -> int:
+    """Up to where the server believes that the consumer has everything."""
+    state = slot_state(db, slot)
+    assert state is not None
+    return state.confirmed
+
+
 def test_the_server_is_told_only_what_was_acknowledged(following: MakeFollower, db: Connection) -> None:
     follower = following(ITEM)
     slot = follower.settings.slot
-    before = slot_state(db, slot)
+    before = confirmed(db, slot)
     follower.run("INSERT INTO item VALUES (1)")
     transaction = next(follower._transactions)
-    assert slot_state(db, slot).confirmed == before.confirmed
+    assert confirmed(db, slot) == before
     assert list(transaction.changes) == [Insert("item", {"id": 1, "name": None, "price": None})]
     follower.stream.acknowledge(transaction.position)
-    until(lambda: slot_state(db, slot).confirmed == transaction.position, "the confirmation")
+    until(lambda: confirmed(db, slot) == transaction.position, "the confirmation")
 
 
 def test_the_slot_moves_on_though_nothing_published_changes(
@@ -204,7 +211,7 @@ def test_the_slot_moves_on_though_nothing_published_changes(
     assert isinstance(transaction.position, int)
     assert transaction.position > follower.position
     follower.stream.acknowledge(transaction.position)
-    until(lambda: slot_state(db, follower.settings.slot).confirmed == transaction.position, "the slot to move on")
+    until(lambda: confirmed(db, follower.settings.slot) == transaction.position, "the slot to move on")
 
 
 def test_a_slot_that_is_gone_asks_for_a_new_snapshot(following: MakeFollower, db: Connection) -> None:
@@ -225,7 +232,7 @@ def test_a_slot_ahead_of_the_log_asks_for_a_new_snapshot(following: MakeFollower
     behind = follower.position
     follower.run("INSERT INTO item VALUES (1)")
     follower.catch_up()
-    until(lambda: slot_state(db, follower.settings.slot).confirmed > behind, "the confirmation")
+    until(lambda: confirmed(db, follower.settings.slot) > behind, "the confirmation")
     follower.close()
     follower.position = behind
     follower._open()

@@ -20,7 +20,7 @@ def lake(tmp_path: Path) -> Lake:
 
 
 def adapter(lake: Lake, **more: object) -> SparkTablesAdapter:
-    return SparkTablesAdapter(**settings(lake, **more))  # type: ignore[arg-type]
+    return SparkTablesAdapter(**settings(lake, **more))
 
 
 def test_a_table_that_is_not_there_is_told_with_its_place(lake: Lake) -> None:

@@ -28,8 +28,8 @@ def can_resume(snapshot: Snapshot) -> bool:
     return snapshot.can_resume()
 
 
-def ids(snapshot: Snapshot) -> list[object]:
-    return sorted(row["id"] for part in snapshot.partitions for row in part.rows())
+def ids(snapshot: Snapshot) -> list[int]:
+    return sorted(int(str(row["id"])) for part in snapshot.partitions for row in part.rows())
 
 
 @pytest.fixture

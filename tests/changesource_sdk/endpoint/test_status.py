@@ -8,7 +8,7 @@ from dataclasses import asdict
 import pytest
 
 from changesource_sdk.changelog.files.atomic_json import write_json
-from changesource_sdk.changelog.sqlite.store import SqliteStore
+from changesource_sdk.changelog.store import LogStore
 from changesource_sdk.changelog.subscribers import Subscriber, SubscriberKey
 from changesource_sdk.endpoint.status import describe, set_gauges
 from changesource_sdk.observe.metrics import EndpointMetrics
@@ -18,7 +18,7 @@ from tests.changesource_sdk.endpoint.written_state import WrittenState
 ERROR = {"code": "down", "message": "store is down", "where": "", "fix": "start it"}
 
 
-def stage_verdict(store: SqliteStore, **report: object) -> object:
+def stage_verdict(store: LogStore, **report: object) -> object:
     write_json(store.layout.stages / "pipeline.json", {"stage": "pipeline", "transactions": 3, "error": None, **report})
     reader = store.open_reader()
     document = describe(store, reader, [])

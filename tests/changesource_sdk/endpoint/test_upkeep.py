@@ -9,6 +9,7 @@ from collections.abc import Iterator
 
 import pytest
 
+from changesource_sdk.changelog.sqlite.writer import SqliteLogWriter
 from changesource_sdk.changelog.subscribers import SubscriberKey, Subscribers
 from changesource_sdk.changelog.wakeup import PokeSender
 from changesource_sdk.endpoint import upkeep
@@ -46,6 +47,7 @@ def test_live_consumers_hold_the_log_back_and_absent_ones_do_not(
     newest = state.insert("2")
     # A compacted snapshot of the same generation: what is below it is needed only by those who have less.
     copy = "INSERT INTO snapshots SELECT ?, generation, position, schema, directory, created_ms FROM snapshots"
+    assert isinstance(state.writer, SqliteLogWriter)
     state.writer._connection.execute(copy, (newest,))
     now_ms = time.time() * 1000
     subscribers.acknowledge(SubscriberKey("zero", 0, first), acknowledged, now_ms - heard_ago_s * 1000)

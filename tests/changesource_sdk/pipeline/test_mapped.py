@@ -6,6 +6,7 @@ import json
 import sqlite3
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -38,7 +39,7 @@ def mapped_people(folder: Path, mapping: dict[str, object] | None = None) -> Cal
     return adapter_factory(*mapped_source(SQLITE, {"path": str(folder / "people.db")}, given, python))
 
 
-def rows(payloads: list[bytes]) -> list[tuple[object, ...]]:
+def rows(payloads: list[bytes]) -> list[tuple[str, str, dict[str, Any]]]:
     """Row changes as (tag, table, what)."""
     found = [json.loads(payload)[1] for payload in payloads if json.loads(payload)[0] == "data"]
     return [

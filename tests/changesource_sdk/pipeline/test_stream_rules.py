@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+from collections.abc import Callable
 
 import pytest
 
@@ -69,7 +70,7 @@ class Author:
         pick = self.chance.choice
         name = pick(tuple(schema.tables) or NAMES) if self.chance.random() < 0.95 else pick(NAMES)
         index = pick(tuple(schema.indexes) or ("i",))
-        makers = (
+        makers: tuple[Callable[[], Change], ...] = (
             *[lambda: Insert(name, self.row(schema, name))] * 4,
             lambda: Update(name, self.row(schema, name)),
             lambda: Update(name, self.row(schema, name), old_key={"id": pick(VALUES)}),

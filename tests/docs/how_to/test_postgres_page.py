@@ -7,8 +7,8 @@ import re
 from pathlib import Path
 
 from adapters.postgres import PostgresAdapter
-from adapters.postgres.adapter import open_snapshot, prepare
 from adapters.postgres.connection import Connection, connect
+from adapters.postgres.opening import open_snapshot, prepare
 from adapters.postgres.settings import PostgresSettings
 from tests.docs.fences import blocks, ran
 from tests.support.peers.postgres_server import PostgresServer

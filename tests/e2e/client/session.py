@@ -185,6 +185,7 @@ class Session:
         shutil.copy(self.folder / "traveller.db", self.folder / "copy.db")
         async with self.client("traveller", offline=True) as client:
             view = client.query(VIEWS["deep"])
+            assert isinstance(view.result, list)
             assert [row["title"] for row in view.result if row["id"] in ("i3", "away")] == [
                 "made offline",
                 "on the way",

@@ -13,6 +13,7 @@ from collections.abc import Iterator, Mapping
 from contextlib import ExitStack
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import TypeVar
 
 import pytest
 from kafka import KafkaProducer
@@ -36,8 +37,7 @@ NOTE_COLUMNS = ("id", "body", "due", "price")
 ITEM_COLUMNS = ("id", "name", "score", "doc")
 ORDER_COLUMNS = ("id", "note", "due", "price", "state", "lines", "is_paid")
 PATIENCE_S = 120
-Expected = Mapping[int, tuple[object, ...]] | Mapping[str, tuple[object, ...]]
-"""The rows of a table by their keys."""
+Key = TypeVar("Key", int, str)
 
 
 @dataclass(slots=True)
@@ -163,7 +163,7 @@ class World:
     debezium: ZeroCache
 
 
-def settle(replica: Replica, table: str, columns: tuple[str, ...], expected: Expected) -> None:
+def settle(replica: Replica, table: str, columns: tuple[str, ...], expected: Mapping[Key, tuple[object, ...]]) -> None:
     """Wait until a table of the replica holds exactly these rows."""
     wanted = [expected[key] for key in sorted(expected)]
     names = ", ".join(f'"{column}"' for column in columns)
@@ -171,8 +171,8 @@ def settle(replica: Replica, table: str, columns: tuple[str, ...], expected: Exp
     until(lambda: replica.try_query(query) == wanted, f"{table} as it was written", seconds=PATIENCE_S)
 
 
-def bank_rows(bank: Bank) -> tuple[Expected, Expected]:
-    accounts: Expected = {number: tuple(row.values()) for number, row in bank.accounts.items()}
+def bank_rows(bank: Bank) -> tuple[Mapping[int, tuple[object, ...]], Mapping[int, tuple[object, ...]]]:
+    accounts = {number: tuple(row.values()) for number, row in bank.accounts.items()}
     return accounts, {number: tuple(row.values()) for number, row in bank.ledger.items()}
 
 

@@ -90,6 +90,7 @@ def test_a_disk_that_fills_up_under_a_task_is_reported_and_nothing_is_lost(store
             store.insert("item", [(number * 100 + row, "x" * 1000) for row in range(100)])
         # SQLite tells a file that may not grow from a full disk by another message; both are told and overcome alike.
         reported = until(lambda: endpoint.stage().get("error"), "the report", seconds=60)
+        assert reported is not None
         assert reported["code"] in ("disk-full", "log-failed")
         assert "disk" in reported["fix"]
         assert endpoint.ready(), "what is already in the log is still served"

@@ -21,6 +21,7 @@ from reference_cache.app_server import (
     Unauthenticated,
     zero_routes,
 )
+from reference_cache.app_server.http import Authenticate
 from reference_cache.zql.query.builder import Queries, QueryBuilder
 from tests.reference_cache.app_server.remembering_store import RememberingStore
 from tests.support.apps.schema import TRACKER
@@ -176,8 +177,9 @@ async def test_credentials_may_be_looked_up_asynchronously(store: RememberingSto
     async def look_up(request: web.Request) -> User:
         return User("late")
 
+    authenticate: Authenticate[User] = look_up
     app = web.Application()
-    app.add_routes(zero_routes(queries, mutators, store, authenticate=look_up, user_id=lambda user: user.name))
+    app.add_routes(zero_routes(queries, mutators, store, authenticate=authenticate, user_id=lambda user: user.name))
     async with TestClient(TestServer(app)) as client:
         await posted(client, f"/mutate{WHERE}", push(mutation(key="a")))
     assert store.rows == {"a": "late"}

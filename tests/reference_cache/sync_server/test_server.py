@@ -87,7 +87,7 @@ async def test_a_handshake_without_what_it_needs_is_closed_with_1002(
     serve: Serve, changes: dict[str, str], reason: str
 ) -> None:
     served = await serve()
-    async with sync_client(sync_url(served.port, "c1", "g1", **changes)) as client:
+    async with sync_client(sync_url(served.port, "c1", "g1", version=51, **changes)) as client:
         code, why = await client.closing()
     assert code == 1002
     assert reason in why

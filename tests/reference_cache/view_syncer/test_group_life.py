@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Sequence
 from typing import Any
 
 import pytest
 
+from protocol.sync.ast import Query
 from protocol.sync.errors import ErrorKind, SyncError, transform_failed
 from protocol.sync.messages import (
     AnalyzeOptions,
@@ -15,6 +17,7 @@ from protocol.sync.messages import (
     InspectQueries,
     InspectVersion,
 )
+from reference_cache.view_syncer.api import NamedQuery, QueryFailure
 from tests.reference_cache.view_syncer.clients import Client, dropped, named
 from tests.reference_cache.view_syncer.conftest import QUERIES, Setup, issue
 
@@ -64,10 +67,11 @@ async def test_a_connection_that_ended_while_it_was_checked_does_not_displace_th
     """The application answers for the first connection of a client when the client has long come back."""
     asked, answered = asyncio.Event(), asyncio.Event()
 
-    async def slow(credentials: Any) -> None:
+    async def slow(credentials: Any) -> bool:
         setup.app.validate = quick  # type: ignore[method-assign]
         asked.set()
         await answered.wait()
+        return False
 
     quick, setup.app.validate = setup.app.validate, slow  # type: ignore[method-assign]
     old, new = Client("c1", "g1"), Client("c1", "g1")
@@ -116,10 +120,10 @@ def slow_application(setup: Setup) -> tuple[asyncio.Event, asyncio.Event]:
     asked, answered = asyncio.Event(), asyncio.Event()
     transform = setup.app.transform
 
-    async def slow(*arguments: Any) -> Any:
+    async def slow(credentials: Any, queries: Sequence[NamedQuery]) -> dict[str, Query | QueryFailure]:
         asked.set()
         await answered.wait()
-        return await transform(*arguments)
+        return await transform(credentials, queries)
 
     setup.app.transform = slow  # type: ignore[method-assign]
     return asked, answered

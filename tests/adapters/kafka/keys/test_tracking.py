@@ -88,13 +88,13 @@ def topics(draw: st.DrawFn) -> Topic:
     return topic
 
 
-def steps(draw: st.DrawFn, topic: Topic, start: Sequence[int]) -> Iterator[tuple[list[ConsumerRecord], bool]]:
+def steps(data: st.DataObject, topic: Topic, start: Sequence[int]) -> Iterator[tuple[list[ConsumerRecord], bool]]:
     """What polls bring from given offsets on, partitions in any interleaving, and whether the tail then restarts."""
     at = list(start)
     while any(at[number] < len(records) for number, records in enumerate(topic)):
-        number = draw(st.sampled_from([n for n in range(PARTITIONS) if at[n] < len(topic[n])]))
-        count = draw(st.integers(1, len(topic[number]) - at[number]))
-        yield topic[number][at[number] : at[number] + count], draw(st.booleans())
+        number = data.draw(st.sampled_from([n for n in range(PARTITIONS) if at[n] < len(topic[n])]))
+        count = data.draw(st.integers(1, len(topic[number]) - at[number]))
+        yield topic[number][at[number] : at[number] + count], data.draw(st.booleans())
         at[number] += count
 
 
@@ -110,7 +110,7 @@ def test_snapshot_and_tail_leave_what_the_order_says(data: st.DataObject) -> Non
 
     at = list(start)
     tail = Tail(BY_TIME, Vector({"items": tuple(at)}, {"items": "i"}, ONE, moved=MOVED), make_index=make_index)
-    for records, restarts in steps(data.draw, topic, start):
+    for records, restarts in steps(data, topic, start):
         at[records[0].partition] = records[-1].offset + 1
         try:
             for transaction in tail.take(a_batch(*records), 0.0):

@@ -51,7 +51,7 @@ def test_a_feature_that_only_spark_may_know_is_told_with_the_way_to_it(lake: Lak
 @pytest.mark.usefixtures("spark")
 def test_a_session_without_delta_is_refused_with_what_it_lacks(lake: Lake) -> None:
     with pytest.raises(ConfigurationError) as raised:
-        SparkTablesAdapter(**settings(lake, delta_reader="spark")).tables()  # type: ignore[arg-type]
+        SparkTablesAdapter(**settings(lake, delta_reader="spark")).tables()
     assert raised.value.code == "delta-missing"
     assert raised.value.where == "tables.people.delta_reader"
     for said in ("io.delta:delta-spark_4.2_2.13", "spark.sql.extensions", "pyspark 4.2.0", "'deltalake'"):

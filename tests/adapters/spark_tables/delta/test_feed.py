@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pyarrow as pa
 import pytest
@@ -19,7 +20,7 @@ def lake(tmp_path: Path) -> Lake:
     return Lake(tmp_path / "people", people((1, "Ada"), (2, "Bob"), (3, None)))
 
 
-def settings(*lakes: Lake, **more: object) -> dict[str, object]:
+def settings(*lakes: Lake, **more: object) -> dict[str, Any]:
     tables = {lake.path.name: {"delta": str(lake.path), "key": "id", **more} for lake in lakes}
     return {"tables": tables, "state": str(lakes[0].path.parent / "state")}
 

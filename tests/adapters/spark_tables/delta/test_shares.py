@@ -24,7 +24,7 @@ def test_a_snapshot_is_divided_by_files_and_row_groups_or_by_ranges_of_the_key(
     lake.append(rows, writer_properties=WriterProperties(max_row_group_size=10))
     for _ in range(3):
         lake.append(people((lake.table.version() + 1000, None)))
-    adapter = SparkTablesAdapter(**settings(lake))  # type: ignore[arg-type]
+    adapter = SparkTablesAdapter(**settings(lake))
     assert len(adapter.snapshot().partitions) == 5
     assert Follower(settings(lake)).rows("people") == lake.rows()
     lake.ask_for("deletionVectors")

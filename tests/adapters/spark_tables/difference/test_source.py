@@ -5,7 +5,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 import pyarrow.csv
@@ -49,7 +49,7 @@ class Followed:
     """An adapter over one or more tables, and what a consumer of the first holds."""
 
     def __init__(self, tmp_path: Path, tables: Mapping[str, Mapping[str, object]]) -> None:
-        self._settings = {"tables": tables, "state": str(tmp_path / "state")}
+        self._settings: dict[str, Any] = {"tables": tables, "state": str(tmp_path / "state")}
         self.name = next(iter(tables))
         self.restart()
         snapshot = self.adapter.snapshot()
@@ -346,7 +346,7 @@ def test_unchanged_files_cost_no_job(tmp_path: Path, spark: SparkSession) -> Non
     spark.sparkContext.setJobGroup("look", "a look at unchanged files")
     assert items.look() == []
     assert list(spark.sparkContext.statusTracker().getJobIdsForGroup("look")) == []
-    spark.sparkContext.setLocalProperty("spark.jobGroup.id", None)
+    spark.sparkContext.setLocalProperty("spark.jobGroup.id", None)  # type: ignore[arg-type]  # removes it
 
 
 def failing(tmp_path: Path, section: Mapping[str, object]) -> AdapterError:

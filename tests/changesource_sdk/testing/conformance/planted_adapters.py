@@ -349,7 +349,7 @@ class NeedsARow(RightAdapter):
     """Takes the position from the newest row, and there may be none."""
 
     def snapshot(self) -> Snapshot:
-        max(self.store.rows["item"])
+        max(self.store.rows["item"], key=str)
         return super().snapshot()
 
 

@@ -7,7 +7,7 @@ import json
 import re
 import sqlite3
 from collections.abc import AsyncIterator, Callable
-from contextlib import AbstractAsyncContextManager
+from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
 
@@ -338,11 +338,13 @@ async def test_a_reader_that_delays_a_commit_does_not_have_the_mutation_refused(
     class Watched(SqliteStore):
         begun = 0
 
-        def transaction(self, client: ClientKey) -> AbstractAsyncContextManager[SqliteTransaction]:
+        @asynccontextmanager
+        async def transaction(self, client: ClientKey) -> AsyncIterator[SqliteTransaction]:
             self.begun += 1
             if self.begun == 2:
                 reader.close()
-            return super().transaction(client)
+            async with super().transaction(client) as transaction:
+                yield transaction
 
     monkeypatch.setattr(sqlite_thread, "BUSY_SECONDS", 0.1)
     store = Watched(tmp_path / "app.db", SCHEMA)

@@ -278,14 +278,13 @@ def test_any_history_shows_what_a_replay_from_scratch_shows(seed: int, tmp_path:
         what = chance.choice(["mutate", "mutate", "poke", "poke", "restart"])
         id = chance.choice("abcd")
         if what == "mutate":
-            name, args = chance.choice(
-                [
-                    ("put", {"id": id, "count": chance.randint(0, 9)}),
-                    ("add", {"id": id, "by": 1}),
-                    ("drop", {"id": id}),
-                    ("double", {}),
-                ]
-            )
+            mutations: list[tuple[str, dict[str, Any]]] = [
+                ("put", {"id": id, "count": chance.randint(0, 9)}),
+                ("add", {"id": id, "by": 1}),
+                ("drop", {"id": id}),
+                ("double", {}),
+            ]
+            name, args = chance.choice(mutations)
             world.mutate(name, **args)
             queue.append((name, args))
         elif what == "poke":

@@ -105,9 +105,16 @@ def test_a_public_key_is_no_secret(key: str) -> None:
 
 def test_issuer_and_audience_are_checked_if_set() -> None:
     rules = TokenRules(with_secret(b"s3cret"), issuer="us", audience="app")
-    for claims in ({"iss": "us", "aud": "app"}, {"iss": "us", "aud": ["other", "app"]}):
+    right: list[dict[str, Any]] = [{"iss": "us", "aud": "app"}, {"iss": "us", "aud": ["other", "app"]}]
+    wrong: list[dict[str, Any]] = [
+        {"iss": "them", "aud": "app"},
+        {"iss": "us", "aud": "other"},
+        {"iss": "us"},
+        {"aud": "app"},
+    ]
+    for claims in right:
         assert decode(hs256("s3cret", sub="ann", **claims), rules, "ann", 0)["iss"] == "us"
-    for claims in ({"iss": "them", "aud": "app"}, {"iss": "us", "aud": "other"}, {"iss": "us"}, {"aud": "app"}):
+    for claims in wrong:
         with pytest.raises(BadToken):
             decode(hs256("s3cret", sub="ann", **claims), rules, "ann", 0)
 

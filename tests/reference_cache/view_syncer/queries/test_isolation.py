@@ -22,8 +22,8 @@ USERS = ("ann", "bob", "cid")
 class PerUser:
     """An application whose one query means the rows of whoever asks."""
 
-    async def validate(self, credentials: Any) -> None:
-        return None
+    async def validate(self, credentials: Any) -> bool:
+        return False
 
     async def transform(self, credentials: Any, queries: Sequence[NamedQuery]) -> dict[str, Query | QueryFailure]:
         mine = {"table": "issue", "where": equals("owner", credentials), "related": [related("comment", "id", "issue")]}

@@ -32,7 +32,7 @@ def subscribe(shared: SharedQueries, query: Query) -> list[object]:
 
 def advance(shared: SharedQueries, *changes: SourceChange) -> list[tuple[str, list[tuple[object, object]]]]:
     """By owner: the patches as (key, row)."""
-    found = []
+    found: list[tuple[str, list[tuple[object, object]]]] = []
     for query, patches in shared.advance([("issue", change) for change in changes]):
         assert isinstance(query.where, Simple)
         assert isinstance(query.where.right, Literal)

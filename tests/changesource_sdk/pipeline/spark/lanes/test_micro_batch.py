@@ -88,7 +88,7 @@ def random_history(seed: int, transactions: int) -> list[list[tuple[str, Row, Ro
 def test_snapshot_and_tail_agree_on_a_random_history(spark: SparkSession, tmp_path: Path) -> None:
     seed = int(os.environ.get("MAPPING_SEED", "0"))
     # Whatever the seed leaves, one adult is there at the end.
-    history = [*random_history(seed, 60), [("insert", person(7), None)]]
+    history: list[list[tuple[str, Row, Row | None]]] = [*random_history(seed, 60), [("insert", person(7), None)]]
     (tmp_path / "whole").mkdir()
     for folder in (tmp_path, tmp_path / "whole"):
         for changes in history:
