@@ -14,7 +14,6 @@ from functools import lru_cache
 
 from protocol.data_types import SAFE_INTEGER, value_kind
 from protocol.specs import ColumnSpec, sql_default
-from service_kit.sqlite import quoted
 
 _CACHED_VALUES = 16_384
 # All threads share the connections of `_columns`.
@@ -36,7 +35,7 @@ def default_value(spec: ColumnSpec) -> object:
         return None
     with _lock:
         connection = sqlite3.connect(":memory:")
-        connection.execute(f"CREATE TABLE t (id, c {quoted(declared_type(spec))} DEFAULT {literal})")
+        connection.execute(f"CREATE TABLE t (id, c {_quoted(declared_type(spec))} DEFAULT {literal})")
         connection.execute("INSERT INTO t (id) VALUES (1)")
         (value,) = connection.execute("SELECT c FROM t").fetchone()
         connection.close()
@@ -67,7 +66,7 @@ def _converted(kind: str, value: object, old: str, new: str) -> object:
 @lru_cache(64)
 def _columns(old: str, new: str) -> sqlite3.Connection:
     connection = sqlite3.connect(":memory:", isolation_level=None, check_same_thread=False)
-    connection.execute(f"CREATE TABLE t (a {quoted(old)}, b {quoted(new)})")
+    connection.execute(f"CREATE TABLE t (a {_quoted(old)}, b {_quoted(new)})")
     connection.execute("INSERT INTO t DEFAULT VALUES")
     return connection
 
@@ -80,3 +79,8 @@ def _bound(value: object) -> object:
 def _sent(value: object, data_type: str) -> object:
     """As an adapter would send it: replicas store booleans as numbers."""
     return bool(value) if value_kind(data_type) == "boolean" and value in (0, 1) else value
+
+
+def _quoted(data_type: str) -> str:
+    # Not `service_kit.sqlite.quoted`: this package imports nothing of the project.
+    return '"' + data_type.replace('"', '""') + '"'

@@ -2,9 +2,10 @@
 
 import pytest
 
-from reference_cache.app_server.stores.row_statements import Dialect, RowError, RowStatements, quoted
+from reference_cache.app_server.stores.row_statements import Dialect, RowError, RowStatements
 from reference_cache.zql.query.names import UnknownNameError
 from reference_cache.zql.schema import ColumnType, Schema, TableSchema, hop, schema, table
+from service_kit.sqlite import quoted
 
 ISSUE = TableSchema(
     "issue",
