@@ -40,9 +40,10 @@ $(DEMO): pyproject.toml constraints.txt
 demo: $(DEMO) ## the whole flow on this machine, live on a page, until Ctrl-C
 	@$(PY) -m changesource_cli demo
 
-style: $(STAMP) ## ruff: lint and format check
+style: $(STAMP) ## ruff: lint and format check; the wording of docstrings, comments and names
 	$(PY) -m ruff check .
 	$(PY) -m ruff format --check .
+	$(PY) -m tests.support.wording
 
 types: $(STAMP) ## mypy --strict over every package
 	$(PY) -m mypy
