@@ -1,5 +1,6 @@
 """The smallest adapter: tables held in a Python process, for the tutorial and for tests."""
 
-from adapters.memory.adapter import MemoryAdapter, MemoryStore
+from adapters.memory.adapter import MemoryAdapter
+from adapters.memory.store import MemoryStore
 
 __all__ = ["MemoryAdapter", "MemoryStore"]

@@ -1,12 +1,12 @@
-"""The part of the capture that lives in the database: triggers, recorded keys and schema versions.
+"""What the adapter keeps in the user's database: triggers, recorded keys and schema versions.
 
-`install` brings it up to date with the tables there are, in one write transaction: it is called at the start, and
-whenever the schema counter has moved. Afterwards every change of a synced table is recorded, and the catalog that
-describes those tables is stored as a numbered schema version. Versions and recorded keys are kept until they are
+`install` brings all three up to date with the current tables, in one write transaction. The adapter calls it at the
+start and whenever SQLite's schema counter has changed. From then on every change of a synced table is recorded, and the
+catalog of those tables is stored as a numbered schema version. Versions and recorded keys are kept until they are
 acknowledged.
 
-Two tables are added to the database, `_changesource_changes` and `_changesource_schema`. The newest row of either
-is never removed: it holds the last number given, so numbers only grow.
+Two tables are added to the database, `_changesource_changes` and `_changesource_schema`. The newest row of each is
+never deleted: it holds the last number, so numbers only increase.
 """
 
 from __future__ import annotations
@@ -19,7 +19,8 @@ from dataclasses import dataclass, replace
 from adapters.sqlite.catalog import Catalog
 from adapters.sqlite.connection import write_transaction
 from adapters.sqlite.identity import Trace, recognise
-from adapters.sqlite.introspect import OWN, Found, Selection, find_tables, quoted, schema_objects
+from adapters.sqlite.introspect import OWN, SyncableTables, find_tables, quoted, schema_objects
+from adapters.sqlite.settings import Selection
 from adapters.sqlite.triggers import CHANGES, ESSENTIAL, key_columns, listed_columns, parse_name, table_triggers
 from changesource_sdk.toolkit import NOT_SYNCED, StandingWarnings
 
@@ -39,29 +40,29 @@ class SchemaVersion:
 
 
 def install(db: sqlite3.Connection, selection: Selection) -> SchemaVersion:
-    """Make the capture fit the tables there are now, and give the schema version that is then in force."""
+    """Bring triggers and catalog up to date with the current tables; returns the current schema version."""
     current = _fitting_version(db, selection)
     if current is not None:
         return current
     with write_transaction(db):
         _create_tables(db)
         last = latest_version(db) or SchemaVersion(0, Catalog(origin=secrets.token_hex(8)))
-        found = find_tables(db, selection)
+        syncable = find_tables(db, selection)
         triggers = _own_triggers(db)
-        catalog = recognise(last.catalog, found.tables, _traces(triggers), schema_objects(db), schema_cookie(db))
+        catalog = recognise(last.catalog, syncable.tables, _traces(triggers), schema_objects(db), schema_cookie(db))
         _widen(db, catalog.key_width)
         _align_triggers(db, triggers, catalog)
         version = _store(db, last, replace(catalog, cookie=schema_cookie(db), selection=repr(selection)))
-    _report(found)
+    _report(syncable)
     return version
 
 
 def _fitting_version(db: sqlite3.Connection, selection: Selection) -> SchemaVersion | None:
-    """The newest version if nothing moved since, so that no write lock is needed."""
+    """The newest version if schema and settings are unchanged. Needs no write lock, unlike the rest of `install`."""
     db.execute("BEGIN")
     try:
-        there = db.execute("SELECT 1 FROM sqlite_schema WHERE name = ?", (SCHEMA,)).fetchone()
-        last = latest_version(db) if there else None
+        is_installed = db.execute("SELECT 1 FROM sqlite_schema WHERE name = ?", (SCHEMA,)).fetchone()
+        last = latest_version(db) if is_installed else None
         fits = last and last.catalog.cookie == schema_cookie(db) and last.catalog.selection == repr(selection)
         return last if fits else None
     finally:
@@ -69,7 +70,7 @@ def _fitting_version(db: sqlite3.Connection, selection: Selection) -> SchemaVers
 
 
 def schema_cookie(db: sqlite3.Connection) -> int:
-    """The database's schema counter; every schema statement moves it by one."""
+    """SQLite's schema counter; every schema statement adds one."""
     return int(db.execute("PRAGMA schema_version").fetchone()[0])
 
 
@@ -80,7 +81,7 @@ def latest_version(db: sqlite3.Connection) -> SchemaVersion | None:
 
 
 def stored_version(db: sqlite3.Connection, number: int) -> SchemaVersion | None:
-    """The schema version of that number, if it is still kept."""
+    """None if that version is already pruned."""
     row = db.execute(f"SELECT catalog FROM {SCHEMA} WHERE version = ?", (number,)).fetchone()
     return SchemaVersion(number, Catalog.from_json(row[0])) if row else None
 
@@ -92,7 +93,11 @@ def recorded_range(db: sqlite3.Connection) -> tuple[int, int]:
 
 
 def prune(db: sqlite3.Connection, sequence: int, version: int, patience: float | None = None) -> None:
-    """Forget recorded keys and versions that came before these, a few at a time so that writers hardly wait."""
+    """Delete the recorded keys and schema versions before these.
+
+    Each write transaction deletes at most `PRUNE_ROWS` keys, so that the application's writers hardly wait. Raises
+    `sqlite3.OperationalError` if the write lock is not free within `patience` seconds.
+    """
     doomed = f"SELECT seq FROM {CHANGES} WHERE seq < ? ORDER BY seq LIMIT {PRUNE_ROWS}"
     while True:
         with write_transaction(db, patience):
@@ -103,7 +108,7 @@ def prune(db: sqlite3.Connection, sequence: int, version: int, patience: float |
 
 
 def uninstall(db: sqlite3.Connection) -> None:
-    """Remove every trace of the capture from the database."""
+    """Drop the triggers and both tables."""
     with write_transaction(db):
         for name in _own_triggers(db):
             db.execute(f"DROP TRIGGER {quoted(name)}")
@@ -123,7 +128,7 @@ def _own_triggers(db: sqlite3.Connection) -> dict[str, tuple[str, str]]:
 
 
 def _traces(triggers: dict[str, tuple[str, str]]) -> list[Trace]:
-    """One trace per identity whose essential triggers are all in place: one that lost any has missed changes."""
+    """One trace for each table that has all essential triggers. A table that lost one has unrecorded changes."""
     kinds: dict[tuple[int, str], dict[str, str]] = {}
     for name, (table, sql) in triggers.items():
         parsed = parse_name(name)
@@ -134,15 +139,15 @@ def _traces(triggers: dict[str, tuple[str, str]]) -> list[Trace]:
 
 
 def _widen(db: sqlite3.Connection, width: int) -> None:
-    there = {name for (name,) in db.execute("SELECT name FROM pragma_table_info(?)", (CHANGES,))}
+    present = {name for (name,) in db.execute("SELECT name FROM pragma_table_info(?)", (CHANGES,))}
     for column in key_columns(width):
-        if column not in there:
+        if column not in present:
             db.execute(f"ALTER TABLE {CHANGES} ADD COLUMN {column}")
 
 
-def _align_triggers(db: sqlite3.Connection, there: dict[str, tuple[str, str]], catalog: Catalog) -> None:
+def _align_triggers(db: sqlite3.Connection, present: dict[str, tuple[str, str]], catalog: Catalog) -> None:
     wanted = {name: sql for table in catalog.tables for name, sql in table_triggers(table).items()}
-    current = {name: sql for name, (_, sql) in there.items()}
+    current = {name: sql for name, (_, sql) in present.items()}
     for name in current:
         if wanted.get(name) != current[name]:
             db.execute(f"DROP TRIGGER {quoted(name)}")
@@ -152,6 +157,7 @@ def _align_triggers(db: sqlite3.Connection, there: dict[str, tuple[str, str]], c
 
 
 def _store(db: sqlite3.Connection, last: SchemaVersion, catalog: Catalog) -> SchemaVersion:
+    # The same tables under another schema counter (after VACUUM, or a change of an unsynced table) keep their version.
     if last.number and last.catalog.tables == catalog.tables:
         if last.catalog != catalog:
             db.execute(f"UPDATE {SCHEMA} SET catalog = ? WHERE version = ?", (catalog.to_json(), last.number))
@@ -161,9 +167,9 @@ def _store(db: sqlite3.Connection, last: SchemaVersion, catalog: Catalog) -> Sch
     return SchemaVersion(number, catalog)
 
 
-def _report(found: Found) -> None:
-    said = {f"table {table}": f"table {table} is not synced: {reason}" for table, reason in found.skipped.items()}
-    for column in found.unsynced_columns:
+def _report(syncable: SyncableTables) -> None:
+    warnings = {f"table {name}": f"table {name} is not synced: {why}" for name, why in syncable.skipped.items()}
+    for column in syncable.unsynced_columns:
         why = "it holds blobs, or has no type"
-        said[f"column {column}"] = f"column {column} is replicated but not synced to clients: {why}"
-    _not_synced.set(said)
+        warnings[f"column {column}"] = f"column {column} is replicated but not synced to clients: {why}"
+    _not_synced.set(warnings)

@@ -1,9 +1,8 @@
-"""What is known of the store's tables at one point in time, with identities that outlive names.
+"""The synced tables at one schema version, with identities that survive renames.
 
-Every table and column carries a number that is given once and never again. Comparing two catalogs by these numbers
-tells a rename from a drop and a create, however many changes lie between them. Catalogs are frozen and stored as
-JSON in the database itself (`capture`), one per schema version, so that any position can be resumed with the schema
-it was read under.
+Every table and column has a number that is never used again. Comparing two catalogs by these numbers distinguishes a
+rename from a drop and a create, however many changes are between them. Catalogs are stored as JSON in the database
+(`capture`), one per schema version, so that any position can be resumed with the schema it was read under.
 """
 
 from __future__ import annotations
@@ -18,7 +17,7 @@ from changesource_sdk import Column, Direction, Index, Table
 
 @dataclass(frozen=True, slots=True)
 class ColumnDef:
-    """One column; `default` is SQL text as declared, `data_type` the type consumers are told."""
+    """One column; `default` is SQL text as declared, `data_type` the type that consumers see."""
 
     id: int
     name: str
@@ -33,7 +32,7 @@ class ColumnDef:
 
 @dataclass(frozen=True, slots=True)
 class IndexDef:
-    """A plain index under the name the consumer knows it by, without the key's own."""
+    """An index of plain columns, other than the key's own; `name` is its name at the consumer."""
 
     name: str
     columns: tuple[tuple[str, Direction], ...]
@@ -46,16 +45,16 @@ class IndexDef:
 
 @dataclass(frozen=True, slots=True)
 class UniqueSet:
-    """Columns, each with its collation, that a constraint keeps unique beside the key."""
+    """Columns, each with its collation, that a constraint other than the key keeps unique."""
 
     columns: tuple[tuple[str, str], ...]
 
 
 @dataclass(frozen=True, slots=True)
 class TableDef:
-    """One table. `revision` grows when its rows may have changed behind the triggers' back.
+    """One table. `revision` increases when its rows may have changed without the triggers recording it.
 
-    `locator` is what a scan is split by: the rowid's usable name, or the key columns of a table without rowid.
+    Snapshots are split by `locator`: a name of the rowid that no column hides, or the key of a table without rowid.
     """
 
     id: int
@@ -69,12 +68,16 @@ class TableDef:
 
     @property
     def column_names(self) -> tuple[str, ...]:
-        """Column names in the store's order."""
+        """Column names in the order of the database."""
         return tuple(column.name for column in self.columns)
 
     @property
     def replaces(self) -> bool:
-        """Whether the consumer has unique indexes beside the key: then only whole inserts are safe in any order."""
+        """Whether the consumer has unique indexes other than the key.
+
+        Rows are then sent as inserts, which replace: the changes of a batch come in no particular order, and an update
+        could meet a unique value that a later change of the batch moves away.
+        """
         return any(index.unique for index in self.indexes)
 
     def declared(self) -> Table:
@@ -87,9 +90,9 @@ class TableDef:
 class Catalog:
     """All synced tables under one schema version.
 
-    `origin` names the capture (a database restored or replaced has another); `cookie` is the database's schema
-    counter when this was true; `objects` maps all that is in the schema to a checksum of its text; `next_id` was
-    never given out.
+    `origin` is the random name of the capture: a file that replaces the database has another. `cookie` is SQLite's
+    schema counter for which this catalog holds. `objects` maps everything in the schema to a checksum of its SQL text.
+    `next_id` is the first number that is not used yet.
     """
 
     origin: str
@@ -100,7 +103,7 @@ class Catalog:
     selection: str = ""
 
     def table(self, number: int) -> TableDef | None:
-        """The table of that identity, if it still exists."""
+        """The table with that identity, if it still exists."""
         return next((table for table in self.tables if table.id == number), None)
 
     @property
@@ -109,12 +112,10 @@ class Catalog:
         return max((len(table.key) for table in self.tables), default=1)
 
     def to_json(self) -> str:
-        """The catalog as stored."""
         return json.dumps(asdict(self), ensure_ascii=False, separators=(",", ":"))
 
     @classmethod
     def from_json(cls, text: str) -> Catalog:
-        """The catalog as it was stored."""
         fields: dict[str, Any] = json.loads(text)
         return cls(**{**fields, "tables": tuple(_table(table) for table in fields["tables"])})
 

@@ -1,7 +1,4 @@
-"""What the database must allow: each check says how things are and, if they will not do, what to do about it.
-
-For `changesource doctor`; changes nothing in the database.
-"""
+"""The checks of `changesource doctor`: can the database be captured, and which tables are synced? Only reads."""
 
 from __future__ import annotations
 
@@ -10,20 +7,20 @@ import sqlite3
 from collections.abc import Iterator
 from pathlib import Path
 
-from adapters.sqlite.introspect import Selection, find_tables
+from adapters.sqlite.introspect import find_tables
+from adapters.sqlite.settings import Selection
 from changesource_sdk import Check, ConfigurationError
 
 
 def examine(db: sqlite3.Connection, path: str, selection: Selection) -> Iterator[Check]:
-    """All findings."""
     yield _writable(Path(path))
     yield _journal(db)
     yield from _tables(db, selection)
 
 
 def _writable(path: Path) -> Check:
-    """SQLite writes to the file, and makes its journal beside it."""
-    refused = [str(place) for place in (path, path.resolve().parent) if not os.access(place, os.W_OK)]
+    # SQLite creates its journal in the folder of the file, so both must be writable.
+    refused = [str(each) for each in (path, path.resolve().parent) if not os.access(each, os.W_OK)]
     if not refused:
         return Check("write-access", True, f"{path} can be written: triggers are kept in it")
     fix = "give this user write access to the file and its folder: triggers are kept in it"
@@ -38,16 +35,18 @@ def _journal(db: sqlite3.Connection) -> Check:
 
 def _tables(db: sqlite3.Connection, selection: Selection) -> Iterator[Check]:
     try:
-        found = find_tables(db, selection)
+        syncable = find_tables(db, selection)
     except ConfigurationError as error:
         yield Check("tables", False, error.message, error.fix)
         return
-    if found.tables:
-        yield Check("tables", True, f"followed: {', '.join(table.name for table in found.tables)}")
+    if syncable.tables:
+        yield Check("tables", True, f"followed: {', '.join(table.name for table in syncable.tables)}")
     else:
         fix = "create a table with a primary key, or correct the settings `path`, `tables` and `exclude`"
         yield Check("tables", False, "there is no table that can be followed", fix)
-    for name, reason in found.skipped.items():
+    for name, reason in syncable.skipped.items():
         yield Check("tables", True, f"{name} is left out: {reason}")
-    if found.unsynced_columns:
-        yield Check("columns", True, f"left out, since clients cannot hold them: {', '.join(found.unsynced_columns)}")
+    if syncable.unsynced_columns:
+        yield Check(
+            "columns", True, f"left out, since clients cannot hold them: {', '.join(syncable.unsynced_columns)}"
+        )

@@ -1,7 +1,7 @@
-"""Opening the database file: one place for its modes, time limits and the words of its failures.
+"""Opening the database file: modes, time limits, and errors that say what to do.
 
-Connections run in autocommit: every transaction in this package is begun and ended by name. They may be used from
-another thread than the one that opened them, one thread at a time.
+Connections are in autocommit mode: all transactions are begun and ended with SQL statements. A connection may be used
+in another thread than the one that opened it, by one thread at a time.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ CACHE_KIB = 16 * 1024
 
 
 def open_database(path: str, *, immutable: bool = False) -> sqlite3.Connection:
-    """A connection to an existing database; `immutable` promises that nobody writes to the file."""
+    """A connection to an existing database; `immutable` is for files that no process writes to."""
     if not Path(path).is_file():
         raise AdapterError(
             "database-not-found",
@@ -29,16 +29,20 @@ def open_database(path: str, *, immutable: bool = False) -> sqlite3.Connection:
             fix="check the setting `path`, or create the database first",
         )
     uri = f"{Path(path).resolve().as_uri()}?{'mode=ro&immutable=1' if immutable else 'mode=rw'}"
-    with naming_the_cause(path):
+    with translated_errors(path):
         db = sqlite3.connect(uri, uri=True, isolation_level=None, check_same_thread=False, timeout=BUSY_TIMEOUT_S)
         db.execute(f"PRAGMA cache_size = -{CACHE_KIB}")
+        # SQLite reads the file at the first query only: fail here if it is no database.
         db.execute("SELECT count(*) FROM sqlite_schema").fetchone()
     return db
 
 
 @contextmanager
 def write_transaction(db: sqlite3.Connection, patience: float | None = None) -> Iterator[None]:
-    """All or nothing, and alone: the write lock is taken at once, within `patience` seconds."""
+    """A transaction that has the write lock from its beginning.
+
+    Waits up to `patience` seconds for the lock (None: `BUSY_TIMEOUT_S`), then raises `sqlite3.OperationalError`.
+    """
     _take_write_lock(db, BUSY_TIMEOUT_S if patience is None else patience)
     try:
         yield
@@ -49,7 +53,8 @@ def write_transaction(db: sqlite3.Connection, patience: float | None = None) -> 
 
 
 def _take_write_lock(db: sqlite3.Connection, patience: float) -> None:
-    """Ask often: SQLite's own waiting sleeps ever longer, and a writer that hardly pauses would always come first."""
+    # SQLite's own busy handler sleeps longer and longer, so a writer with hardly any pause between its transactions
+    # would always get the lock first. Try every LOCK_PAUSE_S instead.
     (usual,) = db.execute("PRAGMA busy_timeout").fetchone()
     deadline = time.monotonic() + patience
     db.execute("PRAGMA busy_timeout = 0")
@@ -68,31 +73,30 @@ def _take_write_lock(db: sqlite3.Connection, patience: float) -> None:
 
 @contextmanager
 def opened(path: str) -> Iterator[sqlite3.Connection]:
-    """A connection for the length of the block."""
-    with naming_the_cause(path), closing(open_database(path)) as db:
+    with translated_errors(path), closing(open_database(path)) as db:
         yield db
 
 
 @contextmanager
-def naming_the_cause(path: str) -> Iterator[None]:
-    """Turn SQLite's failures into errors that say what to do."""
+def translated_errors(path: str) -> Iterator[None]:
+    """Raise `sqlite3.Error` as an `AdapterError` with a stable code and a fix."""
     try:
         yield
     except sqlite3.Error as error:
-        raise _explained(path, error) from error
+        raise _translated(path, error) from error
 
 
-def _explained(path: str, error: sqlite3.Error) -> AdapterError:
+def _translated(path: str, error: sqlite3.Error) -> AdapterError:
     text = str(error)
-    for sign, code, fix in _SIGNS:
-        if sign in text:
+    for part, code, fix in _CAUSES:
+        if part in text:
             return AdapterError(code, f"SQLite says: {text}", where=path, fix=fix)
     return AdapterError(
         "sqlite-failed", f"SQLite says: {text}", where=path, fix="check the file with `PRAGMA integrity_check`"
     )
 
 
-_SIGNS = (
+_CAUSES = (
     (
         "readonly",
         "database-read-only",

@@ -1,7 +1,7 @@
-"""From one catalog to another: the schema changes (`schema_diff`), and which tables' rows must be sent. Pure.
+"""The difference of two catalogs: the schema changes (`schema_diff`), and the tables whose rows must be sent. Pure.
 
-Rows are sent whole after the schema changes, in the same transaction: those of new tables, and those of tables whose
-rows the schema change itself altered.
+After the schema changes, and in the same transaction, all rows are sent of tables that are new and of tables whose rows
+the schema change itself altered.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ _TEXT = re.compile(r"'([^'\\]*)'")
 
 @dataclass(frozen=True, slots=True)
 class Migration:
-    """Schema changes in order, the tables whose rows are all new, and those whose rows must be sent again."""
+    """Schema changes in order, the new tables, and the existing tables whose rows must be sent again."""
 
     changes: tuple[SchemaChange, ...]
     created: tuple[TableDef, ...]
@@ -27,7 +27,7 @@ class Migration:
 
 
 def migration(old: Catalog, new: Catalog) -> Migration:
-    """What leads a consumer from one catalog to another."""
+    """What takes a consumer from one catalog to another."""
     columns = {column.id: column for table in new.tables for column in table.columns}
 
     def default(_: int, number: int) -> Default:
@@ -44,7 +44,7 @@ def _known(catalog: Catalog) -> list[KnownTable]:
 
 
 def known_default(column: ColumnDef) -> Default:
-    """The default that existing rows have, if it is one the consumer can apply by itself."""
+    """The default as a value, if it is a literal that the consumer can apply to its rows; otherwise None."""
     text = (column.default or "").strip()
     if column.data_type == "text" and (match := _TEXT.fullmatch(text)):
         return match[1]
@@ -61,12 +61,12 @@ def _has_default(column: ColumnDef) -> bool:
 
 
 def _rows_altered(before: TableDef, after: TableDef) -> bool:
-    """Whether rows that no trigger saw differ from what the consumer makes of the schema changes."""
-    there = {column.id: column for column in before.columns}
+    """Whether existing rows now differ from what the consumer has after applying the schema changes."""
+    known = {column.id: column for column in before.columns}
     for column in after.columns:
-        if column.id not in there:
+        if column.id not in known:
             if _has_default(column) and known_default(column) is None:
                 return True
-        elif there[column.id].data_type != column.data_type:
+        elif known[column.id].data_type != column.data_type:
             return True
     return before.revision != after.revision

@@ -1,12 +1,13 @@
-"""Recognising tables and columns after their names changed (pure).
+"""Recognises tables and columns after they were renamed. Pure.
 
-SQLite moves a table's triggers along when the table is renamed, and rewrites the column names in them when a column
-is renamed; it drops them with the table. The capture's triggers carry the table's number in their names and list
-its columns, so they are traces of identity: what still bears the old trace is the same, everything else is new.
+When a table is renamed, SQLite moves its triggers to the new name; when a column is renamed, SQLite rewrites the name
+in the text of the triggers; when a table is dropped, its triggers are dropped. The capture's triggers have the table's
+number in their names and list its columns. So a table that still has the triggers is the same table, and any other is
+new.
 
-One thing leaves no trace: a last column dropped and added again under the same name and type between two looks.
-Each schema statement moves the database's schema counter by one, so the counter betrays it: when it moved further
-than the visible changes explain, the rows of every table this can have happened to are sent again.
+One change leaves no trace: the last column is dropped and added again with the same name and type between two polls.
+Each schema statement adds one to SQLite's schema counter. If the counter has increased by more than the visible changes
+account for, the rows of every table that this can have happened to are sent again.
 """
 
 from __future__ import annotations
@@ -17,12 +18,15 @@ from dataclasses import dataclass, replace
 from adapters.sqlite.catalog import Catalog, ColumnDef, TableDef
 
 HIDDEN_STEPS = 2
-"""What dropping and adding a column takes; a single step more is most often VACUUM, which changes nothing."""
+"""Schema statements that drop and add a column.
+
+One unexplained statement is most often VACUUM, which changes nothing.
+"""
 
 
 @dataclass(frozen=True, slots=True)
 class Trace:
-    """What the triggers of one table say now: whose they are, where they are, and what became of its columns."""
+    """What the triggers say: the number of their table, its present name, and the present names of its columns."""
 
     table_id: int
     table_name: str
@@ -30,61 +34,61 @@ class Trace:
 
 
 def recognise(
-    previous: Catalog, found: Sequence[TableDef], traces: Sequence[Trace], objects: Mapping[str, int], cookie: int
+    previous: Catalog, present: Sequence[TableDef], traces: Sequence[Trace], objects: Mapping[str, int], cookie: int
 ) -> Catalog:
-    """The catalog of the tables found, with the identities they had or new ones; `cookie` is the counter now."""
+    """The catalog of the present tables, with the identities they had or new ones; `cookie` is the schema counter."""
     numbers = _Numbers(previous.next_id)
     by_name = {trace.table_name: trace for trace in sorted(traces, key=lambda trace: trace.table_id)}
-    tables = tuple(_identified(previous, table, by_name.get(table.name), numbers) for table in found)
+    tables = tuple(_identified(previous, table, by_name.get(table.name), numbers) for table in present)
     catalog = Catalog(previous.origin, cookie, numbers.next, tables, objects)
-    if previous.cookie < 0 or 0 <= cookie - previous.cookie < _explained(previous, catalog) + HIDDEN_STEPS:
+    if previous.cookie < 0 or 0 <= cookie - previous.cookie < _visible_steps(previous, catalog) + HIDDEN_STEPS:
         return catalog
-    return replace(catalog, tables=tuple(_doubted(previous, table) for table in tables))
+    return replace(catalog, tables=tuple(_resent_if_in_doubt(previous, table) for table in tables))
 
 
 class _Numbers:
-    """Identities, each given once."""
+    """Hands out identities, each once."""
 
     def __init__(self, first: int) -> None:
-        self.next = first
+        self.next = first  # not handed out yet; `take` increments it
 
-    def give(self) -> int:
+    def take(self) -> int:
         self.next += 1
         return self.next - 1
 
 
-def _identified(previous: Catalog, found: TableDef, trace: Trace | None, numbers: _Numbers) -> TableDef:
+def _identified(previous: Catalog, present: TableDef, trace: Trace | None, numbers: _Numbers) -> TableDef:
     before = previous.table(trace.table_id) if trace else None
     if trace is None or before is None or len(trace.columns) != len(before.columns):
-        return _new(found, numbers)
-    now_called = dict(zip(before.column_names, trace.columns, strict=True))
-    if tuple(now_called[name] for name in before.key) != found.key:
-        return _new(found, numbers)
-    columns = _identified_columns(before, found, now_called, numbers)
-    return replace(found, id=before.id, columns=columns, revision=before.revision)
+        return _new(present, numbers)
+    present_name = dict(zip(before.column_names, trace.columns, strict=True))
+    if tuple(present_name[name] for name in before.key) != present.key:
+        return _new(present, numbers)
+    columns = _identified_columns(before, present, present_name, numbers)
+    return replace(present, id=before.id, columns=columns, revision=before.revision)
 
 
-def _new(found: TableDef, numbers: _Numbers) -> TableDef:
-    number = numbers.give()
-    return replace(found, id=number, columns=tuple(replace(column, id=numbers.give()) for column in found.columns))
+def _new(present: TableDef, numbers: _Numbers) -> TableDef:
+    number = numbers.take()
+    return replace(present, id=number, columns=tuple(replace(column, id=numbers.take()) for column in present.columns))
 
 
 def _identified_columns(
-    before: TableDef, found: TableDef, now_called: Mapping[str, str], numbers: _Numbers
+    before: TableDef, present: TableDef, present_name: Mapping[str, str], numbers: _Numbers
 ) -> tuple[ColumnDef, ...]:
-    """Columns keep their order for life and new ones come last: from the first that is out of order, all are new."""
-    places = {now_called[column.name]: place for place, column in enumerate(before.columns)}
+    # SQLite never reorders columns and adds new ones at the end: from the first that is out of order, all are new.
+    former = {present_name[column.name]: index for index, column in enumerate(before.columns)}
     columns, last, kept = [], -1, True
-    for column in found.columns:
-        place = places.get(column.name, -1)
-        kept = kept and place > last
-        columns.append(replace(column, id=before.columns[place].id if kept else numbers.give()))
-        last = place
+    for column in present.columns:
+        index = former.get(column.name, -1)
+        kept = kept and index > last
+        columns.append(replace(column, id=before.columns[index].id if kept else numbers.take()))
+        last = index
     return tuple(columns)
 
 
-def _explained(previous: Catalog, catalog: Catalog) -> int:
-    """How many schema statements the visible differences stand for, at least."""
+def _visible_steps(previous: Catalog, catalog: Catalog) -> int:
+    """The least number of schema statements that make the visible differences."""
     kept = [(old, table) for table in catalog.tables if (old := previous.table(table.id)) is not None]
     columns = sum(_column_steps(old, table) for old, table in kept)
     renamed = sum(old.name != table.name for old, table in kept)
@@ -98,16 +102,19 @@ def _column_steps(old: TableDef, table: TableDef) -> int:
 
 
 def _table_steps(previous: Catalog, catalog: Catalog, renamed: int) -> int:
-    """One for each name that came or went (a rename does both), two for each table made anew under its old name."""
+    """One for each name that is new or missing (a rename makes both), two for each table dropped and created again."""
     before, now = _texts(previous, "table"), _texts(catalog, "table")
     gone = {table.name for table in previous.tables if catalog.table(table.id) is None}
     new = {table.name for table in catalog.tables if previous.table(table.id) is None}
-    anew = [name for name in gone & new if before[name] != now[name]]
-    return max(len(now.keys() - before.keys()), len(before.keys() - now.keys()), renamed) + 2 * len(anew)
+    recreated = [name for name in gone & new if before[name] != now[name]]
+    return max(len(now.keys() - before.keys()), len(before.keys() - now.keys()), renamed) + 2 * len(recreated)
 
 
 def _other_steps(previous: Catalog, catalog: Catalog, texts_follow: bool) -> int:
-    """Views, indexes and triggers; the latter two go with their table, and all follow renamed names."""
+    """Statements for views, indexes and triggers. Dropping a table drops the latter two.
+
+    A rename rewrites all three.
+    """
     steps = 0
     for kind in ("view", "index", "trigger"):
         before, now = _texts(previous, kind), _texts(catalog, kind)
@@ -122,8 +129,8 @@ def _texts(catalog: Catalog, kind: str) -> dict[str, int]:
     return {name[len(kind) + 1 :]: text for name, text in catalog.objects.items() if name.startswith(f"{kind} ")}
 
 
-def _doubted(previous: Catalog, table: TableDef) -> TableDef:
-    """The table with its rows to be sent again, if its last column can have been dropped and added."""
+def _resent_if_in_doubt(previous: Catalog, table: TableDef) -> TableDef:
+    """With a higher revision if the last column can have been dropped and added again, so that all rows are sent."""
     last = table.columns[-1]
     indexed = {name for index in table.indexes for name, _ in index.columns}
     fixed = last.name in table.key or last.name in indexed or (last.not_null and last.default is None)

@@ -1,8 +1,8 @@
-"""Reading what tables the database has, and which of them can be synced.
+"""Reads which tables the database has and which of them can be synced.
 
-A table can be synced if it is an ordinary table with a key: its primary key, or a unique index over columns that
-are never null, all of types that clients can hold. The others are skipped, each with one reason that ends in what
-to do. Nothing here is remembered: identities are given by `identity`.
+A table can be synced if it is an ordinary table with a key: its primary key, or a unique index over columns that are
+never null, all of types that clients can hold. Each table that is skipped gets one reason, which ends with what to do.
+The tables have no identities yet; `identity` assigns them.
 """
 
 from __future__ import annotations
@@ -11,10 +11,10 @@ import sqlite3
 import zlib
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass
-from fnmatch import fnmatchcase
 
 from adapters.sqlite.catalog import ColumnDef, IndexDef, TableDef, UniqueSet
-from adapters.sqlite.types import UNSYNCED, Dates, data_type
+from adapters.sqlite.settings import Selection
+from adapters.sqlite.types import UNSYNCED, data_type
 from changesource_sdk import ConfigurationError, Direction
 from changesource_sdk.toolkit import canonical_name, split_name
 from protocol.specs import RESERVED_TABLES
@@ -26,27 +26,8 @@ ROWID_NAMES = ("_rowid_", "rowid", "oid")
 
 
 @dataclass(frozen=True, slots=True)
-class Selection:
-    """Which tables the user wants, by name or glob (none: all that can be synced), and how they are read.
-
-    `exact_replace` lets triggers name the columns of `CREATE UNIQUE INDEX`, too: rows that `REPLACE` removes because of
-    one are then always recorded, but such a column cannot be dropped before the capture has seen its index go.
-    """
-
-    include: tuple[str, ...] = ()
-    exclude: tuple[str, ...] = ()
-    dates: Dates = "text"
-    exact_replace: bool = False
-
-    def wants(self, table: str) -> bool:
-        """Whether a table of this name is to be synced."""
-        chosen = not self.include or any(fnmatchcase(table, pattern) for pattern in self.include)
-        return chosen and not any(fnmatchcase(table, pattern) for pattern in self.exclude)
-
-
-@dataclass(frozen=True, slots=True)
-class Found:
-    """The tables that can be synced (without identities yet), and why the others were skipped."""
+class SyncableTables:
+    """The tables that can be synced (without identities yet), and why the others are skipped."""
 
     tables: tuple[TableDef, ...]
     skipped: dict[str, str]
@@ -63,18 +44,18 @@ class _StoredIndex:
 
     @property
     def plain(self) -> tuple[str, ...] | None:
-        """Its column names, unless it covers only some rows or holds expressions."""
+        """Its column names; None if it covers only some rows or has expressions."""
         names = tuple(name for name, _, _ in self.columns if name is not None)
         return names if len(names) == len(self.columns) and not self.partial else None
 
 
 def quoted(name: str) -> str:
-    """An identifier as SQL text, whatever characters it has."""
+    """An identifier as SQL text."""
     return '"' + name.replace('"', '""') + '"'
 
 
-def find_tables(db: sqlite3.Connection, selection: Selection) -> Found:
-    """Every wanted table of the database, in the order of names."""
+def find_tables(db: sqlite3.Connection, selection: Selection) -> SyncableTables:
+    """The selected tables in the order of their names. Raises `ConfigurationError` for one that cannot be synced."""
     listed = db.execute("SELECT name, type, wr FROM pragma_table_list WHERE schema = 'main' ORDER BY name").fetchall()
     tables, skipped, unsynced = [], {}, []
     taken = {name for name, _, _ in listed}
@@ -91,11 +72,11 @@ def find_tables(db: sqlite3.Connection, selection: Selection) -> Found:
         tables.append(table)
         unsynced += [f"{name}.{column.name}" for column in table.columns if column.data_type == UNSYNCED]
     _refuse_unknown(selection, {table.name for table in tables}, skipped)
-    return Found(tuple(tables), skipped, tuple(unsynced))
+    return SyncableTables(tuple(tables), skipped, tuple(unsynced))
 
 
 def schema_objects(db: sqlite3.Connection) -> dict[str, int]:
-    """A checksum of the text of everything in the schema that is not the capture's own, by kind and name."""
+    """A checksum of the SQL text of everything in the schema except the capture's own, by kind and name."""
     rows = db.execute("SELECT type, name, sql FROM sqlite_schema WHERE sql IS NOT NULL")
     return {f"{kind} {name}": zlib.crc32(sql.encode()) for kind, name, sql in rows if not name.startswith(OWN)}
 
@@ -180,7 +161,7 @@ def _plain_indexes(table: str, key: tuple[str, ...], indexes: Sequence[_StoredIn
 
 
 def _index_name(table: str, name: str, columns: tuple[str, ...]) -> str:
-    """A name that clashes neither with SQLite's own nor with the key index of any table."""
+    """A name that differs from SQLite's own names and from the consumer's key index of any table."""
     if name.startswith("sqlite_autoindex_"):
         return f"{split_name(table)[1]}_{'_'.join(columns)}_key"
     return f"{name}_index" if name.endswith("_pkey") else name
@@ -189,9 +170,11 @@ def _index_name(table: str, name: str, columns: tuple[str, ...]) -> str:
 def _unique_sets(
     key: tuple[str, ...], indexes: Sequence[_StoredIndex], origins: Collection[str]
 ) -> tuple[UniqueSet, ...]:
-    """What `REPLACE` can remove rows by without naming their key: other unique sets, and a key that equates spellings.
+    """The unique sets by which `REPLACE` can remove a row with another key.
 
-    The columns of a constraint cannot be dropped from the table, so that triggers may name them freely.
+    Those are other unique constraints, and a key with a collation that treats several spellings as equal. Triggers may
+    name these columns, since SQLite refuses to drop a column of a constraint. It does drop a column of
+    `CREATE UNIQUE INDEX` after its index, and would then fail in our trigger: see `Selection.exact_replace`.
     """
     sets = []
     for index in indexes:

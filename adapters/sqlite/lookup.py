@@ -1,7 +1,7 @@
-"""One table's rows: all of them, or those whose keys were recorded, as they are in the open read transaction.
+"""One table's rows in the open read transaction: all of them, or those whose keys were recorded.
 
-Each recorded key is looked up once, whatever happened to it in between: its row is there, and becomes an insert or an
-update, or it is not, and becomes a delete. Queries and row readers are made once per schema version.
+Each recorded key is looked up once, however often it was recorded. If its row exists, it becomes an insert or an
+update, otherwise a delete. Queries and row readers are made once per schema version.
 """
 
 from __future__ import annotations
@@ -31,23 +31,27 @@ class TableLookup:
         return (Insert(name, row) for row in self._reader.rows(stored))
 
     def touched_rows(self, db: sqlite3.Connection, after: int, head: int) -> Iterator[Change]:
-        """What became of each key recorded after `after` and up to `head`."""
+        """The present state of each key recorded after `after` and up to `head`."""
         name, row, replaces = self.table.name, self._reader.row, self.table.replaces
         width = len(self.table.key)
-        for found in db.execute(self._query, (after, head, self.table.id)):
-            key: tuple[Stored, ...] = found[1 : width + 1]
+        for values in db.execute(self._query, (after, head, self.table.id)):
+            key: tuple[Stored, ...] = values[1 : width + 1]
             if None in key:
                 refuse_null_keys(db, self.table)
-            elif found[width + 1] is None:
+            elif values[width + 1] is None:
                 yield Delete(name, self._reader.key(key))
-            elif found[0] == INSERTED or replaces:
-                yield Insert(name, row(found[width + 2 :]))
+            elif values[0] == INSERTED or replaces:
+                yield Insert(name, row(values[width + 2 :]))
             else:
-                yield Update(name, row(found[width + 2 :]))
+                yield Update(name, row(values[width + 2 :]))
 
 
 def refuse_null_keys(db: sqlite3.Connection, table: TableDef) -> None:
-    """Raise if the table has a row that no consumer could address; one that is gone again was never sent."""
+    """Raise if the table has a row with a null key, which no consumer can address.
+
+    SQLite allows nulls in most primary keys. A null key was recorded for a row that may be deleted by now; such a row
+    was never sent, so nothing is wrong then.
+    """
     missing = " OR ".join(f"{quoted(name)} IS NULL" for name in table.key)
     if db.execute(f"SELECT 1 FROM {quoted(table.name)} WHERE {missing} LIMIT 1").fetchone():
         raise AdapterError(
@@ -59,9 +63,10 @@ def refuse_null_keys(db: sqlite3.Connection, table: TableDef) -> None:
 
 
 def touched_query(table: TableDef) -> str:
-    """The first operation, the recorded key, whether its row is there, and the row, for each key of a batch.
+    """Selects for each key of a batch: the first operation, the recorded key, whether its row exists, and the row.
 
-    The key's own collation finds the row, the binary one makes sure that it is spelled the same.
+    The comparison with the key's own collation lets SQLite use the index; the binary one excludes a row whose key is
+    only equal under that collation.
     """
     keys = key_columns(len(table.key))
     recorded = ", ".join(f"c.{key}" for key in keys)

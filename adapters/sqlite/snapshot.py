@@ -1,9 +1,9 @@
-"""One consistent state, readable in parallel: a private copy of the database file.
+"""The snapshot: a private copy of the database file, which partitions read in parallel.
 
-The copy is made through SQLite's backup interface inside one read transaction, in which the position is read too;
-so the seam to the changes that follow is exact. Partitions are ranges of the copy. They hold a path and two bounds,
-travel to other processes, and can be read again, also after the process that made the copy has died. In WAL mode
-writers are not held up; with a rollback journal they wait for the copy.
+SQLite's backup interface makes the copy inside one read transaction. The position is read in the same transaction, so
+the changes after it continue the snapshot exactly. Partitions are ranges of the copy: a path and two bounds. They can
+be read in other processes and again later, also after the process that made the copy has died. In WAL mode writers do
+not wait for the copy; with a rollback journal they do.
 """
 
 from __future__ import annotations
@@ -19,10 +19,11 @@ from pathlib import Path
 
 from adapters.sqlite.capture import SchemaVersion, install, recorded_range, schema_cookie
 from adapters.sqlite.catalog import TableDef
-from adapters.sqlite.connection import naming_the_cause, open_database
-from adapters.sqlite.introspect import Selection, quoted
+from adapters.sqlite.connection import open_database, translated_errors
+from adapters.sqlite.introspect import quoted
 from adapters.sqlite.lookup import refuse_null_keys
-from adapters.sqlite.tail import Place
+from adapters.sqlite.position import SqlitePosition
+from adapters.sqlite.settings import Selection
 from adapters.sqlite.types import RowReader, Stored
 from changesource_sdk import Row, Snapshot
 
@@ -41,11 +42,9 @@ class TableRange:
 
     @property
     def table(self) -> str:
-        """The table's full name."""
         return self.definition.name
 
     def rows(self) -> Iterator[Row]:
-        """The rows, in the order of the locator."""
         columns = ", ".join(map(quoted, self.definition.column_names))
         conditions: list[str] = []
         bounds: list[Stored] = []
@@ -55,28 +54,31 @@ class TableRange:
                 bounds += bound
         where = f" WHERE {' AND '.join(conditions)}" if conditions else ""
         query = f"SELECT {columns} FROM {quoted(self.table)}{where} ORDER BY {_locator(self.definition)}"
-        with naming_the_cause(self.path), closing(open_database(self.path, immutable=True)) as db:
+        with translated_errors(self.path), closing(open_database(self.path, immutable=True)) as db:
             yield from RowReader(self.definition).rows(db.execute(query, bounds))
 
 
 def take_snapshot(db: sqlite3.Connection, path: str, selection: Selection, scratch: str | None) -> Snapshot:
-    """Install the capture, copy the database, and cut the copy into partitions."""
+    """Install the capture, copy the database into a folder under `scratch`, and divide the copy into partitions.
+
+    The snapshot's `close` removes the folder. It can be resumed as long as the copy exists.
+    """
     directory = tempfile.mkdtemp(prefix="changesource-sqlite-", dir=scratch)
     try:
-        with naming_the_cause(path):
+        with translated_errors(path):
             copy = str(Path(directory, "snapshot.db"))
-            place, version = _copy(db, selection, copy)
+            position, version = _copy(db, selection, copy)
             partitions = _partitions(copy, version)
     except BaseException:
         shutil.rmtree(directory, ignore_errors=True)
         raise
     tables = tuple(table.declared() for table in version.catalog.tables)
     remove = partial(shutil.rmtree, directory, ignore_errors=True)
-    return Snapshot(place.position(), partitions, tables=tables, close=remove, can_resume=Path(copy).exists)
+    return Snapshot(position.to_json(), partitions, tables=tables, close=remove, can_resume=Path(copy).exists)
 
 
-def _copy(db: sqlite3.Connection, selection: Selection, target: str) -> tuple[Place, SchemaVersion]:
-    """A copy of the state at a place, whose schema the capture fits."""
+def _copy(db: sqlite3.Connection, selection: Selection, target: str) -> tuple[SqlitePosition, SchemaVersion]:
+    # The schema may change between `install` and the read transaction: try again until the catalog is that of the copy.
     while True:
         version = install(db, selection)
         db.execute("BEGIN")
@@ -85,7 +87,7 @@ def _copy(db: sqlite3.Connection, selection: Selection, target: str) -> tuple[Pl
             if schema_cookie(db) == version.catalog.cookie:
                 with closing(sqlite3.connect(target)) as copy:
                     db.backup(copy)
-                return Place(version.catalog.origin, last, version.number), version
+                return SqlitePosition(version.catalog.origin, last, version.number), version
         finally:
             db.rollback()
 
@@ -98,7 +100,7 @@ def _partitions(copy: str, version: SchemaVersion) -> list[TableRange]:
 
 
 def _ranges(db: sqlite3.Connection, copy: str, table: TableDef) -> Iterator[TableRange]:
-    """Ranges of equal numbers of rows, found by walking the locator once."""
+    """Ranges of `PARTITION_ROWS` rows; reads the locator of every row once."""
     locator, lower = _locator(table), None
     marks = ", ".join("?" * len(table.locator))
     while True:

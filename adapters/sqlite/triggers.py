@@ -1,12 +1,12 @@
-"""The triggers that record changes, as SQL text (pure).
+"""The triggers that record changes, as SQL text. Pure.
 
-Each synced table has triggers that append the key of every touched row to one table of the database. They record
-keys only: what became of the row is looked up when the changes are read. Values pass through columns without
-affinity, hence exactly.
+Each synced table has triggers that append the key of every touched row to one table of the database. They record keys
+only: the row is looked up when the changes are read. The columns for keys have no affinity, so that SQLite stores the
+values without converting them.
 
-`replace_*` triggers stand for rows that `INSERT OR REPLACE` and `UPDATE OR REPLACE` remove because of another
-unique constraint: SQLite does not fire delete triggers for those. The `columns` trigger never runs; it lists the
-table's columns so that SQLite keeps the list up to date when they are renamed (see `identity`).
+`replace_*` triggers record the rows that `INSERT OR REPLACE` and `UPDATE OR REPLACE` remove because of another unique
+constraint: SQLite does not fire delete triggers for those. The `columns` trigger never runs. It lists the table's
+columns, so that SQLite keeps the list up to date when they are renamed (see `identity`).
 """
 
 from __future__ import annotations
@@ -32,12 +32,12 @@ def key_columns(width: int) -> list[str]:
 
 
 def trigger_name(table_id: int, kind: str) -> str:
-    """The name that ties a trigger to its table's identity."""
+    """The name of a trigger, which contains the identity of its table."""
     return f"{OWN}{table_id}_{kind}"
 
 
 def parse_name(name: str) -> tuple[int, str] | None:
-    """The table's identity and the trigger's kind, if the trigger is one of these."""
+    """The table's identity and the trigger's kind; None if it is not one of our triggers."""
     match = _NAME.fullmatch(name)
     return (int(match[1]), match[2]) if match else None
 
@@ -58,7 +58,7 @@ def table_triggers(table: TableDef) -> dict[str, str]:
             "AFTER UPDATE",
             [
                 _record(table, REMOVED, f"SELECT {old} WHERE {key_changed}"),
-                # A row that moved is new where it came to.
+                # A row whose key changed is a delete of the old key and an insert of the new one.
                 _record(table, f"CASE WHEN {key_changed} THEN {INSERTED} ELSE {UPDATED} END", f"SELECT {new}"),
             ],
         ),

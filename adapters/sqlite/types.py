@@ -1,8 +1,8 @@
-"""SQLite's declared types and the values found under them.
+"""SQLite's declared types, and the values that are stored under them.
 
-A declared type decides what consumers are told, once and for the whole column; SQLite itself lets any value into
-almost any column. `RowReader` turns stored rows into rows that fit: as they are where they fit, converted where
-nothing is lost, and refused with the table, column, key and a fix where they do not.
+The declared type decides the data type that consumers see. SQLite itself accepts any value in almost any column, so
+`RowReader` converts stored values to that type where nothing is lost, and otherwise raises an error with the table, the
+column, the key and a fix.
 
 Types by declared name: `BOOL…` bool · `JSON…` json · `DATE… TIME…` as the `dates` setting says · then SQLite's own
 rules: `…INT…` int8 · `…CHAR… …CLOB… …TEXT…` text · `…REAL… …FLOA… …DOUB…` float8 · numeric names numeric ·
@@ -27,7 +27,7 @@ NUMERIC_NAMES = ("NUMERIC", "DECIMAL", "DEC", "NUMBER", "MONEY", "CURRENCY", "FI
 
 
 def data_type(declared: str, dates: Dates = "text") -> str:
-    """The data type that consumers are told for a declared type."""
+    """The data type that consumers see for a declared type."""
     name = declared.upper().partition("(")[0].strip()
     if name.startswith("BOOL"):
         return "bool"
@@ -82,39 +82,39 @@ CONVERSIONS: dict[tuple[str, type], Convert | None] = {
     (UNSYNCED, int): None,
     (UNSYNCED, float): None,
 }
-"""How a stored value of a Python type travels in a column of a data type: None as it is; absent, not at all."""
+"""How to convert a stored value, by data type and Python type. None: no conversion; absent: the value is refused."""
 
 STORAGE_CLASS = {int: "INTEGER", float: "REAL", str: "TEXT", bytes: "BLOB"}
 
 
 class RowReader:
-    """Rows of one table as consumers may have them.
+    """Converts stored rows of one table to the data types that consumers see.
 
-    Values are judged by their types first: one plan per combination of types seen, so that a row whose values all
-    fit costs one look-up.
+    Makes one plan for each combination of Python types, so that a row without conversions costs one dictionary lookup.
     """
 
     def __init__(self, table: TableDef) -> None:
         self.table = table
         self._names = table.column_names
+        # The conversions of a row, by the types of its values; filled by `row`. A table has few combinations.
         self._plans: dict[tuple[type, ...], Plan] = {}
 
     def rows(self, stored: Iterable[tuple[Stored, ...]]) -> Iterator[dict[str, object]]:
-        """Each stored row, in the order of the table's columns, as a row that fits."""
+        """Convert stored rows, whose values are in the order of the table's columns."""
         return map(self.row, stored)
 
     def row(self, values: tuple[Stored, ...]) -> dict[str, object]:
-        """A stored row as a row that fits."""
+        """Convert one stored row. Raises `AdapterError` for a value that does not fit its column."""
         kinds = tuple(map(type, values))
         plan = self._plans.get(kinds)
         if plan is None:
             plan = self._plans[kinds] = self._plan(kinds, values)
-        # Every row passes here: the lengths were compared when the plan was made.
+        # No `strict=True`, for speed: the lengths were compared when the plan was made.
         row: dict[str, object] = dict(zip(self._names, values))  # noqa: B905
         return self._converted(row, plan, values) if plan else row
 
     def key(self, stored: tuple[Stored, ...]) -> dict[str, object]:
-        """Key values, as recorded, as a key that fits."""
+        """Convert the values of a recorded key."""
         types = {column.name: column.data_type for column in self.table.columns}
         key: dict[str, object] = {}
         for name, value in zip(self.table.key, stored, strict=True):

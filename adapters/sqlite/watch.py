@@ -1,9 +1,8 @@
-"""Hearing that a database file was written to, so that a commit is seen at once and an idle store costs nothing.
+"""Notices writes to the database file, so that a commit is read at once and an idle database costs nothing.
 
-On Linux the kernel tells of writes to the database, its WAL and its journal (inotify). What it tells comes a little
-before the commit is visible, may be of a transaction that is rolled back, and does not come from other hosts of a
-network file system. So a stir is a reason to look, never the only one: the adapter looks by itself as well, and where
-the system has no inotify that is all it does.
+On Linux, inotify reports writes to the database, its WAL and its journal. A report comes a little before the commit is
+visible, may belong to a transaction that is rolled back, and never comes from other hosts of a network file system. So
+it only shortens the pause between two polls. Without inotify the adapter polls only.
 """
 
 from __future__ import annotations
@@ -22,17 +21,19 @@ _READ_BYTES = 64 * 1024
 _NOTICE_CLOSE_S = 0.1
 
 
-class Watch:
-    """Waits for writes to one database. Invariant: `wait` returns within the time given, and soon after `closed`."""
+class FileWatch:
+    """Waits for writes to one database file. `wait` also returns soon after `closed` is set."""
 
     def __init__(self, path: str, closed: threading.Event) -> None:
         self._closed = closed
         database = Path(path).resolve()
         self._names = {os.fsencode(database.name + suffix) for suffix in ("", "-wal", "-journal")}
+        # Watches the folder, not the files: the journal is created and deleted all the time. None without inotify, and
+        # after `close`.
         self._descriptor = _watch_folder(database.parent)
 
     def wait(self, seconds: float) -> bool:
-        """Wait until something was written, or so many seconds; whether something was."""
+        """Wait until the database is written to, at most so many seconds; returns whether it was."""
         if self._descriptor is None:
             self._closed.wait(seconds)
             return False
@@ -42,14 +43,13 @@ class Watch:
         return any(name in self._names for name in _names(content))
 
     def close(self) -> None:
-        """Let go of the kernel's queue."""
         if self._descriptor is not None:
             os.close(self._descriptor)
             self._descriptor = None
 
 
 def _watch_folder(folder: Path) -> int | None:
-    """A descriptor that tells of writes to files in a folder; None where the system cannot or will not."""
+    """An inotify descriptor for writes to files in a folder; None where there is no inotify or no watch is left."""
     try:
         libc = ctypes.CDLL(None)
         descriptor: int = libc.inotify_init1(os.O_NONBLOCK | os.O_CLOEXEC)
@@ -64,7 +64,7 @@ def _watch_folder(folder: Path) -> int | None:
 
 
 def _names(content: bytes) -> Iterator[bytes]:
-    """The file names in what the kernel told."""
+    """The file names in a series of inotify events."""
     at = 0
     while at < len(content):
         *_, length = _EVENT.unpack_from(content, at)

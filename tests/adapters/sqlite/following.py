@@ -5,9 +5,9 @@ from __future__ import annotations
 import sqlite3
 
 from adapters.sqlite.connection import open_database
-from adapters.sqlite.introspect import Selection
+from adapters.sqlite.settings import Selection
 from adapters.sqlite.snapshot import take_snapshot
-from adapters.sqlite.tail import Tail
+from adapters.sqlite.tail import SqliteTail
 from changesource_sdk.adapter import Change
 from changesource_sdk.positions import Position
 
@@ -24,8 +24,8 @@ class Follower:
             self.snapshot.close()
         self.tail = self.resumed(self.snapshot.position)
 
-    def resumed(self, position: Position) -> Tail:
-        return Tail(open_database(self.path), self.path, self.selection, position)
+    def resumed(self, position: Position) -> SqliteTail:
+        return SqliteTail(open_database(self.path), self.path, self.selection, position)
 
     def batch(self) -> list[Change]:
         """The changes of exactly one batch; none is a failure."""

@@ -9,8 +9,8 @@ import pytest
 
 from adapters.sqlite import SqliteAdapter
 from adapters.sqlite.capture import install
-from adapters.sqlite.connection import naming_the_cause
-from adapters.sqlite.introspect import Selection
+from adapters.sqlite.connection import translated_errors
+from adapters.sqlite.settings import Selection
 from changesource_sdk.adapter import Acknowledging, Adapter, Closing, Insert, Transaction
 from changesource_sdk.errors import AdapterError, ChangesourceError, ConfigurationError
 
@@ -100,7 +100,7 @@ def test_a_file_that_is_no_database_is_named(tmp_path: Path) -> None:
 
 def test_a_database_that_cannot_be_written_is_named(db: sqlite3.Connection, path: str) -> None:
     db.execute("CREATE TABLE t (id INTEGER PRIMARY KEY)")
-    with pytest.raises(AdapterError) as refused, naming_the_cause(path):
+    with pytest.raises(AdapterError) as refused, translated_errors(path):
         install(sqlite3.connect(f"file:{path}?mode=ro", uri=True, isolation_level=None), Selection())
     assert refused.value.code == "database-read-only"
 

@@ -5,11 +5,12 @@ import sqlite3
 import pytest
 
 from adapters.sqlite.catalog import IndexDef, TableDef
-from adapters.sqlite.introspect import Found, Selection, find_tables
+from adapters.sqlite.introspect import SyncableTables, find_tables
+from adapters.sqlite.settings import Selection
 from changesource_sdk.errors import ConfigurationError
 
 
-def found(db: sqlite3.Connection, **selection: tuple[str, ...]) -> Found:
+def found(db: sqlite3.Connection, **selection: tuple[str, ...]) -> SyncableTables:
     return find_tables(db, Selection(**selection))  # type: ignore[arg-type]
 
 

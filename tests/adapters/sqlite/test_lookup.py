@@ -5,8 +5,8 @@ import sqlite3
 import pytest
 
 from adapters.sqlite.capture import install
-from adapters.sqlite.introspect import Selection
 from adapters.sqlite.lookup import touched_query
+from adapters.sqlite.settings import Selection
 
 
 @pytest.mark.parametrize(

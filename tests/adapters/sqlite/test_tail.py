@@ -102,7 +102,7 @@ def test_capturing_does_not_disturb_what_the_application_sees(db: sqlite3.Connec
 def test_a_null_key_is_refused_while_it_is_there_and_forgotten_afterwards(db: sqlite3.Connection, path: str) -> None:
     db.execute("CREATE TABLE t (id TEXT PRIMARY KEY)")
     follower = Follower(path)
-    position = follower.tail.place.position()
+    position = follower.tail.position.to_json()
     db.execute("INSERT INTO t VALUES (NULL)")
     with pytest.raises(AdapterError, match="null-key"):
         follower.batch()
@@ -155,7 +155,7 @@ def test_a_batch_that_was_given_up_leaves_the_reader_usable(db: sqlite3.Connecti
 def test_a_position_that_cannot_be_continued_asks_for_a_new_snapshot(db: sqlite3.Connection, path: str) -> None:
     db.execute("CREATE TABLE t (id INTEGER PRIMARY KEY)")
     follower = Follower(path)
-    origin = follower.tail.place.origin
+    origin = follower.tail.position.origin
     db.execute("INSERT INTO t VALUES (1), (2), (3)")
     follower.batch()
     db.execute("DELETE FROM _changesource_changes WHERE seq < 3")

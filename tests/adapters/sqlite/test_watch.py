@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from adapters.sqlite import SqliteAdapter, watch
-from adapters.sqlite.watch import Watch
+from adapters.sqlite.watch import FileWatch
 from changesource_sdk.adapter import Insert
 
 LONG = 30.0
@@ -38,7 +38,7 @@ def _insert(path: str) -> None:
 
 @linux
 def test_other_files_of_the_folder_do_not_stir(db: sqlite3.Connection, path: str) -> None:
-    watching = Watch(path, threading.Event())
+    watching = FileWatch(path, threading.Event())
     Path(path).with_name("other.db").write_text("something")
     assert not watching.wait(0.05)
     db.execute("CREATE TABLE t (id INTEGER PRIMARY KEY)")
@@ -51,7 +51,7 @@ def test_closing_ends_a_long_wait(is_silent: bool, path: str, monkeypatch: pytes
     if is_silent:
         monkeypatch.setattr(watch, "_watch_folder", lambda folder: None)
     closed = threading.Event()
-    watching = Watch(path, closed)
+    watching = FileWatch(path, closed)
     closed.set()
     began = time.monotonic()
     assert not watching.wait(LONG)

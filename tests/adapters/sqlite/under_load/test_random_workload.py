@@ -9,8 +9,8 @@ import pytest
 
 from adapters.sqlite.adapter import SqliteAdapter
 from adapters.sqlite.connection import open_database
-from adapters.sqlite.introspect import Selection
-from adapters.sqlite.tail import Tail
+from adapters.sqlite.settings import Selection
+from adapters.sqlite.tail import SqliteTail
 from changesource_sdk.adapter import Transaction
 from changesource_sdk.pipeline.encoding.consumer_schema import ConsumerSchema
 from changesource_sdk.pipeline.encoding.transactions import TransactionEncoder
@@ -43,7 +43,7 @@ class Reader:
         """Go on from the durable position, as text has kept it."""
         self.adapter = SqliteAdapter(self.path, exact_replace=self.exact_replace)
         selection = Selection(exact_replace=self.exact_replace)
-        self.tail = Tail(open_database(self.path), self.path, selection, from_text(to_text(self.position)))
+        self.tail = SqliteTail(open_database(self.path), self.path, selection, from_text(to_text(self.position)))
 
     def read(self, survives: bool = True) -> None:
         """Read all there is; a reader that does not survive read it in vain."""

@@ -14,7 +14,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from adapters.memory.adapter import MemoryAdapter, MemoryStore
+from adapters.memory import MemoryAdapter, MemoryStore
 from changesource_sdk.adapter import (
     AddColumn,
     AlterColumn,

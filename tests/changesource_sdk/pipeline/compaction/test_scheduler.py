@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from adapters.memory.adapter import MemoryAdapter, MemoryStore
+from adapters.memory import MemoryAdapter, MemoryStore
 from changesource_sdk.adapter import Delete, Insert, Snapshot
 from changesource_sdk.changelog.sqlite.store import SqliteStore
 from changesource_sdk.errors import SnapshotGone

@@ -8,7 +8,7 @@ from dataclasses import replace
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from adapters.memory.adapter import MemoryStore
+from adapters.memory import MemoryStore
 from changesource_sdk.adapter import Change, Delete, Insert, Row, Update
 from changesource_sdk.pipeline.mapping.change import ChangeMapper
 from changesource_sdk.pipeline.mapping.declare import Function, MappedColumn, Sql, TableMapping
