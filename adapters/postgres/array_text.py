@@ -1,7 +1,7 @@
 """The text form of Postgres arrays: `{1,NULL,"a,b"}`, of any depth, with or without bounds.
 
-The grammar is the same for every element type but `box`, which clients cannot hold anyway: braces, commas, elements in
-double quotes where needed with a backslash before a quote or a backslash, and an unquoted NULL.
+The grammar is the same for all element types except `box`, which is not synced: braces, commas, elements in double
+quotes where necessary, a backslash before a quote or a backslash, and an unquoted NULL.
 """
 
 from __future__ import annotations
@@ -15,13 +15,13 @@ _ESCAPED = re.compile(r"\\(.)", re.DOTALL)
 
 
 class ArrayReader:
-    """Reads arrays whose elements `element` reads. Invariant: a quoted NULL is text, an unquoted one is None."""
+    """Reads arrays; `element` decodes an element. A quoted NULL is text, an unquoted one is None."""
 
     def __init__(self, element: Callable[[str], object]) -> None:
         self._element = element
 
     def read(self, text: str) -> list[object]:
-        """The elements, lists of lists for more dimensions; lower bounds are left out."""
+        """The elements, as lists of lists if there are more dimensions. Lower bounds (`[2:3]=`) are ignored."""
         if text.startswith("["):
             text = text[text.index("=") + 1 :]
         plain = _PLAIN.fullmatch(text)
@@ -36,8 +36,8 @@ class ArrayReader:
     def _nested(self, text: str) -> list[object]:
         outermost: list[object] = []
         lists = [outermost]
-        for found in _TOKEN.finditer(text):
-            token, quoted, bare = found.group(0), found.group(1), found.group(2)
+        for part in _TOKEN.finditer(text):
+            token, quoted, bare = part.group(0), part.group(1), part.group(2)
             if token == "{":
                 inner: list[object] = []
                 lists[-1].append(inner)

@@ -1,8 +1,9 @@
-"""Messages of the stream to changes: which table they are of, what its rows are, and what became of the schema.
+"""Messages of the stream to changes, with the schema that holds at each point of the stream.
 
-The reader carries a `Version` along the stream and stores each new one under the position of the transaction that made
-it, before that transaction ends. Changes to a table are passed over while its rows are ahead of the stream, or while
-its definition is out of step with the stream; whatever is passed over is made good by reading the table whole.
+The reader keeps the current `Version` (catalog and types). It stores each new version under the position of the
+transaction that made it, before that transaction ends. Changes of a table are skipped while its rows were read ahead of
+the stream, or while its definition does not match the stream. Whatever is skipped is contained in a later read of the
+whole table.
 """
 
 from __future__ import annotations
@@ -14,8 +15,8 @@ from types import MappingProxyType
 
 from adapters.postgres.catalog.document import read_document
 from adapters.postgres.catalog.model import Catalog, TableDef
-from adapters.postgres.catalog.table_selection import Found
-from adapters.postgres.connection import Connection, naming_the_cause
+from adapters.postgres.catalog.table_selection import SelectedTables
+from adapters.postgres.connection import Connection, translated_errors
 from adapters.postgres.read_ahead import read_ahead
 from adapters.postgres.replication.pgoutput import (
     UNCHANGED,
@@ -30,7 +31,7 @@ from adapters.postgres.replication.pgoutput import (
     decode,
 )
 from adapters.postgres.replication.relation import RelationReader, fits
-from adapters.postgres.replication.visibility import Move
+from adapters.postgres.replication.visibility import Redefinition
 from adapters.postgres.schema_changes.capture import PREFIX, REWRITE_PREFIX, Announcement
 from adapters.postgres.schema_changes.ddl import Notice, migration
 from adapters.postgres.schema_changes.versions import Version, store_version
@@ -43,7 +44,10 @@ _log = logger("postgres")
 
 
 class ChangeReader:
-    """Reads one transaction after the other. Invariant: between transactions, `version` is the stored one."""
+    """Reads one transaction after the other, in the reading thread.
+
+    Invariant: between transactions, `version` is the one that is stored in the database.
+    """
 
     def __init__(
         self,
@@ -53,22 +57,32 @@ class ChangeReader:
         watcher: Watcher,
         warnings: Mapping[str, str] = MappingProxyType({}),
     ) -> None:
-        """Start with a version; `warnings` are about the catalog as it is now, by table or column."""
+        """`version` is that of the position to start at.
+
+        `warnings` are about the current catalog, by table or column.
+        """
+        # The catalog at this point of the stream; replaced by every schema change and every read of a whole table.
         self.version = version
+        # The position under which `version` is stored.
         self.stored_at = 1
         self._settings = settings
         self._db = db
         self._watcher = watcher
+        # The layout of each table that the stream announced last, by oid.
         self._announced: dict[int, Relation] = {}
+        # How to read each table's tuples, by oid; None for tables that are not synced. Cleared by schema changes.
         self._readers: dict[int, RelationReader | None] = {}
-        self._passed: set[int] = set()
+        # The tables whose changes are skipped in the current transaction.
+        self._skipped: set[int] = set()
         self._not_synced = StandingWarnings(_log, NOT_SYNCED)
         self._not_synced.set(warnings)
+        # The current transaction, modulo 2^32.
         self._xid = 0
+        # Tables that the current transaction has rewritten; the announcement of the command takes them.
         self._rewritten: frozenset[int] = frozenset()
 
     def changes(self, payloads: Iterable[bytes], begin: Begin, commit: Commit) -> Iterator[Change]:
-        """The changes of one transaction; it must be read to its end before the next."""
+        """The changes of one transaction. The caller must exhaust it before the next call."""
         before = self.version
         self._start(begin, commit)
         for payload in payloads:
@@ -83,33 +97,36 @@ class ChangeReader:
                 case LogicalMessage(True, prefix, content):
                     yield from self._logical_message(prefix, content)
         if self._rewritten:
-            yield from self._move(Found(self.version.catalog, self.version.types), Notice(True, self._rewritten))
+            yield from self._move(
+                SelectedTables(self.version.catalog, self.version.types), Notice(True, self._rewritten)
+            )
         if self.version is not before:
-            with naming_the_cause(self._settings.dsn):
+            with translated_errors(self._settings.dsn):
                 store_version(self._db, self._settings.slot, commit.end_lsn, self.version)
             self.stored_at = commit.end_lsn
 
     def _start(self, begin: Begin, commit: Commit) -> None:
-        """Decide which tables this transaction's changes are passed over for."""
+        """Decide which tables to skip in this transaction: those whose rows, read ahead, already contain it."""
         self._xid = begin.xid
         self._rewritten = frozenset()
         horizons = self.version.horizons
         if any(horizon.until < commit.end_lsn for horizon in horizons.values()):
             horizons = {oid: horizon for oid, horizon in horizons.items() if horizon.until >= commit.end_lsn}
             self.version = replace(self.version, horizons=horizons)
-        self._passed = {oid for oid, horizon in horizons.items() if horizon.has_seen(begin.xid)}
-        self._passed |= self.version.waiting
+        self._skipped = {oid for oid, horizon in horizons.items() if horizon.has_seen(begin.xid)}
+        self._skipped |= self.version.waiting
 
     def _row_change(self, message: Inserted | Updated | Deleted) -> Iterator[Change]:
         oid = message.oid
-        if oid in self._passed:
+        if oid in self._skipped:
             return
         reader = self._readers[oid] if oid in self._readers else self._new_reader(oid)
         if reader is None:
             return
         if isinstance(message, Inserted):
             if UNCHANGED in message.new:
-                # A row that came into the publication's filter; its large values are in the store only.
+                # The update made the row match the publication's filter, so the server sends it as an insert, but
+                # without unchanged TOAST values. Only a read of the table has those.
                 yield from self._read_whole(oid, is_new=False)
             else:
                 yield reader.inserted(message)
@@ -126,18 +143,18 @@ class ChangeReader:
         elif table is not None:
             event(_log, logging.INFO, "a table changed without notice; it is read anew", table=table.full_name)
             self._wait_for(oid)
-        if oid not in self._passed:
+        if oid not in self._skipped:
             self._readers[oid] = reader
         return reader
 
     def _wait_for(self, oid: int) -> None:
-        """Pass over a table until the catalog next moves, and see to it that it does."""
-        self._passed.add(oid)
+        """Skip a table until the next announcement of the catalog, and request one."""
+        self._skipped.add(oid)
         self.version = replace(self.version, waiting=self.version.waiting | {oid})
-        self._watcher.look(announce=True)
+        self._watcher.check_now(announce=True)
 
     def _truncated(self, oids: Iterable[int]) -> Iterator[Change]:
-        tables = [self.version.catalog.table(oid) for oid in oids if oid not in self._passed]
+        tables = [self.version.catalog.table(oid) for oid in oids if oid not in self._skipped]
         names = [table.full_name for table in tables if table is not None]
         if names:
             yield Truncate(names)
@@ -149,31 +166,35 @@ class ChangeReader:
             announcement = Announcement.parse(content, self._rewritten)
             self._rewritten = frozenset()
             if announcement.document is None:
-                self._watcher.look(announce=True)
+                self._watcher.check_now(announce=True)
                 return
-            found = read_document(announcement.document, self._settings.all_publications, self._settings.selection)
-            yield from self._move(self._reconciled(found, announcement), announcement.notice)
+            selected = read_document(announcement.document, self._settings.all_publications, self._settings.selection)
+            yield from self._move(self._reconciled(selected, announcement), announcement.notice)
 
-    def _reconciled(self, found: Found, announcement: Announcement) -> Found:
-        """What was found, but for tables that a transaction changed which the description has not seen."""
+    def _reconciled(self, selected: SelectedTables, announcement: Announcement) -> SelectedTables:
+        """The announced tables, except those with a redefinition that the announcement's snapshot does not contain.
+
+        A transaction may describe the catalog, then another changes a table and commits first. The description is then
+        outdated for that table, and the known definition is kept.
+        """
         own, seen = self._xid, announcement.seen
-        # A transaction sees itself, but what it moved is still unseen by others that are under way.
+        # A transaction sees its own changes, but other open transactions do not see them yet.
         known = {oid: m if m.xid == own else m.after(seen) for oid, m in self.version.moved.items()}
         moved = {oid: move for oid, move in known.items() if move is not None}
         self.version = replace(self.version, moved=moved)
         unseen = {oid for oid, move in moved.items() if move.xid != own and not seen.has_seen(move.xid)}
         if not unseen:
-            return found
-        tables = [table for table in found.catalog.tables if table.oid not in unseen]
+            return selected
+        tables = [table for table in selected.catalog.tables if table.oid not in unseen]
         tables += [table for table in self.version.catalog.tables if table.oid in unseen]
         tables.sort(key=lambda table: (table.schema, table.name))
-        return replace(found, catalog=Catalog(tuple(tables)), types={**self.version.types, **found.types})
+        return replace(selected, catalog=Catalog(tuple(tables)), types={**self.version.types, **selected.types})
 
-    def _move(self, found: Found, notice: Notice) -> Iterator[Change]:
-        """To a new catalog: first the schema changes, then the rows they call for."""
-        old, new = self.version.catalog, found.catalog
+    def _move(self, selected: SelectedTables, notice: Notice) -> Iterator[Change]:
+        """Go to a new catalog: the schema changes, then all rows of the tables that need it."""
+        old, new = self.version.catalog, selected.catalog
         self._watcher.known = new
-        self._not_synced.set(found.warnings)
+        self._not_synced.set(selected.warnings)
         steps = migration(old, new, notice)
         created = {table.oid for table in steps.created}
         again = {table.oid for table in steps.resent} | (self.version.waiting - created)
@@ -184,31 +205,31 @@ class ChangeReader:
         yield from steps.changes
         if old == new and not again:
             return
-        moved = {**self.version.moved, **dict.fromkeys(differing, Move(self._xid))}
-        self.version = Version(new, found.types, self.version.horizons, frozenset(), moved)
-        self._passed -= again
+        moved = {**self.version.moved, **dict.fromkeys(differing, Redefinition(self._xid))}
+        self.version = Version(new, selected.types, self.version.horizons, frozenset(), moved)
+        self._skipped -= again
         self._readers.clear()
         for table in new.tables:
             if table.oid in created or table.oid in again:
                 yield from self._read_whole(table.oid, is_new=True)
 
     def _read_whole(self, oid: int, *, is_new: bool) -> Iterator[Change]:
-        """All rows of a table as they are now; what they hold already is passed over from here on."""
+        """All rows of a table in their current state. Later changes that these rows already contain will be skipped."""
         table = self.version.catalog.table(oid)
         if table is None:
             return
-        found = read_ahead(self._settings, table, self._xid)
-        if found is None:
+        ahead = read_ahead(self._settings, table, self._xid)
+        if ahead is None:
             self._note_waiting(table)
             return
-        self._passed.add(oid)
-        self.version = replace(self.version, horizons={**self.version.horizons, oid: found.horizon})
+        self._skipped.add(oid)
+        self.version = replace(self.version, horizons={**self.version.horizons, oid: ahead.horizon})
         if not is_new:
             yield Truncate([table.full_name])
-        for row in found.rows():
+        for row in ahead.rows():
             yield Insert(table.full_name, row)
 
     def _note_waiting(self, table: TableDef) -> None:
-        """The table has changed again since: its rows come with the announcement of that."""
-        self._passed.add(table.oid)
+        """The table was changed again: its rows are read when the announcement of that change arrives."""
+        self._skipped.add(table.oid)
         self.version = replace(self.version, waiting=self.version.waiting | {table.oid})

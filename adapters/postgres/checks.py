@@ -1,7 +1,6 @@
-"""What the store must allow: each check says how things are and, if they will not do, what to run.
+"""The checks of `changesource doctor`: each says what is the case and, if that is not enough, what to run.
 
-`examine` gives all findings, for `changesource doctor`; `require` raises the first that stands in the way, before
-anything is made in the store.
+`examine` returns all of them; `require` raises the first that fails, before anything is created in the database.
 """
 
 from __future__ import annotations
@@ -9,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from adapters.postgres.catalog.model import STATE_SCHEMA
-from adapters.postgres.connection import Connection, place, quoted
+from adapters.postgres.connection import Connection, address, quoted
 from adapters.postgres.replication.slot import slot_state
 from adapters.postgres.schema_changes.capture import has_triggers
 from adapters.postgres.settings import PostgresSettings
@@ -18,7 +17,7 @@ from changesource_sdk import AdapterError, Check
 OLDEST = 150_000
 """The first server version with row filters and column lists."""
 NEEDED_SLOTS = 2
-"""The slot itself, and a temporary one while a snapshot is taken; both are read by a WAL sender."""
+"""The slot, and a temporary one while a snapshot is taken; each also needs a WAL sender."""
 
 _ROLE = """SELECT current_user::text, r.rolreplication OR r.rolsuper
   OR EXISTS (SELECT FROM pg_roles m WHERE m.rolname = 'rds_replication' AND pg_has_role(current_user, m.oid, 'MEMBER')),
@@ -31,7 +30,6 @@ WHERE pubname = ANY(%s) AND NOT has_table_privilege(format('%%I.%%I', schemaname
 
 
 def examine(db: Connection, settings: PostgresSettings) -> Iterator[Check]:
-    """All findings."""
     yield _version(db)
     yield _primary(db)
     yield _wal_level(db)
@@ -45,10 +43,10 @@ def examine(db: Connection, settings: PostgresSettings) -> Iterator[Check]:
 
 
 def require(db: Connection, settings: PostgresSettings) -> None:
-    """Raise what stands in the way of following this store."""
+    """Raise the first check that fails as an `AdapterError`."""
     for check in examine(db, settings):
         if not check.ok:
-            raise AdapterError(check.name, check.message, where=place(settings.dsn), fix=check.fix)
+            raise AdapterError(check.name, check.message, where=address(settings.dsn), fix=check.fix)
 
 
 def _setting(db: Connection, name: str) -> str:
@@ -77,9 +75,9 @@ def _wal_level(db: Connection) -> Check:
 
 
 def _replication(db: Connection) -> Check:
-    found = db.execute(_ROLE).fetchone()
-    assert found is not None
-    role, may, _ = found
+    row = db.execute(_ROLE).fetchone()
+    assert row is not None
+    role, may, _ = row
     if may:
         return Check("replication-privilege", True, f"role {role} may replicate")
     fix = f"as a superuser: ALTER ROLE {quoted(role)} REPLICATION;"
@@ -87,12 +85,12 @@ def _replication(db: Connection) -> Check:
 
 
 def _limits(db: Connection, settings: PostgresSettings) -> Iterator[Check]:
-    found = db.execute(_FREE).fetchone()
-    assert found is not None
+    row = db.execute(_FREE).fetchone()
+    assert row is not None
     state = slot_state(db, settings.slot)
     needed = NEEDED_SLOTS - (state is not None)
     senders = NEEDED_SLOTS - (state is not None and state.active_pid is not None)
-    for name, free, wanted in (("max_replication_slots", found[0], needed), ("max_wal_senders", found[1], senders)):
+    for name, free, wanted in (("max_replication_slots", row[0], needed), ("max_wal_senders", row[1], senders)):
         fix = (
             "" if free >= wanted else f"ALTER SYSTEM SET {name} = {_setting(db, name)} + {wanted - free}; then restart"
         )
@@ -100,9 +98,9 @@ def _limits(db: Connection, settings: PostgresSettings) -> Iterator[Check]:
 
 
 def _own_schema(db: Connection) -> Check:
-    found = db.execute(_CREATE, (STATE_SCHEMA,)).fetchone()
-    assert found is not None
-    database, may_create, schema = found
+    row = db.execute(_CREATE, (STATE_SCHEMA,)).fetchone()
+    assert row is not None
+    database, may_create, schema = row
     if may_create or schema:
         return Check("create-privilege", True, f"schema {STATE_SCHEMA} is there or can be made")
     fix = f"as the database's owner: GRANT CREATE ON DATABASE {quoted(database)} TO {db.info.user};"
@@ -120,15 +118,15 @@ def _readable(db: Connection, settings: PostgresSettings) -> Check:
 
 
 def _publications(db: Connection, settings: PostgresSettings) -> Check:
-    there = {row[0] for row in db.execute("SELECT pubname FROM pg_publication")}
-    absent = [name for name in settings.data_publications if name not in there]
+    existing = {row[0] for row in db.execute("SELECT pubname FROM pg_publication")}
+    absent = [name for name in settings.data_publications if name not in existing]
     message = f"{', '.join(absent)} will be made" if absent else f"{', '.join(settings.data_publications)} is there"
     return Check("publication", True, message)
 
 
 def _announcements(db: Connection) -> Check:
-    found = db.execute(_ROLE).fetchone()
-    if has_triggers(db) or (found is not None and found[2]):
+    row = db.execute(_ROLE).fetchone()
+    if has_triggers(db) or (row is not None and row[2]):
         return Check("schema-changes", True, "announced by event triggers")
     return Check("schema-changes", True, "looked for every second, since only a superuser can make event triggers")
 

@@ -1,8 +1,8 @@
-"""Opening the database: one place for session settings, time limits and the words of its failures.
+"""Opening the database: session settings, time limits, and errors that say what to do.
 
-The settings fix the text form of every value (`types` relies on it), the same for ordinary and for replication
-sessions. Connections commit by themselves: every transaction in this package is begun by name. No error shows a
-password.
+The session settings fix the text form of every value, which `types` relies on; they are the same for ordinary and
+replication sessions. Connections are in autocommit mode: transactions are begun and ended with SQL statements. No error
+contains a password.
 """
 
 from __future__ import annotations
@@ -40,13 +40,13 @@ CLIENT = {
 
 
 def connect(dsn: str, *, replication: bool = False) -> Connection:
-    """A connection in autocommit; `replication` makes it one that can stream. Raises an error that says what to do."""
-    with naming_the_cause(dsn):
+    """A connection in autocommit mode; with `replication`, one that can stream. Raises `AdapterError`."""
+    with translated_errors(dsn):
         return psycopg.connect(_conninfo(dsn, replication), autocommit=True)
 
 
 def checked_dsn(dsn: str) -> str:
-    """Raise unless this can be an address of a database."""
+    """The DSN itself. Raises `ConfigurationError` if libpq cannot parse it."""
     try:
         conninfo_to_dict(dsn)
     except psycopg.ProgrammingError as error:
@@ -59,8 +59,8 @@ def checked_dsn(dsn: str) -> str:
     return dsn
 
 
-def place(dsn: str) -> str:
-    """Which database is meant, without its password."""
+def address(dsn: str) -> str:
+    """Host, port and name of the database, without user and password."""
     parts = conninfo_to_dict(dsn)
     where = f"{parts.get('host', 'localhost')}:{parts.get('port', 5432)}"
     return f"{where}/{parts.get('dbname', '')}"
@@ -77,31 +77,32 @@ def _conninfo(dsn: str, replication: bool) -> str:
 
 
 def quoted(name: str) -> str:
-    """An identifier as SQL text, whatever characters it has."""
+    """An identifier as SQL text."""
     return '"' + name.replace('"', '""') + '"'
 
 
 @contextmanager
-def naming_the_cause(dsn: str) -> Iterator[None]:
-    """Turn Postgres's failures into errors that say what to do."""
+def translated_errors(dsn: str) -> Iterator[None]:
+    """Raise `psycopg.Error` as an `AdapterError` with a stable code and a fix."""
     try:
         yield
     except psycopg.Error as error:
-        raise explained(dsn, error) from error
+        raise translated(dsn, error) from error
 
 
-def explained(dsn: str, error: psycopg.Error) -> AdapterError:
-    """The error as ours; `adapter-failed` is what trying again may mend."""
+def translated(dsn: str, error: psycopg.Error) -> AdapterError:
+    """The error with a code and a fix; `adapter-failed` if its cause is not known."""
     text = str(error).strip().splitlines()[0] if str(error).strip() else type(error).__name__
     state = error.sqlstate or ""
     for prefix, code, fix in _STATES:
         if state.startswith(prefix):
-            return AdapterError(code, f"Postgres says: {text}", where=place(dsn), fix=fix)
-    for sign, code, fix in _SIGNS:
-        if sign in text:
-            return AdapterError(code, f"Postgres says: {text}", where=place(dsn), fix=fix)
+            return AdapterError(code, f"Postgres says: {text}", where=address(dsn), fix=fix)
+    # Refusals before the session exists have no SQLSTATE in psycopg.
+    for part, code, fix in _CAUSES:
+        if part in text:
+            return AdapterError(code, f"Postgres says: {text}", where=address(dsn), fix=fix)
     return AdapterError(
-        "adapter-failed", f"Postgres says: {text}", where=place(dsn), fix="it is tried again; see the server's log"
+        "adapter-failed", f"Postgres says: {text}", where=address(dsn), fix="it is tried again; see the server's log"
     )
 
 
@@ -113,7 +114,7 @@ _STATES = (
     ("53100", "disk-full", "make room on the server's disk"),
     ("57P", "server-away", "nothing to do if the server comes back: it is tried again; else see its log"),
 )
-_SIGNS = (
+_CAUSES = (
     ("password authentication failed", *_STATES[0][1:]),
     ("no password supplied", *_STATES[0][1:]),
     ("no pg_hba.conf entry", *_STATES[0][1:]),

@@ -1,10 +1,9 @@
-"""COPY's text format straight to JSON objects: the snapshot's innermost loop. Pure.
+"""COPY's text format straight to JSON objects: the innermost loop of a snapshot. Pure.
 
-Most of what Postgres writes is JSON already, or a quoted string away from it: integers and finite numbers as they are,
-text with quotes around. So a batch is cut into columns (`copy_text`), each column becomes JSON with as few calls per
-value as its type allows, and a row is one `%` of a template. What has no short way goes value by value through the
-decoder and the SDK's converter, the same two that every other row goes through; a test holds all ways to the same
-result.
+Most of what Postgres writes is almost JSON: integers and finite numbers are, and text needs quotes. So a batch is split
+into columns (`copy_text`), each column becomes JSON with as few calls per value as its type allows, and a row is one
+`%` of a template. Other types are converted value by value, by the decoder and the SDK's converter that rows of the
+stream go through. A test compares both ways.
 """
 
 from __future__ import annotations
@@ -24,23 +23,26 @@ from changesource_sdk.toolkit import converter
 Texts = list[str]
 Fragments = Iterable[str]
 ColumnWriter = Callable[[Texts], Fragments]
-"""From the texts of a column, none of them NULL, to JSON."""
+"""Converts the texts of a column, none of them NULL, to JSON."""
 
 _SAFE_DIGITS = 15
-"""An integer of so few characters is exact as a double; a longer one would be read as an integer of any size."""
+"""An integer of at most so many characters is exact as a double. A longer one is written as a double would print."""
 
 _DOUBLE_DIGITS = 300
-"""A number of fewer characters before its exponent is no infinity."""
+"""A number of fewer characters is within the range of a double."""
 
 _BOOLEANS = {"t": "true", "f": "false"}
 
 
-class CannotVouch(Exception):
-    """A batch has a null where none is allowed: whoever checks rows must say so."""
+class UnexpectedNull(Exception):
+    """A batch has a null in a NOT NULL column: the caller converts it row by row, which reports the row."""
 
 
 class JsonWriter:
-    """Writes rows of these columns, given with their type oids in the order of the COPY, as JSON objects."""
+    """Writes COPY rows as JSON objects. `columns` have their type oids and are in the order of the COPY.
+
+    `absent` are names of columns that consumers expect and the database does not have; they are null.
+    """
 
     def __init__(self, columns: Sequence[tuple[Column, int]], types: Types, absent: Sequence[str] = ()) -> None:
         self._writers = [column_writer(column, decoder(oid, types)) for column, oid in columns]
@@ -49,7 +51,7 @@ class JsonWriter:
         self._template = "{" + ",".join(pairs) + "}"
 
     def objects(self, batch: bytes) -> list[bytes]:
-        """One JSON object per row of a batch of whole rows. Raises `CannotVouch`."""
+        """One JSON object for each row of a batch of complete rows. Raises `UnexpectedNull`."""
         text = batch.decode()
         columns = columns_of(text, len(self._writers))
         if "\\" in text:
@@ -68,20 +70,20 @@ def _plain(texts: Texts, write: ColumnWriter) -> Fragments:
 
 
 def _escaped(texts: Texts, write: ColumnWriter, optional: bool) -> Fragments:
-    """A column of a batch that has NULLs, or escapes in some value."""
+    """A column of a batch that has a NULL or an escape somewhere."""
     if "\\" not in "".join(texts):
         return write(texts)
     present = [unescaped(text) if "\\" in text else text for text in texts if text != NULL]
     if len(present) == len(texts):
         return write(present)
     if not optional:
-        raise CannotVouch
+        raise UnexpectedNull
     fragments = iter(write(present))
     return ["null" if text == NULL else next(fragments) for text in texts]
 
 
 def column_writer(column: Column, decode: Decoder) -> ColumnWriter:
-    """The shortest way from a column's texts to JSON."""
+    """The fastest conversion from a column's texts to JSON."""
     if decode is int:
         return list
     if decode is boolean:
@@ -101,26 +103,28 @@ def _numbers(optional: bool) -> ColumnWriter:
             return [t if len(t) <= _SAFE_DIGITS or _is_short_fraction(t) else repr(number(t)) for t in texts]
         values = list(map(number, texts))
         if None in values and not optional:
-            raise CannotVouch
+            raise UnexpectedNull
         return ["null" if value is None else repr(value) for value in values]
 
     return write
 
 
 def _is_short_fraction(text: str) -> bool:
-    """Whether a number can only be read as a double, and fits one."""
+    """Whether a number has a fraction and is in the range of a double, so that JSON readers read it as one."""
     return len(text) < _DOUBLE_DIGITS and "." in text
 
 
 def _has_letters(texts: Texts) -> bool:
-    """Whether NaN or Infinity is among numbers."""
+    """Whether NaN or Infinity is among the numbers."""
     joined = "".join(texts)
     return "N" in joined or "I" in joined
 
 
 def _timestamps(missing_zone: str, texts: Texts) -> Fragments:
-    """Epoch milliseconds. Seconds as doubles tell microseconds apart for about a century around 1970: for those years
-    rounding to three digits gives the exact value; a batch with any other takes the long way.
+    """Epoch milliseconds.
+
+    Within about a century of 1970, seconds as doubles have microsecond precision, so that rounding to three digits of a
+    millisecond is exact. A batch with a timestamp outside that range is converted value by value.
     """
     try:
         seconds = list(map(_seconds, map(_moment, [text + missing_zone for text in texts] if missing_zone else texts)))

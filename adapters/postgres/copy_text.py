@@ -1,8 +1,8 @@
 """COPY's text format to rows, a batch at a time and column by column. Pure.
 
-Tabs part values and newlines part rows; both are escaped inside values, so a batch of rows is one split away from a
-flat list of values, and a column is a slice of that. Working on columns keeps the work per value in C: one `map` per
-column and batch, and a look for escapes once per batch.
+Tabs separate values and newlines separate rows, and both are escaped inside values. So one `split` gives all values of
+a batch, and a column is a slice of them. Working on columns keeps the work per value in C: one `map` per column and
+batch, and one search for escapes per batch.
 """
 
 from __future__ import annotations
@@ -19,18 +19,18 @@ Values = list[object]
 
 
 class CopyReader:
-    """Reads batches of whole COPY rows with these columns, in this order."""
+    """Reads batches of complete COPY rows with these columns, in this order."""
 
     def __init__(self, names: Sequence[str], decoders: Sequence[Decoder]) -> None:
         self._names = tuple(names)
         self._decoders = tuple(decoders)
 
     def rows(self, batches: Iterable[bytes]) -> Iterator[dict[str, object]]:
-        """The rows of batches, each of which ends with a newline."""
+        """The rows of batches. Each batch must end with a newline."""
         names = self._names
         for batch in batches:
             for values in self.values(batch):
-                # Every row passes here; the widths are those of the columns by construction.
+                # No `strict=True`, for speed: `columns_of` makes rows of the right width.
                 yield dict(zip(names, values))  # noqa: B905
 
     def values(self, batch: bytes) -> Iterator[tuple[object, ...]]:
@@ -41,7 +41,7 @@ class CopyReader:
 
 
 def columns_of(text: str, width: int) -> list[list[str]]:
-    """The values of a batch of whole rows, column by column, as COPY wrote them."""
+    """The values of a batch of complete rows, column by column, still escaped."""
     flat = text[:-1].replace("\n", "\t").split("\t")
     return [flat[i::width] for i in range(width)]
 
@@ -51,7 +51,7 @@ def _plain_column(texts: list[str], decode: Decoder) -> Iterable[object]:
 
 
 def _escaped_column(texts: list[str], decode: Decoder) -> Iterable[object]:
-    """A column of a batch that has a backslash somewhere: NULLs, or escapes in some value."""
+    """A column of a batch that has a NULL or an escape somewhere."""
     nulls = texts.count(NULL)
     if nulls == len(texts):
         return [None] * nulls
@@ -61,12 +61,11 @@ def _escaped_column(texts: list[str], decode: Decoder) -> Iterable[object]:
 
 
 def unescaped(text: str) -> str:
-    """A value as it was before COPY escaped it."""
     return _ESCAPE.sub(_character, text)
 
 
-def _character(found: re.Match[str]) -> str:
-    code = found.group(1)
+def _character(escape: re.Match[str]) -> str:
+    code = escape.group(1)
     if code[0] in "01234567":
         return chr(int(code, 8))
     if code[0] == "x" and len(code) > 1:

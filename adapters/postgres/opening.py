@@ -1,7 +1,7 @@
-"""Before anything is read: the store is checked, what is absent in it is made, and one exact snapshot is opened.
+"""Before anything is read: check the server, create what is missing in the database, and export a snapshot.
 
-The order matters. Announcements must be in place before the snapshot, or a schema change in between would go unseen;
-the slot must be there before it, or the changes after it would be lost.
+The order matters. The event triggers must exist before the snapshot, or a schema change in between would be missed. The
+slot must exist before the snapshot, or the changes after it would be lost.
 """
 
 from __future__ import annotations
@@ -11,9 +11,9 @@ from contextlib import closing
 from dataclasses import replace
 
 from adapters.postgres.catalog.reading import read_catalog
-from adapters.postgres.catalog.table_selection import Found
+from adapters.postgres.catalog.table_selection import SelectedTables
 from adapters.postgres.checks import require
-from adapters.postgres.connection import naming_the_cause
+from adapters.postgres.connection import translated_errors
 from adapters.postgres.replication.lineage import remember_server, watermarks_ahead
 from adapters.postgres.replication.publication import ensure_publications
 from adapters.postgres.replication.slot import ExportedSnapshot, ensure_slot, export_snapshot
@@ -28,8 +28,8 @@ _log = logger("postgres")
 
 
 def prepare(settings: PostgresSettings) -> None:
-    """Check the store and make what is absent in it; each thing made is told once."""
-    with naming_the_cause(settings.dsn), closing(settings.connect()) as db:
+    """Check the database and create what is missing in it; logs each thing that it creates."""
+    with translated_errors(settings.dsn), closing(settings.connect()) as db:
         require(db, settings)
         made = ensure_publications(db, settings)
         if ensure_system_tables(db, settings.app, settings.shard, settings.system_publication):
@@ -42,18 +42,18 @@ def prepare(settings: PostgresSettings) -> None:
         event(_log, logging.INFO, what)
 
 
-def open_snapshot(settings: PostgresSettings) -> tuple[ExportedSnapshot, Found]:
-    """A snapshot of the prepared store and what is in it; changes can be resumed from its position."""
+def open_snapshot(settings: PostgresSettings) -> tuple[ExportedSnapshot, SelectedTables]:
+    """Export a snapshot of the prepared database and read its catalog; `changes` can start at its position."""
     exported = export_snapshot(settings)
     try:
-        with naming_the_cause(settings.dsn), closing(settings.connect()) as db:
+        with translated_errors(settings.dsn), closing(settings.connect()) as db:
             import_snapshot(db, settings.dsn, exported.name)
-            found = read_catalog(db, settings.all_publications, settings.selection)
+            selected = read_catalog(db, settings.all_publications, settings.selection)
             db.execute("COMMIT")
-            store_version(db, settings.slot, exported.lsn, Version(found.catalog, found.types))
+            store_version(db, settings.slot, exported.lsn, Version(selected.catalog, selected.types))
             remember_server(db, settings.slot, *exported.server)
             exported = replace(exported, ahead=watermarks_ahead(db, settings.slot))
     except BaseException:
         exported.close()
         raise
-    return exported, found
+    return exported, selected

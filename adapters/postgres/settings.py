@@ -1,11 +1,11 @@
-"""What a user sets, checked once: `changesource serve postgres --set dsn=… --set publication=…`.
+"""The settings of the adapter: `changesource serve postgres --set dsn=… --set publication=…`.
 
 | setting | meaning |
 |---|---|
 | `dsn` | the database, as `postgresql://user:password@host:5432/database` |
-| `publication` | publications to follow, comma-separated; without it one for all tables of schema `public` is made |
-| `tables`, `exclude` | of what is published, only these or not these: full names or globs, comma-separated |
-| `slot` | the replication slot, named after app, shard and database unless told; it is made if absent |
+| `publication` | publications to follow, comma-separated; without it one for all tables of schema `public` is created |
+| `tables`, `exclude` | which of the published tables to sync or not: full names or globs, comma-separated |
+| `slot` | the replication slot, created if it does not exist; by default named after app, shard and database |
 | `app`, `shard` | the consumer's ZERO_APP_ID and shard number, which name its tables in the database |
 """
 
@@ -18,7 +18,7 @@ from zlib import crc32
 
 from psycopg.conninfo import conninfo_to_dict
 
-from adapters.postgres.catalog.table_selection import Selection
+from adapters.postgres.catalog.table_selection import TableSelection
 from adapters.postgres.connection import Connection, checked_dsn, connect
 from adapters.postgres.system_tables import table_names
 from changesource_sdk import ConfigurationError
@@ -31,7 +31,7 @@ _NAME_LENGTH = 63
 
 @dataclass(frozen=True, slots=True)
 class PostgresSettings:
-    """Settings that are well formed; whether the database agrees with them is found out by connecting."""
+    """Well-formed settings. Whether the database has what they name is checked by `checks`."""
 
     dsn: str
     publications: tuple[str, ...]
@@ -52,7 +52,7 @@ class PostgresSettings:
         app: str = "zero",
         shard: int | str = 0,
     ) -> PostgresSettings:
-        """The settings as a user gives them."""
+        """Raises `ConfigurationError` for a value that is not allowed."""
         names = _names(publication)
         for name in names:
             _check("publication", name, _IDENTIFIER, "give names of publications, letters, digits and _ only")
@@ -65,12 +65,12 @@ class PostgresSettings:
 
     @property
     def default_publication(self) -> str:
-        """What is followed when the user names no publication; it is ours to make."""
+        """The publication that the adapter creates if the user names none."""
         return f"changesource_{self.app}_{self.shard}"
 
     @property
     def system_publication(self) -> str:
-        """The publication of the consumer's own tables; ours to make."""
+        """The publication of the consumer's own tables, which the adapter creates."""
         return f"changesource_{self.app}_{self.shard}_system"
 
     @property
@@ -80,21 +80,19 @@ class PostgresSettings:
 
     @property
     def all_publications(self) -> tuple[str, ...]:
-        """Everything that is followed."""
         return (*self.data_publications, self.system_publication)
 
     @property
-    def selection(self) -> Selection:
-        """Which of the published tables are synced."""
-        return Selection(self.tables, self.exclude, table_names(self.app, self.shard))
+    def selection(self) -> TableSelection:
+        return TableSelection(self.tables, self.exclude, table_names(self.app, self.shard))
 
     def connect(self, *, replication: bool = False) -> Connection:
-        """A connection to the database in autocommit."""
+        """A connection to the database in autocommit mode."""
         return connect(self.dsn, replication=replication)
 
 
 def _default_slot(dsn: str, app: str, shard: int) -> str:
-    """A slot belongs to the whole server, so its name tells the databases of a server apart."""
+    # Slot names are unique in the whole server, so the name contains that of the database.
     database = str(conninfo_to_dict(dsn).get("dbname") or "")
     plain = re.sub(r"[^a-z0-9_]", "_", database.lower())
     name = f"changesource_{app}_{shard}_{plain}".rstrip("_")

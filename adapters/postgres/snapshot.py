@@ -1,9 +1,9 @@
-"""One consistent state, readable in parallel: block ranges of every table under one exported snapshot.
+"""The snapshot: block ranges of every table, read in parallel under one exported snapshot.
 
-The position and the snapshot come from creating a slot (`slot`), so the seam to the stream is exact. A partition holds
-an address, a snapshot's name and a range of blocks; wherever it is read, it opens a connection of its own and imports
-the snapshot. Postgres finds blocks by number without looking at others, so parts cost the same wherever they start,
-and tables need no key to be split. The snapshot lives as long as the session that exported it.
+Creating a slot gives both the position and the snapshot (`replication.slot`), so the stream continues it exactly. A
+partition has an address, the name of the snapshot and a range of blocks; it opens its own connection, in any process,
+and imports the snapshot. Postgres reads a block by its number, so a range costs the same wherever it starts, and tables
+need no key to be split. The snapshot exists as long as the session that exported it.
 """
 
 from __future__ import annotations
@@ -17,15 +17,18 @@ from psycopg import pq
 from psycopg.errors import InvalidParameterValue, OperationalError, UndefinedObject, error_from_result
 
 from adapters.postgres.catalog.model import Catalog, TableDef
-from adapters.postgres.connection import Connection, connect, naming_the_cause, place, quoted
-from adapters.postgres.copy_json import CannotVouch, JsonWriter
+from adapters.postgres.connection import Connection, address, connect, quoted, translated_errors
+from adapters.postgres.copy_json import JsonWriter, UnexpectedNull
 from adapters.postgres.copy_text import CopyReader
 from adapters.postgres.types import Types, decoder, used_types
 from changesource_sdk import AdapterError, Row, Table
 
 PARTS = 64
 SMALLEST_PART, LARGEST_PART = 1_024, 16_384
-"""Blocks in a part, 8 to 128 MiB of table: enough parts that few tasks share them evenly, each worth a connection."""
+"""Blocks in a partition: 8 to 128 MiB.
+
+Enough partitions to occupy all tasks evenly, each large enough for a connection.
+"""
 
 BATCH_BYTES = 64 * 1024
 _RELATIONS = """
@@ -35,9 +38,9 @@ FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace WHERE c.oid = ANY(
 
 @dataclass(frozen=True, slots=True)
 class TableRange:
-    """The rows of a table that lie in blocks `first` to `end` (None: to the last) of `relation`, given as SQL.
+    """The rows in the blocks from `first` up to `end` (None: to the last) of `relation`, which is a name as SQL.
 
-    `absent` are columns that consumers are told of and the store does not have.
+    `absent` are columns that consumers expect and the database does not have.
     """
 
     dsn: str
@@ -51,26 +54,24 @@ class TableRange:
 
     @property
     def table(self) -> str:
-        """The table's full name."""
         return self.definition.full_name
 
     def rows(self) -> Iterator[Row]:
-        """The rows, in the order of the store."""
         return self._reader().rows(self._batches())
 
     def rows_within(self, db: Connection) -> Iterator[Row]:
-        """The rows as a transaction that is open already sees them."""
+        """The rows as the open transaction of a connection sees them."""
         return self._reader().rows(copy_batches(db, f"COPY ({self.query}) TO STDOUT"))
 
     def json_rows(self, checked: Callable[[Row], bytes]) -> Iterator[list[bytes]]:
-        """The same rows as JSON objects, a batch at a time."""
+        """The same rows as JSON objects, in batches; `checked` validates and encodes one row."""
         own = [(column.declared(), column.type_oid) for column in self.definition.columns]
         writer = JsonWriter(own, self.types, self.absent)
         reader = self._reader()
         for batch in self._batches():
             try:
                 objects = writer.objects(batch)
-            except CannotVouch:
+            except UnexpectedNull:
                 objects = [checked(row) for row in reader.rows([batch])]
             yield objects
 
@@ -79,13 +80,12 @@ class TableRange:
         return CopyReader(self.definition.column_names, decoders)
 
     def _batches(self) -> Iterator[bytes]:
-        with naming_the_cause(self.dsn), closing(connect(self.dsn)) as db:
+        with translated_errors(self.dsn), closing(connect(self.dsn)) as db:
             import_snapshot(db, self.dsn, self.snapshot)
             yield from copy_batches(db, f"COPY ({self.query}) TO STDOUT")
 
     @property
     def query(self) -> str:
-        """The rows as SQL."""
         columns = ", ".join(map(quoted, self.definition.column_names))
         conditions = [f"ctid >= '({self.first},0)'::tid"] if self.first else []
         conditions += [f"ctid < '({self.end},0)'::tid"] if self.end is not None else []
@@ -104,20 +104,22 @@ def table_ranges(
     declared: Sequence[Table] = (),
     blocks: int | None = None,
 ) -> list[TableRange]:
-    """All rows of all tables in ranges of `blocks`, or as many as suit the store; `declared` is what consumers are told
-    of the tables.
+    """All rows of all tables in ranges of `blocks` (None: by the size of the database).
+
+    `declared` are the tables as consumers see them.
     """
     stored = [oid for table in catalog.tables for oid in relations_of(table)]
-    found = {oid: (f"{quoted(schema)}.{quoted(name)}", size) for oid, schema, name, size in _relations(db, stored)}
-    blocks = blocks or min(max(sum(size for _, size in found.values()) // PARTS, SMALLEST_PART), LARGEST_PART)
+    relations = {oid: (f"{quoted(schema)}.{quoted(name)}", size) for oid, schema, name, size in _relations(db, stored)}
+    blocks = blocks or min(max(sum(size for _, size in relations.values()) // PARTS, SMALLEST_PART), LARGEST_PART)
     ranges: list[TableRange] = []
-    told = {table.full_name: table.column_names for table in declared}
+    expected = {table.full_name: table.column_names for table in declared}
     for table in catalog.tables:
-        absent = tuple(name for name in told.get(table.full_name, ()) if name not in table.column_names)
+        absent = tuple(name for name in expected.get(table.full_name, ()) if name not in table.column_names)
         used = used_types((column.type_oid for column in table.columns), types)
         for oid in relations_of(table):
-            relation, size = found[oid]
+            relation, size = relations[oid]
             starts = list(range(0, max(size, 1), blocks))
+            # The last range is open: the table may have grown since its size was read, and the snapshot decides.
             ends = [*starts[1:], None]
             ranges += [
                 TableRange(dsn, snapshot, table, used, relation, start, end, absent)
@@ -127,7 +129,7 @@ def table_ranges(
 
 
 def relations_of(table: TableDef) -> tuple[int, ...]:
-    """The oids of the relations that hold a table's rows: its partitions, or itself."""
+    """The oids of the relations that have a table's rows: its partitions, or the table itself."""
     return table.partitions or (table.oid,)
 
 
@@ -136,7 +138,7 @@ def _relations(db: Connection, oids: list[int]) -> list[tuple[int, str, str, int
 
 
 def import_snapshot(db: Connection, dsn: str, snapshot: str) -> None:
-    """Begin a transaction that sees what the snapshot's exporter sees."""
+    """Begin a transaction with the exported snapshot. Raises `AdapterError` if the snapshot no longer exists."""
     db.execute("BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY")
     try:
         db.execute(f"SET TRANSACTION SNAPSHOT '{snapshot}'".encode())
@@ -144,16 +146,14 @@ def import_snapshot(db: Connection, dsn: str, snapshot: str) -> None:
         raise AdapterError(
             "snapshot-lost",
             f"the exported snapshot {snapshot} is gone: the session that held it has ended",
-            where=place(dsn),
+            where=address(dsn),
             fix="nothing to do: a new snapshot is taken; if it keeps happening, see the server's log",
         ) from error
 
 
 def copy_batches(db: Connection, command: str, size: int = BATCH_BYTES) -> Iterator[bytes]:
-    """The output of a COPY in batches of whole rows, each about `size` bytes.
-
-    Rows are taken from libpq as they lie there: a round through the driver for each would cost as much as all the rest.
-    """
+    """The output of a COPY in batches of complete rows, each about `size` bytes."""
+    # Rows come straight from libpq: psycopg's `Copy` costs as much per row as everything else here together.
     pgconn = db.pgconn
     pgconn.send_query(command.encode())
     _await_copy(db)
@@ -178,7 +178,7 @@ def copy_batches(db: Connection, command: str, size: int = BATCH_BYTES) -> Itera
 
 
 def _receive(db: Connection) -> None:
-    """Wait until more of the result is there."""
+    """Wait for more input from the server."""
     poll = select.poll()
     poll.register(db.pgconn.socket, select.POLLIN)
     poll.poll()
@@ -194,7 +194,7 @@ def _await_copy(db: Connection) -> None:
 
 
 def _finish_copy(db: Connection) -> None:
-    """Take the results that are left, so that the session can go on, and raise if one is a failure."""
+    """Take the remaining results, so that the session can be used again, and raise if one is an error."""
     failed = None
     while (result := _next_result(db)) is not None:
         failed = result if result.status != pq.ExecStatus.COMMAND_OK else failed

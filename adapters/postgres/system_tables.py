@@ -1,8 +1,9 @@
-"""The tables that consumers and push processors share, kept in the database itself.
+"""The tables that consumers and push processors share, kept in the user's database.
 
-Zero's push processors write mutation ids and results to `{app}_{shard}.clients` and `.mutations` in the transaction of
-the data, and `zero-deploy-permissions` writes `{app}.permissions`. So these tables have the layout the official server
-gives them, and travel like any other table, through a publication of their own. What exists is left as it is.
+Zero's push processors write mutation ids and results to `{app}_{shard}.clients` and `.mutations` in the same
+transaction as the data, and `zero-deploy-permissions` writes `{app}.permissions`. So these tables have the layout of
+the official server, and are replicated like other tables, through their own publication. Existing tables are not
+changed.
 """
 
 from __future__ import annotations
@@ -13,10 +14,10 @@ from adapters.postgres.connection import Connection, quoted
 from changesource_sdk import Column, Table
 
 _EXPECTED = Column("mutation", "json")
-"""What consumers demand of `mutations` and the official layout lacks; it is always null."""
+"""A column of `mutations` that consumers require and the official layout does not have; always null."""
 
 _LOCK = 0x6368_616E_6765
-"""Taken while the tables are made: several processes may start at once."""
+"""Advisory lock while the tables are created: several processes may start at once."""
 
 _SETUP = """
 CREATE SCHEMA IF NOT EXISTS {app};
@@ -59,14 +60,14 @@ def table_names(app: str, shard: int) -> tuple[str, ...]:
 
 
 def as_consumers_expect(table: Table, app: str, shard: int) -> Table:
-    """The table, with a column more where consumers demand one that the store does not have."""
+    """The table as consumers require it: `mutations` gets the column that the database does not have."""
     if table.full_name != f"{app}_{shard}.mutations" or table.column(_EXPECTED.name):
         return table
     return replace(table, columns=(*table.columns, _EXPECTED))
 
 
 def ensure_system_tables(db: Connection, app: str, shard: int, publication: str) -> bool:
-    """Make the tables and their publication unless they are there; tells whether anything was made."""
+    """Create the tables and their publication unless they exist; returns whether it created them."""
     with db.transaction():
         db.execute("SELECT pg_advisory_xact_lock(%s)", [_LOCK])
         if _is_there(db, publication):

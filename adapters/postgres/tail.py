@@ -1,9 +1,9 @@
-"""What was committed after a position, transaction by transaction, as the server streams it.
+"""The transactions after a position, as the server streams them.
 
-A transaction's position is the end of its commit record in the server's log, and its watermark is the same number: both
-grow with every commit. The server is told to forget what was acknowledged and nothing beyond it, so the slot is never
-ahead of the log; a log that is behind the slot is thus known to have lost something. When nothing that is published
-changes for a while, an empty transaction moves both on.
+A transaction's position is the end LSN of its commit record, and its watermark is the same number: both increase with
+every commit. The server is allowed to discard only what was acknowledged, so the slot is never ahead of our log. If it
+is, our log has lost changes. When no published table changes for a while, an empty transaction moves slot and log
+forward.
 """
 
 from __future__ import annotations
@@ -19,7 +19,8 @@ from psycopg.errors import ObjectInUse, ObjectNotInPrerequisiteState, UndefinedF
 from adapters.postgres.catalog.document import publications_needed
 from adapters.postgres.catalog.reading import read_catalog
 from adapters.postgres.change_reader import ChangeReader
-from adapters.postgres.connection import Connection, naming_the_cause
+from adapters.postgres.connection import Connection, translated_errors
+from adapters.postgres.position import lsn_of
 from adapters.postgres.replication.lineage import check_lineage, keep_watermarks_growing, watermarks_ahead
 from adapters.postgres.replication.pgoutput import Begin, Commit, decode
 from adapters.postgres.replication.raw_transaction import SPILL_BYTES, RawTransaction
@@ -34,30 +35,39 @@ from changesource_sdk.toolkit import event, logger
 from protocol.watermark import from_int
 
 QUIET_BYTES = 16 * 1024 * 1024
-"""So much of the server's log may pass without anything published before an empty transaction moves the slot on."""
+"""Bytes of WAL without a published change after which an empty transaction moves the slot forward."""
 HELD_FOR_S = 10.0
-"""How long a slot may be held by a reader that is going away."""
+"""How long to wait for a former reader of the slot, which the server may not have noticed to be gone."""
 _WAIT_S = 1.0
 _BEGIN, _COMMIT = b"BC"
 _log = logger("postgres")
 
 
-class Stream:
-    """One reader of the slot. Invariant: positions increase, and none is confirmed before it is acknowledged."""
+class PostgresTail:
+    """One reader of the slot. Invariant: positions increase, and none is confirmed before it is acknowledged.
+
+    `transactions` runs in the pipeline's reading thread; `acknowledge` and `close` may be called from other threads.
+    """
 
     def __init__(self, settings: PostgresSettings, *, spill_bytes: int = SPILL_BYTES) -> None:
         self._settings = settings
         self._spill_bytes = spill_bytes
+        # Set by `close`, in any thread.
         self._closed = threading.Event()
+        # The open session; set by the reading thread, and used by `acknowledge` and `close` in others. None before.
         self._session: ReplicationSession | None = None
-        self._acknowledged = self._forgotten = 0
-        self._last = self._ahead = 0
+        # The newest acknowledged LSN; `acknowledge` writes it, the reading thread reads it.
+        self._acknowledged = 0
+        # Schema versions before this LSN are deleted. Reading thread only.
+        self._forgotten = 0
+        # The position of the last transaction that was yielded. Reading thread only.
+        self._last = 0
+        # How much higher watermarks are than LSNs (`replication.lineage`); set when the reading starts.
+        self._watermark_offset = 0
 
     def transactions(self, after: Position) -> Iterator[Transaction]:
-        """What follows a position, as it comes, until the stream is closed."""
-        if type(after) is not int:
-            raise position_lost("the position was not made by this adapter")
-        self._last = after
+        """The transactions after a position, as they come, until `close`. Raises `ResyncRequired`."""
+        after = self._last = lsn_of(after)
         db = self._settings.connect()
         watcher: Watcher | None = None
         try:
@@ -66,10 +76,10 @@ class Stream:
             watcher.start()
             yield from self._follow(db, reader, self._session)
         except AdapterError as error:
-            explained = _as_lost(error)
-            if explained is error:
+            translated = _as_lost(error)
+            if translated is error:
                 raise
-            raise explained from error
+            raise translated from error
         finally:
             if watcher is not None:
                 watcher.close()
@@ -78,18 +88,19 @@ class Stream:
             db.close()
 
     def _prepare(self, db: Connection, after: int) -> tuple[ChangeReader, Watcher]:
-        """See whether the position can be continued from, and with what."""
+        """Check that the position can be resumed; returns the reader with the schema version of that position."""
         settings = self._settings
-        with naming_the_cause(settings.dsn):
+        with translated_errors(settings.dsn):
             has_triggers = install(db, settings.slot, settings.all_publications)
             try:
                 check_resumable(db, settings, after)
                 check_lineage(db, settings, after)
             except ResyncRequired:
+                # The new snapshot needs a watermark above those that consumers have.
                 keep_watermarks_growing(db, settings.slot, after)
                 raise
             version = last_version(db, settings.slot, after)
-            self._ahead = watermarks_ahead(db, settings.slot)
+            self._watermark_offset = watermarks_ahead(db, settings.slot)
             with publications_needed():
                 warnings = read_catalog(db, settings.all_publications, settings.selection).warnings
         if version is None:
@@ -98,7 +109,7 @@ class Stream:
         return ChangeReader(settings, db, version, watcher, warnings), watcher
 
     def _open_session(self, db: Connection, after: int) -> ReplicationSession:
-        """Start streaming; a former reader may still hold the slot for a moment."""
+        """Start streaming; waits up to `HELD_FOR_S` for a former reader to give up the slot."""
         deadline = time.monotonic() + HELD_FOR_S
         while True:
             try:
@@ -115,7 +126,7 @@ class Stream:
         raw: RawTransaction | None = None
         begin = Begin(0, 0.0, 0)
         while not self._closed.is_set():
-            self._forget(db, reader)
+            self._forget_versions(db, reader)
             for received in session.receive(_WAIT_S):
                 if isinstance(received, Keepalive):
                     if raw is None and self._is_due(received):
@@ -133,7 +144,7 @@ class Stream:
     def _transaction(
         self, reader: ChangeReader, raw: RawTransaction, begin: Begin, commit: Commit
     ) -> Iterator[Transaction]:
-        """The transaction, unless it was given before or has nothing in it for consumers."""
+        """The transaction, unless it was yielded before or has no changes for consumers."""
         if commit.end_lsn <= self._last:
             raw.close()
             return
@@ -141,30 +152,31 @@ class Stream:
         first = next(changes, None)
         if first is not None:
             self._last = commit.end_lsn
-            mark = from_int(commit.end_lsn + self._ahead)
-            yield Transaction(commit.end_lsn, chain((first,), changes), begin.commit_time_ms, mark)
+            watermark = from_int(commit.end_lsn + self._watermark_offset)
+            yield Transaction(commit.end_lsn, chain((first,), changes), begin.commit_time_ms, watermark)
+            # If the consumer stopped early: the reader must see every message, or it misses schema changes.
             for _ in changes:
                 pass
 
     def _is_due(self, keepalive: Keepalive) -> bool:
-        """Whether the slot must be moved on without a change: much has passed by, or the server waits to shut down."""
+        """Whether an empty transaction is needed: much WAL has passed, or the server waits for us to shut down."""
         passed = keepalive.lsn - self._last
         return passed > QUIET_BYTES or (keepalive.wants_reply and passed > 0)
 
     def _empty(self, lsn: int) -> Transaction:
         self._last = lsn
-        return Transaction(lsn, (), time.time() * 1000, from_int(lsn + self._ahead))
+        return Transaction(lsn, (), time.time() * 1000, from_int(lsn + self._watermark_offset))
 
     def acknowledge(self, position: Position) -> None:
-        """Everything up to `position` is durable downstream: the server may forget it."""
+        """Everything up to `position` is durable in the log: the server may discard it."""
         if self._session is not None and type(position) is int:
             self._session.confirm(position)
             self._acknowledged = position
 
-    def _forget(self, db: Connection, reader: ChangeReader) -> None:
-        """Versions behind what was acknowledged."""
+    def _forget_versions(self, db: Connection, reader: ChangeReader) -> None:
+        """Delete schema versions that no position after the acknowledged one needs."""
         if self._forgotten < reader.stored_at <= self._acknowledged:
-            with naming_the_cause(self._settings.dsn):
+            with translated_errors(self._settings.dsn):
                 forget_versions(db, self._settings.slot, self._acknowledged)
             self._forgotten = reader.stored_at
 
@@ -188,7 +200,7 @@ def _commit(data: bytes) -> Commit:
 
 
 def _as_lost(error: AdapterError) -> AdapterError:
-    """What the server says when it cannot go on from where we are; other errors as they are."""
+    """`ResyncRequired` if the server cannot continue from the position; other errors unchanged."""
     match error.__cause__:
         case UndefinedObject() | UndefinedFile() | ObjectNotInPrerequisiteState() as cause:
             event(_log, logging.WARNING, "the stream cannot be continued", reason=str(cause))

@@ -1,13 +1,12 @@
-"""Postgres types and values: one decoding of text for the snapshot and for the stream.
+"""Postgres types and values: one decoding of text for the snapshot and the stream. Pure.
 
-COPY and logical replication give values in the same text form, provided the session's settings are those of
-`connection`. `decoder` turns that text into the value that travels, so a row read by the snapshot and the same row read
-from the stream are equal by construction. `column_for` says what consumers are told of a column, or why it is not
-synced.
+COPY and logical replication write values in the same text form if the session has the settings of `connection`.
+`decoder` converts that text, so a row from the snapshot and the same row from the stream are equal. `column_for` gives
+the column as consumers see it, or the reason why it is not synced.
 
-Values that JSON or clients cannot hold: temporal infinities become the first and last instant of a client's Date,
-infinite numbers the largest finite ones, so that comparisons still hold; NaN becomes null. Times of day travel in whole
-milliseconds, dates and timestamps keep their microseconds as a fraction. Pure: no connection here.
+Values that JSON or clients cannot hold: infinite dates become the first or last instant of a client's Date, infinite
+numbers the largest finite ones, so that comparisons still hold; NaN becomes null. Times of day are whole milliseconds;
+dates and timestamps are milliseconds with the microseconds as a fraction.
 """
 
 from __future__ import annotations
@@ -24,11 +23,11 @@ from changesource_sdk import Column, JsonText
 from protocol.data_types import KINDS
 
 Decoder = Callable[[str], object]
-"""From a value's text, which is never that of NULL, to what travels."""
+"""Converts the text of a value other than NULL to the value in the change."""
 
 DAY_MS = 86_400_000
 LAST_INSTANT_MS = 8_640_000_000_000_000
-"""The last instant a client's Date can hold; stands for infinity."""
+"""The last instant that a JavaScript Date can hold; stands for infinity."""
 
 _LARGEST = 1.7976931348623157e308
 _EPOCH_DAY = date(1970, 1, 1).toordinal()
@@ -59,7 +58,7 @@ class PgType:
 
 @dataclass(frozen=True, slots=True)
 class Unsynced:
-    """A column that clients cannot have, and why."""
+    """Why a column is not synced."""
 
     reason: str
 
@@ -69,58 +68,58 @@ Types = Mapping[int, PgType]
 
 
 def column_for(name: str, oid: int, modifier: int, types: Types, *, not_null: bool = False) -> Column | Unsynced:
-    """The column as consumers are told of it. A domain is what it is based on."""
-    found, modifier = _without_domain(oid, modifier, types)
-    if found is None:
+    """The column as consumers see it. A domain has the type it is based on."""
+    pg_type, modifier = _without_domain(oid, modifier, types)
+    if pg_type is None:
         return Unsynced(f"its type (oid {oid}) is unknown")
-    if found.element:
-        return _array_column(name, found, types, not_null)
-    if found.kind == "e":
-        data_type = _enum_name(found)
+    if pg_type.element:
+        return _array_column(name, pg_type, types, not_null)
+    if pg_type.kind == "e":
+        data_type = _enum_name(pg_type)
         return Column(name, data_type, optional=not not_null, enum=data_type != "text")
-    data_type = _scalar_name(found)
+    data_type = _scalar_name(pg_type)
     if data_type not in KINDS:
-        return Unsynced(f"clients cannot hold values of type {found.name}")
+        return Unsynced(f"clients cannot hold values of type {pg_type.name}")
     length = modifier - _LENGTH_HEADER if data_type in _WITH_LENGTH and modifier >= _LENGTH_HEADER else None
     return Column(name, data_type, optional=not not_null, max_length=length)
 
 
 def decoder(oid: int, types: Types) -> Decoder:
-    """How the text of a value of this type is read; types that are not synced stay text."""
-    found, _ = _without_domain(oid, -1, types)
-    if found is None:
+    """How to decode values of this type; those of types that are not synced stay text."""
+    pg_type, _ = _without_domain(oid, -1, types)
+    if pg_type is None:
         return str
-    if found.element:
-        element = decoder(found.element, types)
-        # In an array a document stands as a value beside the others.
+    if pg_type.element:
+        element = decoder(pg_type.element, types)
+        # An array is sent as JSON, so its JSON documents are parsed to become elements.
         return ArrayReader(json.loads if element is JsonText else element).read
-    return str if found.kind == "e" else _SCALARS.get(_scalar_name(found), str)
+    return str if pg_type.kind == "e" else _SCALARS.get(_scalar_name(pg_type), str)
 
 
 def used_types(oids: Iterable[int], types: Types) -> dict[int, PgType]:
-    """The types of these oids and all that they are made of."""
+    """The types of these oids and the element and base types that they need."""
     used: dict[int, PgType] = {}
     pending = list(oids)
     while pending:
-        found = types.get(pending.pop())
-        if found is not None and found.oid not in used:
-            used[found.oid] = found
-            pending += [found.element, found.base]
+        pg_type = types.get(pending.pop())
+        if pg_type is not None and pg_type.oid not in used:
+            used[pg_type.oid] = pg_type
+            pending += [pg_type.element, pg_type.base]
     return used
 
 
 def is_rounded(oid: int, types: Types) -> bool:
-    """Whether two different values of a type can travel as the same one: then they are no key."""
-    found, _ = _without_domain(oid, -1, types)
-    return found is not None and found.kind == "b" and found.name in _ROUNDED
+    """Whether two different values of a type can become equal in changes; a unique index on it is not unique then."""
+    pg_type, _ = _without_domain(oid, -1, types)
+    return pg_type is not None and pg_type.kind == "b" and pg_type.name in _ROUNDED
 
 
 def _without_domain(oid: int, modifier: int, types: Types) -> tuple[PgType | None, int]:
-    found = types.get(oid)
-    while found is not None and found.kind == "d":
-        modifier = found.base_modifier if modifier == -1 else modifier
-        found = types.get(found.base)
-    return found, modifier
+    pg_type = types.get(oid)
+    while pg_type is not None and pg_type.kind == "d":
+        modifier = pg_type.base_modifier if modifier == -1 else modifier
+        pg_type = types.get(pg_type.base)
+    return pg_type, modifier
 
 
 def _array_column(name: str, array: PgType, types: Types, not_null: bool) -> Column | Unsynced:
@@ -132,23 +131,26 @@ def _array_column(name: str, array: PgType, types: Types, not_null: bool) -> Col
     return Column(name, f"{data_type}[]", optional=not not_null, enum=is_enum and data_type != "text")
 
 
-def _enum_name(found: PgType) -> str:
-    """An enum's own name, unless the consumer would take it for another type."""
-    unusable = found.name.lower() in KINDS or any(mark in found.name for mark in ("|", "[", "("))
-    return "text" if unusable else found.name
+def _enum_name(pg_type: PgType) -> str:
+    """The name of the enum, or `text` if the consumer would read that name as another type."""
+    unusable = pg_type.name.lower() in KINDS or any(mark in pg_type.name for mark in ("|", "[", "("))
+    return "text" if unusable else pg_type.name
 
 
-def _scalar_name(found: PgType) -> str:
-    """The data type's name; a namesake of a built-in type in another schema is not that type."""
-    if found.name == "upc":
-        # Its digits would be stored as a number.
+def _scalar_name(pg_type: PgType) -> str:
+    """The name of the data type.
+
+    A type of another schema with the name of a built-in type gets its schema as prefix.
+    """
+    if pg_type.name == "upc":
+        # The consumer would store the digits as a number and lose leading zeros.
         return "text"
-    is_known = found.schema == _OWN_SCHEMA or found.name in _ISBN_FAMILY
-    return found.name if is_known or found.name not in KINDS else f"{found.schema}.{found.name}"
+    is_known = pg_type.schema == _OWN_SCHEMA or pg_type.name in _ISBN_FAMILY
+    return pg_type.name if is_known or pg_type.name not in KINDS else f"{pg_type.schema}.{pg_type.name}"
 
 
 def number(text: str) -> float | None:
-    """A float or numeric; NaN has no counterpart."""
+    """A float or numeric; None for NaN."""
     value = float(text)
     if math.isfinite(value):
         return value
@@ -156,7 +158,6 @@ def number(text: str) -> float | None:
 
 
 def boolean(text: str) -> bool:
-    """`t` or `f`."""
     return text == "t"
 
 
@@ -171,20 +172,20 @@ def date_ms(text: str) -> int:
 def _unusual_date_ms(text: str) -> int:
     if text.endswith("infinity"):
         return -LAST_INSTANT_MS if text[0] == "-" else LAST_INSTANT_MS
-    found = _LONG_DATE.match(text)
-    if found is None:
+    parts = _LONG_DATE.match(text)
+    if parts is None:
         raise ValueError(f"{text!r} is no date in ISO style")
-    year, month, day = map(int, found.groups())
+    year, month, day = map(int, parts.groups())
     if text.endswith("BC"):
         year = 1 - year
-    # The calendar repeats every 400 years, so any year can stand for one that Python's dates hold.
+    # Python's dates have the years 1 to 9999. The calendar repeats every 400 years, so compute in another cycle.
     cycles, within = divmod(year - 1, _GREGORIAN_CYCLE_YEARS)
     ordinal = date(within + 1, month, day).toordinal() + cycles * _GREGORIAN_CYCLE_DAYS
     return (ordinal - _EPOCH_DAY) * DAY_MS
 
 
 def timestamp_ms(text: str) -> int | float:
-    """A timestamp, its zone UTC if it has one, as epoch milliseconds with a fraction."""
+    """A timestamp as epoch milliseconds with a fraction; its zone, if it has one, is UTC."""
     try:
         moment = datetime.fromisoformat(text)
     except ValueError:
@@ -225,10 +226,10 @@ def _clock_us(text: str) -> int:
 
 
 def _clock_and_offset(text: str) -> tuple[str, int]:
-    """`12:34:56+05:30` as the clock and the seconds that it is ahead of UTC."""
+    """`12:34:56+05:30` as the clock and the seconds by which it is ahead of UTC."""
     for sign, ahead in (("+", 1), ("-", -1)):
-        clock, found, offset = text.partition(sign)
-        if found:
+        clock, separator, offset = text.partition(sign)
+        if separator:
             parts = [int(part) for part in offset.split(":")]
             seconds = sum(part * unit for part, unit in zip(parts, (3600, 60, 1), strict=False))
             return clock, ahead * seconds

@@ -1,8 +1,8 @@
-"""What is published, as one JSON document: the form in which a schema travels in the stream.
+"""The catalog as one JSON document: the form in which a schema is announced in the stream.
 
-The queries are those of `catalog`, bound together in one statement, so that the server itself can make the document
-inside the transaction that changes a schema (`capture`), or anyone else by asking (`watch`). Reading it gives the same
-as `catalog.reading.read_catalog` would have given at that point.
+The queries are those of `reading`, combined into one statement, so that the server itself can make the document inside
+the transaction that changes the schema (`capture`). Reading it gives the result that `reading.read_catalog` would have
+had at that point.
 """
 
 from __future__ import annotations
@@ -19,10 +19,10 @@ from adapters.postgres.catalog.reading import (
     PUBLICATIONS,
     TABLES,
     TYPES,
-    Published,
+    CatalogRows,
     check_publications,
 )
-from adapters.postgres.catalog.table_selection import Found, Selection, judge
+from adapters.postgres.catalog.table_selection import SelectedTables, TableSelection, select_tables
 from changesource_sdk import ConfigurationError, ResyncRequired
 
 _OIDS = "ARRAY(SELECT c0 FROM tables)"
@@ -45,7 +45,7 @@ def _rows(name: str, width: int) -> str:
 
 
 def query(publications: str) -> str:
-    """A statement that gives the document; `publications` is SQL for an array of names."""
+    """A statement whose result is the document; `publications` is SQL for an array of names."""
     parts = {
         "publications": (PUBLICATIONS.replace("%s", publications), 2),
         "tables": (TABLES.replace("%s", publications), 7),
@@ -62,16 +62,16 @@ def query(publications: str) -> str:
 
 @contextmanager
 def publications_needed() -> Iterator[None]:
-    """A publication that is gone in the middle of the stream leaves a hole in it: the store must be read anew."""
+    """Raise `ResyncRequired` for a publication that was dropped: its changes are missing in the stream."""
     try:
         yield
     except ConfigurationError as error:
         raise ResyncRequired(error.code, error.message, error.where, error.fix) from error
 
 
-def read_document(text: str | bytes, publications: Sequence[str], selection: Selection) -> Found:
-    """What is synced according to a document. Raises `ResyncRequired` if a publication was taken away."""
+def read_document(text: str | bytes, publications: Sequence[str], selection: TableSelection) -> SelectedTables:
+    """The tables of a document that are synced. Raises `ResyncRequired` if a publication was dropped."""
     fields: dict[str, Any] = json.loads(text)
     with publications_needed():
         check_publications(publications, fields.pop("publications"))
-    return judge(Published(**fields).stored(), selection)
+    return select_tables(CatalogRows(**fields).stored(), selection)

@@ -1,11 +1,11 @@
-"""What is known of the published tables at one point of the stream, with identities that outlive names.
+"""The synced tables at one point of the stream, with identities that survive renames.
 
-A table is its oid, a column its attribute number: comparing two catalogs by these tells a rename from a drop and a
-create, however many changes lie between them. `catalog` reads one from the store; `ddl` turns two into schema changes;
-`versions` keeps them as JSON in the store, one per schema version, so that any position can be resumed with the schema
-it was read under.
+A table is identified by its oid, a column by its attribute number. Comparing two catalogs by these distinguishes a
+rename from a drop and a create, however many changes are between them. `reading` reads a catalog from the database;
+`ddl` turns two into schema changes; `versions` stores them as JSON, one per schema version, so that any position can be
+resumed with the schema it was read under.
 
-Only what consumers get is in here: tables and columns that cannot be synced were left out when the catalog was read.
+A catalog has only what consumers get: `table_selection` leaves out tables and columns that cannot be synced.
 """
 
 from __future__ import annotations
@@ -20,8 +20,8 @@ from changesource_sdk import Column, Direction, Index, Table
 from protocol.specs import replica_name
 
 STATE_SCHEMA = "changesource_state"
-"""The schema of our own tables and functions in the store; never synced, and no likely name of a role, since Postgres
-puts a role's tables into the schema of its name."""
+"""The schema of our own tables and functions; never synced. Its name is not one that a role is likely to have, since
+Postgres creates a role's tables in the schema of the role's name."""
 
 Identity = Literal["d", "f", "i", "n"]
 """A table's replica identity, as `pg_class.relreplident` spells it: default, full, index, nothing."""
@@ -29,9 +29,10 @@ Identity = Literal["d", "f", "i", "n"]
 
 @dataclass(frozen=True, slots=True)
 class ColumnDef:
-    """One published column. `number` is its attribute number, `default` SQL text, `data_type` what consumers are told.
+    """One published column. `number` is its attribute number, `default` SQL text, `data_type` what consumers see.
 
-    `type_oid` and `typmod` are what the stream announces for it: a difference means that the catalog is out of step.
+    `type_oid` and `typmod` must equal what the stream announces; otherwise the catalog is older or newer than the
+    stream.
     """
 
     number: int
@@ -45,13 +46,13 @@ class ColumnDef:
     max_length: int | None = None
 
     def declared(self) -> Column:
-        """The column as the consumer sees it; defaults travel only when a column is added."""
+        """The column as consumers see it; a default is only sent when a column is added."""
         return Column(self.name, self.data_type, optional=not self.not_null, enum=self.enum, max_length=self.max_length)
 
 
 @dataclass(frozen=True, slots=True)
 class IndexDef:
-    """An index consumers get, beside the key's own; `oid` is its identity."""
+    """An index, other than the key's own, that consumers get; `oid` is its identity."""
 
     oid: int
     name: str
@@ -67,8 +68,8 @@ class IndexDef:
 class TableDef:
     """One published table; `key` names the columns that identify a row in old tuples, `()` if there are none.
 
-    `unsynced` names published columns left out; the stream carries them all the same. `row_filter` is the publication's
-    condition as SQL; `partitions` are the oids of the leaves whose rows are the table's.
+    `unsynced` are names of published columns that are not synced, although the stream has them. `row_filter` is the
+    publication's condition as SQL; `partitions` are the oids of the leaves that have the table's rows.
     """
 
     oid: int
@@ -89,7 +90,7 @@ class TableDef:
 
     @property
     def column_names(self) -> tuple[str, ...]:
-        """Column names in the store's order."""
+        """Column names in the order of the database."""
         return tuple(column.name for column in self.columns)
 
     def declared(self) -> Table:
@@ -101,7 +102,7 @@ class TableDef:
 
 @dataclass(frozen=True)
 class Catalog:
-    """All published tables that are synced, under one schema version."""
+    """The synced tables of one schema version."""
 
     tables: tuple[TableDef, ...] = field(default=())
 
@@ -110,16 +111,14 @@ class Catalog:
         return {table.oid: table for table in self.tables}
 
     def table(self, oid: int) -> TableDef | None:
-        """The table of that identity, if it is synced."""
+        """The table with that oid, if it is synced."""
         return self._by_oid.get(oid)
 
     def to_json(self) -> str:
-        """The catalog as stored."""
         return json.dumps(asdict(self), ensure_ascii=False, separators=(",", ":"))
 
     @classmethod
     def from_json(cls, text: str) -> Catalog:
-        """The catalog as it was stored."""
         fields: dict[str, Any] = json.loads(text)
         return cls(tuple(_table(table) for table in fields["tables"]))
 

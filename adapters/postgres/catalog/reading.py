@@ -1,7 +1,7 @@
-"""Reading what is published, as the transaction of the given connection sees it.
+"""Reads what is published, as the transaction of a connection sees it.
 
-What Postgres says of tables, columns, indexes and types is read in a handful of queries, however many tables there are;
-`table_selection` decides what of it can be synced. Nothing here is remembered.
+A fixed number of queries reads tables, columns, indexes and types, however many tables there are. `table_selection`
+decides which of them can be synced.
 """
 
 from __future__ import annotations
@@ -11,20 +11,20 @@ from dataclasses import dataclass
 from typing import Any
 
 from adapters.postgres.catalog.table_selection import (
-    Found,
-    Selection,
-    Stored,
-    StoredColumn,
-    StoredIndex,
-    StoredTable,
-    judge,
+    PublishedColumn,
+    PublishedIndex,
+    PublishedSchema,
+    PublishedTable,
+    SelectedTables,
+    TableSelection,
+    select_tables,
 )
 from adapters.postgres.connection import Connection
 from adapters.postgres.types import PgType
 from changesource_sdk import ConfigurationError
 
 GENERATED_PUBLISHED_FROM = 180_000
-"""The first server version whose stream carries generated columns."""
+"""The first server version whose stream has generated columns."""
 
 PUBLICATIONS = """
 SELECT pubname, pubinsert AND pubupdate AND pubdelete AND pubtruncate FROM pg_publication WHERE pubname = ANY(%s)"""
@@ -68,8 +68,8 @@ Rows = Sequence[Sequence[Any]]
 
 
 @dataclass(frozen=True, slots=True)
-class Published:
-    """The answers to the queries above, by whatever way they came."""
+class CatalogRows:
+    """The results of the queries above, read by `read_catalog` or from a document."""
 
     tables: Rows
     columns: Rows
@@ -78,11 +78,10 @@ class Published:
     types: Rows
     server_version: int
 
-    def stored(self) -> Stored:
-        """The answers as one description."""
+    def stored(self) -> PublishedSchema:
         columns, indexes, leaves = _columns(self.columns), _indexes(self.indexes), _leaves(self.leaves)
         tables = [
-            StoredTable(
+            PublishedTable(
                 oid=row[0],
                 schema=row[1],
                 name=row[2],
@@ -97,16 +96,19 @@ class Published:
             for row in self.tables
         ]
         types = {row[0]: PgType(*row) for row in self.types}
-        return Stored(tuple(tables), types, self.server_version >= GENERATED_PUBLISHED_FROM)
+        return PublishedSchema(tuple(tables), types, self.server_version >= GENERATED_PUBLISHED_FROM)
 
 
-def read_catalog(db: Connection, publications: Sequence[str], selection: Selection) -> Found:
-    """The tables of these publications as the current transaction sees them."""
+def read_catalog(db: Connection, publications: Sequence[str], selection: TableSelection) -> SelectedTables:
+    """The synced tables of these publications.
+
+    Raises `ConfigurationError` if a publication is missing or incomplete.
+    """
     names = list(publications)
     check_publications(names, db.execute(PUBLICATIONS, [names]).fetchall())
     tables = db.execute(TABLES, [names]).fetchall()
     oids, roots = [row[0] for row in tables], [row[0] for row in tables if row[3] == "p"]
-    published = Published(
+    published = CatalogRows(
         tables,
         db.execute(COLUMNS, [oids]).fetchall(),
         db.execute(INDEXES, [oids]).fetchall(),
@@ -114,21 +116,21 @@ def read_catalog(db: Connection, publications: Sequence[str], selection: Selecti
         db.execute(TYPES).fetchall(),
         db.info.server_version,
     )
-    return judge(published.stored(), selection)
+    return select_tables(published.stored(), selection)
 
 
 def check_publications(names: Sequence[str], answer: Rows) -> None:
-    """Raise unless these publications are there and complete; `answer` is that to `PUBLICATIONS`."""
-    found = {str(name): bool(complete) for name, complete in answer}
+    """Raise unless these publications exist and publish all kinds of changes; `answer` is that to `PUBLICATIONS`."""
+    is_complete = {str(name): bool(complete) for name, complete in answer}
     for name in names:
-        if name not in found:
+        if name not in is_complete:
             raise ConfigurationError(
                 "no-such-publication",
                 f"there is no publication {name}",
                 where="publication",
                 fix=f"CREATE PUBLICATION {name} FOR ALL TABLES; or correct the setting `publication`",
             )
-        if not found[name]:
+        if not is_complete[name]:
             raise ConfigurationError(
                 "publication-incomplete",
                 f"publication {name} leaves out some kinds of changes, so replicas would go stale",
@@ -137,23 +139,23 @@ def check_publications(names: Sequence[str], answer: Rows) -> None:
             )
 
 
-def _columns(rows: Rows) -> dict[int, list[StoredColumn]]:
-    found: dict[int, list[StoredColumn]] = {}
+def _columns(rows: Rows) -> dict[int, list[PublishedColumn]]:
+    by_table: dict[int, list[PublishedColumn]] = {}
     for table, *fields in rows:
-        found.setdefault(table, []).append(StoredColumn(*fields))
-    return found
+        by_table.setdefault(table, []).append(PublishedColumn(*fields))
+    return by_table
 
 
-def _indexes(rows: Rows) -> dict[int, list[StoredIndex]]:
-    found: dict[int, list[StoredIndex]] = {}
+def _indexes(rows: Rows) -> dict[int, list[PublishedIndex]]:
+    by_table: dict[int, list[PublishedIndex]] = {}
     for table, *plain, columns, options in rows:
         described: list[Any] = [*plain, tuple(columns), tuple(bool(option & 1) for option in options)]
-        found.setdefault(table, []).append(StoredIndex(*described))
-    return found
+        by_table.setdefault(table, []).append(PublishedIndex(*described))
+    return by_table
 
 
 def _leaves(rows: Rows) -> dict[int, list[int]]:
-    found: dict[int, list[int]] = {}
+    by_table: dict[int, list[int]] = {}
     for root, leaf in rows:
-        found.setdefault(root, []).append(leaf)
-    return found
+        by_table.setdefault(root, []).append(leaf)
+    return by_table

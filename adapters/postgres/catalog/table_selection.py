@@ -1,8 +1,8 @@
-"""Which published tables and columns can be synced, with which key, and what to tell the user about the others. Pure.
+"""Which published tables and columns can be synced, with which key, and what the user should know of the others. Pure.
 
-A row is found again in the replica by a key whose columns the stream gives for every update and delete: that is the
-replica identity. A table whose updates cannot be expressed is skipped; one that Postgres lets only grow (no identity)
-is synced as such. Names must suit the consumer, and differ in more than case, since replicas are SQLite files.
+A consumer finds a row by a key whose columns the stream has in every update and delete: the replica identity. A table
+whose updates cannot be expressed is skipped. A table without an identity is synced, since Postgres allows only inserts
+in it. Names must suit the consumer and differ in more than case, since replicas are SQLite files.
 """
 
 from __future__ import annotations
@@ -23,15 +23,15 @@ _KEY_TYPES = ("string", "number", "boolean")
 
 
 @dataclass(frozen=True, slots=True)
-class Selection:
-    """Which of the published tables the user wants, by name or glob (none: all); `always` are wanted in any case."""
+class TableSelection:
+    """Which of the published tables to sync, by name or glob (none: all); those in `always` are always synced."""
 
     include: tuple[str, ...] = ()
     exclude: tuple[str, ...] = ()
     always: tuple[str, ...] = ()
 
     def wants(self, table: str) -> bool:
-        """Whether a table of this full name is to be synced."""
+        """Whether the settings select a table of this full name."""
         if table in self.always:
             return True
         chosen = not self.include or any(fnmatchcase(table, pattern) for pattern in self.include)
@@ -39,7 +39,7 @@ class Selection:
 
 
 @dataclass(frozen=True, slots=True)
-class StoredColumn:
+class PublishedColumn:
     """A column as Postgres describes it."""
 
     number: int
@@ -52,8 +52,8 @@ class StoredColumn:
 
 
 @dataclass(frozen=True, slots=True)
-class StoredIndex:
-    """An index as Postgres describes it; `plain` ones are valid and hold columns only, for all rows."""
+class PublishedIndex:
+    """An index as Postgres describes it; a `plain` one is valid, has only columns and covers all rows."""
 
     oid: int
     name: str
@@ -67,7 +67,7 @@ class StoredIndex:
 
 
 @dataclass(frozen=True, slots=True)
-class StoredTable:
+class PublishedTable:
     """A published table as Postgres describes it; `listed` and `filters` have one entry per publication."""
 
     oid: int
@@ -77,33 +77,31 @@ class StoredTable:
     identity: Identity
     listed: tuple[frozenset[str], ...]
     filters: tuple[str | None, ...]
-    columns: tuple[StoredColumn, ...]
-    indexes: tuple[StoredIndex, ...]
+    columns: tuple[PublishedColumn, ...]
+    indexes: tuple[PublishedIndex, ...]
     partitions: tuple[int, ...] = ()
 
     @property
     def full_name(self) -> str:
-        """Its name in the replica."""
         return replica_name(self.schema, self.name)
 
     @property
     def sql(self) -> str:
-        """Its name as SQL text."""
         return f"{quoted(self.schema)}.{quoted(self.name)}"
 
 
 @dataclass(frozen=True, slots=True)
-class Stored:
-    """All that was read: published tables, types, and whether the stream carries generated columns."""
+class PublishedSchema:
+    """Published tables, types, and whether the stream has generated columns."""
 
-    tables: tuple[StoredTable, ...]
+    tables: tuple[PublishedTable, ...]
     types: Types
     generated: bool
 
 
 @dataclass(frozen=True, slots=True)
-class Found:
-    """What is synced, the types its values have, and what a user should know: a table or column, and what about it."""
+class SelectedTables:
+    """The synced tables, their types, and notes for the user: (table or column, sentence)."""
 
     catalog: Catalog
     types: Types
@@ -112,10 +110,10 @@ class Found:
     @property
     def warnings(self) -> dict[str, str]:
         """The notes as sentences, by table or column."""
-        found: dict[str, str] = {}
+        sentences: dict[str, str] = {}
         for where, what in self.notes:
-            found[where] = f"{found[where]}; {what}" if where in found else f"{where}: {what}"
-        return found
+            sentences[where] = f"{sentences[where]}; {what}" if where in sentences else f"{where}: {what}"
+        return sentences
 
 
 @dataclass(frozen=True, slots=True)
@@ -129,8 +127,8 @@ class _Skip(Exception):
     """Why a table is not synced."""
 
 
-def judge(stored: Stored, selection: Selection) -> Found:
-    """What is synced, and why the rest is not."""
+def select_tables(stored: PublishedSchema, selection: TableSelection) -> SelectedTables:
+    """The tables that can be synced, with notes about the others."""
     tables: list[TableDef] = []
     notes: list[tuple[str, str]] = []
     taken: set[str] = set()
@@ -143,13 +141,13 @@ def judge(stored: Stored, selection: Selection) -> Found:
             taken.add(name.lower())
         except _Skip as reason:
             notes.append((f"table {name}", f"it is not synced: {reason}"))
-    return Found(Catalog(_with_free_index_names(tables, taken)), stored.types, tuple(notes))
+    return SelectedTables(Catalog(_with_free_index_names(tables, taken)), stored.types, tuple(notes))
 
 
-def refuse_unknown(selection: Selection, found: Found) -> None:
-    """Raise if the user asks by name for a table that is not synced."""
-    synced = {table.full_name for table in found.catalog.tables}
-    notes = dict(found.notes)
+def refuse_unknown(selection: TableSelection, selected: SelectedTables) -> None:
+    """Raise `ConfigurationError` if the settings name a table that is not synced."""
+    synced = {table.full_name for table in selected.catalog.tables}
+    notes = dict(selected.notes)
     for name in selection.include:
         if name in synced or any(mark in name for mark in "*?["):
             continue
@@ -162,7 +160,7 @@ def refuse_unknown(selection: Selection, found: Found) -> None:
         )
 
 
-def _table(table: StoredTable, stored: Stored, taken: set[str], notes: list[tuple[str, str]]) -> TableDef:
+def _table(table: PublishedTable, stored: PublishedSchema, taken: set[str], notes: list[tuple[str, str]]) -> TableDef:
     _check_name(table, taken)
     if len(set(table.listed)) > 1:
         raise _Skip("its publications list different columns: give them the same column list")
@@ -189,7 +187,7 @@ def _table(table: StoredTable, stored: Stored, taken: set[str], notes: list[tupl
     )
 
 
-def _check_name(table: StoredTable, taken: set[str]) -> None:
+def _check_name(table: PublishedTable, taken: set[str]) -> None:
     for part in (table.schema, table.name):
         if not _TABLE_NAME.fullmatch(part):
             raise _Skip(
@@ -201,23 +199,23 @@ def _check_name(table: StoredTable, taken: set[str]) -> None:
         raise _Skip("another table has the same name in other case: rename one of them")
 
 
-def _columns(table: StoredTable, stored: Stored) -> tuple[list[ColumnDef], dict[str, str]]:
+def _columns(table: PublishedTable, stored: PublishedSchema) -> tuple[list[ColumnDef], dict[str, str]]:
     columns: list[ColumnDef] = []
     unsynced: dict[str, str] = {}
     seen: set[str] = set()
     for column in table.columns:
         if column.name not in table.listed[0]:
             continue
-        found = _column(column, stored, seen)
-        if isinstance(found, Unsynced):
-            unsynced[column.name] = found.reason
+        declared = _column(column, stored, seen)
+        if isinstance(declared, Unsynced):
+            unsynced[column.name] = declared.reason
             continue
         seen.add(column.name.lower())
-        columns.append(_definition(column, found))
+        columns.append(_definition(column, declared))
     return columns, unsynced
 
 
-def _definition(stored: StoredColumn, column: Column) -> ColumnDef:
+def _definition(stored: PublishedColumn, column: Column) -> ColumnDef:
     return ColumnDef(
         stored.number,
         stored.name,
@@ -231,7 +229,7 @@ def _definition(stored: StoredColumn, column: Column) -> ColumnDef:
     )
 
 
-def _column(column: StoredColumn, stored: Stored, seen: set[str]) -> Column | Unsynced:
+def _column(column: PublishedColumn, stored: PublishedSchema, seen: set[str]) -> Column | Unsynced:
     if column.generated and (not stored.generated or column.generated != "s"):
         return Unsynced("it is generated, and this server's stream leaves generated columns out")
     if column.name.lower() == VERSION_COLUMN:
@@ -242,7 +240,7 @@ def _column(column: StoredColumn, stored: Stored, seen: set[str]) -> Column | Un
 
 
 def _filter(filters: Iterable[str | None]) -> str | None:
-    """A row is published if any publication lets it pass."""
+    """The condition of several publications: a row is published if any of them publishes it."""
     conditions: list[str] = []
     for condition in filters:
         if condition is None:
@@ -251,7 +249,7 @@ def _filter(filters: Iterable[str | None]) -> str | None:
     return " OR ".join(conditions)
 
 
-def _key(table: StoredTable, columns: Mapping[int, ColumnDef]) -> _Key:
+def _key(table: PublishedTable, columns: Mapping[int, ColumnDef]) -> _Key:
     usable = [i for i in table.indexes if _can_be_key(i, columns)]
     primary = next((i for i in table.indexes if i.primary), None)
     best = primary if primary in usable else min(usable, key=lambda i: (len(i.columns), i.name), default=None)
@@ -266,27 +264,27 @@ def _key(table: StoredTable, columns: Mapping[int, ColumnDef]) -> _Key:
     return _growing_key(table, best, columns)
 
 
-def _can_be_key(index: StoredIndex, columns: Mapping[int, ColumnDef]) -> bool:
+def _can_be_key(index: PublishedIndex, columns: Mapping[int, ColumnDef]) -> bool:
     if not (index.unique and index.immediate and index.plain):
         return False
-    found = [columns.get(number) for number in index.columns]
-    return all(c is not None and c.not_null and c.declared().zql_type in _KEY_TYPES for c in found)
+    members = [columns.get(number) for number in index.columns]
+    return all(c is not None and c.not_null and c.declared().zql_type in _KEY_TYPES for c in members)
 
 
-def _names(index: StoredIndex, columns: Mapping[int, ColumnDef]) -> tuple[str, ...]:
+def _names(index: PublishedIndex, columns: Mapping[int, ColumnDef]) -> tuple[str, ...]:
     return tuple(columns[number].name for number in index.columns)
 
 
-def _full_key(table: StoredTable, best: StoredIndex | None, columns: Mapping[int, ColumnDef]) -> _Key:
+def _full_key(table: PublishedTable, best: PublishedIndex | None, columns: Mapping[int, ColumnDef]) -> _Key:
     if best is None:
         raise _Skip(f"no key tells its rows apart: ALTER TABLE {table.sql} ADD PRIMARY KEY (…)")
     return _Key(_names(best, columns), best.oid)
 
 
 def _identity_key(
-    table: StoredTable,
-    index: StoredIndex | None,
-    usable: list[StoredIndex],
+    table: PublishedTable,
+    index: PublishedIndex | None,
+    usable: list[PublishedIndex],
     columns: Mapping[int, ColumnDef],
     what: str,
 ) -> _Key:
@@ -298,8 +296,8 @@ def _identity_key(
     return _Key(_names(index, columns), index.oid)
 
 
-def _growing_key(table: StoredTable, best: StoredIndex | None, columns: Mapping[int, ColumnDef]) -> _Key:
-    """Postgres refuses to update or delete rows of such a published table, so only inserts come."""
+def _growing_key(table: PublishedTable, best: PublishedIndex | None, columns: Mapping[int, ColumnDef]) -> _Key:
+    """A table without replica identity. Postgres refuses to update or delete its rows, so there are only inserts."""
     if best is not None:
         fix = f"ALTER TABLE {table.sql} REPLICA IDENTITY USING INDEX {quoted(best.name)}"
         warning = f"it has no replica identity, so Postgres refuses to update or delete its rows: {fix}"
@@ -308,12 +306,12 @@ def _growing_key(table: StoredTable, best: StoredIndex | None, columns: Mapping[
     return _Key(warning=f"it has no key, so its rows can only be added and clients cannot query it: {fix}")
 
 
-def _index(index: StoredIndex, columns: Mapping[int, ColumnDef], types: Types) -> IndexDef | None:
-    """An index that consumers can have. Where values are rounded on the way, equal ones may be different rows."""
-    found = [columns.get(number) for number in index.columns]
-    if not found or any(column is None for column in found):
+def _index(index: PublishedIndex, columns: Mapping[int, ColumnDef], types: Types) -> IndexDef | None:
+    """The index for consumers; None if it has an unsynced column. Not unique if values are rounded in changes."""
+    members = [columns.get(number) for number in index.columns]
+    if not members or any(column is None for column in members):
         return None
-    used = [column for column in found if column is not None]
+    used = [column for column in members if column is not None]
     unique = index.unique and index.immediate and not any(is_rounded(c.type_oid, types) for c in used)
     directions: list[tuple[str, Direction]] = [
         (column.name, "DESC" if descending else "ASC")
@@ -323,7 +321,7 @@ def _index(index: StoredIndex, columns: Mapping[int, ColumnDef], types: Types) -
 
 
 def _with_free_index_names(tables: list[TableDef], taken: set[str]) -> tuple[TableDef, ...]:
-    """Leave out indexes whose name differs from another's in nothing but case."""
+    """Without indexes whose names differ from another only in case: SQLite would treat them as the same."""
     result = []
     for table in tables:
         kept = []

@@ -1,10 +1,10 @@
-"""Whether the server still has the history that was read: after a failover, it may not.
+"""Whether the server still has the history that was read. After a failover it may not.
 
-A server is known by its system identifier and the timeline it writes. A promoted standby begins a new timeline at the
-point up to which it had followed; what was read beyond it never happened there, and the store must be read anew.
+A server is identified by its system identifier and its timeline. A promoted standby begins a new timeline at the LSN up
+to which it had followed the primary. What was read beyond that LSN does not exist there, and a resync is required.
 
-Such a server, or one restored from a backup, counts positions that were used before. Watermarks must grow all the same,
-so from then on they are ahead of positions by what is missing.
+Such a server, or one restored from a backup, uses LSNs again that were used before. Watermarks must still increase, so
+from then on an offset is added to them.
 """
 
 from __future__ import annotations
@@ -12,8 +12,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from adapters.postgres.catalog.model import STATE_SCHEMA
-from adapters.postgres.connection import Connection, naming_the_cause
-from adapters.postgres.replication.session import lsn_number, lsn_text, server_identity
+from adapters.postgres.connection import Connection, translated_errors
+from adapters.postgres.position import lsn_number, lsn_text
+from adapters.postgres.replication.session import server_identity
 from adapters.postgres.settings import PostgresSettings
 from changesource_sdk import position_lost
 
@@ -24,25 +25,28 @@ _GO_AHEAD = f"""UPDATE {STATE_SCHEMA}.pipelines
 SET ahead = ahead + (%(after)s::pg_lsn - pg_current_wal_flush_lsn())::bigint + %(margin)s
 WHERE slot = %(slot)s AND pg_current_wal_flush_lsn() <= %(after)s::pg_lsn"""
 MARGIN = 1 << 24
-"""Above the last position by more than the watermarks that snapshots without a change in between use up."""
+"""More than the watermarks that several snapshots without a change in between need above the last position."""
 
 
 def watermarks_ahead(db: Connection, slot: str) -> int:
-    """By how much watermarks are ahead of positions."""
-    found = db.execute(_AHEAD, (slot,)).fetchone()
-    return int(found[0]) if found else 0
+    """The offset between watermarks and LSNs."""
+    row = db.execute(_AHEAD, (slot,)).fetchone()
+    return int(row[0]) if row else 0
 
 
 def keep_watermarks_growing(db: Connection, slot: str, after: int) -> None:
-    """The store is read anew: if its server is behind a position that was used, watermarks go ahead of it."""
+    """Before a resync.
+
+    If the server's LSN is below a used position, increase the offset so that watermarks are above it.
+    """
     db.execute(_GO_AHEAD, {"after": lsn_text(after), "margin": MARGIN, "slot": slot})
 
 
 def check_lineage(db: Connection, settings: PostgresSettings, after: int) -> None:
-    """Raise `ResyncRequired` if this server's history does not hold `after`; remember the server."""
+    """Raise `ResyncRequired` if this server's history does not contain `after`; store the server's identity."""
     session = settings.connect(replication=True)
     try:
-        with naming_the_cause(settings.dsn):
+        with translated_errors(settings.dsn):
             system, timeline = server_identity(session)
             known = db.execute(_KNOWN, (settings.slot,)).fetchone()
             if known and known[0]:
@@ -57,7 +61,7 @@ def check_lineage(db: Connection, settings: PostgresSettings, after: int) -> Non
 
 
 def remember_server(db: Connection, slot: str, system: str, timeline: int) -> None:
-    """The history that positions belong to from now on."""
+    """Store the identity of the server that positions belong to."""
     server = f"{system}/{timeline}"
     db.execute(_REMEMBER, (server, slot, server))
 
@@ -74,7 +78,7 @@ def _check_fork(session: Connection, was_on: int, timeline: int, after: int) -> 
 
 
 def timeline_ends(history: str) -> Iterator[tuple[int, int]]:
-    """Timelines of a history file, and where each was left."""
+    """The timelines of a history file, and the LSN at which each ended."""
     for line in history.splitlines():
         fields = line.split()
         if len(fields) >= 2 and fields[0].isdigit():

@@ -1,7 +1,7 @@
-"""What pgoutput (protocol version 1) says, from bytes to messages. Pure.
+"""Decodes the messages of pgoutput, protocol version 1. Pure.
 
-One payload is one message. Values stay text: which type a column has is for the reader of the relation to know. A value
-that is kept out of line and was not touched is not sent at all; `UNCHANGED` stands in its place.
+One payload is one message. Values stay text; `relation` knows the types. The server does not send a TOAST value that an
+update did not change: it is `UNCHANGED` here.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from typing import Final, Literal, NamedTuple, TypeAlias
 from changesource_sdk import AdapterError
 
 POSTGRES_EPOCH_MS = 946_684_800_000
-"""Postgres counts microseconds from the first of January 2000."""
+"""Postgres counts microseconds from 1 January 2000."""
 
 
 class _Unchanged(Enum):
@@ -26,7 +26,7 @@ Values: TypeAlias = list[Value]
 
 
 class Begin(NamedTuple):
-    """A transaction begins; `commit_lsn` is where its commit record starts, `xid` its number modulo 2^32."""
+    """The start of a transaction; `commit_lsn` is where its commit record starts, `xid` its number modulo 2^32."""
 
     commit_lsn: int
     commit_time_ms: float
@@ -34,7 +34,7 @@ class Begin(NamedTuple):
 
 
 class Commit(NamedTuple):
-    """The transaction ends; `end_lsn` is behind its commit record: its position."""
+    """The end of a transaction; `end_lsn` is the LSN after its commit record: the position."""
 
     commit_lsn: int
     end_lsn: int
@@ -42,7 +42,7 @@ class Commit(NamedTuple):
 
 
 class RelationColumn(NamedTuple):
-    """A column as the stream announces it; `is_key` says whether old keys carry it."""
+    """A column as the stream announces it; `is_key` says whether it is part of old keys."""
 
     name: str
     type_oid: int
@@ -51,7 +51,7 @@ class RelationColumn(NamedTuple):
 
 
 class Relation(NamedTuple):
-    """A table's layout from here on; `identity` is its replica identity's letter."""
+    """The layout of a table for the messages that follow; `identity` is its `relreplident`."""
 
     oid: int
     schema: str
@@ -61,14 +61,12 @@ class Relation(NamedTuple):
 
 
 class Inserted(NamedTuple):
-    """A new row."""
-
     oid: int
     new: Values
 
 
 class Updated(NamedTuple):
-    """A row as it is now; `old` is its old key or old row where Postgres gives one."""
+    """`new` is the row after the update; `old` is the old key or row, if Postgres sends one."""
 
     oid: int
     old: Values | None
@@ -76,20 +74,18 @@ class Updated(NamedTuple):
 
 
 class Deleted(NamedTuple):
-    """A row is gone; of `old`, columns beyond the key may be missing."""
+    """`old` has the key; its other columns may be missing."""
 
     oid: int
     old: Values
 
 
 class Truncated(NamedTuple):
-    """All rows of these tables are gone."""
-
     oids: tuple[int, ...]
 
 
 class LogicalMessage(NamedTuple):
-    """What someone put into the stream with `pg_logical_emit_message`."""
+    """A message written with `pg_logical_emit_message`."""
 
     transactional: bool
     prefix: str
@@ -97,7 +93,7 @@ class LogicalMessage(NamedTuple):
 
 
 class Ignored(NamedTuple):
-    """A message without meaning here: an origin, or a type's name."""
+    """A message that is not needed: an origin, or the name of a type."""
 
 
 Message: TypeAlias = Begin | Commit | Relation | Inserted | Updated | Deleted | Truncated | LogicalMessage | Ignored
@@ -114,7 +110,7 @@ _OLD = b"KO"
 
 
 def decode(data: bytes) -> Message:
-    """The message in a payload. Raises `AdapterError` if it is none of protocol version 1."""
+    """Decode a payload. Raises `AdapterError` if it is not a message of protocol version 1."""
     match data[:1]:
         case b"I":
             return Inserted(_OID(data, 1)[0], _values(data, 6)[0])
@@ -148,7 +144,7 @@ def _milliseconds(microseconds: int) -> float:
 
 
 def _values(data: bytes, at: int) -> tuple[Values, int]:
-    """A tuple's values, and where they end."""
+    """The values of a tuple, and the offset of their end."""
     (count,) = _SHORT(data, at)
     at += 2
     values: Values = []
@@ -182,7 +178,7 @@ def _updated(data: bytes) -> Updated:
 
 
 def _text(data: bytes, at: int) -> tuple[str, int]:
-    """A text that ends with a zero byte, and where the next field starts."""
+    """A text that ends with a zero byte, and the offset of the next field."""
     end = data.index(0, at)
     return data[at:end].decode(), end + 1
 

@@ -1,12 +1,13 @@
-"""Publications: what the server streams. They are made where they are absent, and told.
+"""Creates publications that do not exist.
 
-One that was followed before and is gone is not made again unless it is our own: what it held was the user's choice.
+A publication that was followed before and was dropped is only created again if it is the default one: the content of
+any other is the user's choice.
 """
 
 from __future__ import annotations
 
 from adapters.postgres.catalog.model import STATE_SCHEMA
-from adapters.postgres.connection import Connection, place, quoted
+from adapters.postgres.connection import Connection, address, quoted
 from adapters.postgres.settings import PostgresSettings
 from changesource_sdk import AdapterError
 
@@ -20,25 +21,25 @@ _OPTIONS = "WITH (publish_via_partition_root = true)"
 
 
 def ensure_publications(db: Connection, settings: PostgresSettings) -> list[str]:
-    """Make the publications of the user's tables that are absent; what was done."""
+    """Create the missing publications of the user's tables; returns a sentence about each."""
     absent = [row[0] for row in db.execute(_ABSENT, (list(settings.data_publications),))]
     for name in set(absent) & _followed(db, settings):
         if name != settings.default_publication:
             raise AdapterError(
                 "publication-dropped",
                 f"the publication {name} was dropped while it was followed",
-                where=place(settings.dsn),
+                where=address(settings.dsn),
                 fix=f"CREATE PUBLICATION {quoted(name)} FOR TABLE … {_OPTIONS}; and the store is read anew by itself",
             )
     return [_make(db, settings, name) for name in absent]
 
 
 def _followed(db: Connection, settings: PostgresSettings) -> set[str]:
-    """The publications this pipeline has followed before."""
+    """The publications that this pipeline has followed before."""
     if db.execute("SELECT to_regclass(%s)", (f"{STATE_SCHEMA}.pipelines",)).fetchone() == (None,):
         return set()
-    found = db.execute(_FOLLOWED, (settings.slot,)).fetchone()
-    return set(found[0]) if found else set()
+    row = db.execute(_FOLLOWED, (settings.slot,)).fetchone()
+    return set(row[0]) if row else set()
 
 
 def _make(db: Connection, settings: PostgresSettings, name: str) -> str:
@@ -50,7 +51,7 @@ def _make(db: Connection, settings: PostgresSettings, name: str) -> str:
         raise AdapterError(
             "nothing-to-publish",
             f"there is no publication {name}, and this role owns no table of schema public",
-            where=place(settings.dsn),
+            where=address(settings.dsn),
             fix=f"as the tables' owner or a superuser: CREATE PUBLICATION {quoted(name)} FOR TABLE … {_OPTIONS};",
         )
     db.execute(f"CREATE PUBLICATION {quoted(name)} FOR TABLE {', '.join(tables)} {_OPTIONS}".encode())

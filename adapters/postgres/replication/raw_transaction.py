@@ -1,7 +1,7 @@
-"""The payloads of one transaction, until its commit is known: in memory, and beyond a limit in a file.
+"""The payloads of one transaction until its commit arrives: in memory, and beyond a limit in a file.
 
-A transaction's position stands in its commit, which comes last; so its payloads wait here, still encoded, however many
-they are.
+The position of a transaction is in its commit, which is its last message. Until then the payloads are kept here, still
+encoded.
 """
 
 from __future__ import annotations
@@ -16,16 +16,15 @@ _LENGTH = Struct(">I")
 
 
 class RawTransaction:
-    """Payloads in order. Invariant: at most `spill_bytes` and one payload are in memory."""
+    """Payloads in order, used by one thread. Invariant: at most `spill_bytes` and one payload are in memory."""
 
     def __init__(self, spill_bytes: int = SPILL_BYTES) -> None:
         self._limit = spill_bytes
-        self._held: list[bytes] = []
-        self._size = 0
-        self._file: IO[bytes] | None = None
+        self._held: list[bytes] = []  # payloads in memory, after those in `_file`
+        self._size = 0  # bytes in `_held`
+        self._file: IO[bytes] | None = None  # earlier payloads with their lengths; opened by the first spill
 
     def add(self, payload: bytes) -> None:
-        """One more payload."""
         self._held.append(payload)
         self._size += len(payload)
         if self._size > self._limit:
@@ -41,14 +40,13 @@ class RawTransaction:
         self._size = 0
 
     def payloads(self) -> Iterator[bytes]:
-        """All payloads, once; nothing is kept afterwards."""
+        """All payloads, once: closes itself at the end."""
         if self._file is not None:
             yield from _read(self._file)
         yield from self._held
         self.close()
 
     def close(self) -> None:
-        """Let go of the file."""
         self._held = []
         if self._file is not None:
             self._file.close()

@@ -1,8 +1,9 @@
-"""A replication session: payloads of the stream in, confirmations out.
+"""A replication session: receives the payloads of the stream and sends confirmations.
 
-psycopg runs the connection, this module the copy-both conversation on top of it. One thread receives, any thread may
-confirm or close. A thread of its own reports to the server every few seconds, so that a reader that is held up does not
-look dead to it. The server may forget what was confirmed: `confirm` is for positions that are durable downstream.
+psycopg makes the connection; this module speaks the copy-both protocol over it. One thread receives, any thread may
+confirm or close. The thread `changesource-confirm` reports to the server every few seconds, so that the server does not
+take a slow reader for dead (`wal_sender_timeout`). The server may discard what was confirmed, so `confirm` is only for
+positions that are durable in the log.
 """
 
 from __future__ import annotations
@@ -18,12 +19,13 @@ from typing import NamedTuple
 import psycopg
 from psycopg.pq import ExecStatus
 
-from adapters.postgres.connection import Connection, connect, naming_the_cause, quoted
+from adapters.postgres.connection import Connection, connect, quoted, translated_errors
+from adapters.postgres.position import lsn_text
 from adapters.postgres.replication.pgoutput import POSTGRES_EPOCH_MS
 
 REPORT_EVERY_S = 10.0
 CONFIRM_WITHIN_S = 0.2
-"""Confirmations are gathered this long before the server is told."""
+"""Confirmations are collected this long and sent together."""
 BATCH = 1000
 _HEADER_BYTES = 25
 _DATA, _ALIVE = b"wk"
@@ -32,51 +34,44 @@ _STATUS = Struct(">cqqqq?").pack
 
 
 class Payload(NamedTuple):
-    """A message of the stream."""
-
     data: bytes
 
 
 class Keepalive(NamedTuple):
-    """The server has sent everything before `lsn`; `wants_reply` asks to confirm it soon."""
+    """The server has sent everything before `lsn`; with `wants_reply` it waits for a confirmation."""
 
     lsn: int
     wants_reply: bool
 
 
-def lsn_text(lsn: int) -> str:
-    """A position as Postgres writes it."""
-    return f"{lsn >> 32:X}/{lsn & 0xFFFFFFFF:X}"
-
-
-def lsn_number(text: str) -> int:
-    """A position that Postgres wrote."""
-    high, low = text.split("/")
-    return (int(high, 16) << 32) | int(low, 16)
-
-
 def server_identity(session: Connection) -> tuple[str, int]:
-    """The server's system identifier and timeline; `session` is one for replication."""
-    found = session.execute("IDENTIFY_SYSTEM").fetchone()
-    assert found is not None
-    return str(found[0]), int(found[1])
+    """The server's system identifier and timeline; `session` must be a replication session."""
+    row = session.execute("IDENTIFY_SYSTEM").fetchone()
+    assert row is not None
+    return str(row[0]), int(row[1])
 
 
 class ReplicationSession:
-    """One stream from one slot. Invariant: the server is told nothing beyond what was confirmed here."""
+    """One stream from one slot. Invariant: nothing beyond `_confirmed` is reported to the server as flushed."""
 
     def __init__(self, dsn: str, slot: str, publications: Sequence[str], start: int) -> None:
-        """Start streaming behind `start`. Raises what `connection` makes of a refusal."""
+        """Start streaming after `start`. Raises `AdapterError` if the server refuses."""
         self._dsn = dsn
+        # Held for every use of the libpq connection: the reading thread and the confirming thread share it.
         self._lock = threading.Lock()
         self._connection = connect(dsn, replication=True)
         self._pgconn = self._connection.pgconn
-        self._confirmed = self._received = start
+        # The newest LSN that is durable in the log; written by `confirm`.
+        self._confirmed = start
+        # The newest LSN of a keepalive; written by the reading thread under `_lock`.
+        self._received = start
+        # Set when `_confirmed` has increased, and by `close`; wakes the confirming thread.
         self._due = threading.Event()
         self._closed = threading.Event()
+        # `close` writes to `_waker`, which ends a `poll` in `receive`.
         self._awake, self._waker = socket.socketpair()
         try:
-            with naming_the_cause(dsn):
+            with translated_errors(dsn):
                 self._start(slot, publications, start)
         except BaseException:
             self.close()
@@ -95,44 +90,47 @@ class ReplicationSession:
             raise psycopg.errors.error_from_result(result)
 
     def receive(self, timeout: float) -> list[Payload | Keepalive]:
-        """What has come, waiting for something; empty when the time is over or the session was closed."""
-        with naming_the_cause(self._dsn):
+        """The messages that have arrived; waits up to `timeout` seconds for one.
+
+        Empty after that time, or after `close`.
+        """
+        with translated_errors(self._dsn):
             try:
-                found = self._take()
-                if not found:
+                messages = self._take()
+                if not messages:
                     self._wait(timeout)
-                    found = self._take()
+                    messages = self._take()
             except psycopg.Error:
                 if self._closed.is_set():
                     return []
                 raise
-        return found
+        return messages
 
     def _wait(self, timeout: float) -> None:
-        """Until something has come or the session is closed."""
+        """Wait for input or for `close`."""
         poll = select.poll()
         for descriptor in (self._pgconn.socket, self._awake.fileno()):
             poll.register(descriptor, select.POLLIN)
         poll.poll(timeout * 1000)
 
     def _take(self) -> list[Payload | Keepalive]:
-        """All that is at hand, up to a limit."""
-        found: list[Payload | Keepalive] = []
+        """The messages that libpq has, at most `BATCH`."""
+        messages: list[Payload | Keepalive] = []
         with self._lock:
             if self._closed.is_set():
-                return found
+                return messages
             self._pgconn.consume_input()
-            while len(found) < BATCH:
+            while len(messages) < BATCH:
                 size, data = self._pgconn.get_copy_data(1)
                 if size == 0:
                     break
                 if size < 0:
                     self._ended()
                 if data[0] == _DATA:
-                    found.append(Payload(bytes(data[_HEADER_BYTES:])))
+                    messages.append(Payload(bytes(data[_HEADER_BYTES:])))
                 elif data[0] == _ALIVE:
-                    found.append(self._keepalive(bytes(data)))
-        return found
+                    messages.append(self._keepalive(bytes(data)))
+        return messages
 
     def _keepalive(self, data: bytes) -> Keepalive:
         _, lsn, _, wants_reply = _KEEPALIVE(data)
@@ -142,20 +140,23 @@ class ReplicationSession:
         return Keepalive(lsn, wants_reply)
 
     def _ended(self) -> None:
-        """The server ended the stream: raise why."""
+        """Raise the reason for which the server ended the stream."""
         result = self._pgconn.get_result()
         if result is not None and result.status == ExecStatus.FATAL_ERROR:
             raise psycopg.errors.error_from_result(result)
         raise psycopg.OperationalError("the server ended the stream")
 
     def confirm(self, lsn: int) -> None:
-        """Everything up to `lsn` is durable; the server is told soon."""
+        """Everything up to `lsn` is durable; reported to the server within `CONFIRM_WITHIN_S`. Any thread."""
         if lsn > self._confirmed:
             self._confirmed = lsn
             self._due.set()
 
     def _report(self) -> None:
-        """Tell the server what is confirmed, soon after it was and every few seconds; a lost server is the reader's."""
+        """Thread `changesource-confirm`: report soon after `confirm`, and at least every `REPORT_EVERY_S`.
+
+        Ends quietly when the connection is lost: the reading thread meets the same error and raises it.
+        """
         while not self._closed.is_set():
             if self._due.wait(REPORT_EVERY_S):
                 self._closed.wait(CONFIRM_WITHIN_S)
@@ -175,7 +176,7 @@ class ReplicationSession:
         self._pgconn.flush()
 
     def close(self) -> None:
-        """Tell the server what is confirmed, end the session and make a waiting `receive` return."""
+        """Report what is confirmed, end the session and make a waiting `receive` return. Any thread; idempotent."""
         with self._lock:
             if self._closed.is_set():
                 return

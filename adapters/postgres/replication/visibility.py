@@ -1,8 +1,8 @@
-"""Which transactions a snapshot of the store has seen. Pure.
+"""Which transactions a snapshot of the database contains. Pure.
 
-Rows that are read in the middle of the stream already hold what some transactions still to come have done. A
-`Horizon` tells those apart by their numbers, so that their changes to the table that was read are passed over. From
-`until` on, every transaction is one the snapshot has not seen.
+Rows that are read in the middle of the stream already contain transactions that the stream has yet to bring. A
+`Horizon` identifies those by their numbers, so that their changes of that table are skipped. From the LSN `until` on,
+no transaction is contained in the snapshot.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ _CYCLE = 1 << 32
 
 @dataclass(frozen=True, slots=True)
 class Horizon:
-    """A snapshot as `pg_current_snapshot` describes it, and the end of the log after it was taken."""
+    """A snapshot as `pg_current_snapshot` describes it, and the end of the WAL after it was taken."""
 
     xmax: int
     running: frozenset[int]
@@ -27,30 +27,31 @@ class Horizon:
         return cls(int(xmax), frozenset(int(xid) for xid in running.split(",") if xid), until)
 
     def has_seen(self, xid: int) -> bool:
-        """Whether the snapshot shows what the transaction of this number (modulo 2^32) did, given that it committed."""
+        """Whether the snapshot contains the transaction `xid` (modulo 2^32), provided that it has committed."""
         full = self._full(xid)
         return full < self.xmax and full not in self.running
 
     def _full(self, xid: int) -> int:
-        """The number nearest to the snapshot's: the server wraps the stream's around."""
+        """The full 64-bit number nearest to the snapshot's: the stream has only the lower 32 bits."""
         base = self.xmax - self.xmax % _CYCLE + xid
         return min((base - _CYCLE, base, base + _CYCLE), key=lambda full: abs(full - self.xmax))
 
 
 @dataclass(frozen=True, slots=True)
-class Move:
-    """The transaction that last changed a table's definition, as long as a description to come may not know of it.
+class Redefinition:
+    """The transaction that last changed a table's definition, while an outdated description of it may still come.
 
-    A long transaction may have described the tables before this one committed, and commit after it. Once a description
-    has seen this one, those still running then are `awaited`; when they are over, nobody is left who has not.
+    A long transaction may describe the tables before `xid` commits, and commit after it. When the first description
+    that contains `xid` arrives, the transactions that run at that moment are noted in `unfinished`. When all of them
+    have ended, no outdated description can come any more.
     """
 
     xid: int
-    awaited: frozenset[int] | None = None
+    unfinished: frozenset[int] | None = None
 
-    def after(self, seen: Horizon) -> Move | None:
-        """What is left of it behind a description of this snapshot; None if it need not be remembered."""
+    def after(self, seen: Horizon) -> Redefinition | None:
+        """What to remember after a description with this snapshot; None if nothing."""
         if not seen.has_seen(self.xid):
             return self
-        awaited = seen.running if self.awaited is None else self.awaited & seen.running
-        return replace(self, awaited=awaited) if awaited else None
+        unfinished = seen.running if self.unfinished is None else self.unfinished & seen.running
+        return replace(self, unfinished=unfinished) if unfinished else None

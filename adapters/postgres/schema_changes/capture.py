@@ -1,8 +1,9 @@
-"""Schema changes in the stream: event triggers in the store that announce them.
+"""Event triggers in the database that announce schema changes in the stream.
 
-A trigger puts the catalog's `document` into the stream inside the transaction that changed it, so it comes in order
-with the rows around it. It is made where the role may make one; elsewhere `watch` does the same a little later.
-It never fails a user's command: what it cannot describe it announces as such, and the reader looks for itself.
+A trigger writes the catalog's `document` into the stream inside the transaction that changed it, so it arrives in order
+with the rows. It is created if the role may do so; otherwise `watch` announces the change a little later. A trigger
+never makes a user's command fail: if it cannot describe the catalog, it announces only that something has changed, and
+the reader reads the catalog itself.
 """
 
 from __future__ import annotations
@@ -21,19 +22,19 @@ from adapters.postgres.schema_changes.ddl import Notice
 from adapters.postgres.schema_changes.versions import TABLES
 
 PREFIX = "changesource/"
-"""What the prefix of our messages starts with; the slot's name follows."""
+"""The prefix of our logical messages is this and the name of the slot."""
 REWRITE_PREFIX = "changesource:rewrite"
 EXACT_TAGS = ("ALTER TABLE", "CREATE TABLE", "CREATE TABLE AS", "CREATE INDEX", "DROP TABLE", "DROP INDEX")
 
 
 def described(tag: str, publications: str) -> str:
-    """SQL that gives what an announcement holds, for SQL that gives a command's tag and names of publications."""
+    """SQL for the content of an announcement; `tag` and `publications` are SQL expressions."""
     return f"""SELECT jsonb_build_object('tag', {tag}, 'snapshot', pg_current_snapshot()::text,
   'document', ({document.query(publications)}))"""
 
 
 def unknown(tag: str) -> str:
-    """SQL for an announcement that only says that something has changed."""
+    """SQL for an announcement without a description."""
     return f"jsonb_build_object('tag', {tag}, 'snapshot', pg_current_snapshot()::text, 'document', NULL)"
 
 
@@ -55,6 +56,7 @@ _TAGS = (
     "DROP EXTENSION",
     "DROP OWNED",
 )
+# The texts of functions and triggers are part of `_RELEASE`: any change installs the triggers again.
 _FUNCTIONS = f"""
 CREATE OR REPLACE FUNCTION {STATE_SCHEMA}.announce() RETURNS event_trigger
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog AS $function$
@@ -108,7 +110,7 @@ WHERE pipelines.publications IS DISTINCT FROM excluded.publications"""
 
 
 def install(db: Connection, slot: str, publications: tuple[str, ...]) -> bool:
-    """Make tables and triggers where they are not there yet; whether triggers announce schema changes."""
+    """Create missing tables and triggers; returns whether triggers announce schema changes."""
     if db.execute("SELECT to_regclass(%s)", (f"{STATE_SCHEMA}.versions",)).fetchone() == (None,):
         with db.transaction():
             db.execute("SELECT pg_advisory_xact_lock(%s)", (_LOCK,))
@@ -119,7 +121,7 @@ def install(db: Connection, slot: str, publications: tuple[str, ...]) -> bool:
 
 
 def has_triggers(db: Connection) -> bool:
-    """Whether this release's triggers are there and fire."""
+    """Whether the triggers of this release exist and are enabled."""
     return db.execute(_INSTALLED, (_RELEASE,)).fetchone() == (2,)
 
 
@@ -137,7 +139,7 @@ def _install_triggers(db: Connection) -> bool:
 
 
 def uninstall(db: Connection) -> None:
-    """Take triggers, functions and tables out of the database again; positions are void afterwards."""
+    """Drop triggers, functions and tables; positions are invalid afterwards."""
     db.execute("DROP EVENT TRIGGER IF EXISTS changesource_announce")
     db.execute("DROP EVENT TRIGGER IF EXISTS changesource_announce_rewrite")
     db.execute(f"DROP SCHEMA IF EXISTS {STATE_SCHEMA} CASCADE".encode())
@@ -145,9 +147,9 @@ def uninstall(db: Connection) -> None:
 
 @dataclass(frozen=True, slots=True)
 class Announcement:
-    """A schema change as it comes in the stream.
+    """A schema change in the stream.
 
-    `document` is None where the store could not describe it; `seen` tells which transactions it takes into account.
+    `document` is None if the trigger could not describe the catalog; `seen` is the snapshot of the description.
     """
 
     document: str | None
@@ -156,8 +158,10 @@ class Announcement:
 
     @classmethod
     def parse(cls, content: bytes, rewritten: frozenset[int]) -> Announcement:
-        """From the content of a message; `rewritten` were announced before it in the same transaction."""
+        """From the content of a message; `rewritten` are tables announced before it in the same transaction."""
         fields = json.loads(content)
-        found = fields["document"]
+        description = fields["document"]
         notice = Notice(fields["tag"] in EXACT_TAGS, rewritten)
-        return cls(json.dumps(found) if found is not None else None, notice, Horizon.parse(fields["snapshot"], 0))
+        return cls(
+            json.dumps(description) if description is not None else None, notice, Horizon.parse(fields["snapshot"], 0)
+        )

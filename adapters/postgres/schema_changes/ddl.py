@@ -1,8 +1,8 @@
-"""From one catalog to another: the schema changes, and which tables' rows must be sent again. Pure.
+"""The difference of two catalogs: the schema changes, and the tables whose rows must be sent again. Pure.
 
-A consumer makes of a schema change what SQLite makes of it, which is not always what Postgres made of it: a default
-that is computed, a type change that rewrites values, a partition that brings rows. For those tables all rows are sent
-again in the same transaction.
+A consumer applies a schema change in SQLite, and the result is not always that of Postgres: a computed default, a type
+change that converts values, a partition that is attached with its rows. All rows of such tables are sent again in the
+same transaction.
 """
 
 from __future__ import annotations
@@ -25,8 +25,8 @@ _NULL = re.compile(r"NULL::.*")
 class Notice:
     """How a new catalog became known.
 
-    `is_exact` says that it is the very next one after a single command on a table, so what was added to it is new.
-    `rewritten` are the tables that the command wrote anew.
+    `is_exact` says that a single command lies between the two catalogs, so an added column is really new. `rewritten`
+    are the tables that the command rewrote.
     """
 
     is_exact: bool = False
@@ -35,7 +35,7 @@ class Notice:
 
 @dataclass(frozen=True, slots=True)
 class Migration:
-    """Schema changes in order, the tables whose rows are all new, and those whose rows must be sent again."""
+    """Schema changes in order, the new tables, and the existing tables whose rows must be sent again."""
 
     changes: tuple[SchemaChange, ...]
     created: tuple[TableDef, ...]
@@ -43,7 +43,7 @@ class Migration:
 
 
 def migration(old: Catalog, new: Catalog, notice: Notice) -> Migration:
-    """What leads a consumer from one catalog to another."""
+    """What takes a consumer from one catalog to another."""
     columns = {(table.oid, column.number): column for table in new.tables for column in table.columns}
 
     def default(oid: int, number: int) -> Default:
@@ -56,7 +56,7 @@ def migration(old: Catalog, new: Catalog, notice: Notice) -> Migration:
 
 
 def _known(catalog: Catalog) -> list[KnownTable]:
-    """Tables with identities; declared columns that the store does not have get numbers it never gives."""
+    """Tables with identities. Declared columns that the database does not have get negative numbers."""
     known = []
     for table in catalog.tables:
         declared = table.declared()
@@ -67,15 +67,15 @@ def _known(catalog: Catalog) -> list[KnownTable]:
 
 
 def _is_resent(was: TableDef | None, now: TableDef | None, notice: Notice) -> bool:
-    """Whether the rows differ from what a consumer makes of the schema changes."""
+    """Whether the rows differ from what a consumer has after applying the schema changes."""
     if was is None or now is None:
         return False
     if now.oid in notice.rewritten or was.row_filter != now.row_filter or was.partitions != now.partitions:
         return True
-    there = {column.number: column for column in was.columns}
-    if any(_changed_values(there[c.number], c, notice) for c in now.columns if c.number in there):
+    known = {column.number: column for column in was.columns}
+    if any(_changed_values(known[c.number], c, notice) for c in now.columns if c.number in known):
         return True
-    added = [column for column in now.columns if column.number not in there]
+    added = [column for column in now.columns if column.number not in known]
     return bool(added) and not _are_new(was, now, added, notice)
 
 
@@ -86,23 +86,23 @@ def _changed_values(was: ColumnDef, now: ColumnDef, notice: Notice) -> bool:
 
 
 def _are_new(was: TableDef, now: TableDef, added: Collection[ColumnDef], notice: Notice) -> bool:
-    """Whether existing rows have in the added columns what a consumer puts there."""
+    """Whether existing rows have the values in the added columns that a consumer fills in."""
     appeared = set(was.unsynced) - set(now.unsynced)
     return notice.is_exact and not appeared and all(_known_default(column)[0] for column in added)
 
 
 def _known_default(column: ColumnDef) -> tuple[bool, Default]:
-    """Whether a consumer can fill in the column's default by itself, and what it is."""
+    """Whether the default is a literal that a consumer can fill in, and its value."""
     text = column.default
     if text is None or _NULL.fullmatch(text):
         return True, None
     if column.data_type == "bool" and text in ("true", "false"):
         return True, text == "true"
-    if column.data_type in ("int2", "int4", "int8") and (found := _INTEGER.fullmatch(text)):
-        return True, int(found[1])
-    if column.data_type in ("numeric", "float8") and (found := _NUMBER.fullmatch(text)):
-        return True, float(found[1]) if "." in found[1] else int(found[1])
+    if column.data_type in ("int2", "int4", "int8") and (literal := _INTEGER.fullmatch(text)):
+        return True, int(literal[1])
+    if column.data_type in ("numeric", "float8") and (literal := _NUMBER.fullmatch(text)):
+        return True, float(literal[1]) if "." in literal[1] else int(literal[1])
     if (column.data_type in ("text", "varchar") or column.enum) and not column.data_type.endswith("[]"):
-        found = _TEXT.fullmatch(text)
-        return found is not None, found[1].replace("''", "'") if found else None
+        literal = _TEXT.fullmatch(text)
+        return literal is not None, literal[1].replace("''", "'") if literal else None
     return False, None

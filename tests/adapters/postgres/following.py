@@ -12,7 +12,7 @@ from adapters.postgres.opening import open_snapshot, prepare
 from adapters.postgres.replication.slot import slot_state
 from adapters.postgres.settings import PostgresSettings
 from adapters.postgres.snapshot import table_ranges
-from adapters.postgres.tail import Stream
+from adapters.postgres.tail import PostgresTail
 from changesource_sdk.adapter import Change, CreateTable, Insert, Row, Transaction, Update
 from changesource_sdk.pipeline.encoding.consumer_schema import ConsumerSchema
 from changesource_sdk.pipeline.encoding.transactions import TransactionEncoder
@@ -91,7 +91,7 @@ class Follower:
         self._open()
 
     def _open(self) -> None:
-        self.stream = Stream(self.settings)
+        self.stream = PostgresTail(self.settings)
         self._transactions = self.stream.transactions(self.position)
 
     def restart(self) -> None:

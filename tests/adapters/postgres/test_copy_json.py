@@ -9,9 +9,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from adapters.postgres.catalog.reading import read_catalog
-from adapters.postgres.catalog.table_selection import Selection
+from adapters.postgres.catalog.table_selection import TableSelection
 from adapters.postgres.connection import Connection
-from adapters.postgres.copy_json import CannotVouch, JsonWriter, column_writer
+from adapters.postgres.copy_json import JsonWriter, UnexpectedNull, column_writer
 from adapters.postgres.copy_text import CopyReader
 from adapters.postgres.snapshot import copy_batches
 from adapters.postgres.types import decoder, timestamp_ms
@@ -28,7 +28,7 @@ def test_every_short_way_gives_what_the_checked_way_gives(db: Connection) -> Non
         values = ", ".join(random_values(chance, number))
         db.execute(f"INSERT INTO zoo ({names}) VALUES ({values})".encode())
     db.execute("CREATE PUBLICATION p FOR TABLE zoo")
-    found = read_catalog(db, ["p"], Selection())
+    found = read_catalog(db, ["p"], TableSelection())
     (table,) = found.catalog.tables
     assert len(table.columns) == len(COLUMNS)
     writer = JsonWriter([(column.declared(), column.type_oid) for column in table.columns], found.types)
@@ -46,7 +46,7 @@ def test_columns_that_the_store_lacks_are_null() -> None:
 
 
 def test_a_null_where_none_is_allowed_is_left_to_the_checked_way() -> None:
-    with pytest.raises(CannotVouch):
+    with pytest.raises(UnexpectedNull):
         JsonWriter([(Column("a", "text", optional=False), 0)], {}).objects(b"\\N\n")
 
 

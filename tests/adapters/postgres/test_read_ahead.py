@@ -9,7 +9,7 @@ from contextlib import contextmanager
 from adapters.postgres.catalog.model import TableDef
 from adapters.postgres.catalog.reading import read_catalog
 from adapters.postgres.connection import Connection, connect
-from adapters.postgres.read_ahead import ReadAhead, read_ahead
+from adapters.postgres.read_ahead import TableAhead, read_ahead
 from adapters.postgres.settings import PostgresSettings
 from adapters.postgres.system_tables import ensure_system_tables
 from tests.support.waiting import until
@@ -45,7 +45,7 @@ def waiting_for_the_lock(db: Connection, dsn: str, *statements: str) -> Iterator
     thread.join()
 
 
-def ids(found: ReadAhead | None) -> list[object]:
+def ids(found: TableAhead | None) -> list[object]:
     assert found is not None
     return [row["id"] for row in found.rows()]
 

@@ -12,7 +12,7 @@ import pytest
 from adapters.postgres.opening import open_snapshot, prepare
 from adapters.postgres.replication.slot import ensure_slot
 from adapters.postgres.settings import PostgresSettings
-from adapters.postgres.tail import Stream
+from adapters.postgres.tail import PostgresTail
 from changesource_sdk.adapter import Insert
 from changesource_sdk.errors import AdapterError, ResyncRequired
 from tests.support.peers.postgres_server import PostgresServer
@@ -26,7 +26,7 @@ class Reader:
         self.position = position
         self.rows: list[object] = []
         self.error: AdapterError | None = None
-        self._stream = Stream(settings)
+        self._stream = PostgresTail(settings)
         self._thread = threading.Thread(target=self._run)
         self._thread.start()
 
@@ -90,7 +90,7 @@ def test_a_slot_that_the_server_gave_up_is_made_anew(server: PostgresServer) -> 
         db.execute("SELECT pg_reload_conf()")
         until(lambda: _is_given_up(db), "the server to give the slot up")
         with pytest.raises(ResyncRequired, match="thrown away changes"):
-            next(Stream(settings).transactions(snapshot.lsn))
+            next(PostgresTail(settings).transactions(snapshot.lsn))
         with settings.connect() as own:
             assert "anew, since the server had lost it" in str(ensure_slot(own, settings))
         again, _ = open_snapshot(settings)

@@ -8,7 +8,7 @@ from contextlib import contextmanager
 import pytest
 
 from adapters.postgres.catalog.reading import read_catalog
-from adapters.postgres.catalog.table_selection import Selection
+from adapters.postgres.catalog.table_selection import TableSelection
 from adapters.postgres.connection import Connection, connect
 from adapters.postgres.snapshot import TableRange, copy_batches, import_snapshot, table_ranges
 from changesource_sdk.adapter import JsonPartition
@@ -28,7 +28,7 @@ def exported(dsn: str) -> Iterator[str]:
 def ranges(dsn: str, snapshot: str, blocks: int = 2) -> list[TableRange]:
     with connect(dsn) as db:
         import_snapshot(db, dsn, snapshot)
-        found = read_catalog(db, ["p"], Selection())
+        found = read_catalog(db, ["p"], TableSelection())
         return table_ranges(db, dsn, snapshot, found.catalog, found.types, blocks=blocks)
 
 

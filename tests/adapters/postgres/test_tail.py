@@ -10,7 +10,7 @@ import pytest
 from adapters.postgres import tail as stream_module
 from adapters.postgres.connection import Connection
 from adapters.postgres.replication.slot import slot_state
-from adapters.postgres.tail import Stream
+from adapters.postgres.tail import PostgresTail
 from changesource_sdk.adapter import CreateTable, Delete, DropColumn, DropTable, Insert, Truncate, Update
 from changesource_sdk.errors import AdapterError, ResyncRequired
 from protocol.watermark import from_int
@@ -150,7 +150,7 @@ def test_sub_transactions_arrive_as_far_as_they_were_kept(following: MakeFollowe
 def test_a_transaction_larger_than_the_memory_for_it_arrives_whole(following: MakeFollower) -> None:
     follower = following(ITEM)
     follower.close()
-    follower.stream = Stream(follower.settings, spill_bytes=5_000)
+    follower.stream = PostgresTail(follower.settings, spill_bytes=5_000)
     follower._transactions = follower.stream.transactions(follower.position)
     follower.run("INSERT INTO item SELECT n, 'item ' || n, n FROM generate_series(1, 600) n")
     (changes,) = follower.catch_up()
@@ -247,7 +247,7 @@ def test_a_slot_read_by_another_is_named_with_its_reader(
     follower = following(ITEM)
     follower.catch_up()
     with pytest.raises(AdapterError) as caught:
-        next(Stream(follower.settings).transactions(follower.position))
+        next(PostgresTail(follower.settings).transactions(follower.position))
     assert caught.value.code == "slot-in-use"
     assert "pg_terminate_backend" in caught.value.fix
 

@@ -6,22 +6,22 @@ import pytest
 
 from adapters.postgres.catalog.model import TableDef
 from adapters.postgres.catalog.reading import read_catalog
-from adapters.postgres.catalog.table_selection import Found, Selection, refuse_unknown
+from adapters.postgres.catalog.table_selection import SelectedTables, TableSelection, refuse_unknown
 from adapters.postgres.connection import Connection
 from changesource_sdk.errors import ConfigurationError
 from changesource_sdk.schema import Column
 
 
 def published(
-    db: Connection, *statements: str, how: str = "FOR ALL TABLES", selection: Selection | None = None
-) -> Found:
+    db: Connection, *statements: str, how: str = "FOR ALL TABLES", selection: TableSelection | None = None
+) -> SelectedTables:
     for statement in statements:
         db.execute(statement.encode())
     db.execute(f"CREATE PUBLICATION p {how}".encode())
-    return read_catalog(db, ["p"], selection or Selection())
+    return read_catalog(db, ["p"], selection or TableSelection())
 
 
-def only_table(found: Found) -> TableDef:
+def only_table(found: SelectedTables) -> TableDef:
     (table,) = found.catalog.tables
     return table
 
@@ -135,15 +135,15 @@ def test_a_row_is_published_if_any_publication_lets_it_pass(db: Connection) -> N
     db.execute("CREATE TABLE t (id int PRIMARY KEY)")
     for name, where in (("a", " WHERE (id > 7)"), ("b", " WHERE (id < 3)"), ("c", "")):
         db.execute(f"CREATE PUBLICATION {name} FOR TABLE t{where}".encode())
-    assert only_table(read_catalog(db, ["a", "b"], Selection())).row_filter == "((id > 7)) OR ((id < 3))"
-    assert only_table(read_catalog(db, ["a", "b", "c"], Selection())).row_filter is None
+    assert only_table(read_catalog(db, ["a", "b"], TableSelection())).row_filter == "((id > 7)) OR ((id < 3))"
+    assert only_table(read_catalog(db, ["a", "b", "c"], TableSelection())).row_filter is None
 
 
 def test_publications_that_list_different_columns_cannot_be_followed_together(db: Connection) -> None:
     db.execute("CREATE TABLE t (id int PRIMARY KEY, a int)")
     db.execute("CREATE PUBLICATION a FOR TABLE t (id)")
     db.execute("CREATE PUBLICATION b FOR TABLE t")
-    found = read_catalog(db, ["a", "b"], Selection())
+    found = read_catalog(db, ["a", "b"], TableSelection())
     assert found.catalog.tables == ()
     assert "same column list" in found.notes[0][1]
 
@@ -175,16 +175,16 @@ def test_without_the_root_every_leaf_is_a_table(db: Connection) -> None:
 
 def test_the_user_chooses_among_what_is_published(db: Connection) -> None:
     tables = [f"CREATE TABLE {name} (id int PRIMARY KEY)" for name in ("apple", "apricot", "banana", "system")]
-    found = published(db, *tables, selection=Selection(("ap*",), ("apricot",), ("system",)))
+    found = published(db, *tables, selection=TableSelection(("ap*",), ("apricot",), ("system",)))
     assert [table.full_name for table in found.catalog.tables] == ["apple", "system"]
 
 
 def test_a_table_asked_for_by_name_that_is_not_synced_is_refused_with_the_reason(db: Connection) -> None:
     found = published(db, "CREATE TABLE raw (id bytea PRIMARY KEY, n int)", "CREATE TABLE good (id int PRIMARY KEY)")
-    refuse_unknown(Selection(("good", "no*")), found)
+    refuse_unknown(TableSelection(("good", "no*")), found)
     for name, reason in (("raw", "REPLICA IDENTITY"), ("nope", "not published")):
         with pytest.raises(ConfigurationError) as raised:
-            refuse_unknown(Selection((name,)), found)
+            refuse_unknown(TableSelection((name,)), found)
         assert reason in raised.value.message
 
 
@@ -199,12 +199,12 @@ def test_columns_are_told_as_consumers_hold_them(db: Connection) -> None:
 
 def test_a_missing_publication_is_named_with_what_to_run(db: Connection) -> None:
     with pytest.raises(ConfigurationError) as raised:
-        read_catalog(db, ["nope"], Selection())
+        read_catalog(db, ["nope"], TableSelection())
     assert "CREATE PUBLICATION nope" in raised.value.fix
 
 
 def test_a_publication_that_leaves_changes_out_is_refused(db: Connection) -> None:
     db.execute("CREATE PUBLICATION p FOR ALL TABLES WITH (publish = 'insert')")
     with pytest.raises(ConfigurationError) as raised:
-        read_catalog(db, ["p"], Selection())
+        read_catalog(db, ["p"], TableSelection())
     assert "ALTER PUBLICATION p SET" in raised.value.fix

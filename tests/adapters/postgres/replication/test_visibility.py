@@ -2,7 +2,7 @@
 
 import pytest
 
-from adapters.postgres.replication.visibility import Horizon, Move
+from adapters.postgres.replication.visibility import Horizon, Redefinition
 
 
 @pytest.mark.parametrize(
@@ -23,10 +23,10 @@ def test_a_snapshot_has_seen(snapshot: str, xid: int, seen: bool) -> None:
 
 
 def test_a_move_is_remembered_until_all_who_may_not_have_seen_it_are_over() -> None:
-    move = Move(12)
+    move = Redefinition(12)
     assert move.after(Horizon.parse("12:20:12,15", 0)) == move
     seen = move.after(Horizon.parse("15:20:15,17", 0))
-    assert seen == Move(12, frozenset({15, 17}))
+    assert seen == Redefinition(12, frozenset({15, 17}))
     later = seen.after(Horizon.parse("17:25:17,22", 0))
-    assert later == Move(12, frozenset({17}))
+    assert later == Redefinition(12, frozenset({17}))
     assert later.after(Horizon.parse("22:26:22", 0)) is None

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from adapters.postgres.catalog.model import Catalog, ColumnDef, IndexDef, TableDef
 from adapters.postgres.connection import Connection
-from adapters.postgres.replication.visibility import Horizon, Move
+from adapters.postgres.replication.visibility import Horizon, Redefinition
 from adapters.postgres.schema_changes.capture import install, uninstall
 from adapters.postgres.schema_changes.versions import Version, forget_versions, last_version, store_version
 from adapters.postgres.types import PgType
@@ -21,7 +21,7 @@ def _version(waiting: int) -> Version:
         {23: INT4},
         {5: Horizon(20, frozenset({12}), 99)},
         frozenset({waiting}),
-        {5: Move(13), 6: Move(14, frozenset({15}))},
+        {5: Redefinition(13), 6: Redefinition(14, frozenset({15}))},
     )
 
 

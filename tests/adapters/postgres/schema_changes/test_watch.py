@@ -85,7 +85,7 @@ def test_a_consumer_has_the_same_soon_after(name: str, follower: Follower) -> No
 
 
 def test_a_dropped_trigger_is_noticed(dsn: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(watch, "BELOW_TRIGGERS_S", 0.2)
+    monkeypatch.setattr(watch, "WITH_TRIGGERS_S", 0.2)
     follower = Follower(PostgresSettings.parse(dsn, slot=f"s_{secrets.token_hex(6)}"), tmp_path)
     follower.run("DROP EVENT TRIGGER changesource_announce", "CREATE TABLE late (id int PRIMARY KEY)")
     until(lambda: _is_same(follower), "the table to be found")
