@@ -1,9 +1,8 @@
-"""Which record of a key is the newest when the key lies in several partitions. Pure.
+"""Which record of a key is the newest when the key is in several partitions. Pure.
 
-Offsets order the records of one partition and nothing else. A key that lies in one partition needs no more. For a key
-in several, only the last record in each partition counts (a `Candidate`): broker compaction keeps exactly those, so it
-cannot change the answer. `newest` picks the candidate that is certainly newer than all the others by the setting
-`order_by`, or none:
+Offsets order only the records of one partition, which is enough for a key in one partition. For a key in several, the
+last record in each partition is compared (a `Candidate`): broker compaction keeps exactly those, so it cannot change
+the result. `newest` picks the candidate that is certainly newer than all the others by the setting `order_by`, or none:
 
 | `order_by` | what is compared |
 |---|---|
@@ -11,7 +10,7 @@ cannot change the answer. `newest` picks the candidate that is certainly newer t
 | `source` | Debezium's position in the source: LSN, binlog file and position, SCN, or oplog order |
 | `column:NAME` | a number or time in a column of the row |
 | empty | nothing: a key in two partitions has no newest record |
-| `offset` | nothing, and nobody looks whether a key lies in two partitions |
+| `offset` | nothing, and no check whether a key is in two partitions |
 
 A record without such a value, as a tombstone has no columns, is only known to come after the record before it in its
 partition: its order is a lower bound (`is_bound`).
@@ -45,7 +44,7 @@ _BINLOG = re.compile(r"(.*)\.(\d+)\Z")
 class Candidate(NamedTuple):
     """The last record of a key in one partition.
 
-    `is_whole`: the records of this partition alone tell all columns of the row, or that there is none.
+    `is_whole`: the records of this partition alone have all columns of the row, or its delete.
     """
 
     partition: int
@@ -55,7 +54,7 @@ class Candidate(NamedTuple):
     is_whole: bool = True
 
     def after(self, earlier: Candidate | None) -> Candidate:
-        """The candidate with what the record before it in the same partition tells about it."""
+        """The candidate, completed by the record before it in the same partition."""
         if earlier is None:
             return self
         whole = self.is_whole or earlier.is_whole
@@ -65,8 +64,10 @@ class Candidate(NamedTuple):
 
 def newest(candidates: Iterable[Candidate]) -> Candidate | None:
     """The candidate that is certainly newer than every other; None if none is."""
-    found = list(candidates)
-    return next((one for one in found if all(other is one or is_newer(one, other) for other in found)), None)
+    all_candidates = list(candidates)
+    return next(
+        (one for one in all_candidates if all(other is one or is_newer(one, other) for other in all_candidates)), None
+    )
 
 
 def is_newer(one: Candidate, other: Candidate) -> bool:
@@ -90,12 +91,12 @@ def order_of(
 
 
 def source_order(source: Mapping[str, object]) -> Order | None:
-    """Where a change lies in its database, by the fields that Debezium's connectors give."""
+    """The position of a change in its database, by the fields of Debezium's connectors."""
     match source:
         case {"lsn": int(lsn)}:
             return ("lsn", lsn)
-        case {"file": str(file), "pos": int(position)} if found := _BINLOG.match(file):
-            return (f"binlog {found[1]}", int(found[2]), position, _number(source.get("row")))
+        case {"file": str(file), "pos": int(position)} if name := _BINLOG.match(file):
+            return (f"binlog {name[1]}", int(name[2]), position, _number(source.get("row")))
         case {"commit_lsn": str(commit)}:
             return ("commit_lsn", commit, str(source.get("change_lsn") or ""), _number(source.get("event_serial_no")))
         case {"scn": str(scn)} if scn.isdecimal():
@@ -107,7 +108,7 @@ def source_order(source: Mapping[str, object]) -> Order | None:
 
 
 def is_whole(change: Change, columns: int) -> bool:
-    """Whether a change tells all columns of a row, or that there is none."""
+    """Whether a change has all columns of a row, or is a delete."""
     return isinstance(change, Insert | Delete) or (isinstance(change, Update) and len(change.row) == columns)
 
 
@@ -116,7 +117,7 @@ def key_bytes(row: Row, names: Sequence[str]) -> bytes:
     values = [row[name] for name in names]
     try:
         return kept_json(values)
-    except TypeError:  # an integer beyond 64 bits, which is refused when the row is looked at
+    except TypeError:  # an integer beyond 64 bits, which is refused when the row is validated
         return json.dumps(values, default=str).encode()
 
 

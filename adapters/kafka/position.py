@@ -1,16 +1,20 @@
-"""Where to read on: the position of this adapter, an offset vector with what it leaves open. Pure.
+"""The position of a reader of Kafka topics: a vector of offsets, and what open transactions leave behind it. Pure.
 
-A transaction's records lie in several partitions between those of others. The vector therefore stands, in each
-partition, before the first record of a transaction that was not passed on yet; in the transaction topic it stands
-behind the last END that was passed on. While transactions are open, more is needed to tell what lies behind the vector
-and was passed on already: `read`, how far the partitions had been read; `ended_from`, from where on the transaction
-topic names transactions with records there; `passed`, up to where records of no transaction were passed on.
+Without transaction metadata, `offsets` has the next offset of each partition, and `read`, `passed` and `ended_from` are
+empty.
 
-Without transaction metadata nothing is left open: the vector is the next offset of each partition, and that is all.
+With transaction metadata, the records of a transaction are in several partitions, mixed with those of others. In each
+data partition, `offsets` is then before the first record of a transaction that was not passed on; in the transaction
+topic it is after the last END that was passed on. Some records after `offsets` were passed on already. While
+transactions are open, these fields say which:
 
-`moved` are the topics with keys that lie, or since partitions were added may lie, in several partitions, with the
-settings by which these are ordered (`KafkaSettings.ordering`). A position that was written before they were looked for
-has None: nobody knows.
+- `read`: how far the partitions had been read;
+- `ended_from`: the first offset of the transaction topic with an END of a transaction that has records after `offsets`;
+- `passed`: up to which offset records of no transaction were passed on.
+
+`moved` are the topics with keys that are, or after partitions were added may be, in several partitions, with the
+settings by which those are ordered (`KafkaSettings.ordering`). It is None in positions of versions that did not check
+for such keys.
 """
 
 from __future__ import annotations
@@ -26,8 +30,8 @@ Offsets = Mapping[str, tuple[int, ...]]
 
 
 @dataclass(frozen=True, slots=True)
-class Vector:
-    """Invariant: every record before `offsets` was passed on; `catalog` is what consumers have there."""
+class KafkaPosition:
+    """Invariant: every record before `offsets` was passed on; `catalog` has the tables of consumers at that point."""
 
     offsets: Offsets
     topic_ids: Mapping[str, str]
@@ -37,29 +41,29 @@ class Vector:
     ended_from: int | None = None
     moved: Mapping[str, str] | None = field(default_factory=dict)
 
-    def position(self) -> Position:
-        """The vector as it is stored in the log."""
-        found: dict[str, Position] = {
+    def to_json(self) -> Position:
+        """The position as the log stores it."""
+        fields: dict[str, Position] = {
             "offsets": _listed(self.offsets),
             "topics": dict(self.topic_ids),
             "tables": self.catalog.as_json,
         }
         if self.read:
-            found["read"] = _listed(self.read)
+            fields["read"] = _listed(self.read)
         if self.passed:
-            found["passed"] = _listed(self.passed)
+            fields["passed"] = _listed(self.passed)
         if self.ended_from is not None:
-            found["ended_from"] = self.ended_from
+            fields["ended_from"] = self.ended_from
         if self.moved is not None:
-            found["moved"] = dict(self.moved)
-        return found
+            fields["moved"] = dict(self.moved)
+        return fields
 
     @classmethod
-    def at(cls, position: Position) -> Vector:
-        """The vector back from what the log holds."""
+    def from_json(cls, position: Position) -> KafkaPosition:
+        """Raises `AdapterError` for a position of another adapter."""
         match position:
             case {"offsets": dict(offsets), "topics": dict(ids), "tables": tables, **rest}:
-                names = {topic: str(found) for topic, found in ids.items()}
+                names = {topic: str(identifier) for topic, identifier in ids.items()}
                 read, passed = (_numbers(rest.get(name, {})) for name in ("read", "passed"))
                 ended = rest.get("ended_from")
                 ended_from = ended if isinstance(ended, int) else None
@@ -78,6 +82,6 @@ def _listed(offsets: Offsets) -> dict[str, Position]:
 
 
 def _numbers(offsets: object) -> dict[str, tuple[int, ...]]:
-    found = offsets if isinstance(offsets, dict) else {}
-    lists = {topic: numbers for topic, numbers in found.items() if isinstance(numbers, list)}
+    mapping = offsets if isinstance(offsets, dict) else {}
+    lists = {topic: numbers for topic, numbers in mapping.items() if isinstance(numbers, list)}
     return {topic: tuple(n for n in numbers if isinstance(n, int)) for topic, numbers in lists.items()}

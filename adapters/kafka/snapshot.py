@@ -1,12 +1,12 @@
-"""The state of the topics at fixed ends: each partition of a topic folded to the last row of each key.
+"""The state of the topics up to fixed ends: each partition is folded to the last row of each key.
 
-Partitions are folded apart, by as many Spark tasks as there are; a key that lies in several is left to the one with its
-newest record (`keys.moved`). What lies behind the ends is the tail's, which starts exactly there; with transaction
-metadata the ends are such that no transaction is torn (`cut`). The snapshot outlives the process that took it, as long
-as the brokers keep the records.
+Partitions are folded independently, by as many Spark tasks as there are. The row of a key that is in several partitions
+comes from the one with its newest record (`keys.moved`). The tail starts exactly at the ends; with transaction metadata
+they are chosen so that no transaction is divided (`topics.cut`). The snapshot can be read again in another process, as
+long as the brokers keep the records.
 
-A truncate empties the table; where that stands among the records of other partitions nobody can tell, so that a topic
-of several partitions is refused if its records tell of one.
+A truncate empties the table, but its order relative to the records of other partitions is unknown. So a truncate in a
+topic of several partitions is an error.
 """
 
 from __future__ import annotations
@@ -21,9 +21,9 @@ from typing import TypeAlias
 
 from kafka import KafkaConsumer, TopicPartition
 
-from adapters.kafka.broker.client import TopicState, make_consumer, naming_the_cause, require_topics, topic_states
+from adapters.kafka.broker.client import TopicState, make_consumer, require_topics, topic_states, translated_errors
 from adapters.kafka.keys.moved import settle
-from adapters.kafka.position import Offsets, Vector
+from adapters.kafka.position import KafkaPosition, Offsets
 from adapters.kafka.records.catalog import Catalog
 from adapters.kafka.records.schemas import Inferred
 from adapters.kafka.settings import KafkaSettings
@@ -40,44 +40,46 @@ Partition: TypeAlias = tuple[str, int]
 
 
 def take_snapshot(settings: KafkaSettings) -> Snapshot:
-    """The topics as they are now; says what it inferred about their tables."""
+    """The topics up to their current ends; logs the columns that it inferred."""
     states = topic_states(settings)
     require_topics(settings, states)
-    with closing(make_consumer(settings)) as consumer, naming_the_cause(settings):
+    with closing(make_consumer(settings)) as consumer, translated_errors(settings):
         cut = _cut(settings, consumer, _data_partitions(settings, states))
         ranges = _ranges(consumer, cut.ends)
         catalog, inferred = find_catalog(settings, consumer, ranges, thorough=True)
-    for found in inferred:
-        event(_log, logging.INFO, "inferred the columns of a table; declare them if this is wrong", columns=str(found))
+    for columns in inferred:
+        event(
+            _log, logging.INFO, "inferred the columns of a table; declare them if this is wrong", columns=str(columns)
+        )
     partitions = [
         FoldedPartition(
             settings,
-            catalog.by_topic[found.topic],
-            found,
-            cut.starts[found.topic, found.partition],
+            catalog.by_topic[records.topic],
+            records,
+            cut.starts[records.topic, records.partition],
             cut.finished,
-            states[found.topic].partitions == 1,
+            states[records.topic].partitions == 1,
         )
-        for found in ranges
+        for records in ranges
     ]
     settled = settle(partitions)
     ids = {topic: state.id for topic, state in states.items()}
-    position = replace(_vector(settings, cut, ids, catalog), moved=settled.moved).position()
+    position = replace(_tail_position(settings, cut, ids, catalog), moved=settled.moved).to_json()
     can_resume = partial(_is_there, settings, ids, ranges)
     return Snapshot(position, settled.partitions, tables=catalog.tables, can_resume=can_resume)
 
 
 def current_catalog(settings: KafkaSettings) -> tuple[Catalog, list[Inferred]]:
-    """The tables by the newest records, and what was inferred about them."""
+    """The tables according to the newest records, and the inferred columns."""
     states = topic_states(settings)
     require_topics(settings, states)
-    with closing(make_consumer(settings)) as consumer, naming_the_cause(settings):
+    with closing(make_consumer(settings)) as consumer, translated_errors(settings):
         ranges = _ranges(consumer, _ends(consumer, _data_partitions(settings, states)))
         return find_catalog(settings, consumer, ranges, thorough=False)
 
 
 def _data_partitions(settings: KafkaSettings, states: Mapping[str, TopicState]) -> list[Partition]:
-    """The partitions that hold rows."""
+    """All partitions except that of the transaction topic."""
     return [
         (topic, number)
         for topic, state in sorted(states.items())
@@ -93,8 +95,8 @@ def _cut(settings: KafkaSettings, consumer: KafkaConsumer, data: Sequence[Partit
 
 
 def _ends(consumer: KafkaConsumer, data: Sequence[Partition]) -> dict[Partition, int]:
-    found = consumer.end_offsets([TopicPartition(*partition) for partition in data])
-    return {(place.topic, place.partition): end for place, end in found.items()}
+    offsets = consumer.end_offsets([TopicPartition(*partition) for partition in data])
+    return {(each.topic, each.partition): end for each, end in offsets.items()}
 
 
 def _ranges(consumer: KafkaConsumer, ends: Mapping[Partition, int]) -> list[OffsetRange]:
@@ -102,20 +104,20 @@ def _ranges(consumer: KafkaConsumer, ends: Mapping[Partition, int]) -> list[Offs
     return [OffsetRange(*partition, first[TopicPartition(*partition)], end) for partition, end in ends.items()]
 
 
-def _vector(settings: KafkaSettings, cut: Cut, topic_ids: Mapping[str, str], catalog: Catalog) -> Vector:
-    """Where the tail starts."""
+def _tail_position(settings: KafkaSettings, cut: Cut, topic_ids: Mapping[str, str], catalog: Catalog) -> KafkaPosition:
+    """The position at which the tail starts."""
     starts = _by_topic(cut.starts)
     if not settings.transaction_topic:
-        return Vector(starts, topic_ids, catalog)
+        return KafkaPosition(starts, topic_ids, catalog)
     offsets = {**starts, settings.transaction_topic: (cut.transactions_end,)}
     if cut.starts == cut.ends:
-        return Vector(offsets, topic_ids, catalog)
-    return Vector(offsets, topic_ids, catalog, _by_topic(cut.ends), starts, cut.ended_from)
+        return KafkaPosition(offsets, topic_ids, catalog)
+    return KafkaPosition(offsets, topic_ids, catalog, _by_topic(cut.ends), starts, cut.ended_from)
 
 
-def _by_topic(found: Mapping[Partition, int]) -> Offsets:
+def _by_topic(partitions: Mapping[Partition, int]) -> Offsets:
     offsets: dict[str, tuple[int, ...]] = {}
-    for (topic, _), offset in sorted(found.items()):
+    for (topic, _), offset in sorted(partitions.items()):
         offsets[topic] = (*offsets.get(topic, ()), offset)
     return offsets
 
@@ -125,6 +127,6 @@ def _is_there(settings: KafkaSettings, topic_ids: Mapping[str, str], ranges: Seq
     states = topic_states(settings)
     if any(topic not in states or states[topic].id != known for topic, known in topic_ids.items()):
         return False
-    with closing(make_consumer(settings)) as consumer, naming_the_cause(settings):
-        now = _ranges(consumer, {(found.topic, found.partition): found.end for found in ranges})
-    return all(found.first <= known.first for found, known in zip(now, ranges, strict=True))
+    with closing(make_consumer(settings)) as consumer, translated_errors(settings):
+        now = _ranges(consumer, {(known.topic, known.partition): known.end for known in ranges})
+    return all(current.first <= known.first for current, known in zip(now, ranges, strict=True))

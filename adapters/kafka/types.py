@@ -1,6 +1,6 @@
-"""Values as they stand in records, to values of a column: dates, decimals and documents in their many encodings. Pure.
+"""Values of records to values of columns: dates, decimals and documents in their many encodings. Pure.
 
-JSON knows neither dates nor decimals, so producers encode them: Debezium names the encoding in the schema beside the
+JSON knows neither dates nor decimals, so producers encode them: Debezium names the encoding in the schema of the
 value (`io.debezium.time.MicroTimestamp`), or leaves it out with the schema; others write ISO texts. An `Encoded` names
 a column's data type and the encoding of its values, which is a word users write in their settings, too (`ENCODINGS`);
 `encoded_as` takes both from a field's schema, and `reader` gives the function that undoes the encoding.
@@ -23,7 +23,7 @@ _DAY_MS = 86_400_000
 
 
 class Encoded(NamedTuple):
-    """A column's data type, and how its values stand in records; without `encoding` as suits the type."""
+    """A column's data type, and how records encode its values; without `encoding`, as usual for the type."""
 
     data_type: str
     encoding: str = ""
@@ -89,7 +89,7 @@ def scaled_decimal(scale: int) -> Read:
 
 
 def variable_decimal(value: object) -> object:
-    """The same with its scale beside it."""
+    """The same, in an object with its scale."""
     if not isinstance(value, Mapping):
         raise TypeError("a decimal of variable scale is an object of scale and value")
     return scaled_decimal(_whole(value["scale"]))(value["value"])
@@ -177,10 +177,10 @@ def encoded_as(field: Mapping[str, object]) -> Encoded:
         parameters = field.get("parameters")
         scale = parameters.get("scale", 0) if isinstance(parameters, Mapping) else 0
         return Encoded("numeric", f"decimal:{scale}")
-    found = LOGICAL.get(str(name)) or PLAIN.get(plain)
-    if found is None:
+    known = LOGICAL.get(str(name)) or PLAIN.get(plain)
+    if known is None:
         raise ValueError(f"a schema gives {field.get('field')!r} the type {plain!r}, which Kafka Connect does not have")
-    return found
+    return known
 
 
 def reader(data_type: str, encoding: str = "", *, days: bool = False) -> Read | None:

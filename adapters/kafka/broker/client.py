@@ -1,7 +1,6 @@
-"""Connections to the brokers: options for kafka-python, and its errors in words a user can act on.
+"""Connections to the brokers: options for kafka-python, and its errors with a code and a fix.
 
-What topics there are, with their ids and partitions, is asked here, too: a topic that was deleted and created again has
-another id under the same name.
+Also lists the topics with their ids and partitions: a topic that was deleted and created again has another id.
 """
 
 from __future__ import annotations
@@ -23,14 +22,14 @@ from kafka.errors import (
     UnsupportedCodecError,
 )
 
-from adapters.kafka.broker.refusals import hearing, login_refused, refusal
+from adapters.kafka.broker.refusals import logged_errors, login_refused, refusal
 from adapters.kafka.settings import KafkaSettings
 from changesource_sdk import AdapterError, ConfigurationError
 
 Client = TypeVar("Client")
 
 FIRST_TRY_MS = 2_000
-"""After this time a connection that is refused is told; brokers that do not answer are waited for a while longer."""
+"""After this time a refused connection is reported. Brokers that do not answer get `CONNECT_MS`."""
 CONNECT_MS = 10_000
 RECONNECT_MS = 1_000
 NO_TOPIC = "00000000-0000-0000-0000-000000000000"
@@ -41,24 +40,24 @@ READING = {
     "auto_offset_reset": "none",
     "isolation_level": "read_committed",
     "allow_auto_create_topics": False,
-    # The client sleeps for so long until a new consumer's first fetch is under way: by default 0.2 s per partition.
+    # The client sleeps this long before a new consumer's first fetch: by default 0.2 s per partition.
     "retry_backoff_ms": 20,
-    # Without a compiled checksum every byte is summed up in Python, which takes longer than all the rest.
+    # Without a compiled checksum, kafka-python computes it in Python, which takes longer than everything else.
     "check_crcs": importlib.util.find_spec("crc32c") is not None,
 }
-"""How every consumer reads: committed records only, from offsets that are given, changing nothing on the brokers."""
+"""How every consumer reads: committed records only, from explicit offsets, changing nothing on the brokers."""
 
 
 @dataclass(frozen=True, slots=True)
 class TopicState:
-    """A topic as the brokers have it now."""
+    """The current id and number of partitions of a topic."""
 
     id: str
     partitions: int
 
 
 def connection_options(settings: KafkaSettings) -> dict[str, object]:
-    """What every client of these brokers needs."""
+    """The options of every client."""
     return {
         "bootstrap_servers": list(settings.bootstrap),
         "reconnect_backoff_max_ms": RECONNECT_MS,
@@ -68,36 +67,36 @@ def connection_options(settings: KafkaSettings) -> dict[str, object]:
 
 
 def reading_options(settings: KafkaSettings) -> dict[str, object]:
-    """What a consumer needs beside that."""
+    """The options of a consumer that reads records."""
     return {**connection_options(settings), **READING}
 
 
 def make_consumer(settings: KafkaSettings, **options: object) -> KafkaConsumer:
-    """A connected consumer. Raises what a user can act on."""
+    """A connected consumer. Raises `AdapterError`."""
     return _connected(settings, partial(KafkaConsumer, **{**reading_options(settings), **options}))
 
 
 def _connected(settings: KafkaSettings, make: Callable[..., Client]) -> Client:
-    with naming_the_cause(settings):
-        with hearing() as heard:
+    with translated_errors(settings):
+        with logged_errors() as errors:
             try:
                 return make(bootstrap_timeout_ms=FIRST_TRY_MS)
             except KafkaTimeoutError as error:
-                if found := refusal(settings, heard):
-                    raise found from error
+                if reason := refusal(settings, errors):
+                    raise reason from error
         return make()
 
 
 def topic_states(settings: KafkaSettings) -> dict[str, TopicState]:
-    """The followed topics that are there, and the transaction topic."""
+    """The followed topics that exist, and the transaction topic."""
     admin = _connected(settings, partial(KafkaAdminClient, **connection_options(settings)))
-    with naming_the_cause(settings):
+    with translated_errors(settings):
         try:
             names = [name for name in admin.list_topics() if _is_wanted(settings, name)]
-            found = admin.describe_topics(names) if names else []
+            topics = admin.describe_topics(names) if names else []
         finally:
             admin.close()
-    return {topic["name"]: TopicState(str(topic["topic_id"]), len(topic["partitions"])) for topic in found}
+    return {topic["name"]: TopicState(str(topic["topic_id"]), len(topic["partitions"])) for topic in topics}
 
 
 def _is_wanted(settings: KafkaSettings, name: str) -> bool:
@@ -105,7 +104,7 @@ def _is_wanted(settings: KafkaSettings, name: str) -> bool:
 
 
 def require_topics(settings: KafkaSettings, states: dict[str, TopicState]) -> None:
-    """Raise unless every topic that is named is there, and one at least."""
+    """Raise unless every topic named in the settings exists, and at least one is followed."""
     named = [*settings.named_topics, *([settings.transaction_topic] if settings.transaction_topic else [])]
     missing = [name for name in named if name not in states]
     if missing:
@@ -133,10 +132,10 @@ def require_topics(settings: KafkaSettings, states: dict[str, TopicState]) -> No
 
 
 @contextmanager
-def naming_the_cause(settings: KafkaSettings) -> Iterator[None]:
-    """Turn what the client raises into errors that say what to do."""
+def translated_errors(settings: KafkaSettings) -> Iterator[None]:
+    """Raise errors of kafka-python as `AdapterError` with a stable code and a fix."""
     where = settings.where
-    with hearing() as heard:
+    with logged_errors() as errors:
         try:
             yield
         except KafkaConfigurationError as error:
@@ -150,7 +149,7 @@ def naming_the_cause(settings: KafkaSettings) -> Iterator[None]:
             fix = "install the codec for Python: pip install lz4, python-snappy or zstandard"
             raise AdapterError("codec-missing", f"records are compressed: {error}", where, fix) from error
         except (KafkaError, OSError) as error:
-            raise refusal(settings, heard) or _unreachable(where, error) from error
+            raise refusal(settings, errors) or _unreachable(where, error) from error
 
 
 def _unreachable(where: str, error: Exception) -> AdapterError:

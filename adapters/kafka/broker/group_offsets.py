@@ -1,7 +1,7 @@
-"""Offsets committed to a consumer group, so that lag tools see how far the log is. Nothing reads them back.
+"""Commits offsets to a consumer group, so that lag tools see how far the log is. Nothing reads them back.
 
-A thread of its own commits the newest acknowledged offsets, about once a second: the brokers' answer, or their silence,
-never holds up the pipeline. A commit that fails is told and forgotten; the next has everything.
+The thread `changesource-kafka-group` commits the newest acknowledged offsets about once a second, so that slow or
+silent brokers never delay the pipeline. A failed commit is logged and not retried: the next one includes it.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from kafka.errors import KafkaError
 from kafka.structs import OffsetAndMetadata, TopicPartition
 
 from adapters.kafka.broker.client import connection_options
-from adapters.kafka.position import Vector
+from adapters.kafka.position import KafkaPosition
 from adapters.kafka.settings import KafkaSettings
 from changesource_sdk import Position
 from changesource_sdk.toolkit import Throttle, event, logger
@@ -24,22 +24,23 @@ _log = logger("kafka")
 INTERVAL_S = 1.0
 COMMIT_MS = 5_000
 CLOSE_S = 2.0
-TELL_AGAIN_S = 60.0
+WARN_AGAIN_S = 60.0
 
 
 class GroupOffsets:
-    """Commits offsets in the background. Invariant: what is committed was acknowledged before."""
+    """Commits acknowledged offsets in the background."""
 
     def __init__(self, settings: KafkaSettings) -> None:
         self._settings = settings
+        # The position to commit next; `put` writes it, the thread takes it. Guarded by `_changed`.
         self._newest: Position = None
         self._changed = threading.Condition()
         self._closed = threading.Event()
-        self._thread: threading.Thread | None = None
-        self._told = Throttle(TELL_AGAIN_S)
+        self._thread: threading.Thread | None = None  # started by the first `put`
+        self._throttle = Throttle(WARN_AGAIN_S)
 
     def put(self, position: Position) -> None:
-        """The log has come to this position; returns at once."""
+        """The log has this position; returns at once."""
         if not self._settings.group or self._closed.is_set():
             return
         with self._changed:
@@ -50,7 +51,7 @@ class GroupOffsets:
                 self._thread.start()
 
     def close(self) -> None:
-        """Commit what is left, if the brokers take it soon, and end."""
+        """Commit the last position, waiting at most `CLOSE_S`, and end the thread."""
         self._closed.set()
         with self._changed:
             self._changed.notify()
@@ -64,16 +65,16 @@ class GroupOffsets:
             while (position := self._next()) is not None:
                 try:
                     client = client or self._connect()
-                    client.commit(_offsets(Vector.at(position)), timeout_ms=COMMIT_MS)
+                    client.commit(_offsets(KafkaPosition.from_json(position)), timeout_ms=COMMIT_MS)
                 except (KafkaError, OSError) as error:
-                    self._tell(error)
+                    self._warn(error)
                 self._closed.wait(INTERVAL_S)
         finally:
             if client is not None:
                 client.close()
 
     def _next(self) -> Position:
-        """The newest position as soon as there is a new one; None when it is over."""
+        """Wait for a new position; None after `close`."""
         with self._changed:
             self._changed.wait_for(lambda: self._newest is not None or self._closed.is_set())
             position, self._newest = self._newest, None
@@ -83,15 +84,15 @@ class GroupOffsets:
         options = {"group_id": self._settings.group, "enable_auto_commit": False, "allow_auto_create_topics": False}
         return KafkaConsumer(**{**connection_options(self._settings), **options})
 
-    def _tell(self, error: Exception) -> None:
-        if self._told.admit(type(error).__name__) is not None:
+    def _warn(self, error: Exception) -> None:
+        if self._throttle.admit(type(error).__name__) is not None:
             what = "offsets were not committed to the group; lag tools show old ones, nothing else depends on it"
             event(_log, logging.WARNING, what, group=self._settings.group, error=repr(error))
 
 
-def _offsets(vector: Vector) -> dict[TopicPartition, OffsetAndMetadata]:
+def _offsets(position: KafkaPosition) -> dict[TopicPartition, OffsetAndMetadata]:
     return {
         TopicPartition(topic, number): OffsetAndMetadata(offset, "", -1)
-        for topic, offsets in vector.offsets.items()
+        for topic, offsets in position.offsets.items()
         for number, offset in enumerate(offsets)
     }

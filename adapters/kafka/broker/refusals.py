@@ -1,10 +1,11 @@
-"""Why no connection to the brokers comes about: what kafka-python keeps to its log, as an error a user can act on.
+"""Why a connection to the brokers fails: kafka-python writes the reason only to its log.
 
-The client tries again until its time is over and then says only that. The reason of each failed attempt, a refused
-login or certificate, goes to its log, as an exception; `hearing` collects those, `refusal` makes one error of them.
+The client retries until its timeout and then reports only the timeout. The reason of each failed attempt, such as a
+refused login or certificate, goes to its log as an exception. `logged_errors` collects these, `refusal` makes one error
+of them.
 
-A broker answers a login it refuses and closes the connection in one go. When both arrive together, kafka-python drops
-the answer and tells of the end alone, so a connection that ends while logging in is taken for a refused login.
+A broker answers a refused login and closes the connection at once. When both arrive together, kafka-python drops the
+answer and reports only the closed connection. So a connection that ends during the login counts as a refused login.
 """
 
 from __future__ import annotations
@@ -24,7 +25,7 @@ from changesource_sdk import AdapterError
 FILES = ("ssl_cafile", "ssl_certfile", "ssl_keyfile", "ssl_crlfile")
 LOGIN = "correct the settings sasl_mechanism, sasl_plain_username and sasl_plain_password"
 CLOSED = "socket disconnected"
-"""What kafka-python says when the other side ends a connection, beside one that nobody takes."""
+"""What kafka-python logs when the other side closes a connection, unlike a connection that nobody accepts."""
 REMEMBERED = 20
 
 
@@ -33,38 +34,38 @@ class _Listener(logging.Handler):
 
     def __init__(self) -> None:
         super().__init__(logging.WARNING)
-        self.heard: deque[Exception] = deque(maxlen=REMEMBERED)
+        self.errors: deque[Exception] = deque(maxlen=REMEMBERED)  # the newest last; kafka-python's threads append
 
     def emit(self, record: logging.LogRecord) -> None:
-        """Take the exceptions among what a line tells."""
-        told = record.args if isinstance(record.args, tuple) else ()
-        self.heard += [found for found in told if isinstance(found, Exception)]
+        """Keep the exceptions among the arguments of a log line."""
+        arguments = record.args if isinstance(record.args, tuple) else ()
+        self.errors += [argument for argument in arguments if isinstance(argument, Exception)]
 
 
 @contextmanager
-def hearing() -> Iterator[deque[Exception]]:
-    """What goes wrong with connections during a block, as it goes wrong."""
+def logged_errors() -> Iterator[deque[Exception]]:
+    """The errors of connections that kafka-python logs during the block; the deque fills as they come."""
     listener, log = _Listener(), logging.getLogger("kafka.net")
     log.addHandler(listener)
     try:
-        yield listener.heard
+        yield listener.errors
     finally:
         log.removeHandler(listener)
 
 
-def refusal(settings: KafkaSettings, heard: Iterable[Exception]) -> AdapterError | None:
-    """The error for what was heard; None if it tells no more than that nobody answers."""
-    told = list(heard)
-    for error in reversed(told):
+def refusal(settings: KafkaSettings, errors: Iterable[Exception]) -> AdapterError | None:
+    """The error for these logged errors; None if they only say that no broker answers."""
+    logged = list(errors)
+    for error in reversed(logged):
         if isinstance(error, SaslAuthenticationFailedError | UnsupportedSaslMechanismError):
             return login_refused(settings, error)
-    for error in reversed(told):
+    for error in reversed(logged):
         if isinstance(error, FileNotFoundError) and (missing := _missing_file(settings)):
             name, path = missing
             return AdapterError("bad-setting", f"there is no file {path}", name, f"correct the setting {name}")
         if isinstance(error, SSLError) or "Handshake failed" in str(error):
             return _handshake_failed(settings, str(error))
-    attempts = [error for error in told if isinstance(error, KafkaConnectionError)]
+    attempts = [error for error in logged if isinstance(error, KafkaConnectionError)]
     if attempts and CLOSED in str(attempts[-1]) and settings.client.get("sasl_mechanism"):
         return login_refused(settings, attempts[-1])
     return None

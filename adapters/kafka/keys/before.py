@@ -1,4 +1,4 @@
-"""The keys of what lies before a position: read again from the topics, since nothing else has kept them."""
+"""The keys of the records before a position, read again from the topics: nothing else stores them."""
 
 from __future__ import annotations
 
@@ -9,10 +9,10 @@ from dataclasses import replace
 
 from kafka import TopicPartition
 
-from adapters.kafka.broker.client import make_consumer, naming_the_cause
+from adapters.kafka.broker.client import make_consumer, translated_errors
 from adapters.kafka.keys.index import KeyIndex
 from adapters.kafka.keys.moved import digests_of, index_of, shared_keys
-from adapters.kafka.position import Vector
+from adapters.kafka.position import KafkaPosition
 from adapters.kafka.records.catalog import Catalog
 from adapters.kafka.settings import KafkaSettings
 from adapters.kafka.topics.folded_partition import FoldedPartition
@@ -21,7 +21,7 @@ from adapters.kafka.topics.ranges import OffsetRange
 from changesource_sdk import ResyncRequired
 
 SAMPLED = 500
-"""Offsets at either end of a partition that `doctor` looks at."""
+"""Offsets at each end of a partition that `doctor` reads."""
 
 
 def index_before(settings: KafkaSettings, topic: str, catalog: Catalog, offsets: Sequence[int]) -> KeyIndex:
@@ -29,27 +29,27 @@ def index_before(settings: KafkaSettings, topic: str, catalog: Catalog, offsets:
     return index_of(_partitions_before(settings, catalog, {topic: offsets}))
 
 
-def require_one_partition_per_key(settings: KafkaSettings, vector: Vector) -> None:
-    """Raise `ResyncRequired` if a key lies in several partitions before a position.
+def require_one_partition_per_key(settings: KafkaSettings, position: KafkaPosition) -> None:
+    """Raise `ResyncRequired` if a key is in several partitions before a position.
 
-    For positions of versions that did not look: the snapshot before them may have such keys twice.
+    For positions of early versions, whose snapshots may have the rows of such keys twice.
     """
-    offsets = {topic: vector.offsets[topic] for topic in vector.catalog.by_topic}
-    found = shared_keys(_partitions_before(settings, vector.catalog, offsets))
-    if found:
+    offsets = {topic: position.offsets[topic] for topic in position.catalog.by_topic}
+    topics = shared_keys(_partitions_before(settings, position.catalog, offsets))
+    if topics:
         raise ResyncRequired(
             "keys-moved",
-            f"keys lie in several partitions of {', '.join(sorted(found))}, which an earlier version did not look for",
+            f"keys lie in several partitions of {', '.join(sorted(topics))}, which an earlier version did not look for",
             fix="nothing to do: the topics are read anew and consumers are reset",
         )
 
 
 def sampled_shared_keys(settings: KafkaSettings, catalog: Catalog, topics: Sequence[str]) -> list[str]:
-    """Those of the topics that have a key in several partitions, by the first and last records of each."""
-    with closing(make_consumer(settings)) as consumer, naming_the_cause(settings):
-        places = [TopicPartition(topic, n) for topic in topics for n in consumer.partitions_for_topic(topic) or ()]
-        ends = consumer.end_offsets(places)
-    offsets = {topic: [ends[found] for found in places if found.topic == topic] for topic in topics}
+    """The topics with a key in several partitions, according to the first and last records of each partition."""
+    with closing(make_consumer(settings)) as consumer, translated_errors(settings):
+        partitions = [TopicPartition(topic, n) for topic in topics for n in consumer.partitions_for_topic(topic) or ()]
+        ends = consumer.end_offsets(partitions)
+    offsets = {topic: [ends[each] for each in partitions if each.topic == topic] for topic in topics}
     digests: dict[str, list[array[int]]] = {topic: [] for topic in topics}
     for part in _partitions_before(settings, catalog, offsets):
         digests[part.records.topic].append(array("Q", sorted({*digests_of(_head(part)), *digests_of(_last(part))})))
@@ -70,15 +70,15 @@ def _partitions_before(
     settings: KafkaSettings, catalog: Catalog, offsets: Mapping[str, Sequence[int]]
 ) -> list[FoldedPartition]:
     ends = {TopicPartition(topic, number): at for topic, ats in offsets.items() for number, at in enumerate(ats)}
-    with closing(make_consumer(settings)) as consumer, naming_the_cause(settings):
+    with closing(make_consumer(settings)) as consumer, translated_errors(settings):
         first = consumer.beginning_offsets(list(ends))
     return [
         FoldedPartition(
             settings,
-            catalog.by_topic[found.topic],
-            OffsetRange(found.topic, found.partition, first[found], end),
+            catalog.by_topic[each.topic],
+            OffsetRange(each.topic, each.partition, first[each], end),
             tail_start=end,
-            is_alone=len(offsets[found.topic]) == 1,
+            is_alone=len(offsets[each.topic]) == 1,
         )
-        for found, end in ends.items()
+        for each, end in ends.items()
     ]

@@ -1,4 +1,4 @@
-"""The keys that a record is about, and where it stands among other records of them (`key_order`). Pure."""
+"""The keys that a record is about, as candidates for the newest record of each (`key_order`). Pure."""
 
 from __future__ import annotations
 
@@ -22,19 +22,21 @@ def candidates_in(
     rows = keys_of(change)
     whole = [True] * (len(rows) - 1) + [is_whole(change, len(table.columns))]
     return [
-        (key_bytes(row, table.key), Candidate(record.partition, record.offset, order, order is None, told))
-        for row, told in zip(rows, whole, strict=False)
+        (key_bytes(row, table.key), Candidate(record.partition, record.offset, order, order is None, is_complete))
+        for row, is_complete in zip(rows, whole, strict=False)
     ]
 
 
 def changes_of(reading: TopicReading, record: ConsumerRecord, decoded: Decoded) -> Sequence[Change]:
-    """What a record says about keys. Debezium's tombstone says nothing to its own partition, where the delete came
-    before it, but compaction may leave it as all that tells other partitions of the delete.
+    """The changes of a record, including the delete that a Debezium tombstone implies.
+
+    In its own partition the delete came before the tombstone. But compaction may remove that delete, and then the
+    tombstone is the only record of it when partitions are compared.
     """
     if record.value is not None or decoded.changes or reading.has_own_key:
         return decoded.changes
     try:
-        found = reading.key(record.key)
-        return () if found is None else (Delete(reading.table.table.full_name, whole_key(reading, found)),)
+        key = reading.key(record.key)
+        return () if key is None else (Delete(reading.table.table.full_name, whole_key(reading, key)),)
     except Unreadable:
         return ()

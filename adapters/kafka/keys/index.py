@@ -1,7 +1,7 @@
-"""The last record of each key in each partition of one topic, on disk: what tells whether a record is the newest.
+"""The last record of each key in each partition of one topic, on disk, to decide whether a record is the newest.
 
-A scratch SQLite file in a folder of its own, which goes with the index; memory is bounded by SQLite's page cache. It is
-never kept: the topic has all of it, and whoever needs it again reads the topic again.
+A temporary SQLite file, removed by `close`; memory is bounded by SQLite's page cache. After a restart the index is
+built again from the topic.
 """
 
 from __future__ import annotations
@@ -39,9 +39,9 @@ class KeyIndex:
         self._db.execute(f"PRAGMA cache_size = -{CACHE_KB}")
         self._db.execute(_CREATE)
 
-    def add(self, found: Mapping[bytes, Candidate]) -> None:
-        """Records that come after those which are known; each is the last one of its key in its partition now."""
-        rows = [(key, *_packed(self._after_known(key, candidate))) for key, candidate in found.items()]
+    def add(self, candidates: Mapping[bytes, Candidate]) -> None:
+        """Add records that come after the known ones; each becomes the last of its key in its partition."""
+        rows = [(key, *_packed(self._after_known(key, candidate))) for key, candidate in candidates.items()]
         self._db.execute("BEGIN")
         self._db.executemany("INSERT OR REPLACE INTO candidate VALUES (?, ?, ?, ?, ?, ?)", rows)
         self._db.execute("COMMIT")
@@ -54,7 +54,7 @@ class KeyIndex:
         return [_unpacked(row) for row in rows]
 
     def contested(self) -> Iterator[tuple[bytes, list[Candidate]]]:
-        """The keys that lie in several partitions."""
+        """The keys that are in several partitions."""
         rows = self._db.execute(
             'SELECT key, partition, offset, "order", is_bound, is_whole FROM candidate WHERE key IN '
             "(SELECT key FROM candidate GROUP BY key HAVING count(*) > 1) ORDER BY key"
@@ -65,7 +65,7 @@ class KeyIndex:
     def _after_known(self, key: bytes, candidate: Candidate) -> Candidate:
         if candidate.order is not None and candidate.is_whole:
             return candidate
-        known = (found for found in self.of(key) if found.partition == candidate.partition)
+        known = (each for each in self.of(key) if each.partition == candidate.partition)
         return candidate.after(next(known, None))
 
     def close(self) -> None:

@@ -1,11 +1,11 @@
-"""Keys that lie in several partitions of a topic: found, and each given to the partition with its newest record.
+"""Finds keys that are in several partitions of a topic, and decides which partition has the newest record of each.
 
-A topic that was given more partitions has them, and one whose producers place keys differently. Two steps over the
-records up to fixed ends. The first looks at keys alone and finds those that more than one partition has; for most
-topics there are none and nothing else is done. The second reads the records of those keys and compares the last one of
-each partition (`key_order`). A key whose newest record nothing tells is refused, or its row is left out.
+Such keys exist in a topic that got more partitions, or whose producers partition keys differently. There are two passes
+over the records up to fixed ends. The first reads only keys and finds those that several partitions have; most topics
+have none, and the second pass is not needed. The second reads the records of those keys and compares the last record in
+each partition (`key_order`). If none is certainly the newest, an error is raised, or the row is left out.
 
-Topics of one partition, and those with `order_by = offset`, are not looked at.
+Topics with one partition, and those with `order_by = offset`, are not examined.
 """
 
 from __future__ import annotations
@@ -18,11 +18,11 @@ from functools import partial
 
 from kafka.consumer.fetcher import ConsumerRecord
 
-from adapters.kafka.broker.client import make_consumer, naming_the_cause
+from adapters.kafka.broker.client import make_consumer, translated_errors
 from adapters.kafka.key_order import OFFSET, Candidate, key_bytes, keys_of, newest
 from adapters.kafka.keys.candidates import candidates_in, changes_of
 from adapters.kafka.keys.index import KeyIndex
-from adapters.kafka.keys.unordered import key_unordered, tell_left_out
+from adapters.kafka.keys.unordered import key_unordered, warn_left_out
 from adapters.kafka.records.decoding import Unreadable
 from adapters.kafka.records.reading import TopicReading
 from adapters.kafka.records.upsert import whole_key
@@ -32,30 +32,30 @@ from adapters.kafka.topics.ranges import read_range
 from adapters.kafka.topics.spreading import spread
 
 AT_A_TIME = 50_000
-"""Keys that are collected before they go to the index."""
+"""Keys that are collected in memory before they are added to the index."""
 
 
 @dataclass(frozen=True, slots=True)
 class Settled:
-    """Partitions that leave each key to one of them; `moved` as in `position.Vector`."""
+    """Partitions without outdated keys; `moved` as in `position.KafkaPosition`."""
 
     partitions: Sequence[FoldedPartition]
     moved: Mapping[str, str]
 
 
 def settle(partitions: Sequence[FoldedPartition]) -> Settled:
-    """Leave every key to the partition that has its newest record. Raises `key-unordered`."""
+    """Exclude every key from the partitions that do not have its newest record. Raises `key-unordered`."""
     outdated: dict[tuple[str, int], KeySet] = {}
-    # Nobody looks at these: should the user have them ordered later, they must be read again.
+    # These are not examined. Noted all the same: if the user sets another `order_by` later, a resync is required.
     moved = {
         part.records.topic: part.settings.ordering(part.records.topic)
         for part in partitions
         if not part.is_alone and part.settings.order_of(part.records.topic) == OFFSET
     }
-    for topic, found in shared_keys(partitions).items():
+    for topic, digests_of_topic in shared_keys(partitions).items():
         index = KeyIndex()
         try:
-            for candidates in spread(partial(candidates_of, digests=found), _of_topic(partitions, topic)):
+            for candidates in spread(partial(candidates_of, digests=digests_of_topic), _of_topic(partitions, topic)):
                 index.add(candidates)
             lost = _losers(_of_topic(partitions, topic)[0], index)
         finally:
@@ -71,19 +71,19 @@ def settle(partitions: Sequence[FoldedPartition]) -> Settled:
 
 
 def shared_keys(partitions: Sequence[FoldedPartition]) -> dict[str, array[int]]:
-    """By topic, digests of the keys that more than one of these partitions has; topics without any are left out."""
-    looked_at = [part for part in partitions if not part.is_alone and part.records.first < part.records.end]
-    looked_at = [part for part in looked_at if part.settings.order_of(part.records.topic) != OFFSET]
+    """By topic, the digests of keys that several of these partitions have; without topics that have none."""
+    compared = [part for part in partitions if not part.is_alone and part.records.first < part.records.end]
+    compared = [part for part in compared if part.settings.order_of(part.records.topic) != OFFSET]
     by_topic: dict[str, list[array[int]]] = {}
-    for part, digests in zip(looked_at, spread(digests_of, looked_at), strict=True):
+    for part, digests in zip(compared, spread(digests_of, compared), strict=True):
         by_topic.setdefault(part.records.topic, []).append(digests)
-    return {topic: found for topic, listed in by_topic.items() if (found := shared(listed))}
+    return {topic: digests_of_topic for topic, listed in by_topic.items() if (digests_of_topic := shared(listed))}
 
 
 def digests_of(part: FoldedPartition) -> array[int]:
-    """The keys of a partition. Only keys are decoded where they alone tell the row."""
+    """The digests of a partition's keys. Decodes only the record keys where they identify the row."""
     reading, digests = part.reading(), KeyDigests()
-    with closing(make_consumer(part.settings)) as consumer, naming_the_cause(part.settings):
+    with closing(make_consumer(part.settings)) as consumer, translated_errors(part.settings):
         for batch in read_range(consumer, part.records):
             for record in batch:
                 for key in _keys(reading, record):
@@ -98,33 +98,33 @@ def _keys(reading: TopicReading, record: ConsumerRecord) -> Iterator[bytes]:
         if record.key is None or reading.has_own_key:
             changes = reading.read(record.key, record.value).changes
             yield from (key_bytes(row, names) for change in changes for row in keys_of(change))
-        elif (found := reading.key(record.key)) is not None:
-            yield key_bytes(whole_key(reading, found), names)
+        elif (key := reading.key(record.key)) is not None:
+            yield key_bytes(whole_key(reading, key), names)
     except Unreadable:
         return
 
 
 def candidates_of(part: FoldedPartition, digests: array[int]) -> dict[bytes, Candidate]:
     """The last record of each key whose digest is one of these."""
-    found: dict[bytes, Candidate] = {}
+    last: dict[bytes, Candidate] = {}
     is_wanted = among(digests)
     for key, candidate in all_candidates(part):
         if is_wanted(key):
-            found[key] = candidate.after(found.get(key))
-    return found
+            last[key] = candidate.after(last.get(key))
+    return last
 
 
 def all_candidates(part: FoldedPartition) -> Iterator[tuple[bytes, Candidate]]:
-    """Every record of a partition that counts, by the keys that it is about."""
+    """Every record of a partition that is part of the snapshot, by the keys that it is about."""
     reading, order_by = part.reading(), part.settings.order_of(part.records.topic)
-    with closing(make_consumer(part.settings)) as consumer, naming_the_cause(part.settings):
+    with closing(make_consumer(part.settings)) as consumer, translated_errors(part.settings):
         for record, decoded in part.decoded(consumer, reading):
             for change in changes_of(reading, record, decoded):
                 yield from candidates_in(reading, order_by, record, decoded, change)
 
 
 def _losers(part: FoldedPartition, index: KeyIndex) -> dict[int, list[bytes]] | None:
-    """By partition, the keys whose newest record is elsewhere; None if no key lies in several."""
+    """By partition, the keys whose newest record is in another one; None if no key is in several."""
     lost: dict[int, list[bytes]] = {}
     example: tuple[bytes, list[Candidate]] | None = None
     is_contested, unordered = False, 0
@@ -141,7 +141,7 @@ def _losers(part: FoldedPartition, index: KeyIndex) -> dict[int, list[bytes]] | 
         error = key_unordered(topic, part.table, part.settings.order_of(topic), *example, unordered - 1)
         if part.settings.unordered_keys == "refuse":
             raise error
-        tell_left_out(error)
+        warn_left_out(error)
     return lost if is_contested else None
 
 
@@ -150,13 +150,13 @@ def index_of(partitions: Sequence[FoldedPartition]) -> KeyIndex:
     index = KeyIndex()
     try:
         for part in partitions:
-            found: dict[bytes, Candidate] = {}
+            last: dict[bytes, Candidate] = {}
             for key, candidate in all_candidates(part):
-                found[key] = candidate.after(found.get(key))
-                if len(found) >= AT_A_TIME:
-                    index.add(found)
-                    found = {}
-            index.add(found)
+                last[key] = candidate.after(last.get(key))
+                if len(last) >= AT_A_TIME:
+                    index.add(last)
+                    last = {}
+            index.add(last)
     except BaseException:
         index.close()
         raise

@@ -1,13 +1,13 @@
-"""Records of one topic while keys may lie in several partitions: which of them consumers are shown.
+"""Which records of a topic consumers get while keys may be in several partitions.
 
-`KeyTracker` holds the last record of every key in each partition (`keys.index`), up to what was passed on. A record
-that is the newest of its key by `order_by` is passed on, one that is older than another partition's is dropped.
-Invariant: what was passed on leaves, for every key, what a snapshot at the same offsets would show
-(`keys.moved.settle`). Where a record makes another partition's older record the newest again, its row is not at hand,
-and the topics must be read again.
+`KeyTracker` has the last record of every key in each partition (`keys.index`), up to what was passed on. A record that
+is the newest of its key by `order_by` is passed on; one that is older than another partition's is dropped. Invariant:
+what was passed on leaves the same row for every key as a snapshot at the same offsets (`keys.moved.settle`). If a
+record makes an older record of another partition the newest again, that record's row is not known here, and a resync is
+required.
 
-`RecentKeys` watches the topics that need no tracking, in bounded memory: it notices most keys that change their
-partition although none was added, as happens with producers that place keys differently.
+`RecentKeys` watches topics that are not tracked, in bounded memory. It notices most keys that change their partition
+although none was added, which happens when producers partition keys differently.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from kafka.consumer.fetcher import ConsumerRecord
 from adapters.kafka.key_order import Candidate, key_bytes, keys_of, newest
 from adapters.kafka.keys.candidates import candidates_in, changes_of
 from adapters.kafka.keys.index import KeyIndex
-from adapters.kafka.keys.unordered import key_unordered, tell_left_out
+from adapters.kafka.keys.unordered import key_unordered, warn_left_out
 from adapters.kafka.records.decoding import Decoded
 from adapters.kafka.records.reading import TopicReading
 from adapters.kafka.settings import KafkaSettings
@@ -29,11 +29,11 @@ from changesource_sdk import AdapterError, Change, Delete, ResyncRequired, Trunc
 from changesource_sdk.toolkit import Throttle
 
 REMEMBERED_KEYS = 100_000
-TELL_AGAIN_S = 60.0
+WARN_AGAIN_S = 60.0
 
 
 class Verdict(Enum):
-    """What becomes of a record for one key."""
+    """What happens with a record for one key."""
 
     ONLY = "its partition is the only one with the key"
     NEWEST = "it is the newest"
@@ -43,8 +43,8 @@ class Verdict(Enum):
 
 
 def verdict(known: Sequence[Candidate], new: Candidate) -> Verdict:
-    """What becomes of a key's next record, given the last ones of each partition."""
-    others = [found for found in known if found.partition != new.partition]
+    """Compare a key's next record with the last records of all partitions."""
+    others = [each for each in known if each.partition != new.partition]
     if not others:
         return Verdict.ONLY
     best = newest([*others, new])
@@ -57,23 +57,23 @@ def verdict(known: Sequence[Candidate], new: Candidate) -> Verdict:
 
 
 class KeyTracker:
-    """The records of one topic, in the order they are read. Owns its index."""
+    """Follows the records of one topic in the order they are read. Owns its index. One thread."""
 
     def __init__(self, settings: KafkaSettings, topic: str, index: KeyIndex) -> None:
         self._topic = topic
         self._order_by = settings.order_of(topic)
         self._refuses = settings.unordered_keys == "refuse"
         self._index = index
-        self._warnings = Throttle(TELL_AGAIN_S)
+        self._warnings = Throttle(WARN_AGAIN_S)
 
     def admit(self, reading: TopicReading, record: ConsumerRecord, decoded: Decoded) -> tuple[Change, ...]:
-        """The changes of a record that consumers are shown. Raises `key-unordered`, or `ResyncRequired`."""
+        """The changes of a record that consumers get. Raises `key-unordered`, or `ResyncRequired`."""
         admitted: list[Change] = []
         for change in changes_of(reading, record, decoded):
             if isinstance(change, Truncate):
                 raise torn_truncate(record)
-            found = candidates_in(reading, self._order_by, record, decoded, change)
-            verdicts = [self._judge(reading, key, candidate) for key, candidate in found]
+            candidates = candidates_in(reading, self._order_by, record, decoded, change)
+            verdicts = [self._judge(reading, key, candidate) for key, candidate in candidates]
             admitted += _shown(reading, change, verdicts, is_said=bool(decoded.changes))
         return tuple(admitted)
 
@@ -83,9 +83,9 @@ class KeyTracker:
 
     def _judge(self, reading: TopicReading, key: bytes, new: Candidate) -> Verdict:
         known = self._index.of(key)
-        new = new.after(next((found for found in known if found.partition == new.partition), None))
-        found = verdict(known, new)
-        if found is Verdict.REVIVED:
+        new = new.after(next((each for each in known if each.partition == new.partition), None))
+        outcome = verdict(known, new)
+        if outcome is Verdict.REVIVED:
             raise ResyncRequired(
                 "key-order-reversed",
                 f"key {key.decode()} was newest in partition {new.partition} of topic {self._topic}, and its next "
@@ -94,21 +94,23 @@ class KeyTracker:
                 fix="nothing to do: the topics are read anew and consumers are reset; "
                 "if it keeps happening, order by something that only grows (`order_by`)",
             )
-        if found is Verdict.UNORDERED:
+        if outcome is Verdict.UNORDERED:
             others = [other for other in known if other.partition != new.partition]
-            self._tell(key_unordered(self._topic, reading.table.table.full_name, self._order_by, key, [*others, new]))
+            self._report_unordered(
+                key_unordered(self._topic, reading.table.table.full_name, self._order_by, key, [*others, new])
+            )
         self._index.add({key: new})
-        return found
+        return outcome
 
-    def _tell(self, error: AdapterError) -> None:
+    def _report_unordered(self, error: AdapterError) -> None:
         if self._refuses:
             raise error
         if self._warnings.admit(self._topic) is not None:
-            tell_left_out(error)
+            warn_left_out(error)
 
 
 def _shown(reading: TopicReading, change: Change, verdicts: Sequence[Verdict], *, is_said: bool) -> list[Change]:
-    """A change as far as its keys' verdicts let it. `is_said`: it stands in the record, and is not only implied."""
+    """The part of a change that its keys' verdicts allow. `is_said`: it is in the record, not only implied by it."""
     own = verdicts[-1]
     if isinstance(change, Update) and change.old_key is not None:
         is_left = verdicts[0] is not Verdict.OLDER
@@ -121,27 +123,28 @@ def _shown(reading: TopicReading, change: Change, verdicts: Sequence[Verdict], *
     return [change] if is_shown else _left_out(reading, change, own)
 
 
-def _left_out(reading: TopicReading, change: Change, found: Verdict) -> list[Change]:
-    """What removes the row of a key that is unordered now."""
-    if found is not Verdict.UNORDERED:
+def _left_out(reading: TopicReading, change: Change, outcome: Verdict) -> list[Change]:
+    """A delete of the row, if the newest record of its key is no longer known."""
+    if outcome is not Verdict.UNORDERED:
         return []
     table, row = reading.table.table, keys_of(change)[-1]
     return [Delete(table.full_name, {name: row[name] for name in table.key})]
 
 
-def _counts(found: Verdict) -> bool:
-    return found in (Verdict.ONLY, Verdict.NEWEST)
+def _counts(outcome: Verdict) -> bool:
+    return outcome in (Verdict.ONLY, Verdict.NEWEST)
 
 
 class RecentKeys:
-    """The partitions of the keys of one topic that were read last; of `REMEMBERED_KEYS` to twice as many."""
+    """The partitions of the keys of one topic that were read last: `REMEMBERED_KEYS` to twice as many keys."""
 
     def __init__(self) -> None:
+        # Partition by hash of the key. When `_new` is full it replaces `_old`, which is cheaper than an LRU.
         self._new: dict[int, int] = {}
-        self._old: dict[int, int] = {}
+        self._old: dict[int, int] = {}  # replaced by `has_moved`
 
     def has_moved(self, key: bytes, partition: int) -> bool:
-        """Whether a key was read from another partition lately."""
+        """Whether a key was recently read from another partition."""
         digest = hash(key)
         known = self._new.get(digest)
         if known is None:
@@ -152,7 +155,7 @@ class RecentKeys:
 
 
 def key_in_value(reading: TopicReading, decoded: Decoded) -> bytes | None:
-    """The key of a record's row, where the record's own key is not that."""
+    """The key of a record's row, for topics whose record keys are not the keys of rows."""
     names = reading.table.table.key
     return next((key_bytes(row, names) for change in decoded.changes for row in keys_of(change)), None)
 

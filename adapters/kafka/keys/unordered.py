@@ -1,4 +1,4 @@
-"""What is said about keys whose newest record nothing tells: an error, or a warning that their rows are left out."""
+"""The error or warning for keys without a certainly newest record."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import logging
 from collections.abc import Iterable, Sequence
 
 from adapters.kafka.key_order import Candidate, newest
-from adapters.kafka.records.dead_letters import place
+from adapters.kafka.records.dead_letters import record_name
 from changesource_sdk import AdapterError
 from changesource_sdk.toolkit import event, logger
 
@@ -16,13 +16,13 @@ _log = logger("kafka")
 def key_unordered(
     topic: str, table: str, order_by: str, key: bytes, candidates: Iterable[Candidate], more: int = 0
 ) -> AdapterError:
-    """The error for a key whose newest record nothing tells; so many `more` keys are like it."""
-    found = sorted(candidates, key=lambda candidate: candidate.partition)
-    places = ", ".join(place((topic, candidate.partition, candidate.offset)) for candidate in found)
+    """The error for a key without a certainly newest record; `more` is the number of other such keys."""
+    sorted_candidates = sorted(candidates, key=lambda candidate: candidate.partition)
+    records = ", ".join(record_name((topic, candidate.partition, candidate.offset)) for candidate in sorted_candidates)
     return AdapterError(
         "key-unordered",
         f"key {key.decode()} of table {table} has records in several partitions, and nothing tells which is the "
-        f"newest: {places}; {_why(order_by, found)}{f'; {more} more keys are like it' if more else ''}",
+        f"newest: {records}; {_why(order_by, sorted_candidates)}{f'; {more} more keys are like it' if more else ''}",
         where=f"topic {topic}",
         fix="say what orders them: --set order_by=timestamp, source (Debezium) or column:NAME, or order_by in "
         "[set.tables.NAME]; or go on without such rows: --set unordered_keys=set-aside; "
@@ -36,12 +36,12 @@ def _why(order_by: str, candidates: Sequence[Candidate]) -> str:
     best = newest(candidates)
     if best is not None:
         return "the newest leaves out unchanged values, which only another partition has"
-    blank = next((found for found in candidates if found.is_bound), None)
+    blank = next((each for each in candidates if each.is_bound), None)
     if blank is not None:
         return f"the one in partition {blank.partition} has no order by {order_by}"
     return f"they have the same order by {order_by}, or orders that cannot be compared"
 
 
-def tell_left_out(error: AdapterError) -> None:
-    """Warn of rows that are left out."""
+def warn_left_out(error: AdapterError) -> None:
+    """Log that a row is left out."""
     event(_log, logging.WARNING, "a row is left out: key-unordered", reason=error.message, fix=error.fix)

@@ -1,8 +1,8 @@
-"""Which topic is which table, and the tables' columns as consumers have them at a position. Pure.
+"""The table of each topic, with the columns that consumers have at a position. Pure.
 
-The columns travel in the position (`to_json`), since nothing else tells an adapter that starts again what it has
-told consumers already. A table only grows in the stream: a field that records bring newly becomes a column, one that
-they no longer have stays and is null.
+The columns are part of the position (`to_json`): after a restart nothing else says which columns consumers already
+have. In the stream a table only gets columns: a new field becomes a column; a field that records no longer have stays,
+as null.
 """
 
 from __future__ import annotations
@@ -61,7 +61,7 @@ class TopicTable:
         return replace(self, table=table, encodings=encodings)
 
     def to_json(self) -> dict[str, Position]:
-        """As it stands in positions."""
+        """The table as part of a position."""
         columns: list[Position] = [
             [column.name, column.data_type, self.encodings.get(column.name, "")] for column in self.table.columns
         ]
@@ -71,19 +71,19 @@ class TopicTable:
 
 
 class Catalog:
-    """The tables by topic. Immutable; `grown` gives another."""
+    """The tables by topic. Immutable."""
 
     def __init__(self, tables: Iterable[TopicTable]) -> None:
         self.by_topic = {table.topic: table for table in tables}
         names: dict[str, str] = {}
-        for found in self.by_topic.values():
-            other = names.setdefault(found.table.full_name.lower(), found.topic)
-            if other != found.topic:
+        for table in self.by_topic.values():
+            other = names.setdefault(table.table.full_name.lower(), table.topic)
+            if other != table.topic:
                 raise ConfigurationError(
                     "table-name-taken",
-                    f"the topics {other} and {found.topic} would both be table {found.table.full_name}",
+                    f"the topics {other} and {table.topic} would both be table {table.table.full_name}",
                     where="topics",
-                    fix=f'name the tables: [set.tables.NAME] with topic = "{found.topic}"',
+                    fix=f'name the tables: [set.tables.NAME] with topic = "{table.topic}"',
                 )
 
     def __eq__(self, other: object) -> bool:
@@ -94,15 +94,14 @@ class Catalog:
 
     @property
     def tables(self) -> tuple[Table, ...]:
-        """What consumers have."""
-        return tuple(found.table for found in self.by_topic.values())
+        return tuple(topic_table.table for topic_table in self.by_topic.values())
 
     def grown(self, table: TopicTable) -> Catalog:
-        """The same with one table as it is now."""
+        """A catalog with one table replaced."""
         return Catalog((self.by_topic | {table.topic: table}).values())
 
     def grown_since(self, before: Catalog) -> list[AddColumn]:
-        """The changes that lead consumers here from an earlier catalog of the same topics."""
+        """The columns that consumers with an earlier catalog lack."""
         return [
             AddColumn(now.table.full_name, column)
             for topic, now in self.by_topic.items()
@@ -113,14 +112,14 @@ class Catalog:
 
     @cached_property
     def as_json(self) -> dict[str, Position]:
-        """As it stands in positions; made once, since every position has it."""
+        """The catalog as part of a position; computed once, since every position has it."""
         return {topic: table.to_json() for topic, table in self.by_topic.items()}
 
     @classmethod
     def from_json(cls, value: Position) -> Catalog:
-        """The tables back from a position."""
+        """The reverse of `as_json`."""
         try:
-            return cls(_table_from_json(topic, found) for topic, found in _mapping(value).items())
+            return cls(_table_from_json(topic, fields) for topic, fields in _mapping(value).items())
         except (KeyError, TypeError, ValueError) as error:
             raise AdapterError(
                 "position-unknown",
@@ -130,14 +129,14 @@ class Catalog:
 
 
 def _table_from_json(topic: str, value: Position) -> TopicTable:
-    found = _mapping(value)
+    fields = _mapping(value)
     columns: dict[str, Encoded] = {}
-    for name, data_type, encoding in _rows(found["columns"]):
+    for name, data_type, encoding in _rows(fields["columns"]):
         columns[name] = Encoded(data_type, encoding)
-    key = [str(name) for name in _list(found["key"])]
-    key_format = "text" if found.get("text") else "json"
+    key = [str(name) for name in _list(fields["key"])]
+    key_format = "text" if fields.get("text") else "json"
     return TopicTable.of(
-        topic, str(found["table"]), columns, key, is_closed=bool(found.get("closed")), key_format=key_format
+        topic, str(fields["table"]), columns, key, is_closed=bool(fields.get("closed")), key_format=key_format
     )
 
 

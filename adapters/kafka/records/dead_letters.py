@@ -1,7 +1,8 @@
-"""Records that cannot be read, and what becomes of them: the stream stops there, or they are set aside in a file.
+"""Records that cannot be read: the stream stops, or they are set aside in a file.
 
-The file has one JSON object per line: where the record was, why it cannot be read, and its key and value in base64. A
-line is on disk before reading goes on. A record may be set aside again after a restart; its place tells.
+The file has one JSON object per line: topic, partition and offset of the record, why it cannot be read, and its key and
+value in base64. A line is on disk before reading continues. After a restart a record may be set aside again; its offset
+is the same.
 """
 
 from __future__ import annotations
@@ -23,7 +24,7 @@ _log = logger("kafka")
 
 
 class DeadLetters:
-    """What is done with records that cannot be read. Invariant: none is passed over unless its line is on disk."""
+    """Handles records that cannot be read. Invariant: a record is only skipped when its line is on disk."""
 
     def __init__(self, settings: KafkaSettings) -> None:
         self._path = Path(settings.dead_letters)
@@ -40,7 +41,14 @@ class DeadLetters:
             refused = key_mismatch if is_mismatch else poison_record
             raise refused(where, f"{reason}{must_stop and f'; {must_stop}'}")
         self._append(self._path, record, reason)
-        event(_log, logging.WARNING, "a record was set aside", record=place(where), reason=reason, kept_in=self._path)
+        event(
+            _log,
+            logging.WARNING,
+            "a record was set aside",
+            record=record_name(where),
+            reason=reason,
+            kept_in=self._path,
+        )
 
     def _append(self, path: Path, record: ConsumerRecord, reason: str) -> None:
         line = orjson.dumps(
@@ -68,8 +76,8 @@ def poison_record(where: Where, reason: str) -> AdapterError:
     """The error for a record that stops the stream."""
     return AdapterError(
         "poison-record",
-        f"the record at {place(where)} cannot be read: {reason}",
-        where=place(where),
+        f"the record at {record_name(where)} cannot be read: {reason}",
+        where=record_name(where),
         fix="correct the decoder or the table's columns; or go on without such records: "
         "--set poison=set-aside --set dead_letters=PATH",
     )
@@ -79,16 +87,16 @@ def key_mismatch(where: Where, reason: str) -> AdapterError:
     """The error for a record whose key is not that of its row."""
     return AdapterError(
         "key-mismatch",
-        f"the key of the record at {place(where)} is not that of a row: {reason}",
-        where=place(where),
+        f"the key of the record at {record_name(where)} is not that of a row: {reason}",
+        where=record_name(where),
         fix='if keys are plain texts, say so: key_format = "text" in [set.tables.NAME]; name key columns with `key`; '
         "or --set key_mismatch=value if no tombstones are written, "
         "or --set key_mismatch=set-aside --set dead_letters=PATH to go on without such records",
     )
 
 
-def place(where: Where) -> str:
-    """A record, for messages."""
+def record_name(where: Where) -> str:
+    """`topic[partition] offset n`, for messages."""
     topic, partition, offset = where
     return f"{topic}[{partition}] offset {offset}"
 

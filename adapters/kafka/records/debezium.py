@@ -1,8 +1,8 @@
 """Debezium's envelopes: what happened to a row, with the row before and after it. Pure.
 
-`c` and `r` are whole new rows, `u` a row as it is now, `d` a row that is gone, `t` a table that was emptied; the
-tombstone after a delete says nothing more. A value that Debezium did not get (an unchanged large one in Postgres)
-travels as a placeholder and keeps what it was. `boundary` reads the topic that says where transactions end.
+`c` and `r` are complete new rows, `u` is a row after an update, `d` a deleted row, `t` a truncated table; the tombstone
+after a delete adds nothing. For a value that Debezium did not get (an unchanged TOAST value in Postgres), the envelope
+has a placeholder, and the column keeps its value. `boundary` reads the topic of transaction boundaries.
 """
 
 from __future__ import annotations
@@ -25,26 +25,26 @@ class DebeziumFormat:
     def row_schema(self, schema: Mapping[str, object]) -> Mapping[str, object] | None:
         """The schema of the row in the schema of an envelope."""
         fields = schema.get("fields")
-        found = [field for field in fields if field.get("field") == "after"] if isinstance(fields, list) else []
-        return found[0] if found else None
+        after = [field for field in fields if field.get("field") == "after"] if isinstance(fields, list) else []
+        return after[0] if after else None
 
     def tombstone(self, rows: Rows, key: bytes | None) -> Decoded:
-        """For compaction only: the delete came before it."""
+        """Nothing: a tombstone is only for compaction, and the delete came before it."""
         return NOTHING
 
     def record(self, rows: Rows, key: bytes | None, value: bytes, payload: object) -> Decoded:
-        """The change that an envelope tells."""
+        """Decode an envelope."""
         if payload is None:
             return NOTHING
         if not isinstance(payload, dict) or "op" not in payload:
             raise Unreadable("it is no Debezium envelope: it has no `op`; if its value is the row, use format=upsert")
-        transaction, order = place_in_transaction(payload)
+        transaction, order = transaction_of(payload)
         try:
             changes = self._changes(rows, key, value, payload)
         except Unreadable as error:
             raise Unreadable(error.reason, transaction, order, is_mismatch=error.is_mismatch) from error
-        found = payload.get("source")
-        source = found if isinstance(found, dict) else None
+        block = payload.get("source")
+        source = block if isinstance(block, dict) else None
         time_ms = payload.get("ts_ms") if source is None else source.get("ts_ms")
         return Decoded(changes, transaction, order, time_ms if isinstance(time_ms, int | float) else None, source)
 
@@ -83,10 +83,10 @@ class DebeziumFormat:
         before = payload.get("before")
         if isinstance(before, dict) and all(before.get(name) is not None for name in rows.table.table.key):
             return whole_key(rows, before)
-        found = rows.key(key)
-        if found is None:
+        columns = rows.key(key)
+        if columns is None:
             raise Unreadable("a delete without key and without the row before it")
-        return whole_key(rows, found)
+        return whole_key(rows, columns)
 
 
 def _image(payload: Payload, name: str) -> Payload:
@@ -96,12 +96,12 @@ def _image(payload: Payload, name: str) -> Payload:
     return image
 
 
-def place_in_transaction(payload: Payload) -> tuple[str | None, int]:
-    """The transaction a record belongs to, and its place in it."""
-    found = payload.get("transaction")
-    if not isinstance(found, dict):
+def transaction_of(payload: Payload) -> tuple[str | None, int]:
+    """The transaction of a record, and its number in it."""
+    block = payload.get("transaction")
+    if not isinstance(block, dict):
         return None, 0
-    identifier, order = found.get("id"), found.get("total_order")
+    identifier, order = block.get("id"), block.get("total_order")
     if not isinstance(identifier, str) or not isinstance(order, int):
         raise Unreadable("its transaction has no id and total_order")
     return identifier, order
@@ -132,7 +132,7 @@ def boundary(unwrapping: Unwrapping, value: bytes | None) -> Boundary | None:
 
 def _counts(listed: object, total: int) -> dict[str, int]:
     try:
-        counts = {str(found["data_collection"]): int(found["event_count"]) for found in listed}  # type: ignore[attr-defined]
+        counts = {str(each["data_collection"]): int(each["event_count"]) for each in listed}  # type: ignore[attr-defined]
     except (TypeError, KeyError, ValueError) as error:
         raise Unreadable(f"the counts of an END cannot be read: {error!r}") from error
     if sum(counts.values()) != total:

@@ -1,10 +1,9 @@
-"""What one record says: bytes to a decoded payload, and a payload's fields to a row's columns. Pure.
+"""Decodes one record: bytes to a payload, and the payload's fields to the columns of a row. Pure.
 
-Two steps that the formats share. `Unwrapping` makes values of bytes with a `Decoder` (JSON unless the user names
-another) and takes off the schema that Kafka Connect's JSON converter wraps around them; the same schema comes with
-every record of a topic, so its bytes are compared and not parsed again. `RowPlan` undoes the encodings of a row's
-values and notices fields that are no columns yet. What cannot be read is `Unreadable`: the caller knows which record it
-was and what the user wants done.
+Both formats use these two steps. `Unwrapping` decodes bytes with a `Decoder` (JSON unless the settings name another)
+and removes the schema that Kafka Connect's JSON converter puts around them. Every record of a topic has the same
+schema, so its bytes are compared and not parsed again. `RowPlan` undoes the encodings of values and finds fields that
+are not columns yet. `Unreadable` is raised for what cannot be read; the caller knows which record it was.
 """
 
 from __future__ import annotations
@@ -41,9 +40,9 @@ class Unreadable(Exception):
 
 
 class Decoded(NamedTuple):
-    """What one record says: its changes, none if it says nothing, and its place in a transaction of the source.
+    """The changes of one record, if it has any, and its number in a transaction of the upstream.
 
-    `source` is where Debezium says it comes from.
+    `source` is Debezium's block of that name.
     """
 
     changes: tuple[Change, ...] = ()
@@ -57,10 +56,10 @@ NOTHING = Decoded()
 
 
 class Decoder(Protocol):
-    """Makes JSON-like values of bytes: for topics that hold anything but JSON. Made once, without arguments.
+    """Decodes bytes to JSON-like values, for topics that have anything but JSON. Created once, without arguments.
 
-    Whatever it raises makes the record one that cannot be read. A value may have the form
-    `{"schema": …, "payload": …}` of Kafka Connect; its schema then tells the columns' types.
+    If it raises, the record cannot be read. A value may have the form `{"schema": …, "payload": …}` of Kafka Connect;
+    its schema then gives the types of columns.
     """
 
     def key(self, topic: str, data: bytes) -> object:
@@ -74,17 +73,15 @@ class JsonDecoder:
     """Keys and values that are JSON."""
 
     def key(self, topic: str, data: bytes) -> object:
-        """The document."""
         return exact_json(data)
 
     def value(self, topic: str, data: bytes) -> object:
-        """The document."""
         return exact_json(data)
 
 
 _TO_ZEROS = bytes.maketrans(b"123456789", b"000000000")
 _LONG = b"0" * 19
-"""Digits of the shortest number that orjson may take for a float because it has no 64 bits."""
+"""Digits of the shortest integer that orjson may parse as a float because it does not fit 64 bits."""
 
 
 def exact_json(data: bytes) -> object:
@@ -114,14 +111,16 @@ class Unwrapped(NamedTuple):
 
 
 class Unwrapping:
-    """Decodes the values of one topic. Invariant: gives the same as decoding every record whole."""
+    """Decodes the values of one topic, with the same result as decoding every record completely."""
 
     def __init__(self, topic: str, decoder: Decoder) -> None:
         self._topic = topic
         self._decoder = decoder
         self._is_json = isinstance(decoder, JsonDecoder)
+        # The bytes before the payload of the last record with a schema, and that schema: a record with the same prefix
+        # has the same schema. `_unwrapped` sets both.
         self._prefix = b""
-        self._schema: Mapping[str, object] | None = None
+        self._schema: Mapping[str, object] | None = None  # see `_prefix`
 
     def value(self, data: bytes) -> Unwrapped:
         """A record's value without its schema."""
@@ -129,7 +128,7 @@ class Unwrapping:
             try:
                 return Unwrapped(orjson.loads(memoryview(data)[len(self._prefix) : -1]), self._schema)
             except ValueError:
-                pass  # decoded whole, it tells what is wrong with it
+                pass  # the complete decoding below raises a useful error
         try:
             decoded = self._decoder.value(self._topic, data)
         except Exception as error:
@@ -160,19 +159,19 @@ def _is_wrapped(decoded: object) -> bool:
 
 
 def _schema_prefix(data: bytes, schema: object) -> bytes:
-    """The bytes before the payload, if that is where they are."""
+    """The bytes up to the payload, if the schema comes first; otherwise empty."""
     end = data.find(_PAYLOAD)
     if not data.startswith(_SCHEMA) or end < 0:
         return b""
     try:
-        found = orjson.loads(data[len(_SCHEMA) : end])
+        parsed = orjson.loads(data[len(_SCHEMA) : end])
     except ValueError:
         return b""
-    return data[: end + len(_PAYLOAD)] if found == schema else b""
+    return data[: end + len(_PAYLOAD)] if parsed == schema else b""
 
 
 class RowPlan:
-    """How rows of one table are read, under one schema or none. Made anew when the table grows."""
+    """How to read rows of one table, under one schema or none. A new plan is made when the table gets columns."""
 
     def __init__(self, table: TopicTable, fields: Mapping[str, Encoded] | None, *, days: bool) -> None:
         self.table = table
@@ -180,14 +179,14 @@ class RowPlan:
         self.names = columns.keys()
         self._reads: list[tuple[str, type, Read]] = []
         for name, data_type in columns.items():
-            # A schema vouches for values that it gives no name; without one they may be anything.
+            # With a schema, fields without an encoding have plain values; without one, they may be anything.
             kind = fields.get(name) if fields else Encoded(data_type, table.encodings.get(name, ""))
             read = reader(kind.data_type, kind.encoding, days=days) if kind and (kind.encoding or not fields) else None
             if read is not None:
                 self._reads.append((name, str if data_type == "text" else type(None), read))
 
     def row(self, fields: Payload) -> Payload:
-        """The fields as a row of the table, in place where possible; fields that are no columns are left out."""
+        """The fields as a row of the table, without fields that are not columns. May modify `fields`."""
         row = fields if fields.keys() <= self.names else {n: v for n, v in fields.items() if n in self.names}
         name = ""
         try:
@@ -200,7 +199,7 @@ class RowPlan:
         return row
 
     def unknown(self, fields: Payload) -> dict[str, Encoded]:
-        """Fields with a value that are no columns, with types that suit them."""
+        """The fields with a value that are not columns, with inferred types."""
         if self.table.is_closed:
             return {}
         types = {name: inferred_type(value) for name, value in fields.items() if name not in self.names}
@@ -248,7 +247,7 @@ def schema_fields(schema: Mapping[str, object]) -> dict[str, Encoded]:
 
 
 def new_columns(table: TopicTable, fields: Mapping[str, Encoded]) -> dict[str, Encoded]:
-    """Which of the columns a schema describes are not there yet. A column of another kind calls for a new snapshot."""
+    """The columns of a schema that the table does not have. Raises `ResyncRequired` if a column has another kind."""
     if table.is_closed:
         return {}
     for name, kind in fields.items():

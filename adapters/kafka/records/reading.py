@@ -1,8 +1,8 @@
-"""The records of all topics, read with the tables as they are now and as they grow. Pure.
+"""Reads the records of all topics, with tables that get columns as records bring them. Pure.
 
-`TopicReading` is one topic: it keeps the plan by which rows are read, and makes a new one when a record brings another
-schema or fields that are no columns yet. Consumers must be told of new columns (`grown_since`) before the row that
-brought them. What a payload means is the format's business (`debezium`, `upsert`).
+`TopicReading` reads one topic: it has the plan by which rows are read, and makes a new one when a record brings another
+schema or new fields. Consumers must get new columns (`Catalog.grown_since`) before the row that brought them. The
+formats (`debezium`, `upsert`) interpret payloads.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ SHOWN_KEY = 200
 
 
 class TopicReading:
-    """One topic's records. Invariant: `table` has every column of the rows given so far."""
+    """One topic's records. Invariant: `table` has every column of the rows returned so far."""
 
     def __init__(self, table: TopicTable, settings: KafkaSettings, decoder: Decoder, *, grows: bool) -> None:
         self._format = DebeziumFormat() if settings.format == "debezium" else UpsertFormat()
@@ -43,18 +43,19 @@ class TopicReading:
         self._unwrapping = Unwrapping(table.topic, decoder)
         self._grows = grows
         self.has_own_key = settings.key_mismatch == "value"
+        # The schema of the last record and its columns; None if it had no schema. `_follow_schema` sets both.
         self._schema: Mapping[str, object] | None = None
-        self._fields: Mapping[str, Encoded] | None = None
+        self._fields: Mapping[str, Encoded] | None = None  # see `_schema`
+        # Replaced when the schema changes or the table gets columns; has the current table.
         self._plan = RowPlan(table, None, days=self._days)
         self._key_spelling = KeySpelling(table, is_json=isinstance(decoder, JsonDecoder))
 
     @property
     def table(self) -> TopicTable:
-        """The table as it is now."""
         return self._plan.table
 
     def read(self, key: bytes | None, value: bytes | None) -> Decoded:
-        """What a record says. Raises `Unreadable`."""
+        """Decode a record. Raises `Unreadable`."""
         if value is None:
             return self._format.tombstone(self, key)
         payload, schema = self._unwrapping.value(value)
@@ -83,24 +84,24 @@ class TopicReading:
             return
         names = self.table.table.key
         try:
-            found = self.key(data)
-            if found is not None:
-                columns = self._plan.row({name: found[name] for name in names})
+            key_columns = self.key(data)
+            if key_columns is not None:
+                columns = self._plan.row({name: key_columns[name] for name in names})
                 if all(columns[name] == row.get(name) for name in names):
                     return
         except (Unreadable, KeyError):
             pass
-        told = ", ".join(f"{name} = {_shown(kept_json(row.get(name)))}" for name in names)
-        raise Unreadable(f"its key is {_shown(data)}, and its row has {told}", is_mismatch=True)
+        expected = ", ".join(f"{name} = {_shown(kept_json(row.get(name)))}" for name in names)
+        raise Unreadable(f"its key is {_shown(data)}, and its row has {expected}", is_mismatch=True)
 
     def row(self, fields: Payload) -> Payload:
-        """The fields as a row of the table; one that has more columns makes the table grow first."""
+        """The fields as a row of the table; new fields become columns first."""
         if self._grows and not fields.keys() <= self._plan.names and (unknown := self._plan.unknown(fields)):
             self._grow(unknown)
         return self._plan.row(fields)
 
     def _follow_schema(self, schema: Mapping[str, object] | None) -> None:
-        """The records from here on have another schema."""
+        """Adopt the schema of the current record, which differs from the last one."""
         described = self._format.row_schema(schema) if schema is not None else None
         self._fields = schema_fields(described) if described is not None else None
         added = new_columns(self.table, self._fields) if self._fields and self._grows else {}
@@ -115,25 +116,24 @@ class TopicReading:
 
 
 class Reading:
-    """The records of every followed topic. With `grows`, tables take on columns that records bring."""
+    """The records of every followed topic. With `grows`, new fields become columns."""
 
     def __init__(self, settings: KafkaSettings, catalog: Catalog, *, grows: bool = True) -> None:
         decoder = make_decoder(settings.decoder)
-        self._catalog = catalog
+        self._catalog = catalog  # the property `catalog` updates it when a topic's table got columns
         self.topics = {
             topic: TopicReading(table, settings, decoder, grows=grows) for topic, table in catalog.by_topic.items()
         }
 
     @property
     def catalog(self) -> Catalog:
-        """The tables as they are now."""
         for topic, reading in self.topics.items():
             if reading.table is not self._catalog.by_topic[topic]:
                 self._catalog = self._catalog.grown(reading.table)
         return self._catalog
 
     def read(self, topic: str, key: bytes | None, value: bytes | None) -> Decoded:
-        """What a record says. Raises `Unreadable`."""
+        """Decode a record. Raises `Unreadable`."""
         return self.topics[topic].read(key, value)
 
 

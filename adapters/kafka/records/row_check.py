@@ -1,4 +1,4 @@
-"""Rows that no consumer could hold, found while the record that brought them is still known."""
+"""Finds rows that no consumer can hold while the record that brought them is still known."""
 
 from __future__ import annotations
 
@@ -9,10 +9,10 @@ from changesource_sdk.toolkit import TableEncoder
 
 
 class RowCheck:
-    """Finds the rows that no consumer could hold, as the pipeline would, but while the record is still known."""
+    """Validates changes with the pipeline's own encoder."""
 
     def __init__(self) -> None:
-        self._encoders: dict[str, TableEncoder] = {}
+        self._encoders: dict[str, TableEncoder] = {}  # by table name; replaced when the table got columns
 
     def check(self, table: Table, changes: Iterable[Change]) -> None:
         """Raise `InvalidChange` for a change that does not suit its table."""

@@ -1,9 +1,9 @@
-"""Which columns the topics' tables have: declared by the user, told by the records' own schema, or inferred. Pure.
+"""The columns of the topics' tables: declared by the user, from the schema in records, or inferred. Pure.
 
-A `Survey` of a topic's records collects what they say about it; surveys of parts of a topic are made apart, by Spark
-tasks, and added up. `table_of` then takes, in this order: the columns that the user declared; the newest schema that
-came with a record; the kinds of values that were met. Of the last it tells what it took them for (`Inferred`), so that
-a user can see it at start and in `doctor`, and declare the table where it is wrong.
+A `Survey` collects what the records of a topic say about its columns; Spark tasks survey parts of a topic, and the
+results are added up. `table_of` then uses, in this order: the columns that the user declared; the newest schema that
+came with a record; the kinds of the values. What it infers from values is reported (`Inferred`), so that a user can see
+it at start and in `doctor`, and declare the table if it is wrong.
 
 Inferred columns are optional, integers have 64 bits, and larger ones make a column text. A column of mixed kinds is
 text, too, or JSON if documents are among them.
@@ -31,16 +31,16 @@ LARGE = "integers beyond 64 bits"
 
 @dataclass(slots=True)
 class Survey:
-    """What records of one topic say about its table. Invariant: adding surveys up is as surveying all records."""
+    """What records of one topic say about its table. Adding up surveys of parts equals surveying all records."""
 
-    rows: int = 0
-    kinds: dict[str, Counter[str]] = field(default_factory=dict)
-    key: tuple[str, ...] | None = None
-    described: Mapping[str, Encoded] | None = None
-    described_at: int = -1
+    rows: int = 0  # surveyed so far
+    kinds: dict[str, Counter[str]] = field(default_factory=dict)  # rows by column and kind of value
+    key: tuple[str, ...] | None = None  # columns of the first record key that is an object
+    described: Mapping[str, Encoded] | None = None  # columns of the newest schema
+    described_at: int = -1  # timestamp of the record with that schema, in milliseconds
     # Records with a value that gave no row, and one of them with the reason.
     unread: int = 0
-    example: str = ""
+    example: str = ""  # the first of them
 
     def add_unread(self, example: str) -> None:
         """A record with a value that gives no row."""
@@ -48,7 +48,7 @@ class Survey:
         self.example = self.example or example
 
     def add_row(self, row: Row) -> None:
-        """A row as it stands in a record."""
+        """Count the kinds of a row's values."""
         self.rows += 1
         for name, value in row.items():
             kinds = self.kinds.get(name)
@@ -57,12 +57,12 @@ class Survey:
             kinds[_kind(value)] += 1
 
     def describe(self, columns: Mapping[str, Encoded], time_ms: int) -> None:
-        """A schema that came with a record; the newest holds."""
+        """Note a schema that came with a record; the newest is kept."""
         if time_ms >= self.described_at:
             self.described, self.described_at = columns, time_ms
 
     def add(self, other: Survey) -> None:
-        """What another part of the topic says."""
+        """Add the survey of another part of the topic."""
         self.rows += other.rows
         for name, kinds in other.kinds.items():
             self.kinds.setdefault(name, Counter()).update(kinds)
@@ -87,12 +87,12 @@ class Inferred:
 
 
 def is_declared(options: TableOptions) -> bool:
-    """Whether no record need be looked at to know a topic's table."""
+    """Whether the settings alone define a topic's table."""
     return bool(options.columns) and bool(options.key)
 
 
 def table_of(topic: str, options: TableOptions, survey: Survey) -> tuple[TopicTable, Inferred | None]:
-    """The table of a topic, and what was inferred if nobody told."""
+    """The table of a topic, and what was inferred if neither settings nor schemas define it."""
     key = options.key or survey.key or DEFAULT_KEY
     if options.columns:
         return _made(topic, options, options.columns, key, is_closed=True), None
@@ -111,9 +111,10 @@ def table_of(topic: str, options: TableOptions, survey: Survey) -> tuple[TopicTa
             "or wait, it is looked at again until there is a record",
         )
     kinds = {name: survey.kinds.get(name, Counter({NULL: survey.rows})) for name in (*key, *survey.kinds)}
-    columns = {name: Encoded(_joined(found)) for name, found in kinds.items()}
+    columns = {name: Encoded(_joined(kinds_of_column)) for name, kinds_of_column in kinds.items()}
     findings = tuple(
-        _finding(name, columns[name].data_type, found, survey.rows, name in key) for name, found in kinds.items()
+        _finding(name, columns[name].data_type, kinds_of_column, survey.rows, name in key)
+        for name, kinds_of_column in kinds.items()
     )
     return _made(topic, options, columns, key), Inferred(topic, options.name, survey.rows, findings)
 
@@ -144,7 +145,6 @@ def _made(
 
 
 def reports(inferred: Iterable[Inferred]) -> str:
-    """All of them in one text."""
     return ". ".join(map(str, inferred))
 
 
@@ -163,9 +163,9 @@ def _kind(value: object) -> str:
     return "json"
 
 
-def _joined(found: Counter[str]) -> str:
+def _joined(counted: Counter[str]) -> str:
     """The narrowest type that holds all kinds; anything where there was no value yet."""
-    kinds = found.keys() - {NULL}
+    kinds = counted.keys() - {NULL}
     if len(kinds) == 1:
         return next(iter(kinds)) if LARGE not in kinds else "text"
     if kinds == {"int8", "float8"}:
@@ -173,16 +173,16 @@ def _joined(found: Counter[str]) -> str:
     return "json" if not kinds or "json" in kinds else "text"
 
 
-def _finding(name: str, data_type: str, found: Counter[str], rows: int, is_key: bool) -> str:
+def _finding(name: str, data_type: str, counted: Counter[str], rows: int, is_key: bool) -> str:
     notes = ["key"] if is_key else []
-    kinds = sorted(found.keys() - {NULL})
+    kinds = sorted(counted.keys() - {NULL})
     if kinds == [LARGE]:
         notes.append(LARGE)
     if len(kinds) > 1:
         notes.append(f"mixed: {', '.join(kinds)}")
     if not kinds:
         notes.append("never a value")
-    elif absent := rows - found.total() + found[NULL]:
+    elif absent := rows - counted.total() + counted[NULL]:
         notes.append(f"null or absent in {absent}")
-    told = f" ({'; '.join(notes)})" if notes else ""
-    return f"{name} {data_type}{told}"
+    remarks = f" ({'; '.join(notes)})" if notes else ""
+    return f"{name} {data_type}{remarks}"

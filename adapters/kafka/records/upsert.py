@@ -1,4 +1,4 @@
-"""Plain topics of keys and rows: a record is the row of its key now, a tombstone deletes it. Pure.
+"""Topics of keys and rows: a record is the current row of its key, a tombstone deletes it. Pure.
 
 The value is a JSON object of columns; key columns that it lacks are taken from the record's key, which is an object,
 or a single value where the table's key is one column. Compaction changes nothing: what it removes is overwritten.
@@ -15,11 +15,11 @@ from changesource_sdk import Delete, Insert, Row
 
 
 class Rows(Protocol):
-    """The topic's rows and keys, as `reading.TopicReading` gives them."""
+    """What a format needs of `reading.TopicReading`."""
 
     @property
     def table(self) -> TopicTable:
-        """The table as it is now."""
+        """The current table."""
 
     def row(self, fields: Payload) -> Payload:
         """The fields as a row of the table."""
@@ -32,7 +32,7 @@ class Rows(Protocol):
 
     @property
     def has_own_key(self) -> bool:
-        """Whether the key columns of a value count whatever the record's key is."""
+        """Whether the key is in the value and the record's key is ignored."""
 
 
 class UpsertFormat:
@@ -43,39 +43,37 @@ class UpsertFormat:
         return schema
 
     def tombstone(self, rows: Rows, key: bytes | None) -> Decoded:
-        """The row of the key is gone."""
         if rows.has_own_key:
             raise Unreadable("it is a tombstone, and with key_mismatch=value its key does not say which row to delete")
         try:
-            found = rows.key(key)
-            if found is None:
+            columns = rows.key(key)
+            if columns is None:
                 raise Unreadable("it has neither key nor value")
-            return Decoded((Delete(rows.table.table.full_name, whole_key(rows, found)),))
+            return Decoded((Delete(rows.table.table.full_name, whole_key(rows, columns)),))
         except Unreadable as error:
             raise Unreadable(f"a tombstone that names no row: {error.reason}", is_mismatch=key is not None) from error
 
     def record(self, rows: Rows, key: bytes | None, value: bytes, payload: object) -> Decoded:
-        """The row of the key as it is now."""
         if payload is None:
             return self.tombstone(rows, key)
         if not isinstance(payload, dict):
             raise Unreadable(f"its value is {type(payload).__name__}, not an object of columns")
         names = rows.table.table.key
         if not all(map(payload.__contains__, names)):
-            found = rows.key(key)
-            if found is None:
+            columns = rows.key(key)
+            if columns is None:
                 raise Unreadable(f"neither key nor value has {', '.join(names)}")
-            payload = {**whole_key(rows, found, read=False), **payload}
+            payload = {**whole_key(rows, columns, read=False), **payload}
         row = rows.row(payload)
         rows.check_key(key, row)
         return Decoded((Insert(rows.table.table.full_name, row),))
 
 
-def whole_key(rows: Rows, found: Payload, *, read: bool = True) -> Payload:
-    """The key columns alone; all of them must be there."""
+def whole_key(rows: Rows, fields: Payload, *, read: bool = True) -> Payload:
+    """The key columns only. Raises `Unreadable` if one is missing."""
     names = rows.table.table.key
-    missing = [name for name in names if found.get(name) is None]
+    missing = [name for name in names if fields.get(name) is None]
     if missing:
         raise Unreadable(f"its key lacks {', '.join(missing)}")
-    columns = {name: found[name] for name in names}
+    columns = {name: fields[name] for name in names}
     return rows.row(columns) if read else columns

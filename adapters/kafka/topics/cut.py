@@ -1,14 +1,18 @@
-"""Where a snapshot ends when transactions are to stay whole. Pure.
+"""Where a snapshot ends so that no transaction is divided. Pure.
 
-Records of a transaction are spread over partitions, and its END lies in a topic of its own: at any moment some
-transactions are there in part. The cut is a place in the transaction topic: what ended before it is in the snapshot,
-the rest is left to the tail whole. `find_cut` is told what lies near the ends of the topics and says which transactions
-are to be held out, and from which offset on a partition has records of them (`starts`): there the tail begins. Behind
-it only records of `finished` transactions are in the snapshot; the tail finds their ENDs from `ended_from` on and skips
-them. Records of no transaction behind it are left to the tail, since one that is held out may have written their key.
+The records of a transaction are in several partitions, and its END is in the transaction topic, so at any moment some
+transactions are incomplete. The cut is an offset of the transaction topic: transactions that ended before it are in the
+snapshot, all others are left to the tail. `find_cut` gets the records near the ends of the topics, and computes:
 
-A transaction that has ended, of whose records some are not below the fixed ends yet, moves the cut before its END;
-so do, by that, all that ended after it.
+- `starts`: the first offset of each partition with a record of an excluded transaction. The tail begins there.
+- `finished`: the transactions that have records after `starts` and are in the snapshot. The tail finds their ENDs from
+  `ended_from` on, and skips their records.
+
+Records of no transaction after `starts` are left to the tail: an excluded transaction before them may have written the
+same key.
+
+If a transaction has ended, but some of its records are not below the fixed ends, the cut is before its END, and so all
+transactions that ended after it are excluded too.
 """
 
 from __future__ import annotations
@@ -33,41 +37,41 @@ class Ended:
 
 
 @dataclass(slots=True)
-class Share:
-    """The records of one transaction in one partition, as far as they were looked at."""
+class RecordGroup:
+    """The records of one transaction in one partition, among those that were read."""
 
     partition: TopicPartition
     transaction: str
     first: int
-    last: int = 0
-    records: int = 0
+    last: int = 0  # offset; `RecordGroups.add` updates it
+    records: int = 0  # without those that were delivered twice
 
 
-class Shares:
-    """What lies near the ends of the partitions, by partition and transaction."""
+class RecordGroups:
+    """The records near the ends of the partitions, by partition and transaction."""
 
     def __init__(self) -> None:
-        self._found: dict[tuple[TopicPartition, str], Share] = {}
-        self._orders: dict[str, Orders] = {}
+        self._groups: dict[tuple[TopicPartition, str], RecordGroup] = {}  # filled by `add`
+        self._orders: dict[str, Orders] = {}  # the numbers of records that were added, by transaction
 
     def add(self, partition: TopicPartition, offset: int, transaction: str, order: int) -> None:
-        """A record and its place in its transaction; those of a partition come in offset order.
+        """Add a record with its number in its transaction; those of a partition must come in offset order.
 
-        One that was delivered twice counts once: it must not stand for another that is still to come.
+        A record that was delivered twice counts once, or the transaction would seem complete without another.
         """
-        known = self._found.get((partition, transaction))
+        known = self._groups.get((partition, transaction))
         if known is None:
-            known = self._found[partition, transaction] = Share(partition, transaction, offset)
+            known = self._groups[partition, transaction] = RecordGroup(partition, transaction, offset)
         known.last = offset
         known.records += self._orders.setdefault(transaction, Orders()).add(order)
 
-    def __iter__(self) -> Iterator[Share]:
-        return iter(self._found.values())
+    def __iter__(self) -> Iterator[RecordGroup]:
+        return iter(self._groups.values())
 
 
 @dataclass(frozen=True, slots=True)
 class Cut:
-    """`ends` of the data partitions, fixed; `starts` of the tail in them and, as `transactions_end`, in the topic of
+    """`ends` of the data partitions, and where the tail starts: `starts` in them, `transactions_end` in the topic of
     transactions.
     """
 
@@ -79,7 +83,7 @@ class Cut:
 
 
 def plain_cut(ends: Mapping[TopicPartition, int]) -> Cut:
-    """Without transactions: everything below the ends, and the tail from there."""
+    """Without transactions: the snapshot is everything below the ends, and the tail starts there."""
     return Cut(ends, ends, 0, 0)
 
 
@@ -87,27 +91,27 @@ def find_cut(
     ends: Mapping[TopicPartition, int],
     transactions_end: int,
     ended: Iterable[Ended],
-    shares: Shares,
+    groups: RecordGroups,
     complete: Collection[str] = (),
 ) -> Cut:
-    """The latest cut at which no transaction is torn.
+    """The latest cut that divides no transaction.
 
-    `shares` are of all records below the ends that may belong to a transaction which is unfinished at the cut; `ended`
-    the ENDs of all transactions they belong to. Of those in `complete` it is known that all records are below the ends,
-    though not all may have been looked at.
+    `groups` has all records below the ends that may belong to a transaction which is unfinished at the cut; `ended` has
+    the ENDs of their transactions. All records of the transactions in `complete` are known to be below the ends,
+    although not all of them were read.
     """
     ended = list(ended)
     counts: Counter[str] = Counter()
-    for share in shares:
-        counts[share.transaction] += share.records
+    for group in groups:
+        counts[group.transaction] += group.records
     short = [end.offset for end in ended if end.transaction not in complete and counts[end.transaction] < end.records]
-    place = min([transactions_end, *short])
-    unfinished = frozenset(counts.keys() - {end.transaction for end in ended if end.offset < place})
+    cut_offset = min([transactions_end, *short])
+    unfinished = frozenset(counts.keys() - {end.transaction for end in ended if end.offset < cut_offset})
     starts = dict(ends)
-    for share in shares:
-        if share.transaction in unfinished:
-            starts[share.partition] = min(starts[share.partition], share.first)
-    behind = (share for share in shares if share.last >= starts[share.partition])
-    finished = frozenset(share.transaction for share in behind) - unfinished
-    ended_from = min([place, *(end.offset for end in ended if end.transaction in finished)])
-    return Cut(ends, starts, place, ended_from, finished)
+    for group in groups:
+        if group.transaction in unfinished:
+            starts[group.partition] = min(starts[group.partition], group.first)
+    behind = (group for group in groups if group.last >= starts[group.partition])
+    finished = frozenset(group.transaction for group in behind) - unfinished
+    ended_from = min([cut_offset, *(end.offset for end in ended if end.transaction in finished)])
+    return Cut(ends, starts, cut_offset, ended_from, finished)

@@ -1,9 +1,9 @@
 """The last row of each key, of any number of records, in bounded memory.
 
-Place in the flow: a snapshot partition puts in what it reads, in offset order, and takes out the rows that are left.
-Rows are kept packed (pickled) in a dict until they weigh `limit` bytes; then they go to files, one for each of
-`BUCKETS` shares of the keys, and are folded again share by share when they are taken out; a share that is still too
-large is divided in the same way. The files live in a folder of their own, which goes with the fold.
+A snapshot partition puts in the rows that it reads, in offset order, and takes out the last row of each key. Rows are
+pickled in a dict until they take `limit` bytes. Then they are written to files, one for each of `BUCKETS` buckets of
+keys, and folded again bucket by bucket when they are taken out. A bucket that is still too large is divided in the same
+way. The files are in a temporary folder, which is removed with the fold.
 """
 
 from __future__ import annotations
@@ -22,10 +22,10 @@ from changesource_sdk import Row
 LIMIT_BYTES = 48 * 1024 * 1024
 BUCKETS, BUCKET_BITS = 16, 4
 DEEPEST = 32 // BUCKET_BITS - 1
-"""Each division takes other bits of a key's checksum; when they are used up, the share is kept in memory."""
+"""Each division uses other bits of a key's checksum; when none are left, the bucket is kept in memory."""
 
 ENTRY_BYTES = 150
-"""What a key and a row cost beside their bytes: two objects and their place in a dict."""
+"""What a key and a row cost in addition to their bytes: two objects and an entry of a dict."""
 
 _GONE, _WHOLE, _PART = 0, 1, 2
 _HEADER = struct.Struct("<BII")
@@ -34,16 +34,16 @@ Entry = tuple[int, bytes]
 
 # Not `protocol.fold.rows.FoldedTables`: a topic holds any number of rows, so they are kept packed and spill to disk.
 class Fold:
-    """Rows by key. Invariant: what was put last for a key decides, wherever earlier rows of it are kept."""
+    """Rows by key, for one thread. The last `put`, `merge` or `remove` of a key wins, also over rows in files."""
 
     def __init__(self, limit: int = LIMIT_BYTES, scratch: str | None = None, depth: int = 0) -> None:
         self._limit = limit
         self._scratch = scratch
         self._depth = depth
-        self._entries: dict[bytes, Entry] = {}
-        self._held = 0
-        self._folder: Path | None = None
-        self._files: dict[int, BinaryIO] = {}
+        self._entries: dict[bytes, Entry] = {}  # in memory; `_spill` and `clear` empty it
+        self._held = 0  # bytes that `_entries` takes, about
+        self._folder: Path | None = None  # of the files; None until the first spill
+        self._files: dict[int, BinaryIO] = {}  # by bucket, open for writing and reading
 
     def __enter__(self) -> Fold:
         return self
@@ -57,11 +57,10 @@ class Fold:
         return self._folder is not None
 
     def put(self, key: bytes, row: Row) -> None:
-        """The whole row of a key."""
         self._put(key, (_WHOLE, pickle.dumps(row)))
 
     def merge(self, key: bytes, row: Row) -> None:
-        """Some columns of a row; the others stay as they are."""
+        """Some columns of a row; the others are unchanged."""
         known = self._entries.get(key)
         if known is None:
             self._put(key, (_PART, pickle.dumps(row)))
@@ -69,14 +68,13 @@ class Fold:
             self._put(key, _merged(known, (_PART, pickle.dumps(row))))
 
     def remove(self, key: bytes) -> None:
-        """The row of a key is gone."""
         if self.spilled:
             self._put(key, (_GONE, b""))
         elif (known := self._entries.pop(key, None)) is not None:
             self._held -= _weight(key, known)
 
     def clear(self) -> None:
-        """All rows are gone."""
+        """Remove all rows and files."""
         self._entries, self._held = {}, 0
         for file in self._files.values():
             file.close()
@@ -86,7 +84,7 @@ class Fold:
             self._folder = None
 
     def rows(self) -> Iterator[Row]:
-        """The rows that are left, in any order; the fold is used up afterwards."""
+        """The remaining rows, in any order; can be called once."""
         if not self.spilled:
             for kind, packed in self._entries.values():
                 if kind != _GONE:
@@ -94,13 +92,13 @@ class Fold:
             return
         self._spill()
         for file in self._files.values():
-            with Fold(self._limit, self._scratch, self._depth + 1) as share:
+            with Fold(self._limit, self._scratch, self._depth + 1) as bucket:
                 for key, entry in _entries(file):
-                    share._take(key, entry)
-                yield from share.rows()
+                    bucket._take(key, entry)
+                yield from bucket.rows()
 
     def _take(self, key: bytes, entry: Entry) -> None:
-        """An entry as a file had it, after all earlier ones of its key."""
+        """Add an entry of a file, after all earlier ones of its key."""
         known = self._entries.get(key)
         self._put(key, entry if known is None else _merged(known, entry))
 
@@ -132,7 +130,7 @@ def _weight(key: bytes, entry: Entry) -> int:
 
 
 def _merged(known: Entry, entry: Entry) -> Entry:
-    """What two entries of a key make, one after the other."""
+    """Two entries of a key combined."""
     if entry[0] != _PART or known[0] == _GONE:
         return entry
     return known[0], pickle.dumps({**pickle.loads(known[1]), **pickle.loads(entry[1])})

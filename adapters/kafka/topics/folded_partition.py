@@ -1,7 +1,6 @@
-"""One partition of a topic up to a fixed end: its records that count, and the last row of each key that they leave.
+"""One partition of a topic up to a fixed end, folded to the last row of each key.
 
-The unit of a snapshot's parallel reading. Keys that lie in other partitions, too, and whose newest record is there
-(`keys.moved`) are left out here.
+The unit of a snapshot's parallel reading. Keys whose newest record is in another partition (`keys.moved`) are left out.
 """
 
 from __future__ import annotations
@@ -13,10 +12,10 @@ from dataclasses import dataclass
 from kafka import KafkaConsumer
 from kafka.consumer.fetcher import ConsumerRecord
 
-from adapters.kafka.broker.client import make_consumer, naming_the_cause
+from adapters.kafka.broker.client import make_consumer, translated_errors
 from adapters.kafka.key_order import key_bytes
 from adapters.kafka.records.catalog import TopicTable
-from adapters.kafka.records.dead_letters import DeadLetters, place, poison_record
+from adapters.kafka.records.dead_letters import DeadLetters, poison_record, record_name
 from adapters.kafka.records.decoding import Decoded, Unreadable
 from adapters.kafka.records.reading import TopicReading, make_decoder
 from adapters.kafka.records.row_check import RowCheck
@@ -42,10 +41,10 @@ NONE = KeySet()
 
 @dataclass(frozen=True, slots=True)
 class FoldedPartition:
-    """The rows that the records of one partition leave.
+    """The last rows of one partition.
 
-    Behind `tail_start` only those of `finished` transactions count. `is_alone`: its topic has no other partitions.
-    `outdated` are keys whose newest record is in another partition, or nobody knows where.
+    After `tail_start`, only records of `finished` transactions count. `is_alone`: its topic has no other partitions.
+    `outdated` are keys whose newest record is in another partition, or unknown.
     """
 
     settings: KafkaSettings
@@ -58,7 +57,6 @@ class FoldedPartition:
 
     @property
     def table(self) -> str:
-        """The table's full name."""
         return self.source.table.full_name
 
     def rows(self) -> Generator[Row]:
@@ -68,26 +66,26 @@ class FoldedPartition:
         table = self.source.table
         blank = dict.fromkeys(table.column_names)
         with Fold() as fold:
-            with closing(make_consumer(self.settings)) as consumer, naming_the_cause(self.settings):
+            with closing(make_consumer(self.settings)) as consumer, translated_errors(self.settings):
                 self._fill(fold, consumer)
             for row in fold.rows():
                 if not self.outdated or key_bytes(row, table.key) not in self.outdated:
                     yield {**blank, **row}
 
     def explain(self, error: InvalidChange, is_refused: Callable[[Row], bool]) -> ChangesourceError:
-        """The error for a row that no consumer could hold, naming the record that brought it."""
+        """The error for a row that no consumer can hold, with the record that brought it."""
         with closing(self.rows()) as rows:
             row = next(filter(is_refused, rows), None)
         return error if row is None else poison_record(self._record_of(row), f"{error.message} ({error.where})")
 
     def reading(self) -> TopicReading:
-        """What decodes the records, into the table's columns as they are."""
+        """Decodes the records into the columns of the table; new fields are ignored."""
         return TopicReading(self.source, self.settings, make_decoder(self.settings.decoder), grows=False)
 
     def decoded(
         self, consumer: KafkaConsumer, reading: TopicReading, letters: DeadLetters | None = None
     ) -> Iterator[tuple[ConsumerRecord, Decoded]]:
-        """The records that count, with what they say; one that cannot be read goes to `letters`, or is passed over."""
+        """The records that count, decoded. One that cannot be read goes to `letters`, or is skipped without them."""
         row_check = RowCheck() if self.settings.poison == "set-aside" else None
         for batch in read_range(consumer, self.records):
             for record in batch:
@@ -111,10 +109,10 @@ class FoldedPartition:
         """The last record of a row."""
         names = self.source.table.key
         wanted, offset = key_bytes(row, names), self.records.first
-        with closing(make_consumer(self.settings)) as consumer, naming_the_cause(self.settings):
+        with closing(make_consumer(self.settings)) as consumer, translated_errors(self.settings):
             for record, decoded in self.decoded(consumer, self.reading()):
                 written = (change.row for change in decoded.changes if isinstance(change, Insert | Update))
-                offset = record.offset if any(key_bytes(found, names) == wanted for found in written) else offset
+                offset = record.offset if any(key_bytes(each, names) == wanted for each in written) else offset
         return self.records.topic, self.records.partition, offset
 
     def _fill(self, fold: Fold, consumer: KafkaConsumer) -> None:
@@ -148,6 +146,6 @@ def torn_truncate(record: ConsumerRecord) -> AdapterError:
     return AdapterError(
         "truncate-unordered",
         "a truncate stands among records of other partitions whose order to it nobody can tell",
-        where=place((record.topic, record.partition, record.offset)),
+        where=record_name((record.topic, record.partition, record.offset)),
         fix="give the topic one partition, or let Debezium leave truncates out (skipped.operations=t)",
     )

@@ -1,7 +1,7 @@
-"""Many keys in little memory: sets of digests, 16 bytes or 8 bytes each, as they travel between processes. Pure.
+"""Many keys in little memory: sets of digests that can be sent between processes. Pure.
 
-`KeySet` is used where a wrong answer would lose a row: 16 bytes. `KeyDigests` finds the keys that partitions may share,
-which are then compared as they are: 8 bytes.
+`KeySet` has 16 bytes per key, since a collision would lose a row. `KeyDigests` has 8 bytes per key: it only finds
+candidates, whose keys are then compared.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from itertools import groupby
 
 DIGEST_BYTES = 16
 CHUNK = 250_000
-"""Digests that are collected before they are sorted; as numbers in a set they take ten times their bytes."""
+"""Digests that are collected before they are sorted; in a set they take ten times as much memory as in an array."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,8 +40,8 @@ class KeySet:
 class KeyDigests:
     """Digests of the keys of one partition, each once, sorted."""
 
-    _sorted: list[array[int]] = field(default_factory=list)
-    _new: set[int] = field(default_factory=set)
+    _sorted: list[array[int]] = field(default_factory=list)  # chunks of CHUNK digests each
+    _new: set[int] = field(default_factory=set)  # since the last chunk
 
     def add(self, key: bytes) -> None:
         """One more key, known or not."""
@@ -57,8 +57,8 @@ class KeyDigests:
 
 def shared(partitions: Iterable[array[int]]) -> array[int]:
     """The digests that more than one of the partitions has."""
-    found = groupby(merge(*partitions))
-    return array("Q", (number for number, group in found if _has_two(group)))
+    groups = groupby(merge(*partitions))
+    return array("Q", (number for number, group in groups if _has_two(group)))
 
 
 def among(digests: Iterable[int]) -> _Among:

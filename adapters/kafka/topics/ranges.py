@@ -1,8 +1,8 @@
 """A fixed range of one partition of a topic, read from its first record to its last.
 
-The snapshot and the samples read ranges; the tail reads on and on and has a consumer of its own. Offsets have gaps
-(compaction, markers of transactions), so the end is reached by position and not by counting records. What lies in an
-open or aborted transaction of Kafka's own is never seen: consumers read what is committed, and take ends as such.
+The snapshot and the surveys read ranges; the tail has its own consumer. Offsets have gaps (compaction, transaction
+markers), so the end is detected by the consumer's position and not by counting records. Records of open or aborted
+Kafka transactions are never seen: consumers read committed records only, and ends are those of committed records.
 """
 
 from __future__ import annotations
@@ -36,24 +36,24 @@ class OffsetRange:
 
 
 def read_range(consumer: KafkaConsumer, wanted: OffsetRange) -> Iterator[list[ConsumerRecord]]:
-    """The records in batches, in offset order. Raises when they are gone, or the broker stays silent.
+    """The records in batches, in offset order. Raises `AdapterError` if they were deleted or the broker is silent.
 
     The consumer is assigned to the range's partition and to nothing else; it can read one range after the other.
     """
     if wanted.first >= wanted.end:
         return
-    place = TopicPartition(wanted.topic, wanted.partition)
-    consumer.assign([place])
-    consumer.seek(place, wanted.first)
-    yield from _batches(consumer, place, wanted)
+    partition = TopicPartition(wanted.topic, wanted.partition)
+    consumer.assign([partition])
+    consumer.seek(partition, wanted.first)
+    yield from _batches(consumer, partition, wanted)
 
 
-def _batches(consumer: KafkaConsumer, place: TopicPartition, wanted: OffsetRange) -> Iterator[list[ConsumerRecord]]:
+def _batches(consumer: KafkaConsumer, partition: TopicPartition, wanted: OffsetRange) -> Iterator[list[ConsumerRecord]]:
     reached, heard = wanted.first, time.monotonic()
     while reached < wanted.end:
         try:
-            records = consumer.poll(timeout_ms=POLL_MS, max_records=BATCH_RECORDS).get(place, [])
-            position = consumer.position(place)
+            records = consumer.poll(timeout_ms=POLL_MS, max_records=BATCH_RECORDS).get(partition, [])
+            position = consumer.position(partition)
         except OffsetOutOfRangeError as error:
             raise _gone(wanted) from error
         if position == reached and time.monotonic() - heard > PATIENCE_S:

@@ -1,4 +1,4 @@
-"""Work on many partitions: by Spark tasks where this process is a Spark driver, and here where it is not."""
+"""Work on many partitions: in Spark tasks if this process is a Spark driver, otherwise in this process."""
 
 from __future__ import annotations
 
@@ -14,19 +14,19 @@ Result = TypeVar("Result")
 
 
 def spread(work: Callable[[Item], Result], items: Sequence[Item]) -> list[Result]:
-    """What `work` gives for each item, in their order; work and items must be picklable."""
+    """The result of `work` for each item, in order; work, items and results must be picklable."""
     context = _spark_context() if items else None
     if context is None:
         return [work(item) for item in items]
-    found: list[Result] = context.parallelize(items, len(items)).map(work).collect()
-    return found
+    results: list[Result] = context.parallelize(items, len(items)).map(work).collect()
+    return results
 
 
 def _spark_context() -> SparkContext | None:
-    """The driver's own, if this process is a Spark driver."""
+    """The context of this process, if it is a Spark driver."""
     if "pyspark" not in sys.modules:
         return None
     from pyspark import SparkContext
 
-    # There is no public way to ask without starting one.
+    # There is no public way to get it without starting one.
     return SparkContext._active_spark_context

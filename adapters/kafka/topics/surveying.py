@@ -1,8 +1,8 @@
-"""Reading topics for what they say about their tables (`schemas`): the newest records, or all of them.
+"""Reads topics for the columns of their tables (`records.schemas`): the newest records, or all of them.
 
-A record that brings its schema is enough. Where values must tell, every record counts: a column that only some old row
-has would else be missing from the snapshot. Then all partitions are read once before the snapshot, by Spark tasks where
-the pipeline runs on Spark and in this process where it does not; a user who declares the columns spares that.
+One record with a schema is enough. If columns must be inferred from values, every record is read: a column that only an
+old row has would otherwise be missing. Then all partitions are read once before the snapshot, by Spark tasks if the
+pipeline runs on Spark, otherwise in this process. Declaring the columns avoids that.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from adapters.kafka.topics.spreading import spread
 from changesource_sdk import ResyncRequired
 
 NEWEST = 500
-"""Records at the end of each partition that are looked at first."""
+"""Records at the end of each partition that are read first."""
 
 Surveys: TypeAlias = dict[str, Survey]
 
@@ -35,14 +35,17 @@ Surveys: TypeAlias = dict[str, Survey]
 def find_catalog(
     settings: KafkaSettings, consumer: KafkaConsumer, ranges: Sequence[OffsetRange], *, thorough: bool
 ) -> tuple[Catalog, list[Inferred]]:
-    """The tables of the topics in these ranges. Without `thorough`, values are judged by the newest records alone."""
-    topics = list(dict.fromkeys(found.topic for found in ranges))
+    """The tables of the topics in these ranges.
+
+    Without `thorough`, columns are inferred from the newest records only.
+    """
+    topics = list(dict.fromkeys(each.topic for each in ranges))
     unknown = [topic for topic in topics if not is_declared(settings.options(topic))]
-    newest = [_end_of(found) for found in ranges if found.topic in unknown]
-    surveys = _added((found.topic, survey_range(settings, consumer, found)) for found in newest)
-    untold = [topic for topic in unknown if _must_infer(settings.options(topic), surveys.get(topic))]
-    if thorough and untold:
-        whole = [found for found in ranges if found.topic in untold]
+    newest = [_end_of(each) for each in ranges if each.topic in unknown]
+    surveys = _added((each.topic, survey_range(settings, consumer, each)) for each in newest)
+    inferred_topics = [topic for topic in unknown if _must_infer(settings.options(topic), surveys.get(topic))]
+    if thorough and inferred_topics:
+        whole = [each for each in ranges if each.topic in inferred_topics]
         surveys |= _added(_survey_all(settings, whole))
     made = [table_of(topic, settings.options(topic), surveys.get(topic, Survey())) for topic in topics]
     for table, _ in made:
@@ -58,9 +61,9 @@ def _end_of(whole: OffsetRange) -> OffsetRange:
     return OffsetRange(whole.topic, whole.partition, max(whole.first, whole.end - NEWEST), whole.end)
 
 
-def _added(found: Iterable[tuple[str, Survey]]) -> Surveys:
+def _added(parts: Iterable[tuple[str, Survey]]) -> Surveys:
     surveys: Surveys = {}
-    for topic, survey in found:
+    for topic, survey in parts:
         surveys.setdefault(topic, Survey()).add(survey)
     return surveys
 
@@ -74,7 +77,7 @@ def _survey_all(settings: KafkaSettings, ranges: Sequence[OffsetRange]) -> list[
 
 
 def survey_range(settings: KafkaSettings, consumer: KafkaConsumer, wanted: OffsetRange) -> Survey:
-    """What the records of a range say. One that cannot be read says nothing here; whoever needs its row tells."""
+    """Survey the records of a range. One that cannot be read is counted here and reported when its row is read."""
     surveyor = Surveyor(settings, wanted.topic)
     for batch in read_range(consumer, wanted):
         for record in batch:
@@ -83,7 +86,7 @@ def survey_range(settings: KafkaSettings, consumer: KafkaConsumer, wanted: Offse
 
 
 class Surveyor:
-    """Takes the records of one topic, one after the other."""
+    """Surveys the records of one topic."""
 
     def __init__(self, settings: KafkaSettings, topic: str) -> None:
         self.survey = Survey()
@@ -92,10 +95,10 @@ class Surveyor:
         self._options = settings.options(topic)
         self._ignores_keys = settings.key_mismatch == "value"
         self._unwrapping = Unwrapping(topic, make_decoder(settings.decoder))
-        self._schema: Mapping[str, object] | None = None
+        self._schema: Mapping[str, object] | None = None  # of the last record with one; `take` sets it
 
     def take(self, record: ConsumerRecord) -> None:
-        """One record."""
+        """Survey one record."""
         if record.value is None:
             return
         try:
@@ -123,7 +126,7 @@ class Surveyor:
         self.survey.add_unread(f"{record.topic}[{record.partition}] offset {record.offset}: {reason}")
 
     def _says_nothing(self, payload: object) -> bool:
-        """Whether a value rightly has no row: a delete, a truncate, or a null in an envelope of Kafka Connect."""
+        """Whether a value has no row by design: a delete, a truncate, or a null in an envelope of Kafka Connect."""
         return payload is None or (self._is_debezium and isinstance(payload, dict) and "op" in payload)
 
     def _key(self, data: bytes | None) -> Payload | None:

@@ -1,15 +1,15 @@
-"""Transactions of the source, put together from records that lie in many partitions. Pure: no clock, no I/O.
+"""Assembles the upstream's transactions from records of many partitions. Pure: no clock, no I/O except spilling.
 
-Debezium writes each change with its transaction's id and its place in it (`total_order`), and to a topic of its own
-where each transaction ends and how many changes it has by collection. `Assembler` is told both, in any interleaving,
-and releases a transaction when its END has come and all of its changes are there: in the order of the ENDs, changes by
-`total_order`. A change that comes twice counts once; one of a transaction that was released is passed over. A record of
-no transaction is released by itself, after everything that came before it in its partition.
+Debezium writes each change with the id of its transaction and its number in it (`total_order`). To the transaction
+topic it writes an END for each transaction, with the number of changes by collection. `Assembler` gets both in any
+interleaving. It releases a transaction when its END and all of its changes have arrived: transactions in the order of
+their ENDs, changes by `total_order`. A change that arrives twice counts once; one of a released transaction is skipped.
+A record of no transaction is released by itself, after everything that came before it in its partition.
 
-What waits is bounded: changes go to files when there are many (`spool`), and so many transactions and records of none
-may wait as the user allows; one more is an error that names what they wait for.
+Memory is bounded: many changes are spilled to files (`spool`), and the setting `open_limit` bounds the number of
+waiting transactions and records; one more is an error that names the transaction they wait for.
 
-It also knows where reading must go on so that nothing is lost and nothing comes twice (`place`).
+`Assembler.position` is where reading must continue so that nothing is lost and nothing is released twice.
 """
 
 from __future__ import annotations
@@ -25,17 +25,17 @@ from changesource_sdk import AdapterError, Change
 
 Partition: TypeAlias = tuple[str, int]
 REMEMBERED = 10_000
-"""Ids of released transactions that are kept to recognise changes that come again; whoever starts again reads as many
-records of the transaction topic from before its place.
+"""Ids of released transactions that are kept to recognise changes that arrive again. A restart reads as many records of
+the transaction topic before its position.
 """
 MOST_BEHIND = 10_000
-"""ENDs that are remembered for `Place.ended_from`; beyond that neighbours are taken together."""
+"""ENDs that are remembered for `AssemblerPosition.ended_from`; beyond that, neighbours are merged."""
 
 
 class Released(NamedTuple):
-    """A whole transaction of `size` changes; `id` is None for a record of no transaction.
+    """A complete transaction of `size` changes; `id` is None for a record of no transaction.
 
-    `entries`, with the changes in order, can be read once, before anything else is asked for.
+    `entries` has the changes in order. It can be read once, before the next call of the assembler.
     """
 
     id: str | None
@@ -44,12 +44,12 @@ class Released(NamedTuple):
     time_ms: float | None
 
 
-class Place(NamedTuple):
-    """Where to read on: see `position.Vector`.
+class AssemblerPosition(NamedTuple):
+    """Where to continue reading: see `position.KafkaPosition`.
 
-    `starts` is where reading begins in each partition, `read` how far it went before and `passed` up to where records
-    of no transaction were passed on; in the transaction topic all before `transactions` was passed on, and ENDs of what
-    lies behind `starts` begin at `ended_from`.
+    `starts` is where reading begins in each partition, `read` how far it was read before, and `passed` up to where
+    records of no transaction were passed on. In the transaction topic, everything before `transactions` was passed on,
+    and the ENDs of transactions with records after `starts` begin at `ended_from`.
     """
 
     starts: Mapping[Partition, int]
@@ -61,17 +61,17 @@ class Place(NamedTuple):
 
 @dataclass(slots=True)
 class _Open:
-    """A transaction that is not released: the places in it that are taken, `counts` of those by topic."""
+    """A transaction that is not released. The assembler writes all fields."""
 
-    orders: Orders = field(default_factory=Orders)
-    changes: int = 0
-    counts: dict[str, int] = field(default_factory=dict)
-    last: dict[Partition, int] = field(default_factory=dict)
-    wanted: Mapping[str, int] | None = None
-    since: float = 0.0
+    orders: Orders = field(default_factory=Orders)  # `total_order` of the records that have arrived
+    changes: int = 0  # of those records
+    counts: dict[str, int] = field(default_factory=dict)  # records that have arrived, by topic
+    last: dict[Partition, int] = field(default_factory=dict)  # its last offset in each partition
+    wanted: Mapping[str, int] | None = None  # records by topic, according to the END; None before it
+    since: float = 0.0  # when its first record arrived, in seconds of the caller's clock
 
     def lacks(self) -> dict[str, int]:
-        """How many changes are still to come, by topic; all of it is unknown without an END."""
+        """How many records are missing, by topic; empty before the END."""
         wanted = self.wanted or {}
         return {topic: count - self.counts.get(topic, 0) for topic, count in wanted.items()}
 
@@ -82,9 +82,9 @@ class _Open:
 
 @dataclass(frozen=True, slots=True)
 class Stalled:
-    """A transaction that waits: since when, how many records of it are there, and what is missing by topic.
+    """A waiting transaction: since when, how many records of it have arrived, and what is missing by topic.
 
-    `behind`: whole transactions that ended after it and wait for it.
+    `behind`: complete transactions that ended after it and wait for it.
     """
 
     id: str
@@ -104,20 +104,27 @@ class Stalled:
 
 
 class Assembler:
-    """Invariant: what it released, in its order, is what the source committed up to some END, whole."""
+    """Used by one thread. Invariant: what it has released is exactly what the upstream committed up to some END."""
 
-    def __init__(self, place: Place, most_open: int = 50_000, spool: Spool | None = None) -> None:
+    def __init__(self, start: AssemblerPosition, most_open: int = 50_000, spool: Spool | None = None) -> None:
         self._most_open = most_open
         self._spool = Spool() if spool is None else spool
-        self._next = dict(place.starts)
-        self._seen_before = {p for p, at in place.starts.items() if at < place.read.get(p, 0)}
-        self._began_at = place
-        self._transactions = place.transactions
-        self._open: dict[str, _Open] = {}
+        # The next offset to read in each partition; `change` updates it.
+        self._next = dict(start.starts)
+        # Partitions that are still read in a part that was read before the restart; they are removed as they pass it.
+        self._seen_before = {p for p, at in start.starts.items() if at < start.read.get(p, 0)}
+        self._began_at = start
+        # Every transaction with an END before this offset of the transaction topic is released.
+        self._transactions = start.transactions
+        self._open: dict[str, _Open] = {}  # transactions that are not released, by id
+        # ENDs of open transactions in the order of commits: offset, id, time. Only the first can be released next.
         self._ends: deque[tuple[int, str, float | None]] = deque()
-        self._unreleased: dict[Partition, deque[tuple[int, str]]] = {partition: deque() for partition in place.starts}
+        # For each partition, the first offset of each open transaction and the held records, in offset order.
+        self._unreleased: dict[Partition, deque[tuple[int, str]]] = {partition: deque() for partition in start.starts}
+        # Records of no transaction that wait for an open one before them, by a name made of partition and offset.
         self._held: dict[str, tuple[Partition, int, Released]] = {}
-        self._released: dict[str, None] = {}
+        self._released: dict[str, None] = {}  # ids of released transactions, the oldest first, at most REMEMBERED
+        # ENDs of released transactions, with their last offsets, that may have records after the position's starts.
         self._behind: deque[tuple[int, dict[Partition, int]]] = deque()
 
     def change(
@@ -131,52 +138,52 @@ class Assembler:
         now: float = 0.0,
         weight: int = 0,
     ) -> Iterator[Released]:
-        """A record of a data topic, of so many bytes; what can be released by it."""
+        """Add a record of a data topic, of `weight` bytes; yields what it makes complete."""
         self._next[partition] = offset + 1
         if self._seen_before and offset + 1 >= self._began_at.read.get(partition, 0):
             self._seen_before.discard(partition)
         if transaction is None:
             yield from self._alone(partition, offset, changes, time_ms)
         elif transaction not in self._released:
-            found = self._opened(transaction, now)
-            if found.orders.add(order):
+            opened = self._opened(transaction, now)
+            if opened.orders.add(order):
                 self._spool.put(transaction, (order, (*partition, offset), changes), weight)
-                found.counts[partition[0]] = found.counts.get(partition[0], 0) + 1
-                found.changes += len(changes)
-            if partition not in found.last:
+                opened.counts[partition[0]] = opened.counts.get(partition[0], 0) + 1
+                opened.changes += len(changes)
+            if partition not in opened.last:
                 self._unreleased.setdefault(partition, deque()).append((offset, transaction))
-            found.last[partition] = offset
-            if found.wanted is not None:
+            opened.last[partition] = offset
+            if opened.wanted is not None:
                 yield from self._release()
 
     def end(
         self, offset: int, transaction: str, wanted: Mapping[str, int], time_ms: float | None = None, now: float = 0.0
     ) -> Iterator[Released]:
-        """An END, with the number of changes by followed topic; what can be released by it."""
+        """Add an END, with the number of records by followed topic; yields what it makes complete."""
         if offset < self._transactions:
             yield from self._was_released(offset, transaction)
             return
         if transaction in self._released:
             self.begin(offset)
             return
-        found = self._opened(transaction, now)
-        if found.wanted is not None:
+        opened = self._opened(transaction, now)
+        if opened.wanted is not None:
             return
-        found.wanted = wanted
+        opened.wanted = wanted
         self._ends.append((offset, transaction, time_ms))
         yield from self._release()
 
     def begin(self, offset: int) -> None:
-        """A record of the transaction topic that says nothing new, as a BEGIN does."""
+        """Note a record of the transaction topic that is not needed, such as a BEGIN."""
         if not self._ends:
             self._transactions = max(self._transactions, offset + 1)
 
     def follow(self, partition: Partition) -> None:
-        """A partition that is new."""
+        """Add a partition."""
         self._next.setdefault(partition, 0)
 
-    def place(self) -> Place:
-        """Where to read on after everything released so far."""
+    def position(self) -> AssemblerPosition:
+        """Where to continue reading after everything released so far."""
         starts = {p: (q[0][0] if (q := self._unreleased.get(p)) else at) for p, at in self._next.items()}
         while self._behind and all(last < starts[p] for p, last in self._behind[0][1].items()):
             self._behind.popleft()
@@ -186,50 +193,50 @@ class Assembler:
         passed = {p: max(at, began.passed.get(p, 0)) for p, at in self._next.items()}
         for partition, offset, _ in self._held.values():
             passed[partition] = min(passed[partition], offset)
-        return Place(starts, read, passed, self._transactions, ended_from)
+        return AssemblerPosition(starts, read, passed, self._transactions, ended_from)
 
     def stalled(self, before: float) -> Iterator[Stalled]:
-        """Transactions that have waited since before a moment, for records or an END of their own.
+        """Transactions that have waited since before a moment for records or their END.
 
-        One that is whole waits for another that ended before it, which is told of.
+        A complete transaction waits for another that ended before it; only that other one is yielded.
         """
-        for name, found in self._open.items():
-            if found.since < before and not found.is_whole:
+        for name, opened in self._open.items():
+            if opened.since < before and not opened.is_whole:
                 is_first = bool(self._ends) and self._ends[0][1] == name
-                yield _stalled(name, found, self._whole_ones() if is_first else 0)
+                yield _stalled(name, opened, self._whole_ones() if is_first else 0)
 
     def close(self) -> None:
-        """Let go of what waits."""
+        """Remove the files."""
         self._spool.close()
 
     def _whole_ones(self) -> int:
         return sum(self._open[name].is_whole for _, name, _ in self._ends)
 
     def _opened(self, transaction: str, now: float) -> _Open:
-        found = self._open.get(transaction)
-        if found is None:
+        opened = self._open.get(transaction)
+        if opened is None:
             if len(self._open) >= self._most_open:
                 first = self._ends[0][1] if self._ends else next(iter(self._open))
                 raise _too_many(f"{len(self._open)} transactions are open", _stalled(first, self._open[first]))
-            found = self._open[transaction] = _Open(since=now)
-        return found
+            opened = self._open[transaction] = _Open(since=now)
+        return opened
 
     def _release(self) -> Iterator[Released]:
-        """Every transaction whose turn it is and that is whole."""
+        """Release transactions in the order of their ENDs, up to the first that is incomplete."""
         while self._ends:
             offset, name, time_ms = self._ends[0]
-            found = self._open[name]
-            if not found.is_whole:
+            complete = self._open[name]
+            if not complete.is_whole:
                 return
             self._ends.popleft()
             self._transactions = self._ends[0][0] if self._ends else offset + 1
             entries = self._spool.take(name)
             self._remember_end(offset, self._forget(name))
-            yield Released(name, entries, found.changes, time_ms)
-            yield from self._release_held(found.last)
+            yield Released(name, entries, complete.changes, time_ms)
+            yield from self._release_held(complete.last)
 
     def _was_released(self, offset: int, transaction: str) -> Iterator[Released]:
-        """An END from before the place where reading began: its changes, wherever they come again, were passed on."""
+        """An END from before the start: its changes, if they arrive again, were passed on already."""
         self._spool.forget(transaction)
         last = self._forget(transaction)
         if offset >= self._began_at.ended_from:
@@ -237,26 +244,29 @@ class Assembler:
         yield from self._release_held(last)
 
     def _remember_end(self, offset: int, last: dict[Partition, int]) -> None:
-        """An END, and up to where its changes lie; of many, two are kept as one that is no later than either."""
+        """Note an END and the last offsets of its transaction.
+
+        If there are too many, merge pairs into the earlier END.
+        """
         self._behind.append((offset, last))
         if len(self._behind) > MOST_BEHIND:
             ends = iter(self._behind)
             self._behind = deque(_together(list(pair)) for pair in iter(lambda: tuple(islice(ends, 2)), ()))
 
     def _forget(self, name: str) -> dict[Partition, int]:
-        """A transaction is done with; the last offset it has in each partition."""
-        found = self._open.pop(name, None)
+        """Remove a transaction; returns its last offset in each partition."""
+        forgotten = self._open.pop(name, None)
         self._released[name] = None
-        # What was read before comes again, in any order to its END: until then every END counts.
+        # While records are read again after a restart, they may arrive after their END: keep all ids until then.
         while len(self._released) > REMEMBERED and not self._seen_before:
             del self._released[next(iter(self._released))]
-        last = found.last if found else {}
+        last = forgotten.last if forgotten else {}
         for partition in last:
             self._trim(partition)
         return last
 
     def _trim(self, partition: Partition) -> None:
-        """Let go of what was released at the front of a partition."""
+        """Remove released entries from the front of a partition's queue."""
         queue = self._unreleased[partition]
         while queue and queue[0][1] not in self._open and queue[0][1] not in self._held:
             queue.popleft()
@@ -280,7 +290,7 @@ class Assembler:
             yield released
 
     def _release_held(self, partitions: Iterable[Partition]) -> Iterator[Released]:
-        """Records of no transaction that waited for what was released now."""
+        """Release records of no transaction that waited for a transaction in these partitions."""
         for partition in partitions:
             queue = self._unreleased[partition]
             while queue and queue[0][1] in self._held:
@@ -289,15 +299,15 @@ class Assembler:
                 yield released
 
 
-def _stalled(name: str, found: _Open, behind: int = 0) -> Stalled:
-    return Stalled(name, found.since, found.orders.count, found.wanted is not None, found.lacks(), behind)
+def _stalled(name: str, opened: _Open, behind: int = 0) -> Stalled:
+    return Stalled(name, opened.since, opened.orders.count, opened.wanted is not None, opened.lacks(), behind)
 
 
 def _together(ends: list[tuple[int, dict[Partition, int]]]) -> tuple[int, dict[Partition, int]]:
-    """The first of the offsets, and the last place in every partition."""
+    """The first of the END offsets, and the last offset in every partition."""
     last: dict[Partition, int] = {}
-    for _, found in ends:
-        for partition, offset in found.items():
+    for _, offsets in ends:
+        for partition, offset in offsets.items():
             last[partition] = max(offset, last.get(partition, 0))
     return ends[0][0], last
 

@@ -1,9 +1,9 @@
-"""Changes of transactions that are not whole yet, by their place in them, in bounded memory. No clock, no broker.
+"""Changes of incomplete transactions, by their number in the transaction, in bounded memory. No clock, no broker.
 
-Place in the flow: `transactions.assembly.Assembler` puts every change here that waits, and takes a transaction out when
-it is whole. When the changes in memory weigh more than a limit, all of them go to one file, a sorted run for each
-transaction; taking one out merges its runs with what is in memory. A file is removed with the last of its runs, all of
-them with the spool. What is lost with a process is read from the topics again.
+`Assembler` puts in every waiting change, and takes out a transaction when it is complete. When the changes in memory
+exceed a limit, all of them are written to one file, as a sorted run for each transaction; taking one out merges its
+runs with what is in memory. A file is removed with the last of its runs. After a restart, the changes are read from the
+topics again.
 """
 
 from __future__ import annotations
@@ -23,26 +23,26 @@ from changesource_sdk import Change
 Where: TypeAlias = tuple[str, int, int]
 """Topic, partition and offset of a record."""
 Entry: TypeAlias = tuple[int, Where, tuple[Change, ...]]
-"""The place in a transaction, and what came with it."""
+"""The number in the transaction (`total_order`), the record and its changes."""
 
 LIMIT_BYTES = 32 * 1024 * 1024
-"""Bytes of records whose changes are held in memory; as objects they take a few times as much."""
+"""Bytes of records whose changes are in memory; as objects they take a few times as much."""
 CHUNK_ENTRIES = 256
 _PAGE_BITS = 9
 _order = itemgetter(0)
 
 
 class Orders:
-    """A set of numbers, which costs a few bits for each where they are dense, as places in a transaction are."""
+    """A set of numbers that takes a few bits for each if they are dense, as those in a transaction are."""
 
     __slots__ = ("_pages", "count")
 
     def __init__(self) -> None:
-        self.count = 0
-        self._pages: dict[int, bytearray] = {}
+        self.count = 0  # numbers in the set
+        self._pages: dict[int, bytearray] = {}  # bitmaps of 512 numbers each
 
     def add(self, number: int) -> bool:
-        """Whether the number is new."""
+        """Add a number; returns whether it is new."""
         page = self._pages.get(number >> _PAGE_BITS)
         if page is None:
             page = self._pages[number >> _PAGE_BITS] = bytearray((1 << _PAGE_BITS) // 8)
@@ -63,26 +63,25 @@ class _Run(NamedTuple):
 
 
 class Spool:
-    """Entries by transaction. Invariant: what lies in memory weighs at most the limit and the entry put last."""
+    """Entries by transaction, for one thread. At most the limit and one entry are in memory."""
 
     def __init__(self, limit: int = LIMIT_BYTES, scratch: str | None = None) -> None:
         self._limit = limit
         self._scratch = scratch
-        self._held: dict[str, list[Entry]] = {}
-        self._weights: dict[str, int] = {}
-        self._weight = 0
-        self._runs: dict[str, list[_Run]] = {}
-        self._users: dict[Path, int] = {}
-        self._spilled = 0
-        self._folder: Path | None = None
+        self._held: dict[str, list[Entry]] = {}  # entries in memory, by transaction
+        self._weights: dict[str, int] = {}  # bytes of records in `_held`, by transaction
+        self._weight = 0  # their sum
+        self._runs: dict[str, list[_Run]] = {}  # what `_spill` has written, by transaction
+        self._users: dict[Path, int] = {}  # runs that are left in each file; one without any is removed
+        self._spilled = 0  # files written so far, for their names
+        self._folder: Path | None = None  # of the files; None until the first spill
 
     @property
     def files(self) -> int:
-        """How many files there are."""
         return len(self._users)
 
     def put(self, transaction: str, entry: Entry, weight: int) -> None:
-        """One more change of a transaction."""
+        """Add the changes of a record of `weight` bytes."""
         self._held.setdefault(transaction, []).append(entry)
         self._weights[transaction] = self._weights.get(transaction, 0) + weight
         self._weight += weight
@@ -90,17 +89,17 @@ class Spool:
             self._spill()
 
     def take(self, transaction: str) -> Iterable[Entry]:
-        """All of a transaction, in order; it is forgotten here. What lay in files can be read once."""
+        """Remove a transaction and return its entries in order, to be read once."""
         held = sorted(self._held.pop(transaction, ()), key=_order)
         self._weight -= self._weights.pop(transaction, 0)
         runs = self._runs.pop(transaction, None)
         return held if runs is None else self._merged(runs, held)
 
     def forget(self, transaction: str) -> None:
-        """A transaction that is not wanted any more."""
+        """Remove a transaction."""
         self._held.pop(transaction, None)
         self._weight -= self._weights.pop(transaction, 0)
-        self._let_go(self._runs.pop(transaction, ()))
+        self._remove_runs(self._runs.pop(transaction, ()))
 
     def close(self) -> None:
         """Remove the files."""
@@ -108,7 +107,7 @@ class Spool:
             shutil.rmtree(self._folder, ignore_errors=True)
 
     def _spill(self) -> None:
-        """Everything in memory to a new file."""
+        """Write everything in memory to a new file."""
         if self._folder is None:
             self._folder = Path(tempfile.mkdtemp(prefix="changesource-open-", dir=self._scratch))
         self._spilled += 1
@@ -127,9 +126,9 @@ class Spool:
         try:
             yield from heapq.merge(*map(_read, runs), held, key=_order)
         finally:
-            self._let_go(runs)
+            self._remove_runs(runs)
 
-    def _let_go(self, runs: Iterable[_Run]) -> None:
+    def _remove_runs(self, runs: Iterable[_Run]) -> None:
         for run in runs:
             self._users[run.path] -= 1
             if not self._users[run.path]:
@@ -138,7 +137,7 @@ class Spool:
 
 
 def _read(run: _Run) -> Iterator[Entry]:
-    """A run, a chunk at a time; nothing is open in between, for there may be many."""
+    """The entries of a run, chunk by chunk. The file is closed in between: there may be many runs."""
     at = run.start
     while at < run.end:
         with run.path.open("rb") as file:

@@ -6,12 +6,12 @@ import pytest
 
 from adapters.kafka.broker.client import TopicState, require_topics
 from adapters.kafka.broker.consumer import check_range
-from adapters.kafka.position import Vector
+from adapters.kafka.position import KafkaPosition
 from adapters.kafka.resuming import check_resumable
 from changesource_sdk.errors import AdapterError, ResyncRequired
 from tests.adapters.kafka.made_records import TABLES, settings_of
 
-VECTOR = Vector({"items": (3,), "notes": (4,)}, {"items": "i", "notes": "n"}, TABLES)
+VECTOR = KafkaPosition({"items": (3,), "notes": (4,)}, {"items": "i", "notes": "n"}, TABLES)
 TABLE_NAMES = {"item": {"topic": "items"}, "note": {"topic": "notes"}}
 STATES = {"items": TopicState("i", 1), "notes": TopicState("n", 1)}
 

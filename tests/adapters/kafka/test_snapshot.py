@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from adapters.kafka import KafkaAdapter
-from adapters.kafka.position import Vector
+from adapters.kafka.position import KafkaPosition
 from adapters.kafka.settings import KafkaSettings
 from adapters.kafka.snapshot import take_snapshot
 from changesource_sdk.adapter import Row, Snapshot
@@ -73,7 +73,7 @@ def test_the_last_value_of_each_key_is_left_and_tombstones_delete(
     write(kafka, name, ({"id": 1}, {"id": 1, "name": "after the snapshot"}))
     found = rows(taken, table_name(name))
     assert {row["id"]: row["name"] for row in found} == {n: "new" if n < 10 else "old" for n in range(20)}
-    assert sum(Vector.at(taken.position).offsets[name]) == 50
+    assert sum(KafkaPosition.from_json(taken.position).offsets[name]) == 50
 
 
 @pytest.mark.parametrize("schemas", [True, False])
@@ -164,7 +164,7 @@ def test_a_transaction_that_has_not_ended_is_left_to_the_tail(
     transactional(kafka, name, transactions, steps)
     options = {"transaction_topic": transactions, "tables": _collection(name)}
     taken = take_snapshot(settings(kafka, name, "debezium", **options))
-    vector = Vector.at(taken.position)
+    vector = KafkaPosition.from_json(taken.position)
     assert [row["id"] for row in rows(taken, "item")] == ids
     assert (vector.offsets[name], vector.offsets[transactions]) == ((starts,), (markers,))
 

@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from adapters.kafka.position import Vector
+from adapters.kafka.position import KafkaPosition
 from adapters.kafka.records.catalog import Catalog
 from changesource_sdk.adapter import Delete, Insert, Update
 from changesource_sdk.ledger.entries import Entry, folded, has_reached, released
@@ -42,7 +42,7 @@ def test_positions_are_compared_by_what_they_are(wanted: Any, at: Any, reached: 
 
 
 def test_an_offset_of_kafka_is_reached_when_the_next_one_is_read() -> None:
-    at = Vector({"orders": (3, 8)}, {"orders": "x"}, Catalog({})).position()
+    at = KafkaPosition({"orders": (3, 8)}, {"orders": "x"}, Catalog({})).to_json()
     assert has_reached({"offsets": {"orders": {"1": 8}}}, at)
     assert not has_reached({"offsets": {"orders": {"0": 4}}}, at)
 

@@ -12,7 +12,7 @@ from collections.abc import Sequence
 
 import pytest
 
-from adapters.kafka.position import Vector
+from adapters.kafka.position import KafkaPosition
 from changesource_sdk.errors import AdapterError, ResyncRequired
 from changesource_sdk.positions import Position
 from tests.adapters.kafka.following import Following
@@ -80,7 +80,7 @@ class GrownHistory:
             else:
                 rows, position = followed(rows, following), following.position
         assert rows == self.model(), self.where
-        assert sum(Vector.at(position).offsets[self.topic]) == sum(map(len, self._written)), self.where
+        assert sum(KafkaPosition.from_json(position).offsets[self.topic]) == sum(map(len, self._written)), self.where
         return rows, position
 
     def model(self) -> dict[object, object]:

@@ -6,7 +6,7 @@ import logging
 
 import pytest
 
-from adapters.kafka.position import Vector
+from adapters.kafka.position import KafkaPosition
 from changesource_sdk.adapter import Check, Position
 from changesource_sdk.errors import AdapterError, ConfigurationError, ResyncRequired
 from tests.adapters.kafka.following import Following
@@ -74,7 +74,7 @@ def test_the_same_time_in_two_partitions_is_refused(kafka: KafkaBroker, grown: s
 def test_the_tail_after_the_snapshot_agrees_with_a_new_snapshot(kafka: KafkaBroker, grown: str) -> None:
     adapter = grown_adapter(kafka, grown, order_by="timestamp")
     rows, position = state(adapter)
-    assert Vector.at(position).moved == {grown: "timestamp/refuse"}
+    assert KafkaPosition.from_json(position).moved == {grown: "timestamp/refuse"}
     # Of an old producer, which writes where the keys were before.
     write(kafka, grown, [Written(0, 1, "late", OLD + 1), Written(0, 2, "late", OLD + 1), Written(0, 9, "end", NEW + 5)])
     with Following(grown_adapter(kafka, grown, order_by="timestamp"), position) as following:
@@ -135,7 +135,7 @@ def test_a_position_of_the_version_before_is_gone_on_with_unless_keys_have_moved
     write(kafka, topic, [Written(2, 3, "three", NEW)])
     with Following(grown_adapter(kafka, topic), position) as following:
         following.wait_for_ids([3])
-        assert Vector.at(following.position).moved == {topic: "/refuse"}
+        assert KafkaPosition.from_json(following.position).moved == {topic: "/refuse"}
 
 
 def test_another_order_has_the_topics_read_anew(kafka: KafkaBroker, grown: str) -> None:

@@ -13,11 +13,11 @@ from kafka.consumer.fetcher import ConsumerRecord
 from adapters.kafka.keys.candidates import candidates_in, changes_of
 from adapters.kafka.keys.index import KeyIndex
 from adapters.kafka.keys.tracking import REMEMBERED_KEYS, RecentKeys
-from adapters.kafka.position import Vector
+from adapters.kafka.position import KafkaPosition
 from adapters.kafka.records.catalog import Catalog
 from adapters.kafka.records.reading import TopicReading, make_decoder
 from adapters.kafka.settings import KafkaSettings
-from adapters.kafka.tail import Tail
+from adapters.kafka.tail import KafkaTail
 from changesource_sdk.adapter import Delete, Insert, Transaction, Update
 from changesource_sdk.errors import AdapterError, ResyncRequired
 from tests.adapters.kafka.made_records import ITEM, a_batch, a_record, settings_of
@@ -109,7 +109,9 @@ def test_snapshot_and_tail_leave_what_the_order_says(data: st.DataObject) -> Non
         return index_of(BY_TIME, topic, offsets)
 
     at = list(start)
-    tail = Tail(BY_TIME, Vector({"items": tuple(at)}, {"items": "i"}, ONE, moved=MOVED), make_index=make_index)
+    tail = KafkaTail(
+        BY_TIME, KafkaPosition({"items": tuple(at)}, {"items": "i"}, ONE, moved=MOVED), make_index=make_index
+    )
     for records, restarts in steps(data, topic, start):
         at[records[0].partition] = records[-1].offset + 1
         try:
@@ -119,18 +121,18 @@ def test_snapshot_and_tail_leave_what_the_order_says(data: st.DataObject) -> Non
             rows, restarts = model(before(topic, at)), True
         if restarts:
             tail.close()
-            vector = Vector({"items": tuple(at)}, {"items": "i"}, ONE, moved=MOVED)
-            tail = Tail(BY_TIME, vector, make_index=make_index)
+            vector = KafkaPosition({"items": tuple(at)}, {"items": "i"}, ONE, moved=MOVED)
+            tail = KafkaTail(BY_TIME, vector, make_index=make_index)
         assert rows == model(before(topic, at))
     tail.close()
 
 
-def tail_of(given: KafkaSettings, moved: dict[str, str] | None = None, partitions: int = 2) -> Tail:
+def tail_of(given: KafkaSettings, moved: dict[str, str] | None = None, partitions: int = 2) -> KafkaTail:
     found = {"items": given.ordering("items")} if moved is None else moved
-    return Tail(given, Vector({"items": (0,) * partitions}, {"items": "i"}, ONE, moved=found))
+    return KafkaTail(given, KafkaPosition({"items": (0,) * partitions}, {"items": "i"}, ONE, moved=found))
 
 
-def take(tail: Tail, *records: ConsumerRecord) -> list[object]:
+def take(tail: KafkaTail, *records: ConsumerRecord) -> list[object]:
     return [change for found in tail.take(a_batch(*records), 0.0) for change in found.changes]
 
 
@@ -168,12 +170,12 @@ def test_partitions_that_are_added_have_the_topic_tracked_from_its_start() -> No
         asked.append((topic, tuple(offsets)))
         return KeyIndex()
 
-    tail = Tail(BY_TIME, Vector({"items": (4,)}, {"items": "i"}, ONE), make_index=make_index)
+    tail = KafkaTail(BY_TIME, KafkaPosition({"items": (4,)}, {"items": "i"}, ONE), make_index=make_index)
     take(tail, a_record("items", 4, 1, {"id": 1}))
     tail.follow([("items", 1)])
     assert asked == [("items", (5, 0))]
     [found] = tail.take(a_batch(a_record("items", 0, 2, {"id": 2}, 1)), 0.0)
-    assert Vector.at(found.position).moved == MOVED
+    assert KafkaPosition.from_json(found.position).moved == MOVED
     tail.close()
 
 

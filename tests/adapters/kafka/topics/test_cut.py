@@ -5,15 +5,15 @@ from __future__ import annotations
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from adapters.kafka.topics.cut import Ended, Shares, find_cut, plain_cut
+from adapters.kafka.topics.cut import Ended, RecordGroups, find_cut, plain_cut
 
 P0, P1 = ("a", 0), ("b", 0)
 Record = tuple[tuple[str, int], int, str]
 
 
-def shares(*records: Record) -> Shares:
+def shares(*records: Record) -> RecordGroups:
     """The records in this order, each with a place of its own in its transaction."""
-    found = Shares()
+    found = RecordGroups()
     for order, record in enumerate(records):
         found.add(*record, order)
     return found

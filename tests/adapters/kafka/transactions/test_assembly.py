@@ -13,13 +13,13 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from adapters.kafka.transactions.assembly import REMEMBERED, Assembler, Partition, Place, Released
+from adapters.kafka.transactions.assembly import REMEMBERED, Assembler, AssemblerPosition, Partition, Released
 from adapters.kafka.transactions.spool import Spool
 from changesource_sdk.adapter import Insert
 from changesource_sdk.errors import AdapterError
 
 A0, A1, B0 = ("a", 0), ("a", 1), ("b", 0)
-START = Place({A0: 0, A1: 0, B0: 0}, {}, {})
+START = AssemblerPosition({A0: 0, A1: 0, B0: 0}, {}, {})
 
 
 def a_change(number: int) -> tuple[Insert]:
@@ -71,8 +71,8 @@ def test_a_transaction_that_comes_again_is_passed_over() -> None:
     assert told(assembler.end(0, "T", {"a": 1})) == [("T", [1])]
     assert told(assembler.change(A0, 1, a_change(1), "T", 1)) == []
     assert told(assembler.end(1, "T", {"a": 1})) == []
-    assert assembler.place().starts[A0] == 2
-    assert assembler.place().transactions == 2
+    assert assembler.position().starts[A0] == 2
+    assert assembler.position().transactions == 2
 
 
 def test_a_transaction_without_followed_changes_is_released_empty() -> None:
@@ -151,10 +151,10 @@ def test_ends_that_are_remembered_for_an_old_open_transaction_do_not_grow_withou
     for number in range(1, 100):
         told(assembler.change(A0, number, a_change(number), f"T{number}", 1))
         assert told(assembler.end(number, f"T{number}", {"a": 1})) == [(f"T{number}", [number])]
-    place = assembler.place()
+    place = assembler.position()
     assert (place.starts[A0], place.read[A0], place.ended_from) == (0, 100, 1)
     assert told(assembler.end(100, "old", {"a": 1})) == [("old", [0])]
-    assert assembler.place().ended_from == 101
+    assert assembler.position().ended_from == 101
 
 
 # --- any history, read in any interleaving, interrupted anywhere ---
@@ -202,7 +202,9 @@ def a_source(dice: random.Random) -> Source:
     return source
 
 
-def read_some(source: Source, assembler: Assembler, place: Place, dice: random.Random) -> Iterator[Released]:
+def read_some(
+    source: Source, assembler: Assembler, place: AssemblerPosition, dice: random.Random
+) -> Iterator[Released]:
     """Everything from a place on, partitions and the transaction topic in any interleaving."""
     cursors = dict[Partition | None, int](place.starts.items())
     cursors[None] = max(0, place.ended_from - REMEMBERED)
@@ -229,7 +231,7 @@ def test_any_history_is_read_whole_in_order_and_once_however_often_reading_start
         assembler = Assembler(place)
         for released in read_some(source, assembler, place, dice):
             found += told(iter([released]))
-            place = assembler.place()
+            place = assembler.position()
             if attempt < 5 and dice.random() < 0.2:
                 break
     transactions = [released for released in found if released[0] is not None]
