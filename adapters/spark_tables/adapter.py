@@ -1,16 +1,16 @@
 """Any tables that Spark can read, behind Zero.
 
 Settings: `tables`, one section per table (`settings`); `state`, a folder for what is remembered of them, by default one
-in the state directory of `serve`. Each table has a source that finds out what changed: Delta's change feed, or the
-difference to what was there before, which Spark computes. The adapter puts their versions in order (`versions`).
+in the state directory of `serve`. Each table has a source that finds its changes: Delta's change feed, or the
+difference to what is remembered, which Spark computes. The adapter merges their versions (`tail`).
 
-Differences are Spark jobs, so `changes` is followed where the session is (`uses_spark`): in the driver. Tables whose
-changes are found without jobs are looked at in turn; each of the others has its own thread while it is looked at
-(`looks`), so that it keeps nobody waiting.
+Differences are Spark jobs, so `changes` runs where the session is (`uses_spark`): in the driver. Tables whose changes
+are found without jobs are polled one after the other. Each of the others is polled in its own thread (`polls`), so that
+the rest does not wait for it.
 
-A table that cannot be followed is warned of and looked at again by itself (`troubles`): its token stays where it is, so
-nothing of it is lost, and the others go on. One that a snapshot cannot read arrives later (`awaited`). Only if that is
-so of all tables, it is the adapter's error.
+A table that cannot be followed has a warning and is polled again (`failures`). Its position does not move, so nothing
+of it is lost, and the other tables continue. A table that the snapshot cannot read arrives later (`snapshot`). The
+adapter fails only if all tables fail.
 """
 
 from __future__ import annotations
@@ -22,15 +22,22 @@ from functools import partial
 from itertools import islice
 from typing import Any
 
-from adapters.spark_tables.awaited import arrival, awaited_token, is_awaited
-from adapters.spark_tables.looks import Looks
-from adapters.spark_tables.rows.keys import UnusableKeys
+from adapters.spark_tables.delta.choice import DeltaReader, open_access
+from adapters.spark_tables.delta.source import DeltaSource
+from adapters.spark_tables.delta.table import located
+from adapters.spark_tables.difference.source import DifferenceSource
+from adapters.spark_tables.failures import Failures
+from adapters.spark_tables.polls import Polls
+from adapters.spark_tables.position import SparkTablesPosition
+from adapters.spark_tables.readers.contract import TableReader
+from adapters.spark_tables.readers.files_and_jdbc import FolderReader, JdbcReader
+from adapters.spark_tables.readers.iceberg import IcebergReader
+from adapters.spark_tables.readers.query import QueryReader
 from adapters.spark_tables.rows.shapes import table_folder
 from adapters.spark_tables.settings import TableSettings, read_tables
-from adapters.spark_tables.source import TableMissing, TableSnapshot, TableSource, TableVersion, Token
-from adapters.spark_tables.sources import open_source
-from adapters.spark_tables.troubles import Troubles
-from adapters.spark_tables.versions import Place, Step, interleaved, steps, transaction
+from adapters.spark_tables.snapshot import arrival, is_absent, take_snapshot
+from adapters.spark_tables.source import TableMissing, TablePosition, TableSource, TableVersion
+from adapters.spark_tables.tail import Step, interleaved, steps, transaction
 from changesource_sdk import (
     AdapterError,
     ChangesourceError,
@@ -44,17 +51,16 @@ from changesource_sdk import (
 )
 
 GROUP_ROUNDS = 3
-"""A group is looked at again while something was found, so that writes to several tables in a row arrive together."""
+"""A group is polled again while there is something new, so that writes to several tables in a row arrive together."""
 MOST_STEPS = 16
-"""Versions that one look in a thread brings; the rest is left to the next."""
+"""Versions that one poll in a thread returns; the rest is left to the next poll."""
 LONGEST_CALL_S = 10.0
-"""How long `changes` stays for looks in progress."""
-SNAPSHOT_TRIES, SNAPSHOT_PAUSE_S = 3, 1.0
+"""How long `changes` waits for polls in progress."""
 
 
 @dataclass(frozen=True, slots=True)
 class Unit:
-    """Tables that are looked at together: one by itself, or a group."""
+    """Tables that are polled together: a single one, or a group."""
 
     name: str
     tables: tuple[TableSettings, ...]
@@ -62,7 +68,7 @@ class Unit:
 
 
 class SparkTablesAdapter:
-    """Reads tables by their sources. Picklable: sources are opened when they are first asked for."""
+    """Reads tables by their sources. Picklable: sources are opened when they are first needed."""
 
     uses_spark = True
 
@@ -70,190 +76,153 @@ class SparkTablesAdapter:
         self._tables = read_tables(tables or {}, dotted)
         self._state = str(state)
         self.poll_interval = min(table.poll for table in self._tables)
-        self._reset()
+        self._initialise_state()
 
-    def _reset(self) -> None:
+    def _initialise_state(self) -> None:
+        # Everything below is used in the thread of `changes`, except `_acknowledged` and what `_source` opens.
         self._units = _units(self._tables)
-        self._opened: dict[str, TableSource] = {}
-        self._due: dict[str, float] = {}  # by unit: when to look again, in monotonic seconds
-        self._troubles = Troubles()
-        self._is_failing = False  # whether a look failed in the present round of `changes`
-        self._looks = Looks()
-        self._acknowledged: dict[str, Token] = {}
+        self._opened: dict[str, TableSource] = {}  # by table; `_source` adds, also in the threads of polls
+        self._due: dict[str, float] = {}  # by unit: when to poll again, in monotonic seconds
+        self._failures = Failures()  # tables that cannot be followed at present
+        self._is_failing = False  # whether a poll failed in the present round of `changes`
+        self._polls = Polls()  # polls in progress that need Spark jobs
+        self._acknowledged: dict[str, TablePosition] = {}  # by table; `acknowledge` writes it, in its own thread
 
     def __getstate__(self) -> dict[str, Any]:
         return {"_tables": self._tables, "_state": self._state, "poll_interval": self.poll_interval}
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         self.__dict__.update(state)
-        self._reset()
+        self._initialise_state()
 
     def tables(self) -> Sequence[Table]:
-        """The tables as they are now, as far as they can be read."""
-        found: list[Table] = []
+        """The current tables, without those that cannot be read. Raises if none can."""
+        readable: list[Table] = []
         errors: list[AdapterError] = []
         for table in self._tables:
             try:
-                found.append(self._source(table).table())
+                readable.append(self._source(table).table())
             except AdapterError as error:
                 errors.append(error)
-        if not found:
+        if not readable:
             raise errors[0]
-        return found
+        return readable
 
     def snapshot(self) -> Snapshot:
-        """Every table at its newest version; a later process goes on with it while all these are still there."""
-        found: list[TableSnapshot] = []
-        tokens: dict[str, Token] = {}
-        given: list[Table] = []
-        try:
-            for table in self._tables:
-                try:
-                    one = self._snapshot_of(table)
-                except AdapterError as error:
-                    self._troubles.note(table, error)
-                    empty = [self._source(table).table()] if isinstance(error, UnusableKeys) else []
-                    tokens[table.name] = awaited_token(*empty)
-                    given += empty
-                else:
-                    found.append(one)
-                    tokens[table.name] = one.token
-                    given.append(one.table)
-            if not found:
-                raise self._troubles.errors()[0]
-        except BaseException:
-            _close_all([one.close for one in found if one.close is not None])
-            raise
-        return Snapshot(
-            Place(tokens).position(self._tables),
-            [partition for one in found for partition in one.partitions],
-            given,
-            close=partial(_close_all, [one.close for one in found if one.close is not None]),
-            can_resume=partial(_can_all_resume, [one.can_resume for one in found]),
-        )
-
-    def _snapshot_of(self, table: TableSettings) -> TableSnapshot:
-        """One table; what may be a moment's failure is tried again before the others go on without it."""
-        for _ in range(SNAPSHOT_TRIES - 1):
-            try:
-                return self._source(table).snapshot()
-            except (UnusableKeys, TableMissing):
-                raise
-            except AdapterError:
-                time.sleep(SNAPSHOT_PAUSE_S)
-        return self._source(table).snapshot()
+        """Every table at its newest version, except those that cannot be read (`snapshot`)."""
+        return take_snapshot(self._tables, self._source, self._failures)
 
     def changes(self, after: Position) -> Iterator[Transaction]:
-        """The versions that there are now of the tables that are due for a look."""
-        place = Place.at(after, self._tables)
+        """The present versions of the tables that are due for a poll."""
+        reached = SparkTablesPosition.from_json(after, self._tables)
         leave_at = time.monotonic() + LONGEST_CALL_S
         while True:
             self._is_failing = False
-            for together in self._found(place):
-                place = place.moved(together)
-                yield transaction(together, place.position(self._tables))
+            for together in self._new_steps(reached):
+                reached = reached.moved({step.table: step.version.position for step in together})
+                yield transaction(together, reached.to_json(self._tables))
             if self._is_failing:
                 self._raise_if_none_is_left()
-            if not self._looks or time.monotonic() >= leave_at:
+            if not self._polls or time.monotonic() >= leave_at:
                 return
-            self._looks.wait(self.poll_interval)
+            self._polls.wait(self.poll_interval)
 
-    def _found(self, place: Place) -> Iterator[Sequence[Step]]:
-        """What tables without jobs have now, and what looks in threads have brought, in the order of their times."""
+    def _new_steps(self, reached: SparkTablesPosition) -> Iterator[Sequence[Step]]:
+        """The steps of tables without jobs, and those that polls in threads have found, in the order of their times."""
         single: list[Iterator[Step]] = []
         groups: list[Sequence[Step]] = []
         for unit in self._now_due():
-            if self._takes_jobs(unit, place):
-                tokens = {table.name: place.tokens[table.name] for table in unit.tables}
-                self._looks.start(unit.name, tokens, partial(self._look, unit, place, MOST_STEPS))
+            if self._takes_jobs(unit, reached):
+                positions = {table.name: reached.tables[table.name] for table in unit.tables}
+                self._polls.start(unit.name, positions, partial(self._poll_unit, unit, reached, MOST_STEPS))
             elif unit.is_group:
-                groups.append(self._watched(unit, partial(self._look, unit, place)))
+                groups.append(self._noting_failure(unit, partial(self._poll_unit, unit, reached)))
             else:
-                single.append(self._watched_steps(unit, place))
-        for unit, found in self._brought(place):
+                single.append(self._steps_noting_failure(unit, reached))
+        for unit, steps_of_unit in self._finished_polls(reached):
             if unit.is_group:
-                groups.append(found)
+                groups.append(steps_of_unit)
             else:
-                single.append(iter(found))
+                single.append(iter(steps_of_unit))
         return interleaved(single, groups)
 
-    def _brought(self, place: Place) -> Iterator[tuple[Unit, Sequence[Step]]]:
-        """The results of looks that are done, as far as they follow a place."""
+    def _finished_polls(self, reached: SparkTablesPosition) -> Iterator[tuple[Unit, Sequence[Step]]]:
+        """The results of finished polls that started at the present positions of their tables."""
         units = {unit.name: unit for unit in self._units}
-        for name, look in self._looks.done():
+        for name, poll in self._polls.done():
             unit = units[name]
             self._due[name] = time.monotonic() + _pause(unit)
-            found = self._watched(unit, look.result)
-            if all(place.tokens[table] == token for table, token in look.tokens.items()):
-                yield unit, found
+            steps_of_unit = self._noting_failure(unit, poll.result)
+            if all(reached.tables[table] == position for table, position in poll.positions.items()):
+                yield unit, steps_of_unit
 
     def _now_due(self) -> list[Unit]:
-        """Units whose pause is over and that are not being looked at."""
+        """Units whose pause has ended and that have no poll in progress."""
         now = time.monotonic()
-        due = [unit for unit in self._units if unit.name not in self._looks and self._due.get(unit.name, 0.0) <= now]
+        due = [unit for unit in self._units if unit.name not in self._polls and self._due.get(unit.name, 0.0) <= now]
         self._due.update({unit.name: now + _pause(unit) for unit in due})
         return due
 
-    def _takes_jobs(self, unit: Unit, place: Place) -> bool:
-        """Whether looking at a unit is expected to take jobs of Spark."""
+    def _takes_jobs(self, unit: Unit, reached: SparkTablesPosition) -> bool:
+        """Whether polling a unit probably needs Spark jobs."""
         for table in unit.tables:
             opened = self._opened.get(table.name)
-            if is_awaited(place.tokens[table.name]):
+            if is_absent(reached.tables[table.name]):
                 return True
             if table.takes_jobs if opened is None else opened.takes_jobs:
                 return True
         return False
 
-    def _look(self, unit: Unit, place: Place, most: int | None = None) -> list[Step]:
-        """All that is new in a unit, as far as it can be known at one moment. Raises `_Failed`."""
-        found: list[Step] = []
+    def _poll_unit(self, unit: Unit, reached: SparkTablesPosition, most: int | None = None) -> list[Step]:
+        """Everything that is new in a unit; at most `most` versions of a single table. Raises `_Failed`."""
+        found_steps: list[Step] = []
         if not unit.is_group:
             try:
-                found.extend(islice(self._steps(unit.tables[0], place), most))
+                found_steps.extend(islice(self._steps(unit.tables[0], reached), most))
             except _Failed:
-                # What came before the trouble counts; the next look meets it first.
-                if not found:
+                # Return what came before the error; the next poll meets the error first.
+                if not found_steps:
                     raise
-            return found
-        # One in trouble first: a group moves together, so as long as it lasts the others need not be looked at.
-        members = sorted(unit.tables, key=lambda table: table.name not in self._troubles)
+            return found_steps
+        # A failing table first: a group moves together, so while one fails, the others need not be polled.
+        members = sorted(unit.tables, key=lambda table: table.name not in self._failures)
         for _ in range(GROUP_ROUNDS):
-            new = [step for table in members for step in self._steps(table, place)]
+            new = [step for table in members for step in self._steps(table, reached)]
             if not new:
                 break
-            found += new
-            place = place.moved(new)
-        return found
+            found_steps += new
+            reached = reached.moved({step.table: step.version.position for step in new})
+        return found_steps
 
-    def _steps(self, table: TableSettings, place: Place) -> Iterator[Step]:
+    def _steps(self, table: TableSettings, reached: SparkTablesPosition) -> Iterator[Step]:
         try:
-            yield from steps(table.name, self._versions(table, place.tokens[table.name]))
+            yield from steps(table.name, self._versions(table, reached.tables[table.name]))
         except ResyncRequired:
             raise
         except (AdapterError, ConfigurationError) as error:
             raise _Failed(table, error) from error
 
-    def _versions(self, table: TableSettings, token: Token) -> Iterator[TableVersion]:
+    def _versions(self, table: TableSettings, position: TablePosition) -> Iterator[TableVersion]:
         source = self._source(table)
-        if is_awaited(token):
-            yield arrival(source, token, time.time() * 1000)
+        if is_absent(position):
+            yield arrival(source, position, time.time() * 1000)
         else:
-            yield from source.poll(token)
+            yield from source.poll(position)
 
-    def _watched(self, unit: Unit, look: Callable[[], Sequence[Step]]) -> Sequence[Step]:
-        """What a look brings; nothing if a table of the unit is in trouble, which is noted."""
+    def _noting_failure(self, unit: Unit, poll: Callable[[], Sequence[Step]]) -> Sequence[Step]:
+        """The steps of a poll; empty if a table of the unit fails, which is noted."""
         try:
-            found = look()
+            found_steps = poll()
         except _Failed as failed:
             self._note(unit, failed)
             return []
         self._note_well(unit)
-        return found
+        return found_steps
 
-    def _watched_steps(self, unit: Unit, place: Place) -> Iterator[Step]:
-        """The same step by step: those before the trouble count."""
+    def _steps_noting_failure(self, unit: Unit, reached: SparkTablesPosition) -> Iterator[Step]:
+        """The same, step by step: those before an error are yielded."""
         try:
-            yield from self._steps(unit.tables[0], place)
+            yield from self._steps(unit.tables[0], reached)
         except _Failed as failed:
             self._note(unit, failed)
             return
@@ -261,29 +230,29 @@ class SparkTablesAdapter:
 
     def _note(self, unit: Unit, failed: _Failed) -> None:
         self._is_failing = True
-        self._due[unit.name] = time.monotonic() + self._troubles.note(failed.table, failed.error)
+        self._due[unit.name] = time.monotonic() + self._failures.note(failed.table, failed.error)
 
     def _note_well(self, unit: Unit) -> None:
         for table in unit.tables:
-            self._troubles.over(table)
+            self._failures.over(table)
 
     def _raise_if_none_is_left(self) -> None:
-        """A source of which no table can be followed is one that fails; tables that are gone may come back."""
-        errors = [error for error in self._troubles.errors() if not isinstance(error, TableMissing)]
-        if errors and len(self._troubles.errors()) == len(self._tables):
+        """Raise if all tables fail. Tables that do not exist are no error as long as others may come back."""
+        errors = [error for error in self._failures.errors() if not isinstance(error, TableMissing)]
+        if errors and len(self._failures.errors()) == len(self._tables):
             raise errors[0]
 
     def acknowledge(self, position: Position) -> None:
-        """What earlier positions need may go."""
-        place = Place.at(position, self._tables)
+        """Let each source delete what only earlier positions need."""
+        reached = SparkTablesPosition.from_json(position, self._tables)
         for table in self._tables:
-            token = place.tokens[table.name]
-            if self._acknowledged.get(table.name) != token and not is_awaited(token):
-                self._source(table).acknowledge(token)
-            self._acknowledged[table.name] = token
+            table_position = reached.tables[table.name]
+            if self._acknowledged.get(table.name) != table_position and not is_absent(table_position):
+                self._source(table).acknowledge(table_position)
+            self._acknowledged[table.name] = table_position
 
     def examine(self) -> Iterable[Check]:
-        """What stands in the way of syncing, table by table."""
+        """The checks of `changesource doctor`, table by table."""
         for table in self._tables:
             try:
                 yield from self._source(table).examine()
@@ -297,7 +266,7 @@ class SparkTablesAdapter:
 
 
 class _Failed(Exception):
-    """A table of a unit cannot be followed now."""
+    """A table of a unit cannot be followed at present."""
 
     def __init__(self, table: TableSettings, error: ChangesourceError) -> None:
         super().__init__(table, error)
@@ -306,25 +275,39 @@ class _Failed(Exception):
 
 
 def _units(tables: Sequence[TableSettings]) -> list[Unit]:
-    """Tables by themselves and groups, in the order of the settings."""
+    """Single tables and groups, in the order of the settings."""
     members: dict[tuple[bool, str], list[TableSettings]] = {}
     for table in tables:
         members.setdefault((bool(table.group), table.group or table.name), []).append(table)
     return [
-        Unit(f"group {name}" if is_group else name, tuple(found), is_group)
-        for (is_group, name), found in members.items()
+        Unit(f"group {name}" if is_group else name, tuple(members_of_unit), is_group)
+        for (is_group, name), members_of_unit in members.items()
     ]
 
 
 def _pause(unit: Unit) -> float:
-    """Seconds between two looks: a group is due when the first of it is."""
+    """Seconds between two polls: a group is due when its first table is."""
     return min(table.poll for table in unit.tables)
 
 
-def _close_all(closing: Sequence[Callable[[], None]]) -> None:
-    for close in closing:
-        close()
+def open_source(table: TableSettings, folder: str, tables: Sequence[TableSettings]) -> TableSource:
+    """The source of a table. `folder` is its state folder; `tables` are all tables, since a query may name others."""
+    if table.kind == "delta":
+        located_table = located(table)
+        return DeltaSource(located_table, folder, open_access(located_table))
+    return DifferenceSource(table, folder, open_reader(table, tables))
 
 
-def _can_all_resume(resuming: Sequence[Callable[[], bool]]) -> bool:
-    return all(can_resume() for can_resume in resuming)
+def open_reader(table: TableSettings, tables: Sequence[TableSettings]) -> TableReader:
+    """Reads the current rows of a table. A query may name any other table, but no other query."""
+    match table.kind:
+        case "delta":
+            located_table = located(table)
+            return DeltaReader(located_table, open_access(located_table))
+        case "iceberg":
+            return IcebergReader(table)
+        case "jdbc":
+            return JdbcReader(table)
+        case "query":
+            return QueryReader(table, {other.name: open_reader(other, ()) for other in tables if other.kind != "query"})
+    return FolderReader(table)

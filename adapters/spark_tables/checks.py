@@ -1,7 +1,7 @@
-"""What stands in the way of syncing a table, for `changesource doctor`: looked up before the first sync.
+"""The checks of `changesource doctor` for one table, before the first sync.
 
-Each finding is about one table and names what to do. Spark looks at all keys and reads all values, as the first sync
-will: a line of text that does not fit its columns, or a query that divides by zero, is told before.
+Spark checks all keys and reads all values, as the first sync will. So a line of text that does not fit its columns, or
+a query that divides by zero, is reported beforehand.
 """
 
 from __future__ import annotations
@@ -22,16 +22,16 @@ if TYPE_CHECKING:
 
 
 def table_checks(
-    table: TableSettings, shape: Callable[[], Shape], frame: Callable[[], DataFrame], told: Iterable[Check] = ()
+    table: TableSettings, shape: Callable[[], Shape], frame: Callable[[], DataFrame], more: Iterable[Check] = ()
 ) -> Iterator[Check]:
-    """The findings about one table; the first that fails is the last, since the others need it."""
+    """The checks of one table; ends with the first that fails, since the others depend on it."""
     name = f"table {table.name}"
     try:
-        found = shape()
-        columns = found.table.columns
+        current = shape()
+        columns = current.table.columns
         yield Check(name, True, f"{table.kind} table with {len(columns)} columns, key {', '.join(table.key)}")
-        yield from told
-        yield from type_checks(name, found)
+        yield from more
+        yield from type_checks(name, current)
         with reading(table):
             rows = frame()
             bad = bad_keys(rows, table.key)
@@ -51,18 +51,18 @@ def count_readable(frame: DataFrame) -> int:
     from pyspark.sql import functions as f
 
     values = [Value(field.name, quoted(field.name), field.dataType) for field in frame.schema]
-    (found,) = frame.select(row_hash(values).alias("hash")).agg(f.count("hash"), f.max("hash")).collect()
-    return int(found[0])
+    (counts,) = frame.select(row_hash(values).alias("hash")).agg(f.count("hash"), f.max("hash")).collect()
+    return int(counts[0])
 
 
 def type_checks(name: str, shape: Shape) -> Iterator[Check]:
-    """Columns that clients will not see. They harm nothing, so they are told and not failed."""
+    """Columns that clients do not get: reported, but not as failures."""
     for field in shape.struct.fields:
         match unsynced_reason(field.dataType):
             case "not-synced":
-                told = "is replicated but not synced to clients"
+                what = "is replicated but not synced to clients"
             case "no-value":
-                told = "is left out: the type has no counterpart"
+                what = "is left out: the type has no counterpart"
             case _:
                 continue
-        yield Check(name, True, f"column {field.name} ({field.dataType.simpleString()}) {told}")
+        yield Check(name, True, f"column {field.name} ({field.dataType.simpleString()}) {what}")

@@ -1,9 +1,9 @@
-"""The adapter's settings: which tables, where they are, what identifies a row, how often to look.
+"""The adapter's settings: which tables, where they are, what identifies a row, how often to poll.
 
 In TOML one section per table, `[set.tables.<name>]`; on the command line the same keys with dots,
 `--set tables.<name>.<key>=<value>`. Exactly one key names the source: `delta`, `iceberg`, `parquet`, `orc`, `csv`,
-`json`, `jdbc` or `query`. Everything is checked here, before anything is opened; an error names the key as it stands
-in the file.
+`json`, `jdbc` or `query`. Everything is checked here, before anything is opened; an error has the key as it is
+spelled in the file.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ class TableSettings:
 
     @property
     def takes_jobs(self) -> bool:
-        """Whether a look at the table is known to take jobs of Spark."""
+        """Whether a poll of the table always needs Spark jobs."""
         return self.kind != "delta" or not self.change_feed or self.delta_reader == "spark"
 
     @property
@@ -77,19 +77,19 @@ def read_tables(tables: object, dotted: Mapping[str, object]) -> tuple[TableSett
 
 def _undotted(sections: Mapping[str, object], dotted: Mapping[str, object]) -> dict[str, object]:
     """Sections with `tables.<name>.<key>` and `tables.<name>.options.<option>` put in their place."""
-    found = {name: dict(_mapping(f"tables.{name}", section)) for name, section in sections.items()}
+    options = {name: dict(_mapping(f"tables.{name}", section)) for name, section in sections.items()}
     for path, value in dotted.items():
         first, _, rest = path.partition(".")
         before, is_option, option = rest.partition(".options.")
         name, _, key = (before, "", "options") if is_option else rest.rpartition(".")
         if first != "tables" or not name or not key:
             raise ConfigurationError("unknown-setting", f"there is no setting {path!r}", "--set", _dotted_fix(first))
-        section = found.setdefault(name, {})
+        section = options.setdefault(name, {})
         if is_option:
             section["options"] = {**_mapping(f"tables.{name}.options", section.get("options", {})), option: value}
         else:
             section[key] = value
-    return dict(found)
+    return dict(options)
 
 
 def _dotted_fix(first: str) -> str:
@@ -125,55 +125,55 @@ def _usual_poll(kind: Kind) -> float:
     return DELTA_POLL_S if kind == "delta" else DEFAULT_POLL_S
 
 
-def _mapping(where: str, given: object) -> Mapping[str, object]:
-    if isinstance(given, str) and given.startswith("{"):
-        return _checked(where, given, json.loads, "give a TOML table or a JSON object")
-    if not isinstance(given, Mapping):
-        raise _bad(where, given, f"write [set.{where}], or {where}.<key>=<value>")
-    return given
+def _mapping(where: str, value: object) -> Mapping[str, object]:
+    if isinstance(value, str) and value.startswith("{"):
+        return _checked(where, value, json.loads, "give a TOML table or a JSON object")
+    if not isinstance(value, Mapping):
+        raise _bad(where, value, f"write [set.{where}], or {where}.<key>=<value>")
+    return value
 
 
-def _text(where: str, given: object) -> str:
-    if not isinstance(given, str) or not given.strip():
-        raise _bad(where, given, "give a text")
-    return given.strip()
+def _text(where: str, value: object) -> str:
+    if not isinstance(value, str) or not value.strip():
+        raise _bad(where, value, "give a text")
+    return value.strip()
 
 
-def _names(where: str, given: object) -> tuple[str, ...]:
-    parts = given.split(",") if isinstance(given, str) else given if isinstance(given, list | tuple) else ()
+def _names(where: str, value: object) -> tuple[str, ...]:
+    parts = value.split(",") if isinstance(value, str) else value if isinstance(value, list | tuple) else ()
     names = tuple(name.strip() for name in parts if isinstance(name, str) and name.strip())
     if not names or len(set(names)) != len(names):
-        raise _bad(where, given, "name the columns that identify a row, each once: key = 'id', or 'region, id'")
+        raise _bad(where, value, "name the columns that identify a row, each once: key = 'id', or 'region, id'")
     return names
 
 
-def _number(where: str, given: object, least: float, most: float) -> float:
+def _number(where: str, value: object, least: float, most: float) -> float:
     fix = f"give a number from {least:g} to {most:g}"
-    number = _checked(where, given, lambda value: float(str(value)), fix)
+    number = _checked(where, value, lambda value: float(str(value)), fix)
     if not least <= number <= most:
-        raise _bad(where, given, fix)
+        raise _bad(where, value, fix)
     return number
 
 
-def _truth(where: str, given: object) -> bool:
-    if str(given).lower() not in ("true", "false"):
-        raise _bad(where, given, "give true or false")
-    return str(given).lower() == "true"
+def _truth(where: str, value: object) -> bool:
+    if str(value).lower() not in ("true", "false"):
+        raise _bad(where, value, "give true or false")
+    return str(value).lower() == "true"
 
 
-def _delta_reader(where: str, given: object) -> ReaderChoice:
+def _delta_reader(where: str, value: object) -> ReaderChoice:
     for name in DELTA_READERS:
-        if given == name:
+        if value == name:
             return name
-    raise _bad(where, given, f"give one of {', '.join(DELTA_READERS)}")
+    raise _bad(where, value, f"give one of {', '.join(DELTA_READERS)}")
 
 
-def _checked(where: str, given: object, read: Callable[[str], T], fix: str) -> T:
+def _checked(where: str, value: object, read: Callable[[str], T], fix: str) -> T:
     try:
-        return read(str(given))
+        return read(str(value))
     except ValueError:
-        raise _bad(where, given, fix) from None
+        raise _bad(where, value, fix) from None
 
 
-def _bad(where: str, given: object, fix: str) -> ConfigurationError:
-    return ConfigurationError("bad-setting", f"the setting cannot be {given!r}", where, fix)
+def _bad(where: str, value: object, fix: str) -> ConfigurationError:
+    return ConfigurationError("bad-setting", f"the setting cannot be {value!r}", where, fix)

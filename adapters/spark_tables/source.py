@@ -1,8 +1,8 @@
-"""What the adapter asks of one table, however it finds out what changed.
+"""The contract of a table's source, however it finds changes.
 
-A source knows its versions by tokens, JSON values of its own making. A token is part of the adapter's position: it
-comes back after a restart, in another process, and must then say all that is needed to go on; what is too large for it
-lies in the state folder under a name that the token carries, and stays there until a later token is acknowledged.
+A source identifies its versions by positions, JSON values that it defines. They are part of the adapter's position.
+After a restart, in another process, a position must be enough to continue. What is too large for it is in the state
+folder, under a name in the position, until a later position is acknowledged.
 """
 
 from __future__ import annotations
@@ -13,17 +13,18 @@ from typing import Protocol
 
 from changesource_sdk import AdapterError, Change, Check, Partition, Position, Table
 
-Token = Position
+TablePosition = Position
+"""The position of one table, as its source defines it."""
 
 
 @dataclass(frozen=True, slots=True)
 class TableSnapshot:
-    """One table at one version: every partition shows it exactly at `token`, as often as it is read.
+    """One table at one version. Every partition has its rows exactly at `position`, however often it is read.
 
-    `can_resume` tells a later process whether that still holds. It, `close` and the partitions are picklable.
+    `can_resume` says in a later process whether that is still so. It, `close` and the partitions are picklable.
     """
 
-    token: Token
+    position: TablePosition
     table: Table
     partitions: Sequence[Partition]
     can_resume: Callable[[], bool]
@@ -32,49 +33,49 @@ class TableSnapshot:
 
 @dataclass(frozen=True, slots=True)
 class TableVersion:
-    """What one version changed: schema changes first, then rows. Never empty.
+    """The changes of one version: schema changes first, then rows. Never empty.
 
-    `changes` is read once, before the source is asked for its next version or at any time later. `commit_time_ms`
+    `changes` is read once, before or after the source's next version is requested. `commit_time_ms`
     (epoch) orders versions of different tables.
     """
 
-    token: Token
+    position: TablePosition
     changes: Iterable[Change]
     commit_time_ms: float
 
 
 class TableSource(Protocol):
-    """One table. Methods are called from one thread at a time, but `acknowledge` from another."""
+    """One table. Methods are called from one thread at a time, except `acknowledge`, which another thread calls."""
 
     @property
     def takes_jobs(self) -> bool:
-        """Whether the next look is expected to take jobs of Spark: seconds, where others take milliseconds."""
+        """Whether the next poll probably needs Spark jobs: seconds instead of milliseconds."""
 
     def table(self) -> Table:
-        """The table as it is now. Raises `TableMissing` if there is none."""
+        """The current table. Raises `TableMissing` if it does not exist."""
 
     def snapshot(self) -> TableSnapshot:
-        """The newest version, whole."""
+        """All rows of the newest version."""
 
-    def poll(self, after: Token) -> Iterator[TableVersion]:
-        """Versions after a token, in order, as far as there are any now. Cheap if there are none.
+    def poll(self, after: TablePosition) -> Iterator[TableVersion]:
+        """The present versions after a position, in order. Cheap if there are none.
 
-        Raises `TableMissing` if there is no table, and `ResyncRequired` if the token means nothing to it.
+        Raises `TableMissing` if there is no table, and `ResyncRequired` if the position cannot be resumed.
         """
 
-    def acknowledge(self, token: Token) -> None:
-        """The log holds everything up to here: what earlier tokens need may go."""
+    def acknowledge(self, position: TablePosition) -> None:
+        """The log has everything up to here: what only earlier positions need may be deleted."""
 
     def examine(self) -> Iterable[Check]:
-        """What stands in the way of syncing the table, good findings too."""
+        """The checks of `changesource doctor` for this table."""
 
 
 class TableMissing(AdapterError):
-    """The table is not there, now: it was never made, was dropped, or will be made again."""
+    """The table does not exist at present: it was never created, was dropped, or is being replaced."""
 
 
 def missing(name: str, location: str) -> TableMissing:
-    """The error for a table that is not there."""
+    """The error for a table that does not exist."""
     return TableMissing(
         "table-missing",
         f"there is no table at {location}",

@@ -66,8 +66,8 @@ def column_of(field: spark.StructField) -> Column:
 
 def unsynced_reason(kind: spark.DataType) -> str:
     """Why clients do not see a column: "no-value", it is left out; "not-synced", it is only replicated; else ""."""
-    found = PLAIN.get(type(kind))
-    return "no-value" if found is None else "not-synced" if found == "bytea" else ""
+    data_type = PLAIN.get(type(kind))
+    return "no-value" if data_type is None else "not-synced" if data_type == "bytea" else ""
 
 
 def travelling(frame: DataFrame) -> DataFrame:

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from adapters.spark_tables.difference.compute import Difference, tuned
+from adapters.spark_tables.difference.compute import TableDifference, tuned
 from adapters.spark_tables.difference.state import StateFolder, StateVersion
 from benchmarks.spark_tables.rows import batches, rows
 from changesource_sdk.pipeline.spark.session import SparkSettings, start_session
@@ -60,7 +60,7 @@ def _make(folder: Path, count: int, *, changed: int) -> None:
 
 
 def _in_turns(session: SparkSession, before: Path, after: Path, folder: StateFolder) -> tuple[list[float], list[float]]:
-    difference = Difference(session, folder, "issue", ["id"])
+    difference = TableDifference(session, folder, "issue", ["id"])
     version = difference.remember(session.read.parquet(str(before)), None)
     stored = f"{folder.root}/bare"
     hashed = session.read.parquet(str(before)).selectExpr("id", f"{_hash(session, before)} AS h")
@@ -86,7 +86,7 @@ def _bare_join(session: SparkSession, after: Path, stored: str) -> None:
     assert found == CHANGED, found
 
 
-def _difference(session: SparkSession, after: Path, difference: Difference, version: StateVersion) -> None:
+def _difference(session: SparkSession, after: Path, difference: TableDifference, version: StateVersion) -> None:
     found = difference.find(version, session.read.parquet(str(after)), None)
     assert found is not None
     assert found.updates == CHANGED

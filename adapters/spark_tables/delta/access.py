@@ -22,13 +22,14 @@ if TYPE_CHECKING:
 
 
 class Gap(Exception):
-    """The feed does not lead on from here, and why."""
+    """Why the feed cannot be followed from a version on."""
 
 
 @dataclass(frozen=True, slots=True)
-class Shares:
-    """A version's rows in parts that tasks read without a session; `are_there` tells a later process whether they
-    still can. All picklable.
+class VersionRows:
+    """A version's rows in partitions that tasks read without a session. All picklable.
+
+    `are_there` says in a later process whether they can still be read.
     """
 
     parts: Sequence[Partition]
@@ -40,7 +41,7 @@ class DeltaVersion(Protocol):
 
     @property
     def id(self) -> str:
-        """The table's own id: another one if it was made anew."""
+        """The table's own id; a table that was created again has another."""
 
     @property
     def number(self) -> int:
@@ -64,23 +65,26 @@ class DeltaVersion(Protocol):
         """
 
     def frame(self, session: SparkSession, shape: Shape) -> DataFrame:
-        """The rows, in the columns that travel."""
+        """The rows, in the columns that are synced."""
 
-    def shares(self, shape: Shape) -> Shares | None:
-        """The rows for tasks without a session; None if only a session reads them."""
+    def divided_rows(self, shape: Shape) -> VersionRows | None:
+        """The rows for tasks without a session; None if only a session can read them."""
 
 
 class DeltaAccess(Protocol):
-    """Reads one table. Raises `TableMissing` if it is not there."""
+    """Reads one table. Raises `TableMissing` if it does not exist."""
 
     def mark(self, number: int) -> str | None:
-        """What tells a commit from another one of the same version; None if there is none. Cheap."""
+        """Time and size of a commit's file, which distinguish it from another commit of the same version. Cheap.
+
+        None if there is no such commit. A table that was created again has other commits under the same numbers.
+        """
 
     def commit(self, number: int) -> Commit | None:
-        """A commit; None if there is none, yet or any more."""
+        """A commit; None if it does not exist yet, or was cleaned up."""
 
     def open(self, number: int | None = None) -> DeltaVersion:
-        """The table at a version, else at its newest, whatever was known of it before."""
+        """The table at a version, or at its newest; ignores all caches."""
 
     def moved_on(self, opened: DeltaVersion) -> DeltaVersion:
-        """The newest version of a table that was not made anew since it was opened, at less cost."""
+        """The newest version, cheaper than `open`; the table must not have been created again since it was opened."""

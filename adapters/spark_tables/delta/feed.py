@@ -29,11 +29,11 @@ MOST_HELD = 50_000
 
 Key: TypeAlias = tuple[object, ...]
 OpenFeed: TypeAlias = Callable[[str | None], Iterable[pa.RecordBatch]]
-"""Reads the version's feed, all of it or the rows for which a predicate holds; as often as asked."""
+"""Reads the version's feed, all of it or the rows for which a predicate holds; can be called repeatedly."""
 
 
 class UnusableFeed(Exception):
-    """The feed tells rows that no consumer could tell apart."""
+    """The feed has rows with null or repeated keys."""
 
 
 def feed_changes(shape: Shape, open_feed: OpenFeed, *, rewritten: bool = False) -> Iterable[Change]:
@@ -73,13 +73,13 @@ def _paired(shape: Shape, batches: Iterable[pa.RecordBatch], rewritten: bool) ->
 def _check_keys(shape: Shape, open_feed: OpenFeed) -> None:
     """The same check for a version that is too large to be held: only its keys are."""
     names = [f"k{index}" for index in range(len(shape.key))]
-    found = [
+    tables = [
         pa.table([stored(batch.column(name)) for name in shape.key], names) for batch in open_feed(_is_one_of(AFTER))
     ]
-    keys = pa.concat_tables(found) if found else pa.table({})
+    keys = pa.concat_tables(tables) if tables else pa.table({})
     if any(column.null_count for column in keys.columns):
         raise UnusableFeed("a key is null")
-    if found and keys.group_by(names).aggregate([]).num_rows != keys.num_rows:
+    if tables and keys.group_by(names).aggregate([]).num_rows != keys.num_rows:
         raise UnusableFeed("two rows have one key")
 
 

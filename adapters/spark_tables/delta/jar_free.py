@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
-from adapters.spark_tables.delta.access import DeltaVersion, Gap, Shares
+from adapters.spark_tables.delta.access import DeltaVersion, Gap, VersionRows
 from adapters.spark_tables.delta.log import Commit, DeltaLog
-from adapters.spark_tables.delta.shares import DeltaShare, frame_of, has_all_files, shares
+from adapters.spark_tables.delta.partitions import DeltaPartition, frame_of, has_all_files, partitions
 from adapters.spark_tables.delta.table import configuration, maps_columns, open_table, reading
 from adapters.spark_tables.rows.shape import Shape
 from adapters.spark_tables.settings import TableSettings
@@ -26,91 +26,92 @@ _READ_BY_ITS_KERNEL = frozenset({"columnMapping", "deletionVectors", "v2Checkpoi
 class JarFreeVersion:
     """A table that `deltalake` has opened."""
 
-    def __init__(self, table: TableSettings, found: DeltaTable) -> None:
+    def __init__(self, table: TableSettings, delta: DeltaTable) -> None:
         self._table = table
-        self._found = found
-        self._parts: tuple[int, list[DeltaShare]] | None = None
+        self._delta = delta
+        # The partitions of a version, by its number; `_divided` replaces it.
+        self._parts: tuple[int, list[DeltaPartition]] | None = None
 
     @property
     def id(self) -> str:
         """The table's own id."""
-        return str(self._found.metadata().id)
+        return str(self._delta.metadata().id)
 
     @property
     def number(self) -> int:
         """The version."""
-        return int(self._found.version())
+        return int(self._delta.version())
 
     @property
     def schema(self) -> str:
         """The columns, as Delta writes them."""
-        return str(self._found.schema().to_json())
+        return str(self._delta.schema().to_json())
 
     @property
     def properties(self) -> Mapping[str, str]:
         """The table's properties."""
-        return configuration(self._found)
+        return configuration(self._delta)
 
     def shortcoming(self) -> str:
-        """What of the table `deltalake` cannot read, rows or feed; empty if it reads all."""
+        """Why `deltalake` cannot read rows or feed; empty if it can read both."""
         beyond = self._unknown_features()
         return f"deltalake cannot read {', '.join(beyond)}" if beyond else self.unreadable_feed()
 
     def _unknown_features(self) -> list[str]:
-        """The features that the table asks its readers for and `deltalake` does not list among its own."""
+        """The reader features that the table requires and `deltalake` does not list."""
         from deltalake.table import SUPPORTED_READER_FEATURES
 
-        asked = set(self._found.protocol().reader_features or ())
-        return sorted(asked - _READ_BY_ITS_KERNEL - set(SUPPORTED_READER_FEATURES))
+        required = set(self._delta.protocol().reader_features or ())
+        return sorted(required - _READ_BY_ITS_KERNEL - set(SUPPORTED_READER_FEATURES))
 
     def unreadable_feed(self, commit: Commit | None = None) -> str:
-        """Mapped columns have none; of marked rows it tells whole files."""
+        """`deltalake` has no feed of mapped columns, and for deletion vectors only whole files."""
         if commit is not None and commit.has_vectors and not commit.has_feed:
             return f"version {commit.version} tells files and not rows"
-        return "the feed cannot be read where columns are mapped" if maps_columns(self._found) else ""
+        return "the feed cannot be read where columns are mapped" if maps_columns(self._delta) else ""
 
     def feed(self, number: int, predicate: str | None = None, columns: Sequence[str] = ()) -> Iterator[pa.RecordBatch]:
         """The feed of one version."""
         from deltalake.exceptions import DeltaError
 
         try:
-            stream = self._found.load_cdf(number, number, columns=list(columns) or None, predicate=predicate)
+            stream = self._delta.load_cdf(number, number, columns=list(columns) or None, predicate=predicate)
             yield from pa.RecordBatchReader.from_stream(stream)
         except (DeltaError, pa.ArrowInvalid, OSError) as error:
             raise Gap(f"version {number} cannot be read: {str(error).splitlines()[0]}") from error
 
     def frame(self, session: SparkSession, shape: Shape) -> DataFrame:
-        """The rows, each share read by a task."""
+        """The rows; each partition is read by a task."""
         return frame_of(session, shape, self._divided(shape))
 
-    def shares(self, shape: Shape) -> Shares:
-        """The rows in shares of files or keys."""
-        return Shares(self._divided(shape), partial(_are_there, self._table, self.id, self.number))
+    def divided_rows(self, shape: Shape) -> VersionRows:
+        """The rows in partitions by files or keys."""
+        return VersionRows(self._divided(shape), partial(_are_there, self._table, self.id, self.number))
 
-    def _divided(self, shape: Shape) -> list[DeltaShare]:
-        """The shares of the version, made once: every file is looked at for it."""
+    def _divided(self, shape: Shape) -> list[DeltaPartition]:
+        """The partitions of the version, made once, since that reads the metadata of every file."""
         if self._parts is None or self._parts[0] != self.number:
             if self._unknown_features():
-                # Planning a read tells what is not supported, here and not in a task, where it would be a trace.
+                # Planning a read raises for unsupported features: here, and not in a task with a stack trace.
                 with reading(self._table):
-                    self._found.scan()
-            self._parts = self.number, shares(self._table, self._found, shape)
+                    self._delta.scan()
+            self._parts = self.number, partitions(self._table, self._delta, shape)
         return self._parts[1]
 
     def moved_on(self) -> JarFreeVersion:
-        """The newest version: the commits since are read and not the whole table's files."""
+        """The newest version: reads the commits since, not all files of the table."""
         with reading(self._table):
-            self._found.update_incremental()
+            self._delta.update_incremental()
         return self
 
 
 def _are_there(table: TableSettings, made_as: str, number: int) -> bool:
-    """Whether a version of the table of an id, and its data files, are there."""
+    """Whether a version of the table with this id, and all its data files, still exist."""
     try:
-        found = open_table(table, number)
+        delta = open_table(table, number)
     except AdapterError:
         return False
-    return str(found.metadata().id) == made_as and has_all_files(table, found)
+    return str(delta.metadata().id) == made_as and has_all_files(table, delta)
 
 
 class JarFreeAccess:
@@ -121,7 +122,7 @@ class JarFreeAccess:
         self._log = DeltaLog(table.location, table.options)
 
     def mark(self, number: int) -> str | None:
-        """What tells a commit from another one of the same version."""
+        """See `DeltaAccess.mark`."""
         return self._log.mark(number)
 
     def commit(self, number: int) -> Commit | None:
@@ -129,7 +130,7 @@ class JarFreeAccess:
         return self._log.read(number)
 
     def open(self, number: int | None = None) -> JarFreeVersion:
-        """The table at a version, else at its newest."""
+        """The table at a version, or at its newest."""
         return JarFreeVersion(self._table, open_table(self._table, number))
 
     def moved_on(self, opened: DeltaVersion) -> JarFreeVersion:

@@ -1,7 +1,7 @@
-"""Commits of a Delta table as they stand in its log: when, what kind of change, and whether the shape moved.
+"""Reads the commits of a Delta table from its log: when, what kind of change, and whether the columns changed.
 
-One small file per version is read, and nothing else, so looking for a new version costs next to nothing. A version
-whose file is gone was cleaned up: the table itself is still there, but not what led to it.
+Only one small file per version is read, so polling for a new version is cheap. A version whose file does not exist was
+cleaned up: the table still exists, but not the change that led to this version.
 """
 
 from __future__ import annotations
@@ -39,16 +39,16 @@ class DeltaLog:
     def __init__(self, location: str, options: Mapping[str, str]) -> None:
         self._location = location
         self._options = dict(options) or None
-        self._opened: fs.FileSystem | None = None
+        self._opened: fs.FileSystem | None = None  # the table's folder; `_files` opens it when the table exists
 
     def mark(self, version: int) -> str | None:
-        """What tells a commit's file from another one of the same version; None if there is none."""
+        """See `DeltaAccess.mark`."""
         files = self._files()
         info = None if files is None else files.get_file_info(commit_path(version))
         return None if info is None or info.type == fs.FileType.NotFound else f"{info.mtime_ns}-{info.size}"
 
     def read(self, version: int) -> Commit | None:
-        """A commit; None if there is none, yet or any more."""
+        """A commit; None if it does not exist yet, or was cleaned up."""
         files = self._files()
         if files is None:
             return None
@@ -60,7 +60,7 @@ class DeltaLog:
         return read_commit(version, text)
 
     def _files(self) -> fs.FileSystem | None:
-        """Where the log is; None if there is no table, now."""
+        """The folder of the table; None if there is no table at present."""
         from deltalake.exceptions import TableNotFoundError
         from deltalake.fs import DeltaStorageHandler
 
@@ -73,12 +73,12 @@ class DeltaLog:
 
 
 def commit_path(version: int) -> str:
-    """The file of a commit, from the table's place."""
+    """The file of a commit, relative to the table."""
     return f"_delta_log/{version:020}.json"
 
 
 def read_commit(version: int, text: bytes) -> Commit:
-    """What a commit's file says."""
+    """Parse a commit's file."""
     actions: dict[str, list[Mapping[str, Any]]] = {}
     for line in text.splitlines():
         for kind, action in json.loads(line).items() if line.strip() else ():

@@ -1,11 +1,11 @@
-"""What is remembered of a Delta table in case its feed breaks off: hashes of a base version, and keys touched since.
+"""What is remembered of a Delta table in case its feed has a gap: hashes of a base version, and keys touched since.
 
-As long as the feed goes on this costs one small file per version, and no Spark. If versions are missing from the feed
-(cleaned up, vacuumed, never written), Spark compares the table with the base: rows touched since count as changed,
-others by their hash. What comes out is the difference, and the next base.
+While the feed works, this costs one small file per version and no Spark job. If versions are missing from the feed
+(cleaned up, vacuumed, never written), Spark compares the table with the base: rows touched since count as changed, the
+others are compared by hash. The result is the difference, and the next base.
 
-Where Spark does not run (the inline runner), no base is taken beforehand. The table's own former version serves as one
-then, as long as its files are there.
+Without Spark (the inline runner) no base is written beforehand. Then the table's own earlier version is the base, as
+long as its files exist.
 """
 
 from __future__ import annotations
@@ -19,14 +19,14 @@ import pyarrow.parquet as pq
 from pyarrow import fs
 
 from adapters.spark_tables.delta.touched import TouchedKeys
-from adapters.spark_tables.difference.changed_rows import RowsShare, changes_of, shares_of
-from adapters.spark_tables.difference.compute import Difference, tuned
+from adapters.spark_tables.difference.changed_rows import CopyPartition, changes_of, partitions_of
+from adapters.spark_tables.difference.compute import TableDifference, tuned
 from adapters.spark_tables.difference.files import DIGEST, HASH
 from adapters.spark_tables.difference.state import StateFolder, StateVersion
+from adapters.spark_tables.position import lost
 from adapters.spark_tables.readers.contract import reading
 from adapters.spark_tables.rows.shape import Shape
 from adapters.spark_tables.settings import TableSettings
-from adapters.spark_tables.versions import lost
 from changesource_sdk import Change
 from changesource_sdk.toolkit import has_spark_session, spark_session
 
@@ -38,7 +38,7 @@ NO_BASE = 0
 
 @dataclass(frozen=True, slots=True)
 class Differing:
-    """A difference; what it leads to is remembered as `number`."""
+    """A difference; the state after it is remembered as `number`."""
 
     number: int
     changes: Iterable[Change]
@@ -52,8 +52,8 @@ class DeltaMemory:
         self._table = table
         self._folder = StateFolder(folder)
         self._touched = TouchedKeys(folder, table.key)
-        self._tuned: SparkSession | None = None
-        self._forgotten = 0
+        self._tuned: SparkSession | None = None  # made by `session` when it is first needed
+        self._forgotten = 0  # bases before this number are deleted; written by the acknowledging thread
 
     @property
     def session(self) -> SparkSession:
@@ -66,11 +66,11 @@ class DeltaMemory:
         """Remember every row of a frame, if Spark runs."""
         return self._difference().remember(frame(), None).number if has_spark_session() else NO_BASE
 
-    def copy(self, frame: DataFrame, shape: Shape) -> tuple[int, list[RowsShare]]:
-        """Remember every row of a frame, and keep a copy of them: its shares."""
+    def copy(self, frame: DataFrame, shape: Shape) -> tuple[int, list[CopyPartition]]:
+        """Remember every row of a frame, and write a copy of the rows; returns its partitions."""
         with reading(self._table):
             version = self._difference().begin(frame, None)
-        return version.number, shares_of(self._folder, version, shape)
+        return version.number, partitions_of(self._folder, version, shape)
 
     def touch(self, number: int, version: int, feed: Iterable[pa.RecordBatch]) -> None:
         """Remember which keys a version touched."""
@@ -78,7 +78,7 @@ class DeltaMemory:
             self._touched.add(number, version, feed)
 
     def base(self, number: int, version: int, former: Callable[[], DataFrame]) -> StateVersion:
-        """What is known of the rows at a version: a base and what was touched since, or the former rows themselves."""
+        """The remembered rows at a version: a base and the keys touched since, or the earlier version itself."""
         if number == NO_BASE:
             try:
                 return self._difference().remember(former(), None)
@@ -90,13 +90,13 @@ class DeltaMemory:
         return self._with_touched(known, version)
 
     def difference(self, base: StateVersion, shape: Shape, frame: DataFrame, *, rewritten: bool) -> Differing:
-        """What leads from a base to a frame."""
-        due = bool(self._table.full_compare) and base.looks >= self._table.full_compare
+        """The difference from a base to a frame."""
+        due = bool(self._table.full_compare) and base.hash_compares >= self._table.full_compare
         with reading(self._table):
-            found = self._difference().find(base, frame, None, digests=rewritten or due)
-        if found is None:
+            difference = self._difference().find(base, frame, None, digests=rewritten or due)
+        if difference is None:
             return Differing(base.number, ())
-        return Differing(found.version.number, changes_of(self._folder, found.version, shape))
+        return Differing(difference.version.number, changes_of(self._folder, difference.version, shape))
 
     def forget_before(self, number: int, version: int) -> None:
         """A position of this base and version is durable."""
@@ -106,15 +106,15 @@ class DeltaMemory:
             self._forgotten = number
         self._touched.merge(number, version)
 
-    def _difference(self) -> Difference:
-        return Difference(self.session, self._folder, self._table.name, self._table.key)
+    def _difference(self) -> TableDifference:
+        return TableDifference(self.session, self._folder, self._table.name, self._table.key)
 
     def _with_touched(self, known: StateVersion, version: int) -> StateVersion:
-        """The base overlaid by the touched keys, as one more delta; a hash that no row has makes them differ."""
-        found = self._touched.up_to(known.number, version)
-        if found is None:
+        """The base with the touched keys as one more delta, whose empty digest makes these rows differ."""
+        touched = self._touched.up_to(known.number, version)
+        if touched is None:
             return known
-        keys, net = found
+        keys, net = touched
         rows = keys.append_column(HASH, pa.array([0] * len(keys), pa.int64()))
         rows = rows.append_column(DIGEST, pa.array([b""] * len(keys), pa.binary()))
         name = f"delta-{self._folder.next_number()}"

@@ -1,10 +1,10 @@
-"""Delta tables read by the Delta that the Spark session has: `delta-spark`, with its jars, extension and catalog.
+"""Delta tables read by the Delta of the Spark session: `delta-spark`, with its jars, extension and catalog.
 
-It reads what `deltalake` does not: the feed of mapped columns and of rows that are only marked as deleted, widened
-types, and whatever its version adds. Each version that changed rows costs a job of Spark. Its tasks need a session, so
-a first sync reads a copy that is made of the version.
+It reads what `deltalake` does not: the feed of mapped columns and of deletion vectors, widened types, and what newer
+versions add. Each version with changed rows costs a Spark job. Its readers need a session, so a snapshot reads a copy
+of the version.
 
-Storage is reached as the session reaches it, with its credentials.
+Storage is accessed by the session, with its credentials.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ PACKAGE = "io.delta:delta-spark_4.2_2.13:4.4.0"
 
 
 def has_delta(session: SparkSession) -> bool:
-    """Whether a session can read Delta tables by itself: jars and extension are there."""
+    """Whether a session can read Delta tables: it has the jars and the extension."""
     jvm: Any = session.sparkContext._jvm
     loader = jvm.java.lang.Thread.currentThread().getContextClassLoader()
     is_loaded = loader.getResource(f"{EXTENSION.replace('.', '/')}.class") is not None
@@ -48,7 +48,7 @@ def has_delta(session: SparkSession) -> bool:
 
 
 def require_delta(session: SparkSession, table: TableSettings) -> None:
-    """Refuse a session that cannot."""
+    """Raise `ConfigurationError` for a session that cannot read Delta tables."""
     if not has_delta(session):
         fix = (
             f"add --runner spark --conf spark.jars.packages={PACKAGE} --conf spark.sql.extensions={EXTENSION} "
@@ -60,12 +60,12 @@ def require_delta(session: SparkSession, table: TableSettings) -> None:
 
 
 class SparkVersion:
-    """A table at a version. What Delta says of it is asked for when it is first needed."""
+    """A table at a version. Its metadata is read when it is first needed."""
 
     def __init__(self, access: SparkAccess, number: int, snapshot: Any = None) -> None:
         self._access = access
         self._snapshot = snapshot
-        self._held: tuple[int, pa.Table] | None = None
+        self._held: tuple[int, pa.Table] | None = None  # the first rows of a version's feed; see `_first_rows`
         self.number = number
 
     @cached_property
@@ -94,7 +94,7 @@ class SparkVersion:
         return ""
 
     def feed(self, number: int, predicate: str | None = None, columns: Sequence[str] = ()) -> Iterator[pa.RecordBatch]:
-        """The feed of one version. A small one is read once and held."""
+        """The feed of one version. A small one is read once and kept in memory."""
         try:
             with reading(self._access.table):
                 yield from self._read_feed(number, predicate, columns)
@@ -111,13 +111,13 @@ class SparkVersion:
             yield from self._first_rows(number, frame).to_batches()
 
     def _feed_frame(self, number: int) -> DataFrame:
-        """The feed of a version. Delta may give it the columns of a later one, so those of this one are asked for."""
+        """The feed of a version in its own columns: Delta may return it with the columns of a later version."""
         frame = self._access.feed(number)
         columns = [_as_was(frame, field) for field in StructType.fromJson(json.loads(self.schema)).fields]
         return travelling(frame.select(*columns, delta_feed.CHANGE_TYPE))
 
     def _first_rows(self, number: int, frame: DataFrame) -> pa.Table:
-        """All rows of a small feed; of a large one as many as tell that it is."""
+        """All rows of a small feed, or one more than `MOST_HELD` of a large one."""
         if self._held is None or self._held[0] != number:
             self._held = number, frame.limit(delta_feed.MOST_HELD + 1).toArrow()
         return self._held[1]
@@ -128,8 +128,8 @@ class SparkVersion:
             rows = session.read.format("delta").option("versionAsOf", self.number).load(self._access.table.location)
             return travelling(rows).select(*(quoted(field.name) for field in shape.fields))
 
-    def shares(self, shape: Shape) -> None:
-        """Only a session reads them."""
+    def divided_rows(self, shape: Shape) -> None:
+        """None: only a session can read them."""
         return
 
 
@@ -141,17 +141,16 @@ class SparkAccess:
 
     @cached_property
     def _session(self) -> SparkSession:
-        found = running_session()
-        require_delta(found, self.table)
-        own = tuned(found)
-        if (found.sparkContext.master or "").startswith("local") and not own.conf.get(_LOG_PARTITIONS, ""):
-            # Delta's own choice suits the log of a huge table on a cluster.
-            own.conf.set(_LOG_PARTITIONS, str(found.sparkContext.defaultParallelism))
+        running = running_session()
+        require_delta(running, self.table)
+        own = tuned(running)
+        if (running.sparkContext.master or "").startswith("local") and not own.conf.get(_LOG_PARTITIONS, ""):
+            # Delta's default (50) is for the log of a huge table on a cluster.
+            own.conf.set(_LOG_PARTITIONS, str(running.sparkContext.defaultParallelism))
         return own
 
     @property
     def jvm(self) -> Any:
-        """Where Delta lives."""
         return self._session.sparkContext._jvm
 
     def mark(self, number: int) -> str | None:
@@ -164,7 +163,6 @@ class SparkAccess:
             return f"{status.getModificationTime()}-{status.getLen()}"
 
     def commit(self, number: int) -> Commit | None:
-        """A commit."""
         with reading(self.table):
             path, files = self._commit_file(number)
             if not files.exists(path):
@@ -180,10 +178,10 @@ class SparkAccess:
         return path, path.getFileSystem(self._session.sparkContext._jsc.hadoopConfiguration())
 
     def open(self, number: int | None = None) -> SparkVersion:
-        """The table at a version, else at its newest."""
+        """The table at a version, or at its newest."""
         if number is not None:
             return SparkVersion(self, number)
-        # What Delta remembers of a table outlives the table.
+        # Delta's cache outlives the table: without this, a table that was created again would show its old versions.
         self._log.invalidateCache(self._session._jsparkSession, self.jvm.org.apache.hadoop.fs.Path(self.table.location))
         return self.moved_on()
 
@@ -197,10 +195,14 @@ class SparkAccess:
         return SparkVersion(self, number, newest)
 
     def snapshot(self, number: int) -> Any:
-        """What Delta knows of the table at a version."""
+        """Delta's snapshot of the table at a version."""
         log = self._opened()._1()
         names = {method.getName() for method in log.getClass().getMethods()}
-        others = [name for place in range(2, 9) if (name := f"getSnapshotAt$default${place}") in names]
+        others = [
+            name
+            for number_of_argument in range(2, 9)
+            if (name := f"getSnapshotAt$default${number_of_argument}") in names
+        ]
         return log.getSnapshotAt(number, *(getattr(log, name)() for name in others))
 
     def feed(self, number: int) -> DataFrame:

@@ -1,6 +1,6 @@
-"""A Delta table read without Spark's Delta jars: found, opened at a version, its shape, and what stands in the way.
+"""Opens a Delta table with `deltalake`, without Spark's Delta jars.
 
-What `deltalake` cannot read is refused with the feature that the table asks for.
+A table that `deltalake` cannot read raises an error with the feature that the table requires.
 """
 
 from __future__ import annotations
@@ -41,14 +41,14 @@ def located(table: TableSettings) -> TableSettings:
         described = spark_session().sql(f"DESCRIBE TABLE EXTENDED {table.location}").collect()
     except PySparkException as error:
         raise missing(table.name, table.location) from error
-    places = [row["data_type"] for row in described if row["col_name"] == "Location"]
-    if not places:
+    locations = [row["data_type"] for row in described if row["col_name"] == "Location"]
+    if not locations:
         raise missing(table.name, table.location)
-    return replace(table, location=str(places[0]))
+    return replace(table, location=str(locations[0]))
 
 
 def open_table(table: TableSettings, version: int | None = None) -> DeltaTable:
-    """The table at a version, else at its newest."""
+    """The table at a version, or at its newest."""
     from deltalake import DeltaTable
     from deltalake.exceptions import DeltaError, TableNotFoundError
 
@@ -61,11 +61,11 @@ def open_table(table: TableSettings, version: int | None = None) -> DeltaTable:
 
 
 def unreadable(table: TableSettings, error: Exception) -> AdapterError:
-    """What stands in the way of reading a table that is there."""
+    """The error for a table that exists and cannot be read."""
     said = str(error).strip().splitlines()[0]
-    if ("nsupported" in said or "not supported" in said) and (found := _FEATURE.search(said)):
+    if ("nsupported" in said or "not supported" in said) and (required := _FEATURE.search(said)):
         # deltalake's kernel says TypeWidening where the table's protocol, and SQL, say typeWidening.
-        feature = found[1][0].lower() + found[1][1:]
+        feature = required[1][0].lower() + required[1][1:]
         return AdapterError(
             UNSUPPORTED,
             f"the table asks its readers for {feature!r}, which deltalake cannot read",
@@ -79,7 +79,7 @@ def unreadable(table: TableSettings, error: Exception) -> AdapterError:
 
 @contextmanager
 def reading(table: TableSettings) -> Iterator[None]:
-    """What fails for lack of files, or for what is in them, is told with the table."""
+    """Raise errors of missing or unreadable files as an `AdapterError` with the table."""
     from deltalake.exceptions import DeltaError
 
     try:
@@ -93,12 +93,12 @@ def shape_of(table: TableSettings, schema: str) -> Shape:
     return Shape(table.name, StructType.fromJson(json.loads(schema)), table.key)
 
 
-def maps_columns(found: DeltaTable) -> bool:
-    """Whether files know columns by other names than the table."""
-    return configuration(found).get(MAPPING_SETTING, "none") != "none"
+def maps_columns(delta: DeltaTable) -> bool:
+    """Whether columns have other names in the files than in the table."""
+    return configuration(delta).get(MAPPING_SETTING, "none") != "none"
 
 
-def configuration(found: DeltaTable) -> Mapping[str, str]:
+def configuration(delta: DeltaTable) -> Mapping[str, str]:
     """The table's properties."""
-    properties: Mapping[str, str] = found.metadata().configuration
+    properties: Mapping[str, str] = delta.metadata().configuration
     return properties

@@ -1,8 +1,8 @@
 """Keys that a change feed touched since a base was taken: one small Parquet file per version.
 
-A file holds, for each key, whether its row was there after the version. It is written before the version's transaction
-is handed on and says the same when it is written again, so a version that is read twice changes nothing; files of
-versions that never became durable are passed over, since whoever asks says up to which version.
+For each key, a file says whether its row exists after the version. It is written before the version's transaction is
+passed to the pipeline. Writing it again gives the same content, so a version that is read twice changes nothing. Files
+of versions that never became durable are ignored, since a reader says up to which version it wants them.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from adapters.spark_tables.delta.feed import BEFORE, CHANGE_TYPE, stored
 from adapters.spark_tables.difference.files import DELETE, OPERATION, UPDATE
 
 MOST_FILES = 100
-"""When there are more, they are put together to one."""
+"""When there are more files, they are merged into one."""
 
 _NET = b"changesource.net"
 
@@ -27,7 +27,7 @@ _NET = b"changesource.net"
 class TouchedKeys:
     """The touched keys of one table, by the number of the base and the version of the table.
 
-    Files are put together by the thread that acknowledges, so reading and that exclude each other.
+    The acknowledging thread merges files while the polling thread reads them; `_turn` excludes both at once.
     """
 
     def __init__(self, folder: str, key: Sequence[str]) -> None:
@@ -37,7 +37,7 @@ class TouchedKeys:
         self._turn = threading.RLock()
 
     def add(self, base: int, version: int, feed: Iterable[pa.RecordBatch]) -> None:
-        """Write down what the feed of a version touched."""
+        """Write the keys that the feed of a version touched."""
         marked = [_marked(batch, self._key) for batch in feed if batch.num_rows]
         if marked:
             table = pa.concat_tables(marked)
@@ -46,9 +46,9 @@ class TouchedKeys:
             self._write(base, version, pa.concat_tables([gone, here]), here.num_rows - gone.num_rows)
 
     def up_to(self, base: int, version: int) -> tuple[pa.Table, int] | None:
-        """Every key once, as it was left, and by how many rows the table grew; None if nothing was touched."""
+        """Every touched key once, with its last operation, and the net number of added rows; None if there are none."""
         with self._turn:
-            paths = [path for found, path in self._listed(base) if found <= version]
+            paths = [path for number, path in self._listed(base) if number <= version]
             tables = [pq.read_table(path, filesystem=self._files) for path in paths]
         if not tables:
             return None
@@ -59,9 +59,9 @@ class TouchedKeys:
         return grouped.rename_columns([*names, OPERATION]), net
 
     def merge(self, base: int, version: int) -> None:
-        """Put together, if they are many, the files of versions that are not asked for one by one any more."""
+        """Merge the files up to a durable version, if there are many: they are no longer read one by one."""
         with self._turn:
-            durable = [(found, path) for found, path in self._listed(base) if found <= version]
+            durable = [(number, path) for number, path in self._listed(base) if number <= version]
             together = self.up_to(base, version) if len(durable) > MOST_FILES else None
             if together is not None:
                 last, _ = durable.pop()
@@ -70,7 +70,7 @@ class TouchedKeys:
                     self._files.delete_file(path)
 
     def forget_before(self, base: int) -> None:
-        """Earlier bases are needed no more."""
+        """Delete the files of earlier bases."""
         for info in self._files.get_file_info(fs.FileSelector(self._root, allow_not_found=True)):
             if info.base_name.isdecimal() and int(info.base_name) < base:
                 self._files.delete_dir(info.path)
@@ -78,19 +78,19 @@ class TouchedKeys:
     def _listed(self, base: int) -> list[tuple[int, str]]:
         """Versions and their files, in order."""
         selector = fs.FileSelector(f"{self._root}/{base}", allow_not_found=True)
-        found = [info for info in self._files.get_file_info(selector) if info.base_name.endswith(".parquet")]
-        return sorted((int(info.base_name.removesuffix(".parquet")), info.path) for info in found)
+        files = [info for info in self._files.get_file_info(selector) if info.base_name.endswith(".parquet")]
+        return sorted((int(info.base_name.removesuffix(".parquet")), info.path) for info in files)
 
     def _write(self, base: int, version: int, keys: pa.Table, net: int) -> None:
         self._files.create_dir(f"{self._root}/{base}", recursive=True)
         path = f"{self._root}/{base}/{version}.parquet"
-        told = keys.replace_schema_metadata({_NET: str(net).encode()})
-        pq.write_table(told, f"{path}.staged", filesystem=self._files)
+        labelled = keys.replace_schema_metadata({_NET: str(net).encode()})
+        pq.write_table(labelled, f"{path}.staged", filesystem=self._files)
         self._files.move(f"{path}.staged", path)
 
 
 def _marked(batch: pa.RecordBatch, key: Sequence[str]) -> pa.Table:
-    """The keys of a feed's rows, called by their place, and what became of them."""
+    """The keys of a feed's rows in the columns `k0`, `k1`, …, and whether the row exists afterwards."""
     is_before = pc.is_in(stored(batch.column(CHANGE_TYPE)), pa.array(BEFORE))
     operation = pc.if_else(is_before, pa.scalar(DELETE, pa.int8()), pa.scalar(UPDATE, pa.int8()))
     columns = [stored(batch.column(name)) for name in key]

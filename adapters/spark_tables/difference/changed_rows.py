@@ -1,4 +1,4 @@
-"""Rows in the files that a difference left, as changes and as shares of a snapshot.
+"""Reads the files that a difference has written, as changes and as partitions of a snapshot.
 
 Files are read batch by batch, so a difference may be larger than memory. Reading them again gives the same.
 """
@@ -38,13 +38,13 @@ def changes_of(folder: StateFolder, version: StateVersion, shape: Shape) -> Iter
 
 
 def inserts_of(folder: StateFolder, version: StateVersion, shape: Shape) -> Iterator[Change]:
-    """All rows of a version that was begun anew."""
-    for share in shares_of(folder, version, shape):
-        yield from (Insert(share.table, row) for row in share.rows())
+    """All rows of a version that has a copy of them."""
+    for part in partitions_of(folder, version, shape):
+        yield from (Insert(part.table, row) for row in part.rows())
 
 
 @dataclass(frozen=True, slots=True)
-class RowsShare:
+class CopyPartition:
     """Some files of a copy of a table. Picklable: it is read by a task that has no session."""
 
     root: str
@@ -53,21 +53,19 @@ class RowsShare:
 
     @property
     def table(self) -> str:
-        """The table's full name."""
         return Shape.from_json(self.shape_json).table.full_name
 
     def rows(self) -> Iterator[Row]:
-        """The rows."""
         fields = Shape.from_json(self.shape_json).fields
         reader = RowReader(fields)
         for batch in _batches(StateFolder(self.root), self.files):
             yield from reader.rows(_named(batch, "r", [field.name for field in fields]))
 
 
-def shares_of(folder: StateFolder, version: StateVersion, shape: Shape) -> list[RowsShare]:
-    """The copy of a table that a version was begun with, a share for each file."""
+def partitions_of(folder: StateFolder, version: StateVersion, shape: Shape) -> list[CopyPartition]:
+    """The copy of a table that belongs to a version, one partition per file."""
     text = shape.to_json()
-    return [RowsShare(folder.root, (path,), text) for path in folder.parquet_files(f"rows-{version.number}")]
+    return [CopyPartition(folder.root, (path,), text) for path in folder.parquet_files(f"rows-{version.number}")]
 
 
 def holds_copy(root: str, number: int) -> bool:
@@ -77,14 +75,14 @@ def holds_copy(root: str, number: int) -> bool:
 
 
 def remove_copy(root: str, number: int) -> None:
-    """The copy is not needed any more."""
+    """Delete the copy of a version."""
     StateFolder(root).remove(f"rows-{number}")
 
 
 def _batches(folder: StateFolder, files: Sequence[str]) -> Iterator[pa.RecordBatch]:
     if files:
-        found = ds.dataset(list(files), filesystem=folder.files, format="parquet")
-        yield from found.to_batches(batch_size=BATCH_ROWS)
+        dataset = ds.dataset(list(files), filesystem=folder.files, format="parquet")
+        yield from dataset.to_batches(batch_size=BATCH_ROWS)
 
 
 def _named(batch: pa.RecordBatch, letter: str, names: Sequence[str]) -> pa.RecordBatch:

@@ -5,10 +5,11 @@ Parquet files of a delta, and from there they go two ways: their values become t
 keys and hashes the next version of the state. Neither the table nor the state is rewritten for a few changes, and
 nothing large passes the driver.
 
-What was computed holds only if keys are unique. That is not looked at again each time: the rows of the table, counted
-as they pass, less those inserted must be the rows remembered less those deleted, and no inserted key may come twice.
+The result is right only if keys are unique. That is not checked directly each time. Instead the rows of the table are
+counted as they are read: without the inserted ones they must be as many as the remembered rows without the deleted
+ones, and no inserted key may occur twice.
 
-Columns are called by their place in these files (`k0`, `r0`, …), so that any name is safe.
+Columns are numbered in these files (`k0`, `r0`, …), so that any name is safe.
 """
 
 from __future__ import annotations
@@ -61,8 +62,8 @@ _SETTINGS = {
 
 
 @dataclass(frozen=True, slots=True)
-class Found:
-    """A difference: the version after it, whose last delta holds the changes, and how many there are."""
+class StateDifference:
+    """The version after a difference, whose last delta has the changes, and how many there are."""
 
     version: StateVersion
     inserts: int
@@ -70,8 +71,8 @@ class Found:
     deletes: int
 
 
-class Difference:
-    """Versions of one table, each from the one before and a look at the table. The session is a `tuned` one."""
+class TableDifference:
+    """Computes the versions of one table, each from the previous one and the table. The session is a `tuned` one."""
 
     def __init__(
         self,
@@ -115,7 +116,7 @@ class Difference:
 
     def find(
         self, after: StateVersion, frame: DataFrame, fingerprint: str | None, *, digests: bool = False
-    ) -> Found | None:
+    ) -> StateDifference | None:
         """What changed since a version; None if no row did. With `digests`, rows of equal hash are compared, too."""
         if self._key_schema(frame).json() != after.key_types or _is_crowded(after, hard=True):
             after = self.compact(after, self._key_schema(frame))
@@ -129,20 +130,22 @@ class Difference:
             rows = after.rows + inserts - deletes
             if _observed(seen) != (rows, 0) or self._repeats_inserts(delta, inserts):
                 self._check_keys(frame)
-        looks, compared_at = (0, self._clock()) if digests else (after.looks + 1, after.compared_at)
+        hash_compares, compared_at = (0, self._clock()) if digests else (after.hash_compares + 1, after.compared_at)
         if not any(counts):
             self._folder.remove(delta)
             stored = self._folder.load(after.number) or after
-            self._folder.save(replace(stored, fingerprint=fingerprint, looks=looks, compared_at=compared_at))
+            self._folder.save(
+                replace(stored, fingerprint=fingerprint, hash_compares=hash_compares, compared_at=compared_at)
+            )
             return None
-        looked = replace(after, fingerprint=fingerprint, looks=looks, compared_at=compared_at)
+        looked = replace(after, fingerprint=fingerprint, hash_compares=hash_compares, compared_at=compared_at)
         delta_rows = after.delta_rows + sum(counts)
         version = replace(looked, number=number, deltas=(*after.deltas, delta), rows=rows, delta_rows=delta_rows)
         self._folder.save(version)
-        return Found(version, inserts, updates, deletes)
+        return StateDifference(version, inserts, updates, deletes)
 
     def renumbered(self, number: int) -> StateVersion:
-        """A version of its own with the rows of another: something besides rows changed."""
+        """A new version with the rows of another: only columns have changed."""
         known = self._folder.load(number)
         assert known is not None, "a version is kept until a later one is durable"
         version = replace(known, number=self._folder.next_number())
@@ -167,7 +170,7 @@ class Difference:
 
     @contextmanager
     def _removing(self, name: str) -> Iterator[None]:
-        """Remove a folder that is of no use, if what it was made for fails: a bad table is looked at many times."""
+        """Remove a folder if the block fails: a bad table is polled many times."""
         try:
             yield
         except Exception:
@@ -204,10 +207,10 @@ class Difference:
         return base.join(touched, names, "left_anti").unionByName(alive)
 
     def _hashed(self, version: StateVersion) -> DataFrame:
-        """What is remembered, for a join that need not sort the table, as long as a share of it fits in memory."""
+        """What is remembered, for a hash join that need not sort the table, if one partition of it fits in memory."""
         known = self._known(version)
-        share = version.rows / int(str(self.session.conf.get(_PARTITIONS)))
-        return known.hint("shuffle_hash") if share <= _MOST_HASHED else known
+        rows_per_partition = version.rows / int(str(self.session.conf.get(_PARTITIONS)))
+        return known.hint("shuffle_hash") if rows_per_partition <= _MOST_HASHED else known
 
     def _last_of(self, deltas: Sequence[DataFrame], keys: Sequence[str]) -> DataFrame:
         if len(deltas) == 1:
@@ -245,8 +248,8 @@ class Difference:
         return count_distinct(self._folder, delta, names) != inserts
 
     def _check_keys(self, frame: DataFrame) -> None:
-        if found := bad_keys(frame, self._key):
-            raise found.error(self._table, self._key)
+        if bad := bad_keys(frame, self._key):
+            raise bad.error(self._table, self._key)
 
     def _key_schema(self, frame: DataFrame) -> StructType:
         return StructType([StructField(f"k{i}", frame.schema[name].dataType) for i, name in enumerate(self._key)])
@@ -259,7 +262,7 @@ class Difference:
 
 
 def tuned(session: SparkSession) -> SparkSession:
-    """A session of its own, whose settings touch nobody else's."""
+    """A new session, whose settings do not affect others."""
     own = session.newSession()
     for key, value in _SETTINGS.items():
         own.conf.set(key, value)
@@ -269,7 +272,7 @@ def tuned(session: SparkSession) -> SparkSession:
 
 
 def _is_crowded(version: StateVersion, *, hard: bool = False) -> bool:
-    """Whether the deltas have grown to a burden; `hard`: to one that cannot wait for an idle moment."""
+    """Whether there are many deltas; `hard`: so many that compacting cannot wait for an idle moment."""
     allowed = (MOST_DELTAS, MOST_DELTA_SHARE * max(version.rows, _FEW_ROWS))
     factor = 4 if hard else 1
     return len(version.deltas) > factor * allowed[0] or version.delta_rows > factor * allowed[1]
@@ -280,12 +283,12 @@ def _known_key(index: int) -> str:
 
 
 def _observed(seen: Observation) -> tuple[int, int] | None:
-    """Rows and null keys that passed; None if Spark saw no need to let any pass, as for an empty table."""
+    """The counted rows and null keys; None if Spark did not run the count, as for an empty table."""
     try:
-        found = seen.get
+        counts = seen.get
     except Exception:
         return None
-    return int(found["rows"]), int(found["nulls"])
+    return int(counts["rows"]), int(counts["nulls"])
 
 
 def _mark_schema(*names: str) -> StructType:

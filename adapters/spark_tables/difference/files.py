@@ -25,15 +25,15 @@ def open_files(folder: StateFolder, name: str) -> ds.Dataset | None:
 
 def count_rows(folder: StateFolder, name: str) -> int:
     """Rows, from what the files say of themselves."""
-    found = open_files(folder, name)
-    return 0 if found is None else int(found.count_rows())
+    dataset = open_files(folder, name)
+    return 0 if dataset is None else int(dataset.count_rows())
 
 
 def count_operations(folder: StateFolder, delta: str) -> tuple[int, int, int]:
     """Inserts, updates and deletes."""
     counts = dict.fromkeys((INSERT, UPDATE, DELETE), 0)
-    found = open_files(folder, delta)
-    for batch in () if found is None else found.to_batches(columns=[OPERATION]):
+    dataset = open_files(folder, delta)
+    for batch in () if dataset is None else dataset.to_batches(columns=[OPERATION]):
         for entry in pc.value_counts(batch.column(OPERATION)).to_pylist():
             counts[entry["values"]] += entry["counts"]
     return counts[INSERT], counts[UPDATE], counts[DELETE]
@@ -41,8 +41,8 @@ def count_operations(folder: StateFolder, delta: str) -> tuple[int, int, int]:
 
 def count_distinct(folder: StateFolder, delta: str, keys: Sequence[str]) -> int:
     """How many keys the inserts of a small delta have."""
-    found = open_files(folder, delta)
-    if found is None:
+    dataset = open_files(folder, delta)
+    if dataset is None:
         return 0
-    inserted = found.to_table(columns=list(keys), filter=pc.field(OPERATION) == INSERT)
+    inserted = dataset.to_table(columns=list(keys), filter=pc.field(OPERATION) == INSERT)
     return int(inserted.group_by(list(keys)).aggregate([]).num_rows)

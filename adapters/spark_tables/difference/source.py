@@ -1,8 +1,8 @@
-"""A table without a change feed: each look compares it with what is remembered of it.
+"""A table without a change feed: each poll compares it with what is remembered of it.
 
-A token is the number of a version of the state and the name of the shape it has. A look that finds nothing new by the
-fingerprint costs no job of Spark. Now and then, digests are compared as well as hashes: after so many differences as
-`full_compare` says, and when the table has been at rest for a while after one.
+A position is the number of a version of the state and the name of its shape. If the fingerprint is unchanged, a poll
+needs no Spark job. Digests are compared in addition to hashes after `full_compare` differences, and when the table has
+not changed for `COMPARED_AT_REST_S` after one.
 """
 
 from __future__ import annotations
@@ -14,18 +14,18 @@ from functools import cached_property, partial
 from typing import TYPE_CHECKING
 
 from adapters.spark_tables.checks import table_checks
-from adapters.spark_tables.difference.changed_rows import changes_of, holds_copy, inserts_of, remove_copy, shares_of
-from adapters.spark_tables.difference.compute import Difference, tuned
+from adapters.spark_tables.difference.changed_rows import changes_of, holds_copy, inserts_of, partitions_of, remove_copy
+from adapters.spark_tables.difference.compute import TableDifference, tuned
 from adapters.spark_tables.difference.state import StateFolder, StateVersion
+from adapters.spark_tables.position import lost
 from adapters.spark_tables.readers.contract import TableReader, reading
 from adapters.spark_tables.readers.files_and_jdbc import BEING_WRITTEN
 from adapters.spark_tables.rows.keys import UnusableKeys
 from adapters.spark_tables.rows.shape import Shape, evolution
 from adapters.spark_tables.rows.shapes import Shapes
 from adapters.spark_tables.settings import TableSettings
-from adapters.spark_tables.source import TableSnapshot, TableVersion, Token
+from adapters.spark_tables.source import TablePosition, TableSnapshot, TableVersion
 from adapters.spark_tables.types import travelling
-from adapters.spark_tables.versions import lost
 from changesource_sdk import Change, Check, Table, Truncate
 from changesource_sdk.toolkit import spark_session
 
@@ -36,7 +36,7 @@ COMPARED_AT_REST_S = 3600.0
 
 
 class DifferenceSource:
-    """A `TableSource` over a reader. Invariant: a token names a version that is whole and a shape that is kept."""
+    """A `TableSource` over a reader. Invariant: a position names a complete version and a stored shape."""
 
     takes_jobs = True
 
@@ -48,34 +48,37 @@ class DifferenceSource:
         self._shapes = Shapes(folder)
         self._reader = reader
         self._clock = clock
-        self._current: StateVersion | None = None
-        self._is_swept = False
-        self._refused: tuple[str, UnusableKeys] | None = None  # the table as it looked when its keys were bad
+        self._current: StateVersion | None = None  # the version of the last poll, to avoid reading its file again
+        self._is_swept = False  # whether this process has deleted versions that never became durable
+        self._refused: tuple[str, UnusableKeys] | None = None  # fingerprint and error of a table with bad keys
 
     @cached_property
-    def _difference(self) -> Difference:
-        return Difference(tuned(spark_session()), self._folder, self._table.name, self._table.key, self._clock)
+    def _difference(self) -> TableDifference:
+        return TableDifference(tuned(spark_session()), self._folder, self._table.name, self._table.key, self._clock)
 
     def table(self) -> Table:
-        """The table as it is now."""
-        return self._look()[1].table
+        return self._read_table()[1].table
 
     def snapshot(self) -> TableSnapshot:
-        """All rows, from a copy that lives until the snapshot is closed, and is gone on with until then."""
+        """All rows, from a copy that exists until the snapshot is closed; until then it can be resumed."""
         fingerprint = self._reader.fingerprint(self._difference.session)
         with self._refusing(fingerprint):
-            frame, shape = self._look()
+            frame, shape = self._read_table()
             with reading(self._table):
                 version = self._difference.begin(frame, _settled(fingerprint))
-        token: Token = [version.number, self._shapes.keep(shape)]
-        shares = shares_of(self._folder, version, shape)
+        position: TablePosition = [version.number, self._shapes.keep(shape)]
+        partitions = partitions_of(self._folder, version, shape)
         root, number = self._folder.root, version.number
         return TableSnapshot(
-            token, shape.table, shares, partial(holds_copy, root, number), close=partial(remove_copy, root, number)
+            position,
+            shape.table,
+            partitions,
+            partial(holds_copy, root, number),
+            close=partial(remove_copy, root, number),
         )
 
-    def poll(self, after: Token) -> Iterator[TableVersion]:
-        """One version, if the table is not as it was."""
+    def poll(self, after: TablePosition) -> Iterator[TableVersion]:
+        """One version, if the table has changed."""
         version, shape_name = self._remembered(after)
         fingerprint = self._reader.fingerprint(self._difference.session)
         digests = self._is_compare_due(version)
@@ -85,13 +88,13 @@ class DifferenceSource:
             self._current = self._difference.compact_if_crowded(version)
             return
         with self._refusing(fingerprint):
-            found = self._version_after(version, self._shapes.get(shape_name), fingerprint, digests)
-        if found is not None:
-            yield found
+            next_version = self._version_after(version, self._shapes.get(shape_name), fingerprint, digests)
+        if next_version is not None:
+            yield next_version
 
     @contextmanager
     def _refusing(self, fingerprint: str | None) -> Iterator[None]:
-        """A table whose keys were bad is not read again as long as it looks the same."""
+        """Do not read a table with bad keys again while its fingerprint is the same: raise the same error."""
         if self._refused is not None and fingerprint == self._refused[0]:
             raise self._refused[1].with_traceback(None)
         try:
@@ -101,28 +104,28 @@ class DifferenceSource:
             raise
         self._refused = None
 
-    def acknowledge(self, token: Token) -> None:
-        """Versions before this one may go."""
-        match token:
+    def acknowledge(self, position: TablePosition) -> None:
+        """Delete the versions before this one."""
+        match position:
             case [int(number), str()]:
                 self._folder.forget_before(number)
 
     def examine(self) -> Iterable[Check]:
-        """What stands in the way of syncing the table."""
-        return table_checks(self._table, lambda: self._look()[1], lambda: self._look()[0])
+        """The checks of `changesource doctor` for this table."""
+        return table_checks(self._table, lambda: self._read_table()[1], lambda: self._read_table()[0])
 
-    def _look(self) -> tuple[DataFrame, Shape]:
-        """The columns that travel, and the shape of all."""
+    def _read_table(self) -> tuple[DataFrame, Shape]:
+        """The rows in the columns that are synced, and the shape of all columns."""
         frame = self._reader.frame(self._difference.session)
         with reading(self._table):
             shape = Shape(self._table.name, frame.schema, self._table.key)
             return travelling(frame), shape
 
-    def _remembered(self, token: Token) -> tuple[StateVersion, str]:
-        match token:
+    def _remembered(self, position: TablePosition) -> tuple[StateVersion, str]:
+        match position:
             case [int(number), str(shape)]:
                 if not self._is_swept:
-                    # The log's own position: what is beyond it never became durable.
+                    # The first position after a start is that of the log: later versions never became durable.
                     self._folder.keep_only(number)
                     self._is_swept = True
                 if self._current is None or self._current.number != number:
@@ -132,15 +135,15 @@ class DifferenceSource:
         raise lost("what was remembered of the table is gone", self._table.where)
 
     def _is_compare_due(self, version: StateVersion) -> bool:
-        if not self._table.full_compare or not version.looks:
+        if not self._table.full_compare or not version.hash_compares:
             return False
         is_at_rest = self._clock() - version.compared_at > COMPARED_AT_REST_S
-        return version.looks >= self._table.full_compare or is_at_rest
+        return version.hash_compares >= self._table.full_compare or is_at_rest
 
     def _version_after(
         self, version: StateVersion, known: Shape, fingerprint: str | None, digests: bool
     ) -> TableVersion | None:
-        frame, shape = self._look()
+        frame, shape = self._read_table()
         evolved = evolution(known, shape)
         changes: list[Iterable[Change]] = [evolved.changes]
         with reading(self._table):
@@ -148,17 +151,17 @@ class DifferenceSource:
                 now = self._difference.begin(frame, fingerprint)
                 changes += [() if evolved.emptied else [Truncate([known.table.full_name])]]
                 changes += [inserts_of(self._folder, now, shape)]
-            elif found := self._difference.find(version, frame, fingerprint, digests=digests):
-                now = found.version
+            elif difference := self._difference.find(version, frame, fingerprint, digests=digests):
+                now = difference.version
                 changes += [changes_of(self._folder, now, shape)]
             elif evolved.changes:
                 now = self._difference.renumbered(version.number)
             else:
-                self._current = None  # it was written again, with what was seen
+                self._current = None  # `find` has stored it again with another fingerprint
                 return None
         self._current = now
-        token: Token = [now.number, self._shapes.keep(shape)]
-        return TableVersion(token, (change for part in changes for change in part), self._clock() * 1000)
+        position: TablePosition = [now.number, self._shapes.keep(shape)]
+        return TableVersion(position, (change for part in changes for change in part), self._clock() * 1000)
 
 
 def _settled(fingerprint: str | None) -> str | None:

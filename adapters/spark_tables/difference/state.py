@@ -1,9 +1,9 @@
-"""What is remembered of a table that cannot tell its changes: key and row hash of every row, by version.
+"""What is remembered of a table without a change feed: key and row hash of every row, by version.
 
-A version is one JSON file, `version-N.json`, that names Parquet folders: a base, and the deltas since. Folders are
-written beside what is there; they count once a version names them, and a version counts once the log's position names
-its number. So state and log commit together in the log's own transaction: killed anywhere, the position that the log
-holds names a version whose files are all there, and what no position names is swept away.
+A version is one JSON file, `version-N.json`, that names Parquet folders: a base, and the deltas since. New folders are
+written and existing ones kept; a folder counts once a version names it, and a version counts once the log's position
+names its number. So state and log commit together in the log's own transaction: killed anywhere, the position that the
+log holds names a version whose files are all there, and what no position names is swept away.
 
 Removal follows the same rule: a version goes only after a later one is durable in the log. Numbers are never used
 twice, even if the folder was lost: they grow with the clock.
@@ -28,8 +28,8 @@ _STAGED = ".staged"
 class StateVersion:
     """A table as it was: `rows` keys with their hashes are those of the base, overlaid by the deltas in order.
 
-    `key_types` is the schema of the keys, `fingerprint` what the source looked like, `looks` and `compared_at` (epoch
-    seconds) how often and since when only hashes were compared.
+    `key_types` is the schema of the keys, `fingerprint` what the source looked like, `hash_compares` and `compared_at`
+    (epoch seconds) how often and since when only hashes were compared.
     """
 
     number: int
@@ -39,7 +39,7 @@ class StateVersion:
     delta_rows: int
     key_types: str
     fingerprint: str | None
-    looks: int
+    hash_compares: int
     compared_at: float
 
 
@@ -62,6 +62,7 @@ class StateFolder:
             return None
         with self._files.open_input_stream(path) as file:
             fields = json.loads(file.read())
+        fields["hash_compares"] = fields.pop("looks")  # its name in the files of all versions
         version = StateVersion(**fields | {"deltas": tuple(fields["deltas"])})
         return version if all(map(self.holds, (version.base, *version.deltas))) else None
 
@@ -70,7 +71,9 @@ class StateFolder:
         self._files.create_dir(self._root, recursive=True)
         path = self.path(f"version-{version.number}.json")
         with self._files.open_output_stream(path + _STAGED) as file:
-            file.write(json.dumps(asdict(version)).encode())
+            fields = asdict(version)
+            fields["looks"] = fields.pop("hash_compares")
+            file.write(json.dumps(fields).encode())
         self._files.move(path + _STAGED, path)
 
     def next_number(self) -> int:
@@ -84,11 +87,11 @@ class StateFolder:
 
     def forget_before(self, number: int) -> None:
         """A version is durable: older ones, and folders of theirs that none of those left names, go."""
-        self._remove(lambda found: found < number, lambda found: found < number)
+        self._remove(lambda each: each < number, lambda each: each < number)
 
     def keep_only(self, number: int) -> None:
         """Nothing but this version is wanted: what was begun and never became durable goes, too."""
-        self._remove(lambda found: found != number, lambda found: True)
+        self._remove(lambda each: each != number, lambda each: True)
 
     def remove(self, name: str) -> None:
         """Remove a folder, if it is there."""
@@ -97,8 +100,8 @@ class StateFolder:
 
     def parquet_files(self, name: str) -> list[str]:
         """The data files of a folder, as paths of `files`."""
-        found = self._files.get_file_info(fs.FileSelector(self.path(name), recursive=True))
-        return sorted(info.path for info in found if info.path.endswith(".parquet") and info.size)
+        entries = self._files.get_file_info(fs.FileSelector(self.path(name), recursive=True))
+        return sorted(info.path for info in entries if info.path.endswith(".parquet") and info.size)
 
     @property
     def files(self) -> fs.FileSystem:
@@ -106,7 +109,7 @@ class StateFolder:
         return self._files
 
     def uri(self, name: str) -> str:
-        """A folder as Spark is told of it."""
+        """The URI of a folder, for Spark."""
         return f"{self.root}/{name}"
 
     def path(self, name: str) -> str:
@@ -127,5 +130,5 @@ class StateFolder:
     def _entries(self) -> Iterable[tuple[str, int]]:
         selector = fs.FileSelector(self._root, allow_not_found=True)
         for info in self._files.get_file_info(selector):
-            if found := _NUMBERED.match(info.base_name):
-                yield info.base_name, int(found[1])
+            if match := _NUMBERED.match(info.base_name):
+                yield info.base_name, int(match[1])

@@ -25,21 +25,21 @@ _LONGEST_MESSAGE = 1000
 
 
 class TableReader(Protocol):
-    """One table that can be read, but cannot tell what changed. Raises `TableMissing` if it is not there."""
+    """Reads one table that has no change feed. Raises `TableMissing` if it does not exist."""
 
     def fingerprint(self, session: SparkSession) -> str | None:
-        """Differs from the last one if the table may have changed; None if that cannot be told. Cheap.
+        """Differs from the last one if the table may have changed; None if the table has no such mark. Cheap.
 
-        It is asked for before `frame`, so that a change between the two is seen as one more change, not missed.
+        It is read before `frame`, so that a change between the two causes one more comparison and is not missed.
         """
 
     def frame(self, session: SparkSession) -> DataFrame:
-        """The table as it is now."""
+        """The current rows."""
 
 
 @contextmanager
 def reading(table: TableSettings) -> Iterator[None]:
-    """Turn what Spark raises about a table into errors that name the table and say what to do."""
+    """Raise Spark's errors as an `AdapterError` with the table and a fix."""
     try:
         yield
     except ChangesourceError:

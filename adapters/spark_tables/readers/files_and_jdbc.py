@@ -67,7 +67,7 @@ class JdbcReader:
     table: TableSettings
 
     def fingerprint(self, session: SparkSession) -> str | None:
-        """A database does not tell."""
+        """None: a database has no such mark."""
         return None
 
     def frame(self, session: SparkSession) -> DataFrame:
@@ -80,18 +80,18 @@ class JdbcReader:
 
 
 def list_files(session: SparkSession, location: str) -> dict[str, str] | None:
-    """All files below a location with what changes when they do; None if there is nothing.
+    """All files below a location, with their size and time; None if the location does not exist.
 
-    Asked of the file system as Spark has it, with its credentials.
+    Uses Spark's file system, with its credentials.
     """
     jvm: Any = session.sparkContext._jvm
     path = jvm.org.apache.hadoop.fs.Path(location)
     files = path.getFileSystem(session.sparkContext._jsc.hadoopConfiguration())
     if not files.exists(path):
         return None
-    found: dict[str, str] = {}
+    marks: dict[str, str] = {}
     listing = files.listFiles(path, True)
     while listing.hasNext():
         file = listing.next()
-        found[str(file.getPath().toString())] = f"{file.getLen()} {file.getModificationTime()}"
-    return found
+        marks[str(file.getPath().toString())] = f"{file.getLen()} {file.getModificationTime()}"
+    return marks

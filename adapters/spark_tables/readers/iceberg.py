@@ -37,20 +37,20 @@ class IcebergReader:
 
     def fingerprint(self, session: SparkSession) -> str | None:
         """The current snapshot and schema."""
-        found = self._open()
-        snapshot = found.current_snapshot()
-        return f"{found.metadata.table_uuid} {snapshot and snapshot.snapshot_id} {found.metadata.current_schema_id}"
+        opened = self._open()
+        snapshot = opened.current_snapshot()
+        return f"{opened.metadata.table_uuid} {snapshot and snapshot.snapshot_id} {opened.metadata.current_schema_id}"
 
     def frame(self, session: SparkSession) -> DataFrame:
         """The current snapshot; each of its files is read by one task."""
-        found = self._open()
+        opened = self._open()
         with reading(self.table):
-            scan = found.scan()
-            schema = spark_schema(found)
+            scan = opened.scan()
+            schema = spark_schema(opened)
             tasks = [pickle.dumps(task) for task in scan.plan_files()]
             if not tasks:
                 return session.createDataFrame([], schema)
-            read = _FileReader(pickle.dumps((found.metadata, found.io, scan.projection())), tasks, schema)
+            read = _FileReader(pickle.dumps((opened.metadata, opened.io, scan.projection())), tasks, schema)
             return session.range(0, len(tasks), 1, len(tasks)).mapInArrow(read, schema)
 
     def _open(self) -> Table:
@@ -92,18 +92,18 @@ def newest_metadata(location: str) -> str:
     uri = location.rstrip("/") if "://" in location else Path(location).expanduser().resolve().as_uri()
     files, root = fs.FileSystem.from_uri(uri)
     listed = files.get_file_info(fs.FileSelector(f"{root}/metadata"))
-    numbered = [(int(found[1]), info.base_name) for info in listed if (found := _METADATA.match(info.base_name))]
+    numbered = [(int(match[1]), info.base_name) for info in listed if (match := _METADATA.match(info.base_name))]
     if not numbered:
         raise FileNotFoundError(location)
     return f"{uri}/metadata/{max(numbered)[1]}"
 
 
-def spark_schema(found: Table) -> StructType:
+def spark_schema(table: Table) -> StructType:
     """The table's columns in Spark's types, each with its id."""
     from pyspark.sql.pandas.types import from_arrow_schema
     from pyspark.sql.types import StructField, StructType
 
-    iceberg = found.schema()
+    iceberg = table.schema()
     fields = from_arrow_schema(iceberg.as_arrow()).fields
     return StructType(
         [

@@ -1,7 +1,7 @@
 """A Spark SQL query over other tables as one table.
 
 The query may name the other tables of the settings, files (parquet.`/lake/items`) and whatever the session's catalogs
-have. Names of the settings come first: they are temporary views, made anew for each look so that Spark lists their
+have. Names of the settings come first: they are temporary views, created again for each poll so that Spark lists their
 files again.
 """
 
@@ -34,15 +34,15 @@ class QueryReader:
     others: Mapping[str, TableReader]
 
     def fingerprint(self, session: SparkSession) -> str | None:
-        """Those of all it reads, if all have one and the query gives the same for the same tables."""
+        """A digest of those of all tables it reads; None if one has none or the query is not deterministic."""
         if _RESTLESS.search(self.table.location):
             return None
-        found = [self._fingerprint_of(session, name) for name in self._names(session)]
-        if None in found:
+        fingerprints = [self._fingerprint_of(session, name) for name in self._names(session)]
+        if None in fingerprints:
             return None
-        if BEING_WRITTEN in found:
+        if BEING_WRITTEN in fingerprints:
             return BEING_WRITTEN
-        return hashlib.sha256("\n".join(map(str, found)).encode()).hexdigest()
+        return hashlib.sha256("\n".join(map(str, fingerprints)).encode()).hexdigest()
 
     def frame(self, session: SparkSession) -> DataFrame:
         """What the query gives now."""
@@ -70,7 +70,7 @@ class QueryReader:
 
 
 def _parts(lists: Iterable[str]) -> Iterable[str]:
-    return (part.strip() for found in lists for part in found.split(","))
+    return (part.strip() for names in lists for part in names.split(","))
 
 
 def _quoted(name: str) -> str:

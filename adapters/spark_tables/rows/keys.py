@@ -39,7 +39,7 @@ class BadKeys:
         return bool(self.nulls or self.repeated)
 
     def error(self, table: str, key: Sequence[str]) -> UnusableKeys:
-        """What to tell the user."""
+        """The error for the user."""
         named = ", ".join(key)
         said = []
         if self.nulls:
@@ -54,7 +54,7 @@ class BadKeys:
 
 
 def bad_keys(frame: DataFrame, key: Sequence[str]) -> BadKeys:
-    """Look at every key of a table."""
+    """Check every key of a table."""
     from functools import reduce
 
     from pyspark.sql import functions as f
@@ -71,10 +71,10 @@ def bad_keys(frame: DataFrame, key: Sequence[str]) -> BadKeys:
 
 
 def _row_example(rows: Sequence[Row]) -> str:
-    """The first columns of a row: the other columns are all that tells which row it is."""
-    found = rows[0].asDict() if rows else {}
-    shown = [f"{name}: {_short(value)}" for name, value in list(found.items())[:SHOWN_COLUMNS]]
-    return f"{{{', '.join(shown)}{', …' if len(found) > SHOWN_COLUMNS else ''}}}"
+    """The first columns of a row with a null key, which only its other columns identify."""
+    values = rows[0].asDict() if rows else {}
+    shown = [f"{name}: {_short(value)}" for name, value in list(values.items())[:SHOWN_COLUMNS]]
+    return f"{{{', '.join(shown)}{', …' if len(values) > SHOWN_COLUMNS else ''}}}"
 
 
 def _example(row: Row, width: int) -> str:

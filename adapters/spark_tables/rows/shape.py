@@ -1,8 +1,7 @@
-"""A table's columns at one version, and what leads consumers from one shape to another. Pure.
+"""A table's columns at one version, and what takes consumers from one shape to another. Pure.
 
-A shape is Spark's schema (Delta's is written the same way) and the key. Columns are told apart by the identity that
-Delta's column mapping gives them, else by their names: with column mapping a rename is a rename, without it a column
-that goes and another that comes.
+A shape is Spark's schema (Delta's is written the same way) and the key. Columns are identified by the ids of Delta's
+column mapping, otherwise by their names: with column mapping a rename is a rename, without it a drop and an add.
 """
 
 from __future__ import annotations
@@ -33,14 +32,14 @@ class Shape:
         for name in self.key:
             if name not in self.struct.fieldNames():
                 hint = nearest(name, self.struct.fieldNames())
-                raise ConfigurationError("bad-key", f"there is no column {name!r}", self._key_place, hint)
+                raise ConfigurationError("bad-key", f"there is no column {name!r}", self._key_setting, hint)
             if self._column(name).zql_type in (None, "json"):
                 kind = self.struct[name].dataType.simpleString()
                 fix = "choose columns of numbers, texts, booleans, dates or times, or cast it in a query"
-                raise ConfigurationError("bad-key", f"a column of type {kind} cannot be a key", self._key_place, fix)
+                raise ConfigurationError("bad-key", f"a column of type {kind} cannot be a key", self._key_setting, fix)
 
     @property
-    def _key_place(self) -> str:
+    def _key_setting(self) -> str:
         return f"tables.{self.name}.key"
 
     def _column(self, name: str) -> Column:
@@ -75,8 +74,8 @@ class Shape:
     @classmethod
     def from_json(cls, text: str) -> Shape:
         """The shape that `to_json` wrote."""
-        found = json.loads(text)
-        return cls(found["name"], StructType.fromJson(found["columns"]), tuple(found["key"]))
+        fields = json.loads(text)
+        return cls(fields["name"], StructType.fromJson(fields["columns"]), tuple(fields["key"]))
 
 
 @dataclass(frozen=True, slots=True)

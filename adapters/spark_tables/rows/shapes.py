@@ -1,7 +1,7 @@
-"""Shapes that tokens name: a small file each, in the table's folder.
+"""The shapes that positions name: a small file each, in the table's folder.
 
 A shape's name is its digest, so a file is written once and never changed. The folder may be on any file system that
-Arrow and Spark share; if it is lost, tokens mean nothing any more and the tables are read anew.
+Arrow and Spark share; if it is lost, positions cannot be resumed and a resync is required.
 """
 
 from __future__ import annotations
@@ -12,9 +12,9 @@ from pathlib import Path
 
 from pyarrow import fs
 
+from adapters.spark_tables.position import lost
 from adapters.spark_tables.rows.shape import Shape
 from adapters.spark_tables.settings import TableSettings
-from adapters.spark_tables.versions import lost
 
 
 def table_folder(state: str, table: TableSettings) -> str:
@@ -29,10 +29,10 @@ class Shapes:
 
     def __init__(self, folder: str) -> None:
         self._files, self._root = fs.FileSystem.from_uri(folder)
-        self._known: dict[str, Shape] = {}
+        self._known: dict[str, Shape] = {}  # by name; a cache of the files, filled by `keep` and `get`
 
     def keep(self, shape: Shape) -> str:
-        """Write a shape down; the name to ask for it by."""
+        """Store a shape; returns its name."""
         text = shape.to_json()
         name = hashlib.sha256(text.encode()).hexdigest()[:16]
         if name not in self._known:
@@ -41,7 +41,7 @@ class Shapes:
         return name
 
     def get(self, name: str) -> Shape:
-        """A shape that was kept; without it there is no going on."""
+        """A stored shape. Raises `ResyncRequired` if its file does not exist."""
         if name not in self._known:
             try:
                 with self._files.open_input_stream(self._path(name)) as file:

@@ -85,7 +85,7 @@ def _moments(column: pa.Array) -> Values:
 
 
 def _milliseconds(count: int, by: int) -> int | float:
-    # A finer fraction than microseconds does not fit beside today's milliseconds in a double.
+    # A double cannot hold today's milliseconds with a finer fraction than microseconds.
     whole, rest = divmod(count, by)
     return whole if rest == 0 else (count // (by // 1000)) / 1000
 

@@ -48,9 +48,10 @@ FORMER = {
     "adapters.spark_tables.delta_jar_free": "adapters.spark_tables.delta.jar_free",
     "adapters.spark_tables.delta_log": "adapters.spark_tables.delta.log",
     "adapters.spark_tables.delta_memory": "adapters.spark_tables.delta.memory",
-    "adapters.spark_tables.delta_place": "adapters.spark_tables.delta.position",
-    "adapters.spark_tables.delta_reader": "adapters.spark_tables.delta.reader",
-    "adapters.spark_tables.delta_shares": "adapters.spark_tables.delta.shares",
+    "adapters.spark_tables.delta.shares": "adapters.spark_tables.delta.partitions",
+    "adapters.spark_tables.delta_place": "adapters.spark_tables.position",
+    "adapters.spark_tables.delta_reader": "adapters.spark_tables.delta.choice",
+    "adapters.spark_tables.delta_shares": "adapters.spark_tables.delta.partitions",
     "adapters.spark_tables.delta_source": "adapters.spark_tables.delta.source",
     "adapters.spark_tables.delta_spark": "adapters.spark_tables.delta.spark",
     "adapters.spark_tables.delta_table": "adapters.spark_tables.delta.table",
@@ -77,10 +78,25 @@ FORMER = {
 # fmt: on
 """Former name to present name."""
 
+FORMER_NAMES = {
+    ("adapters.spark_tables.adapter", "_can_all_resume"): ("adapters.spark_tables.snapshot", "_can_all_resume"),
+    ("adapters.spark_tables.adapter", "_close_all"): ("adapters.spark_tables.snapshot", "_close_all"),
+    ("adapters.spark_tables.delta.partitions", "DeltaShare"): (
+        "adapters.spark_tables.delta.partitions",
+        "DeltaPartition",
+    ),
+    ("adapters.spark_tables.difference.changed_rows", "RowsShare"): (
+        "adapters.spark_tables.difference.changed_rows",
+        "CopyPartition",
+    ),
+}
+"""Classes and functions that were renamed, or moved out of a module that still exists; by their present module."""
+
 
 class _Unpickler(pickle.Unpickler):
     def find_class(self, module_name: str, global_name: str) -> Any:
-        return super().find_class(FORMER.get(module_name, module_name), global_name)
+        present = FORMER.get(module_name, module_name), global_name
+        return super().find_class(*FORMER_NAMES.get(present, present))
 
 
 def unpickled(content: bytes) -> Any:

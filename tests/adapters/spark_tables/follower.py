@@ -70,7 +70,7 @@ class Follower:
         """Apply what is new; the changes of each transaction."""
         self.adapter._due.clear()
         found = [self.take(transaction) for transaction in self.adapter.changes(self.position)]
-        while self.adapter._looks:
+        while self.adapter._polls:
             found += [self.take(transaction) for transaction in self.adapter.changes(self.position)]
         return found
 

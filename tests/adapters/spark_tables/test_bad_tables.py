@@ -13,7 +13,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from adapters.spark_tables.delta import feed as delta_feed
-from adapters.spark_tables.looks import Looks
+from adapters.spark_tables.polls import Polls
 from changesource_sdk.adapter import CreateTable, Insert
 from changesource_sdk.errors import AdapterError
 from tests.adapters.spark_tables.follower import Follower
@@ -246,7 +246,7 @@ def test_a_look_that_takes_long_keeps_no_other_table_waiting(tmp_path: Path, mon
 
 
 def test_a_look_in_progress_is_one_per_unit() -> None:
-    looks, is_let = Looks(), threading.Event()
+    looks, is_let = Polls(), threading.Event()
     looks.start("one", {}, lambda: is_let.wait() and [])  # type: ignore[arg-type, return-value]
     assert "one" in looks
     assert list(looks.done()) == []

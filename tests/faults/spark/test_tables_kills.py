@@ -16,7 +16,7 @@ from pathlib import Path
 import pyarrow as pa
 import pytest
 
-from adapters.spark_tables.delta.shares import SHARE_ROWS
+from adapters.spark_tables.delta.partitions import PARTITION_ROWS
 from tests.support.fakes.raw_consumer import RawConsumer
 from tests.support.fixtures.zero_cache import MakeZeroCache
 from tests.support.peers.spark_serving import SPARK_SECONDS, SparkServing, kill
@@ -90,7 +90,7 @@ SHARES = 6
 
 
 def _share(number: int) -> pa.Table:
-    ids = pa.array(range(number * SHARE_ROWS, (number + 1) * SHARE_ROWS), pa.int64())
+    ids = pa.array(range(number * PARTITION_ROWS, (number + 1) * PARTITION_ROWS), pa.int64())
     return pa.table({"id": ids, "name": ids.cast(pa.string())})
 
 
@@ -116,7 +116,7 @@ def test_a_driver_that_dies_in_the_first_sync_of_a_table_is_replaced_by_one_that
         until(endpoint.ready, "the snapshot", seconds=SPARK_SECONDS)
         assert written & _inodes(tmp_path / "state" / "spool"), "a share that was written is not read again"
         with RawConsumer(endpoint.stream_url, keep=True, timeout=SPARK_SECONDS) as consumer:
-            assert _people(consumer) == Counter({"insert": SHARES * SHARE_ROWS})
+            assert _people(consumer) == Counter({"insert": SHARES * PARTITION_ROWS})
             snapshot = consumer.counted.watermark
         # The shipped dialect has the snapshot on a connection of its own, and what follows on the next.
         with RawConsumer(endpoint.stream_url, last_watermark=snapshot, keep=True, timeout=SPARK_SECONDS) as consumer:

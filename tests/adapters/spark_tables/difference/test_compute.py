@@ -11,8 +11,8 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from adapters.spark_tables.difference.changed_rows import changes_of, shares_of
-from adapters.spark_tables.difference.compute import Difference, tuned
+from adapters.spark_tables.difference.changed_rows import changes_of, partitions_of
+from adapters.spark_tables.difference.compute import TableDifference, tuned
 from adapters.spark_tables.difference.state import StateFolder, StateVersion
 from adapters.spark_tables.rows.shape import Shape
 from changesource_sdk.adapter import Delete, Insert, Row, Update
@@ -35,8 +35,8 @@ def folder(tmp_path: Path) -> StateFolder:
 
 
 @pytest.fixture
-def difference(own: SparkSession, folder: StateFolder) -> Difference:
-    return Difference(own, folder, "items", ["id"])
+def difference(own: SparkSession, folder: StateFolder) -> TableDifference:
+    return TableDifference(own, folder, "items", ["id"])
 
 
 def frame(session: SparkSession, rows: Rows) -> DataFrame:
@@ -80,14 +80,14 @@ def changed(rows: Rows, rng: random.Random) -> Rows:
 
 
 def test_a_seeded_series_of_differences_leads_to_each_state(
-    own: SparkSession, folder: StateFolder, difference: Difference
+    own: SparkSession, folder: StateFolder, difference: TableDifference
 ) -> None:
     rng = random.Random(9)
     rows: Rows = {key: (f"row {key}", key / 4) for key in range(40)}
     now = frame(own, rows)
     shape = Shape("items", now.schema, ("id",))
     version = difference.begin(now, None)
-    consumer = {int(str(row["id"])): row for share in shares_of(folder, version, shape) for row in share.rows()}
+    consumer = {int(str(row["id"])): row for share in partitions_of(folder, version, shape) for row in share.rows()}
     assert consumer == held(rows)
     for step in range(6):
         rows = changed(rows, rng)
@@ -102,14 +102,14 @@ def test_a_seeded_series_of_differences_leads_to_each_state(
             assert version.deltas == ()
 
 
-def test_the_same_rows_are_no_difference(own: SparkSession, difference: Difference) -> None:
+def test_the_same_rows_are_no_difference(own: SparkSession, difference: TableDifference) -> None:
     rows: Rows = {1: ("a", 1.0), 2: (None, None)}
     version = difference.remember(frame(own, rows), "first")
     assert difference.find(version, frame(own, dict(reversed(rows.items()))), "second") is None
     assert difference.find(version, frame(own, rows), "third", digests=True) is None
 
 
-def test_a_value_that_moves_to_another_column_is_a_change(own: SparkSession, difference: Difference) -> None:
+def test_a_value_that_moves_to_another_column_is_a_change(own: SparkSession, difference: TableDifference) -> None:
     schema = "id bigint, a string, b string"
     version = difference.remember(own.createDataFrame([(1, "x", None)], schema), None)
     found = difference.find(version, own.createDataFrame([(1, None, "x")], schema), None)
@@ -118,7 +118,7 @@ def test_a_value_that_moves_to_another_column_is_a_change(own: SparkSession, dif
 
 
 def test_new_null_columns_wider_numbers_and_another_order_are_no_change(
-    own: SparkSession, difference: Difference
+    own: SparkSession, difference: TableDifference
 ) -> None:
     before = own.createDataFrame([(1, 7, 1.5, "x")], "id int, n int, f float, t string")
     after = own.createDataFrame([("x", None, 1.5, 7, 1)], "t string, added array<int>, f double, n bigint, id bigint")
@@ -127,7 +127,7 @@ def test_new_null_columns_wider_numbers_and_another_order_are_no_change(
     assert difference.find(difference.renumbered(version.number), after, None, digests=True) is None
 
 
-def test_maps_and_nested_values_are_compared(own: SparkSession, difference: Difference) -> None:
+def test_maps_and_nested_values_are_compared(own: SparkSession, difference: TableDifference) -> None:
     schema = "id bigint, m map<string, int>, s struct<a: array<int>>"
     version = difference.remember(own.createDataFrame([(1, {"a": 1}, ([1],)), (2, {}, ([],))], schema), None)
     found = difference.find(version, own.createDataFrame([(1, {"a": 2}, ([1],)), (2, {}, ([3],))], schema), None)
@@ -135,7 +135,7 @@ def test_maps_and_nested_values_are_compared(own: SparkSession, difference: Diff
     assert found.updates == 2
 
 
-def test_a_table_may_become_empty_and_fill_again(own: SparkSession, difference: Difference) -> None:
+def test_a_table_may_become_empty_and_fill_again(own: SparkSession, difference: TableDifference) -> None:
     rows: Rows = {1: ("a", 1.0), 2: ("b", 2.0)}
     version = difference.begin(frame(own, rows), None)
     emptied = difference.find(version, frame(own, {}), None)
@@ -147,7 +147,7 @@ def test_a_table_may_become_empty_and_fill_again(own: SparkSession, difference: 
 
 
 def test_a_collision_of_hashes_is_found_by_the_full_compare(
-    own: SparkSession, folder: StateFolder, difference: Difference, tmp_path: Path
+    own: SparkSession, folder: StateFolder, difference: TableDifference, tmp_path: Path
 ) -> None:
     version = difference.remember(frame(own, {1: ("old", 1.0), 2: ("b", 2.0)}), None)
     now = frame(own, {1: ("new", 1.0), 2: ("b", 2.0)})
@@ -187,7 +187,7 @@ def whole(folder: StateFolder, name: str) -> pa.Table:
     ],
 )
 def test_keys_that_stop_being_keys_are_named(
-    own: SparkSession, difference: Difference, rows: Sequence[tuple[int | None, str]], code: str, said: str
+    own: SparkSession, difference: TableDifference, rows: Sequence[tuple[int | None, str]], code: str, said: str
 ) -> None:
     schema = "id bigint, t string"
     version = difference.remember(own.createDataFrame([(1, "a"), (2, "b")], schema), None)
@@ -199,7 +199,7 @@ def test_keys_that_stop_being_keys_are_named(
 
 
 def test_a_first_look_refuses_repeated_and_null_keys_of_several_columns(own: SparkSession, folder: StateFolder) -> None:
-    two = Difference(own, folder, "pairs", ["a", "b"])
+    two = TableDifference(own, folder, "pairs", ["a", "b"])
     rows = [(1, "x"), (1, "x"), (2, "y"), (None, "y"), (1, None)]
     with pytest.raises(AdapterError) as error:
         two.begin(own.createDataFrame(rows, "a int, b string"), None)

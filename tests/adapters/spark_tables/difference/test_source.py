@@ -334,9 +334,9 @@ def test_digests_are_compared_after_as_many_differences_as_the_settings_say(tmp_
     items = Followed(tmp_path, {"items": {"parquet": str(folder), "key": "id", "full_compare": 1}})
     write(folder, table_of({1: "b"}))
     items.look()
-    assert remembered(tmp_path).looks == 1
+    assert remembered(tmp_path).hash_compares == 1
     assert items.look() == []
-    assert remembered(tmp_path).looks == 0
+    assert remembered(tmp_path).hash_compares == 0
 
 
 def test_unchanged_files_cost_no_job(tmp_path: Path, spark: SparkSession) -> None:

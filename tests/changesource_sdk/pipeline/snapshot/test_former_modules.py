@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import pickle
+from importlib import import_module
 from importlib.util import find_spec
 
 import pytest
 
-from changesource_sdk.pipeline.snapshot.former_modules import FORMER, unpickled
+from changesource_sdk.pipeline.snapshot.former_modules import FORMER, FORMER_NAMES, unpickled
 from changesource_sdk.pipeline.snapshot.resume import Plan
 
 
@@ -20,6 +21,12 @@ def test_a_class_is_found_under_the_former_name_of_its_module() -> None:
 
 def test_what_this_version_pickles_is_read_as_it_is() -> None:
     assert unpickled(pickle.dumps((Plan, {"a": 1}))) == (Plan, {"a": 1})
+
+
+@pytest.mark.parametrize(("former", "present"), FORMER_NAMES.items())
+def test_a_class_or_function_is_found_under_its_former_name(former: tuple[str, str], present: tuple[str, str]) -> None:
+    content = b"c" + former[0].encode() + b"\n" + former[1].encode() + b"\n."
+    assert unpickled(content) is getattr(import_module(present[0]), present[1])
 
 
 @pytest.mark.parametrize("present", FORMER.values())

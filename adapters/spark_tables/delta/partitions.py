@@ -1,7 +1,7 @@
-"""The rows of a Delta table at a version, in shares that are read side by side, by tasks without a session.
+"""The rows of a Delta table at a version, in partitions that tasks read in parallel, without a session.
 
-Plain tables are read file by file. Of those with column mapping, deletion vectors or other features, `deltalake` gives
-rows and not files: they are read by ranges of their key if that is one integer, else as a whole.
+Plain tables are read file by file. With column mapping, deletion vectors or other features, `deltalake` returns rows
+and not files: those tables are read by ranges of their key if that is one integer, otherwise in one partition.
 """
 
 from __future__ import annotations
@@ -24,14 +24,14 @@ if TYPE_CHECKING:
     from deltalake import DeltaTable
     from pyspark.sql import DataFrame, SparkSession
 
-SHARE_ROWS = 250_000
-"""A share has about this many rows; files are split by their row groups, small ones are put together."""
+PARTITION_ROWS = 250_000
+"""About how many rows a partition has; files are split by their row groups, small ones are combined."""
 
 BATCH_ROWS = 16_384
 
 
 @dataclass(frozen=True, slots=True)
-class DeltaShare:
+class DeltaPartition:
     """Rows of a table at a version: some files, or some row groups of one file, or those for which a predicate holds,
     or all. Picklable.
     """
@@ -45,11 +45,9 @@ class DeltaShare:
 
     @property
     def table(self) -> str:
-        """The table's full name."""
         return Shape.from_json(self.shape_json).table.full_name
 
     def rows(self) -> Iterator[Row]:
-        """The rows."""
         reader = RowReader(Shape.from_json(self.shape_json).fields)
         for batch in self.batches():
             yield from reader.rows(batch)
@@ -62,11 +60,11 @@ class DeltaShare:
     def _batches(self) -> Iterator[pa.RecordBatch]:
         import pyarrow.dataset as ds
 
-        found = open_table(self.settings, self.version)
+        delta = open_table(self.settings, self.version)
         if not self.files:
-            yield from pa.RecordBatchReader.from_stream(found.scan(predicate=self.predicate))
+            yield from pa.RecordBatchReader.from_stream(delta.scan(predicate=self.predicate))
             return
-        whole = found.to_pyarrow_dataset()
+        whole = delta.to_pyarrow_dataset()
         wanted = set(self.files)
         parts = [fragment for fragment in whole.get_fragments() if fragment.path in wanted]
         if self.row_groups:
@@ -75,52 +73,52 @@ class DeltaShare:
         yield from dataset.to_batches(batch_size=BATCH_ROWS, batch_readahead=2, fragment_readahead=1)
 
 
-def _is_of_files(found: DeltaTable) -> bool:
-    """Whether files alone make up the rows: no name is mapped, no row is marked as deleted."""
+def _is_of_files(delta: DeltaTable) -> bool:
+    """Whether the rows are exactly those of the files: no mapped columns, no deletion vectors."""
     from deltalake.table import SUPPORTED_READER_FEATURES
 
-    asked = set(found.protocol().reader_features or ())
-    return not maps_columns(found) and asked <= set(SUPPORTED_READER_FEATURES)
+    required = set(delta.protocol().reader_features or ())
+    return not maps_columns(delta) and required <= set(SUPPORTED_READER_FEATURES)
 
 
-def shares(table: TableSettings, found: DeltaTable, shape: Shape) -> list[DeltaShare]:
-    """The rows of an opened table, in shares that can be read side by side."""
-    version, text = found.version(), shape.to_json()
-    if not _is_of_files(found):
-        return [DeltaShare(table, version, text, predicate=predicate) for predicate in _ranges(found, shape)]
+def partitions(table: TableSettings, delta: DeltaTable, shape: Shape) -> list[DeltaPartition]:
+    """The partitions of an opened table."""
+    version, text = delta.version(), shape.to_json()
+    if not _is_of_files(delta):
+        return [DeltaPartition(table, version, text, predicate=predicate) for predicate in _ranges(delta, shape)]
     with reading(table):
-        return [DeltaShare(table, version, text, *part) for part in _parts(found)]
+        return [DeltaPartition(table, version, text, *part) for part in _parts(delta)]
 
 
-def _parts(found: DeltaTable) -> Iterator[tuple[tuple[str, ...], tuple[int, ...]]]:
-    """Files with row groups of them, none for all: about as many rows each."""
+def _parts(delta: DeltaTable) -> Iterator[tuple[tuple[str, ...], tuple[int, ...]]]:
+    """Files and their row groups (none: all), with about the same number of rows each."""
     together: list[str] = []
     held = 0
-    for fragment in found.to_pyarrow_dataset().get_fragments():
+    for fragment in delta.to_pyarrow_dataset().get_fragments():
         rows = fragment.count_rows()
-        if rows > SHARE_ROWS and fragment.num_row_groups > 1:
+        if rows > PARTITION_ROWS and fragment.num_row_groups > 1:
             yield from (((fragment.path,), (number,)) for number in range(fragment.num_row_groups))
             continue
         together.append(fragment.path)
         held += rows
-        if held >= SHARE_ROWS:
+        if held >= PARTITION_ROWS:
             yield tuple(together), ()
             together, held = [], 0
     if together:
         yield tuple(together), ()
 
 
-def _ranges(found: DeltaTable, shape: Shape) -> list[str | None]:
+def _ranges(delta: DeltaTable, shape: Shape) -> list[str | None]:
     """Predicates that divide the rows by their key, as far as the files' statistics allow it."""
     name = shape.key[0]
-    actions = pa.table(found.get_add_actions(flatten=True))
+    actions = pa.table(delta.get_add_actions(flatten=True))
     known = {f"min.{name}", f"max.{name}", "num_records"} <= set(actions.column_names)
     if len(shape.key) > 1 or not isinstance(shape.struct[name].dataType, IntegralType) or not known:
         return [None]
     least, most, rows = (pc.min(actions[f"min.{name}"]), pc.max(actions[f"max.{name}"]), pc.sum(actions["num_records"]))
     if None in (least.as_py(), most.as_py(), rows.as_py()):
         return [None]
-    count = max(1, rows.as_py() // SHARE_ROWS)
+    count = max(1, rows.as_py() // PARTITION_ROWS)
     width = (most.as_py() - least.as_py()) // count + 1
     edges = [least.as_py() + number * width for number in range(1, count)]
     bounds = zip([None, *edges], [*edges, None], strict=True)
@@ -128,24 +126,24 @@ def _ranges(found: DeltaTable, shape: Shape) -> list[str | None]:
 
 
 def _between(name: str, low: int | None, high: int | None) -> str | None:
-    """From `low` up to, but not with, `high`; open ends take in what statistics miss."""
+    """From `low` up to, but without, `high`; the first and last range are open, for rows that statistics miss."""
     column = '"' + name.replace('"', '""') + '"'
     sides = [f"{column} >= {low}"] * (low is not None) + [f"{column} < {high}"] * (high is not None)
     return " AND ".join(sides) or None
 
 
-def has_all_files(table: TableSettings, found: DeltaTable) -> bool:
-    """Whether the data files of an opened version are all there still."""
+def has_all_files(table: TableSettings, delta: DeltaTable) -> bool:
+    """Whether all data files of an opened version still exist."""
     from deltalake.fs import DeltaStorageHandler
     from pyarrow import fs
 
     files = fs.PyFileSystem(DeltaStorageHandler(table.location, dict(table.options) or None))
-    paths = pa.table(found.get_add_actions(flatten=True))["path"].to_pylist()
+    paths = pa.table(delta.get_add_actions(flatten=True))["path"].to_pylist()
     return all(info.type == fs.FileType.File for info in files.get_file_info(paths))
 
 
-def frame_of(session: SparkSession, shape: Shape, parts: Sequence[DeltaShare]) -> DataFrame:
-    """Shares as a frame of Spark; each is read by one task."""
+def frame_of(session: SparkSession, shape: Shape, parts: Sequence[DeltaPartition]) -> DataFrame:
+    """The partitions as a Spark frame; each is read by one task."""
     from pyspark.sql.pandas.types import to_arrow_schema
 
     schema = StructType([type(field)(field.name, field.dataType, True) for field in shape.fields])

@@ -6,9 +6,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from adapters.spark_tables.position import SparkTablesPosition
 from adapters.spark_tables.settings import TableSettings
 from adapters.spark_tables.source import TableVersion
-from adapters.spark_tables.versions import Place, interleaved, steps, transaction
+from adapters.spark_tables.tail import interleaved, steps, transaction
 from changesource_sdk.adapter import Delete
 from changesource_sdk.errors import ResyncRequired
 from changesource_sdk.positions import from_text, to_text
@@ -21,8 +22,8 @@ def version(number: int, time_ms: float) -> TableVersion:
 
 
 def test_a_position_comes_back_as_the_place_it_was() -> None:
-    place = Place({"a": {"v": 1}, "b": [2, "x"]})
-    assert Place.at(from_text(to_text(place.position([A, B]))), [A, B]) == place
+    place = SparkTablesPosition({"a": {"v": 1}, "b": [2, "x"]})
+    assert SparkTablesPosition.from_json(from_text(to_text(place.to_json([A, B]))), [A, B]) == place
 
 
 @pytest.mark.parametrize(
@@ -34,16 +35,16 @@ def test_a_position_comes_back_as_the_place_it_was() -> None:
     ],
 )
 def test_other_settings_call_for_a_new_snapshot(tables: list[TableSettings], said: str) -> None:
-    position = Place({"a": 1, "b": 2}).position([A, B])
+    position = SparkTablesPosition({"a": 1, "b": 2}).to_json([A, B])
     with pytest.raises(ResyncRequired) as raised:
-        Place.at(position, tables)
+        SparkTablesPosition.from_json(position, tables)
     assert said in raised.value.message
 
 
 @pytest.mark.parametrize("position", [None, 7, {"seq": 1}, {"tables": []}])
 def test_a_foreign_position_calls_for_a_new_snapshot(position: object) -> None:
     with pytest.raises(ResyncRequired):
-        Place.at(position, [A])  # type: ignore[arg-type]
+        SparkTablesPosition.from_json(position, [A])  # type: ignore[arg-type]
 
 
 times = st.lists(st.integers(0, 20), max_size=8)
@@ -59,7 +60,7 @@ def test_every_version_comes_once_each_table_in_its_order_and_all_by_time(
     group = [*steps("c", [version(n, time) for n, time in enumerate(grouped)])]
     found = list(interleaved(single, [group]))
     for name, given_times in (("a", first), ("b", second), ("c", grouped)):
-        mine = [step.version.token for together in found for step in together if step.table == name]
+        mine = [step.version.position for together in found for step in together if step.table == name]
         assert mine == list(range(len(given_times)))
     ends = [together[-1].time_ms for together in found]
     assert ends == sorted(ends)

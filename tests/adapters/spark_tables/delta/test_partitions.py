@@ -9,7 +9,7 @@ import pytest
 from deltalake import WriterProperties
 
 from adapters.spark_tables import SparkTablesAdapter
-from adapters.spark_tables.delta import shares as delta_shares
+from adapters.spark_tables.delta import partitions as delta_partitions
 from tests.adapters.spark_tables.delta.test_feed import settings
 from tests.adapters.spark_tables.follower import Follower
 from tests.support.workloads.delta_lake import FEED, Lake, people
@@ -18,7 +18,7 @@ from tests.support.workloads.delta_lake import FEED, Lake, people
 def test_a_snapshot_is_divided_by_files_and_row_groups_or_by_ranges_of_the_key(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(delta_shares, "SHARE_ROWS", 10)
+    monkeypatch.setattr(delta_partitions, "PARTITION_ROWS", 10)
     lake = Lake(tmp_path / "people", people())
     rows = people(*((n * 7, str(n)) for n in range(-20, 20)))
     lake.append(rows, writer_properties=WriterProperties(max_row_group_size=10))
