@@ -1,12 +1,11 @@
-"""The contract between a store and the rest: all that an author implements.
+"""The adapter contract: everything that an author implements.
 
-An adapter says which tables there are, gives one consistent snapshot of them, and yields the transactions that follow a
-position. It knows nothing of watermarks, the log, frames or consumers. It is created from its settings (keyword
-arguments), is picklable, and may be created anew at any time: after a failure, in another process, on another machine.
+An adapter declares its tables, takes one consistent snapshot of them, and yields the transactions after a position. It
+needs to know nothing of watermarks, the log, frames or consumers. It is created from its settings (keyword arguments),
+is picklable, and may be created again at any time: after a failure, in another process, on another machine.
 
-What the runner promises in return: `changes(after)` gets the position of the last transaction that is durable in
-the log (or the snapshot's); a transaction given twice is stored once; `acknowledge` comes only after the log is
-durable.
+The pipeline guarantees: `changes(after)` gets the position of the last transaction that is durable in the log (or the
+snapshot's); a transaction that is yielded twice is stored once; `acknowledge` is called only after the log is durable.
 """
 
 from __future__ import annotations
@@ -56,7 +55,7 @@ Row: TypeAlias = Mapping[str, object]
 
 @dataclass(frozen=True, slots=True)
 class Insert:
-    """A whole new row; one that shares a unique key with it is replaced."""
+    """A complete new row. It replaces a row with the same key or the same value of another unique index."""
 
     table: str
     row: Row
@@ -64,7 +63,7 @@ class Insert:
 
 @dataclass(frozen=True, slots=True)
 class Update:
-    """The row as it is now. `old_key` is required when key columns changed; omitted columns keep their value."""
+    """The row after the update. `old_key` is required when key columns changed; omitted columns keep their value."""
 
     table: str
     row: Row
@@ -73,7 +72,7 @@ class Update:
 
 @dataclass(frozen=True, slots=True)
 class Delete:
-    """The row of this key is gone; columns beyond the key are ignored."""
+    """The row with this key was deleted; other columns of `key` are ignored."""
 
     table: str
     key: Row
@@ -81,7 +80,7 @@ class Delete:
 
 @dataclass(frozen=True, slots=True)
 class Truncate:
-    """All rows of these tables are gone."""
+    """All rows of these tables were deleted."""
 
     tables: Sequence[str]
 
@@ -95,7 +94,7 @@ class CreateTable:
 
 @dataclass(frozen=True, slots=True)
 class DropTable:
-    """A table is gone, with its rows and indexes."""
+    """A table was dropped, with its rows and indexes."""
 
     name: str
 
@@ -110,7 +109,7 @@ class RenameTable:
 
 @dataclass(frozen=True, slots=True)
 class AddColumn:
-    """A new column; existing rows get its default or null, anything else takes updates in the same transaction."""
+    """A new column; existing rows get its default or null. Other values need updates in the same transaction."""
 
     table: str
     column: Column
@@ -118,7 +117,7 @@ class AddColumn:
 
 @dataclass(frozen=True, slots=True)
 class DropColumn:
-    """A column is gone; indexes that use it must be dropped before."""
+    """A column was dropped; indexes that use it must be dropped before."""
 
     table: str
     name: str
@@ -142,7 +141,7 @@ class CreateIndex:
 
 @dataclass(frozen=True, slots=True)
 class DropIndex:
-    """An index is gone: its name, or `schema.name`."""
+    """An index was dropped: its name, or `schema.name`."""
 
     name: str
 
@@ -158,11 +157,11 @@ class Transaction:
     """An atomic group of changes, in order.
 
     `position` is unique to this transaction: `changes(position)` continues right after it. Positions that are plain
-    integers must increase. `changes` may be a generator, read once and never held whole, so a transaction can be larger
-    than memory. `commit_time_ms` (epoch) feeds the lag metrics. `watermark` is for stores whose positions are ordered
-    versions themselves: a LexiVersion whose major number is above all earlier ones. `explain` is asked when a change is
-    refused, the one that `changes` gave last: it makes a better error of it, one that tells where in the store that
-    change stands.
+    integers must increase. `changes` may be a generator, read once and never kept in memory as a whole, so a
+    transaction can be larger than memory. `commit_time_ms` (epoch) feeds the lag metrics. `watermark` is for upstreams
+    whose positions are ordered versions themselves: a LexiVersion whose major number is above all earlier ones.
+    `explain` is called when the change that `changes` yielded last is refused: it returns a better error, which says
+    where in the upstream that change is.
     """
 
     position: Position
@@ -174,7 +173,7 @@ class Transaction:
 
 @runtime_checkable
 class Partition(Protocol):
-    """A share of one table's rows in a snapshot; picklable, and readable more than once with the same result."""
+    """Some rows of one table in a snapshot; picklable, and readable more than once with the same result."""
 
     @property
     def table(self) -> str:
@@ -186,44 +185,43 @@ class Partition(Protocol):
 
 @runtime_checkable
 class JsonPartition(Partition, Protocol):
-    """A partition that can write its rows as JSON itself, where that is much faster than giving them as values.
+    """A partition that writes its rows as JSON itself, if that is much faster than converting values.
 
-    It vouches that every object has all columns of the table in declared order, each as `pipeline.encoding.normalize`
-    would have it; nothing is checked again. `rows` must give the same rows.
+    It guarantees that every object has all columns of the table in declared order, each as
+    `pipeline.encoding.normalize` would write it; nothing is validated again. `rows` must return the same rows.
     """
 
     def json_rows(self, checked: Callable[[Row], bytes]) -> Iterable[Sequence[bytes]]:
-        """JSON objects, some at a time; `checked` makes one of a row that the partition cannot vouch for."""
+        """JSON objects in batches; `checked` validates and encodes a row that the partition cannot guarantee."""
 
 
 @runtime_checkable
 class ExplainingPartition(Partition, Protocol):
-    """A partition that can tell where in the store a row stands that was refused, as `Transaction.explain` does."""
+    """A partition that can say where in the upstream a refused row is, as `Transaction.explain` does."""
 
     def explain(self, error: InvalidChange, is_refused: Callable[[Row], bool]) -> ChangesourceError:
-        """A better error for one of its rows; `is_refused` tells which that is. The rows may be read again for it."""
+        """A better error for the row for which `is_refused` is true. May read the rows again to find it."""
 
 
 @dataclass(frozen=True, slots=True)
 class RowsPartition:
-    """A partition whose rows are at hand, for small data."""
+    """A partition with its rows in memory, for small data."""
 
     table: str
     row_list: Sequence[Row]
 
     def rows(self) -> Iterable[Row]:
-        """The rows as given."""
         return self.row_list
 
 
 @dataclass(frozen=True, slots=True)
 class Snapshot:
-    """One consistent state: every partition shows the store exactly at `position`.
+    """One consistent state: every partition has the rows of the upstream exactly at `position`.
 
     `tables` overrides `Adapter.tables()` where the schema must be read with the data. `close` is called when all rows
-    were read or reading failed. `watermark` belongs to stores that also give `Transaction.watermark`.
+    were read or reading failed. `watermark` is for upstreams that also set `Transaction.watermark`.
 
-    `can_resume` is for a snapshot that outlives the process that took it: asked later, in another process, it tells
+    `can_resume` is for a snapshot that outlives the process that took it: called later, in another process, it returns
     whether every partition can still be read with the same result. Partitions, `close` and `can_resume` itself must
     then be picklable. Without it an interrupted snapshot starts over.
     """
@@ -237,25 +235,25 @@ class Snapshot:
 
 
 class Adapter(Protocol):
-    """A store, as the pipeline sees it. Optional extras are described by `Acknowledging` and `Closing`.
+    """Reads one upstream. `Acknowledging`, `Closing`, `Examining`, `Publishing` and `UsingSpark` are optional.
 
     An attribute `poll_interval` (seconds, default 0.05) sets how soon `changes` is called again after it returned
-    without anything new; after something new it is called at once.
+    without a transaction; after one it is called at once.
     """
 
     def tables(self) -> Sequence[Table]:
-        """The tables to sync, as they are now."""
+        """The tables to sync, in their current form."""
 
     def snapshot(self) -> Snapshot:
         """One consistent state and the position at which the transactions after it begin."""
 
     def changes(self, after: Position) -> Iterator[Transaction]:
-        """Whole transactions after `after`, in commit order. May block for more, or return when there is none now."""
+        """Complete transactions after `after`, in commit order. May block for more, or return when there is none."""
 
 
 @runtime_checkable
 class Acknowledging(Protocol):
-    """An adapter whose store may forget what the log holds."""
+    """An adapter whose upstream may discard what the log has."""
 
     def acknowledge(self, position: Position) -> None:
         """Everything up to `position` is durable in the log. Called from another thread than `changes` runs in."""
@@ -263,7 +261,7 @@ class Acknowledging(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Check:
-    """What was found about a store; `fix` is empty exactly when it is ok."""
+    """One result of `changesource doctor`; `fix` is empty exactly when it is ok."""
 
     name: str
     ok: bool
@@ -273,31 +271,31 @@ class Check:
 
 @runtime_checkable
 class Examining(Protocol):
-    """An adapter that can say what its store lacks, for `changesource doctor`. Changes nothing in the store."""
+    """An adapter that can check its upstream, for `changesource doctor`. Must not change the upstream."""
 
     def examine(self) -> Iterable[Check]:
-        """All findings, good ones too."""
+        """All checks, also those that pass."""
 
 
 @runtime_checkable
 class Publishing(Protocol):
-    """An adapter that follows named publications of its store; a consumer that asks for others is refused."""
+    """An adapter that follows named publications; a consumer that requests others is refused."""
 
     @property
     def publications(self) -> frozenset[str]:
-        """The names a consumer may ask for, all together."""
+        """The names that a consumer may request."""
 
 
 @runtime_checkable
 class UsingSpark(Protocol):
-    """An adapter whose `changes` runs Spark jobs: it is followed in Spark's driver, not in a task or another process.
+    """An adapter whose `changes` runs Spark jobs: it runs in Spark's driver, not in a task or another process.
 
     `SparkSession.builder.getOrCreate()` is the pipeline's session there.
     """
 
     @property
     def uses_spark(self) -> bool:
-        """Whether it does, with the settings it has."""
+        """Whether it does with its settings."""
 
 
 @runtime_checkable
@@ -305,4 +303,4 @@ class Closing(Protocol):
     """An adapter that holds connections."""
 
     def close(self) -> None:
-        """Let go of everything and make a blocked `changes` return. Called from any thread, maybe twice."""
+        """Close everything and make a blocked `changes` return. Called from any thread, possibly twice."""

@@ -1,4 +1,4 @@
-"""Columns from what a Python program already says: the annotations of a class, or the values of its rows.
+"""Columns from Python: the annotations of a class, or the values of rows.
 
     @dataclass
     class Ticket:
@@ -9,7 +9,7 @@
     table_of(Ticket)                      # Table("ticket", id text, title text, points int8), key id
     table_of_rows("ticket", rows)         # the same, guessed from values
 
-Any class with annotations will do: a dataclass, a NamedTuple, a TypedDict. Place in the flow: `Adapter.tables()`.
+Any class with annotations works: a dataclass, a NamedTuple, a TypedDict. For use in `Adapter.tables()`.
 """
 
 from __future__ import annotations
@@ -41,12 +41,12 @@ def column_of(name: str, annotation: object) -> Column:
 
 
 def table_of_rows(name: str, rows: Iterable[Mapping[str, object]], key: Sequence[str] | str = ("id",)) -> Table:
-    """A table guessed from rows: a column has the type of its values, float for int and float; nulls tell nothing."""
+    """A table inferred from rows: a column has the type of its values, float for int and float; nulls are ignored."""
     kinds: dict[str, set[type]] = {}
     for row in rows:
         for column, value in row.items():
             kinds.setdefault(column, set()).update(() if value is None else {_kind(type(value))})
-    return Table(name, [Column(column, _common(name, column, found)) for column, found in kinds.items()], key=key)
+    return Table(name, [Column(column, _common(name, column, types)) for column, types in kinds.items()], key=key)
 
 
 def _without_none(annotation: object) -> tuple[object, bool]:
@@ -68,21 +68,21 @@ def _column_type(name: str, annotation: object) -> type | str:
 
 
 def _class(name: str, annotation: object) -> type:
-    found: Any = get_origin(annotation) or annotation
-    if found in (Any, object):
+    cls: Any = get_origin(annotation) or annotation
+    if cls in (Any, object):
         return dict  # anything: a JSON value
-    return _kind(found) if isinstance(found, type) else _refuse("", name, repr(annotation))
+    return _kind(cls) if isinstance(cls, type) else _refuse("", name, repr(annotation))
 
 
-def _kind(found: type) -> type:
+def _kind(cls: type) -> type:
     """The type in `PYTHON_TYPES` that stands for a class, itself if none does (`Column` then says so)."""
-    if issubclass(found, Enum):
+    if issubclass(cls, Enum):
         return str
-    if found in PYTHON_TYPES:
-        return found
-    containers = [stands for container, stands in _GENERIC.items() if issubclass(found, container)]
-    bases = [base for base in found.__mro__ if base in PYTHON_TYPES]
-    return (bases or containers or [found])[0]
+    if cls in PYTHON_TYPES:
+        return cls
+    containers = [stands for container, stands in _GENERIC.items() if issubclass(cls, container)]
+    bases = [base for base in cls.__mro__ if base in PYTHON_TYPES]
+    return (bases or containers or [cls])[0]
 
 
 def _common(table: str, column: str, kinds: set[type]) -> type:
@@ -97,10 +97,10 @@ def _common(table: str, column: str, kinds: set[type]) -> type:
     return _refuse(table, column, " and ".join(sorted(kind.__name__ for kind in kinds)))
 
 
-def _refuse(table: str, column: str, found: str) -> type:
+def _refuse(table: str, column: str, name: str) -> type:
     raise InvalidSchema(
         "unknown-type",
-        f"{found} stands for no column type",
+        f"{name} stands for no column type",
         where=f"table {table}, column {column}" if table else f"column {column}",
         fix="declare the column by hand: Column(name, 'text'), or 'json' for values of several types",
     )

@@ -232,7 +232,7 @@ def load(
 
 
 def parse_pairs(pairs: list[str], flag: str = "--set") -> dict[str, object]:
-    """`key=value` words of the command line; values stay text, whoever gets them converts."""
+    """`key=value` words of the command line; values stay text, and the receiver converts them."""
     parsed: dict[str, object] = {}
     for ordinal, pair in enumerate(pairs, 1):
         key, equals, value = pair.partition("=")

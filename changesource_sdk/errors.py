@@ -18,27 +18,27 @@ class ChangesourceError(CodedError):
 
 
 class ConfigurationError(ChangesourceError):
-    """The user asked for something that cannot be: an unknown adapter, key or value."""
+    """A setting that cannot be used: an unknown adapter, key or value."""
 
     exit_code = 2
 
 
 class AdapterError(ChangesourceError):
-    """The store or its adapter refused or failed; the log is untouched."""
+    """The upstream or its adapter refused or failed; the log is unchanged."""
 
     exit_code = 3
 
 
 class InvalidSchema(AdapterError):
-    """A declared table, column or index that no consumer could hold."""
+    """A declared table, column or index that no consumer can hold."""
 
 
 class InvalidChange(AdapterError):
-    """A change the consumer could not apply; refused before it reaches the log."""
+    """A change that no consumer can apply; refused before it reaches the log."""
 
 
 class ResyncRequired(AdapterError):
-    """Changes cannot be continued: the adapter's position is lost, or a change cannot travel in the stream.
+    """Changes cannot be continued: the adapter's position is lost, or a change cannot be expressed in the stream.
 
     An adapter raises it from `changes()`; the pipeline then takes a new snapshot by itself and consumers are reset.
     """
@@ -47,7 +47,7 @@ class ResyncRequired(AdapterError):
 def position_lost(
     reason: str, where: str = "", fix: str = "nothing to do: the upstream is read again from the start"
 ) -> ResyncRequired:
-    """The error for a position from which nothing can be continued."""
+    """The error for a position that cannot be resumed."""
     return ResyncRequired("position-lost", f"changes cannot be continued from the last position: {reason}", where, fix)
 
 
@@ -62,11 +62,11 @@ class StaleWriter(StateError):
 
 
 class CorruptLog(StateError):
-    """The log file cannot be read back; it is set aside and a new generation begins."""
+    """The log file cannot be read; it is renamed and a new generation begins."""
 
 
 class DiskFull(StateError):
-    """No room to append; nothing was half-written, and the append may be tried again."""
+    """No room to append. Nothing was partly written, and the append can be retried."""
 
 
 class ReadOnlyState(StateError):
@@ -74,7 +74,7 @@ class ReadOnlyState(StateError):
 
 
 class SnapshotGone(StateError):
-    """A snapshot was replaced or damaged while it was read; ask for the newest one again."""
+    """A snapshot was replaced or damaged while it was read; open the newest one."""
 
 
 class EndpointError(ChangesourceError):

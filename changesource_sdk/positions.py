@@ -1,9 +1,8 @@
-"""Upstream positions: an adapter's own cursor, opaque to everyone else.
+"""Positions: the adapter's cursor into the upstream, opaque to all other code.
 
-A position is any JSON value the adapter likes: a sequence number, an LSN, a vector of offsets. The log stores it as
-text beside the transaction, compares it only for equality (plain integers also by order: they must increase), and hands
-the last one back to `Adapter.changes` after a restart. Equal positions always have equal text, whatever the order
-of their keys.
+A position is any JSON value: a sequence number, an LSN, a vector of offsets. The log stores it as text with the
+transaction, compares it only for equality (plain integers also by order: they must increase), and passes the last one
+to `Adapter.changes` after a restart. Equal positions have equal texts, in whatever order their keys are.
 """
 
 from __future__ import annotations
@@ -16,7 +15,7 @@ import orjson
 from changesource_sdk.errors import AdapterError
 
 _EXACTLY = orjson.OPT_SORT_KEYS | orjson.OPT_PASSTHROUGH_DATETIME | orjson.OPT_PASSTHROUGH_DATACLASS
-"""What would come back as something else is refused: a date, given to `changes` as a text, fails much later."""
+"""Refuse values that would be read back as another type: a date would come back as text and fail much later."""
 
 Position: TypeAlias = "int | float | str | bool | list[Position] | dict[str, Position] | None"
 
@@ -43,7 +42,7 @@ def _slow_text(position: Position) -> str:
 
 
 def from_text(text: str) -> Position:
-    """The position back, as the adapter gave it (tuples come back as lists)."""
+    """The reverse of `to_text` (tuples become lists)."""
     value: Position = json.loads(text)
     return value
 
@@ -54,5 +53,5 @@ def is_behind(position: Position, last: Position) -> bool:
 
 
 def is_ahead(position: Position, last: Position) -> bool:
-    """Whether both are integers and `position` is ahead of `last`: certainly new, no look-up needed."""
+    """Whether both are integers and `position` is ahead of `last`: certainly new, without a lookup."""
     return type(position) is int and type(last) is int and position > last

@@ -1,4 +1,4 @@
-"""Declaring tables: what an adapter says about its store, in the author's words.
+"""Declares tables, columns and indexes of an upstream.
 
 A `Table` has columns, a key and further indexes; column types are Postgres type names or plain Python types. Names
 are given once: `Table("issue", …)` lives in schema `public`, `Table("zero_0.clients", …)` in schema `zero_0`.
@@ -36,7 +36,7 @@ PYTHON_TYPES: Mapping[type, str] = {
     dict: "json",
     list: "json",
 }
-"""The data type that stands for each Python type in a `Column`."""
+"""The data type for each Python type in a `Column`."""
 
 Default = bool | int | float | str | None
 Direction = Literal["ASC", "DESC"]
@@ -55,7 +55,7 @@ def split_name(full_name: str) -> tuple[str, str]:
 
 
 def canonical_name(full_name: str) -> str:
-    """A table or index as it is called in the replica: without the schema if that is `public`."""
+    """The name of a table or index in the replica: without the schema if that is `public`."""
     return replica_name(*split_name(full_name))
 
 
@@ -95,7 +95,7 @@ class Column:
         return self.data_type.endswith("[]")
 
     def spec(self, position: int = 1) -> ColumnSpec:
-        """The column as it travels; `position` orders it among its table's columns."""
+        """The column in the protocol; `position` is its order among the table's columns."""
         fields: dict[str, object] = {"pos": position, "dataType": self.data_type, "notNull": not self.optional}
         default = self.default_sql if self.default_sql is not None else literal(self.default)
         if default is not None:
@@ -111,7 +111,7 @@ class Column:
 
     @property
     def kind(self) -> ValueKind:
-        """How its values travel."""
+        """How its values are encoded in the protocol."""
         return self.spec().value_kind
 
     @property
@@ -145,7 +145,7 @@ class Index:
         return replica_name(split_name(self.table)[0], self.name)
 
     def spec(self) -> IndexSpec:
-        """The index as it travels."""
+        """The index in the protocol."""
         schema, table = split_name(self.table)
         fields = {"schema": schema, "tableName": table, "name": self.name, "unique": self.unique}
         return IndexSpec.model_validate({**fields, "columns": self.directions})
@@ -195,7 +195,7 @@ class Table:
         return Index(f"{self.name}_pkey", tuple(self.key), unique=True, table=self.full_name)
 
     def spec(self) -> TableSpec:
-        """The table as it travels; its key index travels separately."""
+        """The table in the protocol; its key index is a separate message."""
         columns = {column.name: column.spec(number) for number, column in enumerate(self.columns, start=1)}
         fields = {"schema": self.schema, "name": self.name, "columns": columns}
         return TableSpec.model_validate({**fields, "primaryKey": tuple(self.key)} if self.key else fields)

@@ -1,9 +1,9 @@
-"""From one set of tables to another, as schema changes a consumer can apply in order. Pure.
+"""The difference of two sets of tables, as schema changes that a consumer can apply in order. Pure.
 
-Tables and columns are told apart by identities that outlive their names, so a rename is not taken for a drop and a
-create, however many changes lie between. The order: indexes that go, tables that go, renamed tables, columns (dropped,
-renamed or altered, added), new tables, new indexes. Names that are swapped pass through a third one. A table whose
-key is another one is dropped and created.
+Tables and columns are compared by identities that survive renames, so a rename is not a drop and a create, however many
+changes are between the two sets. The order: dropped indexes, dropped tables, renamed tables, columns (dropped, renamed
+or altered, added), new tables, new indexes. Swapped names go through a temporary one. A table with another key is
+dropped and created.
 """
 
 from __future__ import annotations
@@ -35,7 +35,6 @@ class KnownTable:
 
     @property
     def name(self) -> str:
-        """Its full name."""
         return self.table.full_name
 
     @property
@@ -52,7 +51,7 @@ class KnownTable:
 
 @dataclass(frozen=True, slots=True)
 class SchemaDiff:
-    """Schema changes in order, the identities of tables that begin empty, and the pairs of those that stay."""
+    """Schema changes in order, the identities of created tables, and (old, new) pairs of the others."""
 
     changes: tuple[SchemaChange, ...]
     created: frozenset[int]
@@ -66,10 +65,10 @@ AddedDefault = Callable[[int, int], Default]
 def schema_diff(
     old: Sequence[KnownTable], new: Sequence[KnownTable], default: AddedDefault, *, key_index_follows: bool = False
 ) -> SchemaDiff:
-    """What leads a consumer from one set of tables to another.
+    """The changes that take a consumer from one set of tables to another.
 
-    A rename leaves the key's index its old name. Where no other index can have such a name, `key_index_follows` gives
-    it the new one, so that a later table finds its own free.
+    After a rename, the index of the key keeps its old name. Where no other index can have such a name,
+    `key_index_follows` renames it too, so that its old name is free for a later table.
     """
     before = {table.id: table for table in old}
     kept = [(was, now) for now in new if (was := before.get(now.id)) is not None and was.key_ids == now.key_ids]
@@ -86,7 +85,7 @@ def schema_diff(
 
 
 def _free_order(renames: Mapping[str, tuple[int, str]]) -> Iterator[tuple[int, str, str]]:
-    """Renames of identities one by one so that no name is taken; of two that swap, one goes aside first."""
+    """Orders renames so that every new name is free; of two that swap, one gets a temporary name first."""
     waiting = dict(renames)
     while waiting:
         free = next((old for old, (_, new) in waiting.items() if new == old or new not in waiting), None)
@@ -112,18 +111,24 @@ def _renamed_tables(kept: Sequence[tuple[KnownTable, KnownTable]], key_index_fol
 
 
 def _altered_columns(was: KnownTable, now: KnownTable, default: AddedDefault) -> Iterator[SchemaChange]:
-    there, here = was.columns, now.columns
-    yield from (DropColumn(now.name, column.name) for number, column in there.items() if number not in here)
-    altered = {there[i].name: (i, column.name) for i, column in here.items() if i in there and there[i] != column}
+    old_columns, new_columns = was.columns, now.columns
+    yield from (
+        DropColumn(now.name, column.name) for number, column in old_columns.items() if number not in new_columns
+    )
+    altered = {
+        old_columns[i].name: (i, column.name)
+        for i, column in new_columns.items()
+        if i in old_columns and old_columns[i] != column
+    }
     for number, old, new in _free_order(altered):
-        yield AlterColumn(now.name, old, replace(here[number], name=new))
-    for number, column in here.items():
-        if number not in there:
+        yield AlterColumn(now.name, old, replace(new_columns[number], name=new))
+    for number, column in new_columns.items():
+        if number not in old_columns:
             yield AddColumn(now.name, replace(column, default=default(now.id, number)))
 
 
 def _kept_indexes(was: KnownTable, now: KnownTable) -> dict[Index, Index]:
-    """The old indexes by what they have become through renames alone; another schema takes new ones."""
+    """The old indexes, by the new index that renames alone make of them; none if the table is in another schema."""
     if was.table.schema != now.table.schema:
         return {}
     names = {column.name: now.columns[i].name for i, column in was.columns.items() if i in now.columns}
@@ -142,5 +147,5 @@ def _dropped_indexes(was: KnownTable, now: KnownTable) -> Iterator[SchemaChange]
 
 
 def _created_indexes(was: KnownTable, now: KnownTable) -> Iterator[SchemaChange]:
-    there = _kept_indexes(was, now)
-    return (CreateIndex(index) for index in now.table.indexes if index not in there)
+    kept = _kept_indexes(was, now)
+    return (CreateIndex(index) for index in now.table.indexes if index not in kept)

@@ -1,4 +1,4 @@
-"""The tables every consumer expects, for stores that do not hold them.
+"""The tables that every consumer expects, for upstreams that do not have them.
 
 An app `A` with shard `N` needs `A_N.clients`, `A_N.mutations` and `A.permissions` with one row. A store written to by
 Zero's mutators holds them and the adapter syncs them like any table; for every other store the endpoint puts them into
@@ -27,7 +27,7 @@ _ANYONE = [["allow", {"type": "and", "conditions": []}]]
 
 @dataclass(frozen=True, slots=True)
 class Permissions:
-    """What the permissions row holds: nothing (queries come from a query server), everything readable, or a
+    """The content of the permissions row: nothing (queries come from a query server), everything readable, or a
     document.
     """
 
@@ -88,7 +88,10 @@ def system_tables(app_id: str, shard: int) -> list[Table]:
 
 
 def system_frames(app_id: str, shard: int, schema: ConsumerSchema, permissions: Permissions) -> list[bytes]:
-    """The frames that give an app and shard what the snapshot's schema lacks; they belong right after `begin`."""
+    """The frames of the tables that the snapshot's schema lacks for an app and shard.
+
+    To be sent right after `begin`.
+    """
     missing = [table for table in system_tables(app_id, shard) if table.full_name not in schema.tables]
     before, after = snapshot_schema(missing, schema)
     rows = [TableEncoder(t).insert(permissions_row(schema, permissions)) for t in missing if t.name == "permissions"]

@@ -1,7 +1,7 @@
-"""Progress of a snapshot, for whoever started it: a bar on a terminal, a line now and then elsewhere.
+"""Shows the progress of a snapshot: a bar on a terminal, otherwise a log line every few seconds.
 
-It watches the reports of the stages and says nothing while no snapshot is being taken. Errors of the pipeline are told
-here too, once each: the same error again is not news.
+Polls the reports of the stages and shows nothing while no snapshot is being taken. Also logs errors of the pipeline,
+each once until it changes.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from service_kit.logs import event, logger
 
 log = logger("pipeline")
 
-LOOK_INTERVAL = 0.25
+POLL_INTERVAL = 0.25
 LINE_INTERVAL = 5.0
 Report = Mapping[str, object]
 
@@ -35,12 +35,12 @@ class Display(Protocol):
 
 
 class Bar:
-    """A bar on a terminal; it is there only while a snapshot is being taken."""
+    """A bar on a terminal, shown only while a snapshot is being taken."""
 
     def __init__(self, console: Console) -> None:
         self._console = console
-        self._progress: Progress | None = None
-        self._task = TaskID(0)
+        self._progress: Progress | None = None  # the bar while a snapshot is being taken
+        self._task = TaskID(0)  # of `_progress`; set by `show`
 
     def show(self, done: int, total: int, rows: int) -> None:
         if self._progress is None:
@@ -59,11 +59,11 @@ class Bar:
 
 
 class Lines:
-    """A log line at an interval, for output nobody looks at while it runs."""
+    """A log line every `LINE_INTERVAL` seconds, for output that is not a terminal."""
 
     def __init__(self, clock: Callable[[], float] = monotonic) -> None:
         self._clock = clock
-        self._last: float | None = None
+        self._last: float | None = None  # when the last line was logged; None between snapshots
 
     def show(self, done: int, total: int, rows: int) -> None:
         now = self._clock()
@@ -76,33 +76,33 @@ class Lines:
 
 
 class StageWatch:
-    """Turns reports into progress and news. Invariant: an error is told once until it changes or goes away."""
+    """Shows progress and logs errors from the reports of stages. Used by one task."""
 
     def __init__(self, display: Display, since_ms: float = 0.0) -> None:
         self._display = display
-        self._since_ms = since_ms  # older reports are of a former run and no news
-        self._states: dict[str, object] = {}
-        self._errors: dict[str, object] = {}
+        self._since_ms = since_ms  # older reports are of an earlier run and ignored
+        self._states: dict[str, object] = {}  # by stage: the state of its last report
+        self._errors: dict[str, object] = {}  # by stage: the error of its last report, which was logged
 
     async def run(self, reports: Callable[[], Mapping[str, Report]]) -> None:
-        """Look at an interval, until cancelled; `reports` may block."""
+        """Poll the reports until cancelled; `reports` may block and runs in a thread."""
         try:
             while True:
-                self.look(await asyncio.to_thread(reports))
-                await asyncio.sleep(LOOK_INTERVAL)
+                self.update(await asyncio.to_thread(reports))
+                await asyncio.sleep(POLL_INTERVAL)
         finally:
             self._display.finish()
 
-    def look(self, stages: Mapping[str, Report]) -> None:
-        """Take in the present reports."""
+    def update(self, stages: Mapping[str, Report]) -> None:
+        """Compare the present reports with the last ones."""
         for name, report in stages.items():
             updated = report.get("updated_ms")
             if not isinstance(updated, int | float) or updated < self._since_ms:
                 continue
-            self._tell_error(name, report.get("error"))
-            self._tell_state(name, report)
+            self._report_error(name, report.get("error"))
+            self._report_state(name, report)
 
-    def _tell_state(self, name: str, report: Report) -> None:
+    def _report_state(self, name: str, report: Report) -> None:
         state = report.get("state")
         before = self._states.get(name)
         self._states[name] = state
@@ -114,9 +114,9 @@ class StageWatch:
                 rows, watermark = _count(report, "rows"), report.get("watermark")
                 event(log, logging.INFO, "snapshot complete", stage=name, rows=rows, watermark=watermark)
 
-    def _tell_error(self, name: str, error: object) -> None:
-        told, self._errors[name] = self._errors.get(name), error
-        if isinstance(error, dict) and error != told:
+    def _report_error(self, name: str, error: object) -> None:
+        known, self._errors[name] = self._errors.get(name), error
+        if isinstance(error, dict) and error != known:
             self._display.finish()
             fields = {key: value or None for key, value in error.items() if key != "message"}
             event(log, logging.ERROR, str(error.get("message")), stage=name, **fields)

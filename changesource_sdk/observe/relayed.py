@@ -1,8 +1,8 @@
 """Log records that travel from the process that wrote them to the one whose log people read.
 
 A record is one line of JSON: on standard error from the pipeline's process to `serve`, on a socket from Spark's Python
-workers to their driver (`log_socket`). Besides what the package logs itself, all that other loggers say at WARNING or
-above is carried, so that an adapter's author may use any logger. `Bounded` keeps a flood of one kind short.
+workers to their driver (`log_socket`). In addition to the package's own records, records of other loggers at WARNING or
+above are relayed, so that an adapter's author may use any logger. `Bounded` keeps a flood of one kind short.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ _OWN_LOGGERS: list[logging.Logger] = [logging.getLogger(), logging.getLogger(LOG
 
 def encode(record: logging.LogRecord) -> str:
     """A record as one line."""
-    found: dict[str, object] = {
+    fields: dict[str, object] = {
         MARK: record.levelname,
         "name": record.name,
         "event": record.getMessage()[:LONGEST_TEXT],
@@ -40,12 +40,12 @@ def encode(record: logging.LogRecord) -> str:
         "fields": getattr(record, "fields", {}),
     }
     if (notice := getattr(record, "notice", None)) is not None:
-        found["notice"] = notice
+        fields["notice"] = notice
     if record.exc_info:
-        found["trace"] = logging.Formatter().formatException(record.exc_info)[-LONGEST_TRACE:]
+        fields["trace"] = logging.Formatter().formatException(record.exc_info)[-LONGEST_TRACE:]
     elif record.exc_text:
-        found["trace"] = record.exc_text
-    return redact(json.dumps(found, default=str, ensure_ascii=False))
+        fields["trace"] = record.exc_text
+    return redact(json.dumps(fields, default=str, ensure_ascii=False))
 
 
 def decode(line: str) -> logging.LogRecord | None:
@@ -53,12 +53,12 @@ def decode(line: str) -> logging.LogRecord | None:
     if not line.startswith(f'{{"{MARK}"'):
         return None
     try:
-        found = json.loads(line)
-        level = getattr(logging, found[MARK])
-        record = logging.LogRecord(found["name"], level, "", 0, found["event"], None, None)
-        record.created = float(found["time"])
-        record.exc_text = found.get("trace")
-        record.__dict__.update(fields=dict(found["fields"]), kind=found["kind"], notice=found.get("notice"))
+        fields = json.loads(line)
+        level = getattr(logging, fields[MARK])
+        record = logging.LogRecord(fields["name"], level, "", 0, fields["event"], None, None)
+        record.created = float(fields["time"])
+        record.exc_text = fields.get("trace")
+        record.__dict__.update(fields=dict(fields["fields"]), kind=fields["kind"], notice=fields.get("notice"))
     except (ValueError, KeyError, TypeError, AttributeError):
         return None
     return record
@@ -132,7 +132,7 @@ class SaidOnce(logging.Filter):
 
 
 def _is_said(record: logging.LogRecord) -> bool:
-    """Whether a record is for people; some only tell which warnings still hold."""
+    """Whether a record is for people; some only say which warnings still hold."""
     return not (getattr(record, "notice", None) or {}).get("quiet")
 
 
@@ -152,14 +152,14 @@ def relay(handlers: Sequence[logging.Handler]) -> None:
     for log in _OWN_LOGGERS:
         log.handlers[:] = handlers
     everything.setLevel(logging.WARNING)
-    own.setLevel(min(asked_level(), logging.INFO))
+    own.setLevel(min(requested_level(), logging.INFO))
     own.propagate = False
 
 
-def asked_level() -> int:
+def requested_level() -> int:
     """The level that the process which started this one passed on."""
-    found = logging.getLevelNamesMapping().get((os.environ.get(LEVEL_VARIABLE) or "info").upper())
-    return logging.INFO if found is None else found
+    level = logging.getLevelNamesMapping().get((os.environ.get(LEVEL_VARIABLE) or "info").upper())
+    return logging.INFO if level is None else level
 
 
 def relay_to_standard_error(*others: logging.Handler) -> None:
@@ -168,7 +168,7 @@ def relay_to_standard_error(*others: logging.Handler) -> None:
     Only the lines go by the level that was asked for and are bounded: `others` hear of every record.
     """
     handler = logging.StreamHandler(sys.stderr)
-    handler.setLevel(asked_level())
+    handler.setLevel(requested_level())
     handler.setFormatter(LineFormatter())
     handler.addFilter(SaidOnce())
     handler.addFilter(_is_said)

@@ -1,8 +1,8 @@
 """Stages: how far each part of the pipeline is, for `/statusz`, `inspect` and progress bars.
 
-A stage leaves one small report beside the log (`changelog.reports`); any process reads it. `updated_ms` moves as long
-as the stage lives (`beat`), `moved_ms` only when its position does: old `updated_ms` means dead, old `moved_ms` with a
-fresh `updated_ms` means idle or stuck, and `state` and `error` tell which.
+A stage writes one small report next to the log (`changelog.reports`), which any process can read. `updated_ms` changes
+while the process of the stage lives (`beat`), `moved_ms` only with its position. An old `updated_ms` means dead; an old
+`moved_ms` with a new `updated_ms` means idle or stuck, and `state` and `error` say which.
 """
 
 from __future__ import annotations
@@ -28,7 +28,8 @@ BEAT_S = 5.0
 class StageReport:
     """One stage at one moment. `done` of `total` are units of work (partitions), `rows` what passed so far.
 
-    `lane` and `latency_ms` are told by lanes that batch: the median time from reading a change to its being durable.
+    `lane` and `latency_ms` are set by lanes that batch; the latter is the median time from reading a change to its
+    being durable.
     """
 
     stage: str
@@ -54,7 +55,7 @@ def _now() -> float:
 
 
 class Stage:
-    """Leaves the reports of one stage; frequent updates are thinned out, changes of state and errors never.
+    """Writes the reports of one stage, at most every `MIN_INTERVAL_S`; changes of state and errors at once.
 
     Threads may share it.
     """
@@ -62,16 +63,17 @@ class Stage:
     def __init__(self, reports: Reports, name: str, clock: Callable[[], float] = _now) -> None:
         self._reports = reports
         self._clock = clock
+        # The newest state; written by every method, under `_lock`.
         self.report = StageReport(name, pid=os.getpid())
-        self._written_at = 0.0
+        self._written_at = 0.0  # clock of the last write; under `_lock`
         self._lock = threading.RLock()  # around every change of `report`
 
     def take_over(self) -> None:
-        """Go on with the counts another process reported; from now on this one reports the stage."""
-        found = self._reports.all().get(self.report.stage)
-        if found is not None:
+        """Continue with the counts that another process reported; from now on this one reports the stage."""
+        report = self._reports.all().get(self.report.stage)
+        if report is not None:
             with self._lock:
-                self.report = replace(StageReport(**found), pid=os.getpid())  # type: ignore[arg-type]
+                self.report = replace(StageReport(**report), pid=os.getpid())  # type: ignore[arg-type]
 
     def update(
         self,
@@ -124,7 +126,7 @@ class Stage:
             self._write()
 
     def recovered(self) -> None:
-        """The last error is over."""
+        """Clear the last error."""
         with self._lock:
             if self.report.error is not None:
                 self.report = replace(self.report, error=None)
@@ -138,7 +140,7 @@ class Stage:
 
     @contextmanager
     def beating(self) -> Iterator[None]:
-        """Show life from another thread while this one is busy with what may take long, such as planning a snapshot."""
+        """Call `beat` from another thread while this one does something long, such as planning a snapshot."""
         is_over = threading.Event()
 
         def beat() -> None:
@@ -154,7 +156,7 @@ class Stage:
             thread.join()
 
     def flush(self) -> None:
-        """Write what was thinned out."""
+        """Write updates that were held back."""
         self._write()
 
     def _write(self) -> None:

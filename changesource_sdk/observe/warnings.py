@@ -1,8 +1,8 @@
-"""Warnings that hold for a while: said by the part that meets the trouble, cleared by it, seen in `/statusz`.
+"""Warnings that hold for a while: logged and cleared by the code that has the problem, shown in `/statusz`.
 
-`warn` logs like any warning and says besides what it is about (`code`, `where`), so that the same warning again is one
-warning that lasts. `clear` says that it is over. The pipeline's process keeps them in a `WarningBook`, which leaves
-them beside the log; warnings of Spark's Python workers reach it with their log lines.
+`warn` logs a warning with its `code` and `where`, so that the same warning again is one warning that lasts. `clear`
+ends it. The pipeline's process keeps them in a `WarningBook`, which writes them as a report next to the log; warnings
+of Spark's Python workers reach it with their log lines.
 
 What makes a warning current is one rule, `is_current`: it was not cleared, and was said within the last `WINDOW_S`
 seconds or is a standing one. Those that are over are kept for `KEEP_S` seconds. A warning of a logger that knows
@@ -115,21 +115,21 @@ class Warned:
     cleared_ms: float = 0.0
 
 
-def is_current(found: Warned, now_ms: float) -> bool:
+def is_current(warning: Warned, now_ms: float) -> bool:
     """Whether a warning still holds, as far as is known."""
-    return not found.cleared_ms and (found.standing or now_ms - found.last_ms < WINDOW_S * 1000)
+    return not warning.cleared_ms and (warning.standing or now_ms - warning.last_ms < WINDOW_S * 1000)
 
 
 def read_report(report: Mapping[str, object] | None) -> list[Warned]:
     """The warnings that a report holds; entries of another version are passed over."""
     entries = (report or {}).get("warnings")
-    found = []
+    warnings = []
     for entry in entries if isinstance(entries, list) else []:
         try:
-            found.append(Warned(**entry))
+            warnings.append(Warned(**entry))
         except TypeError:
             continue
-    return found
+    return warnings
 
 
 class WarningBook(logging.Handler):
@@ -178,16 +178,16 @@ class WarningBook(logging.Handler):
         """All that are kept, the newest last."""
         self.acquire()
         try:
-            return sorted(self._kept.values(), key=lambda found: found.last_ms)
+            return sorted(self._kept.values(), key=lambda warning: warning.last_ms)
         finally:
             self.release()
 
     def _restore(self) -> None:
         """What a former process left: it is over, and kept for a while."""
         now_ms = self._clock() * 1000
-        for found in read_report(self._reports.all().get(REPORT)):
-            key = (found.code or found.source, found.where or found.message)
-            self._kept[key] = replace(found, cleared_ms=found.cleared_ms or now_ms)
+        for warning in read_report(self._reports.all().get(REPORT)):
+            key = (warning.code or warning.source, warning.where or warning.message)
+            self._kept[key] = replace(warning, cleared_ms=warning.cleared_ms or now_ms)
         if self._kept:
             self._turn += 1
             self._is_changed.set()
@@ -227,8 +227,8 @@ class WarningBook(logging.Handler):
             self._is_changed.set()
 
     def _forget(self, now_ms: float) -> None:
-        for key, found in list(self._kept.items()):
-            if not is_current(found, now_ms) and now_ms - found.last_ms > KEEP_S * 1000:
+        for key, warning in list(self._kept.items()):
+            if not is_current(warning, now_ms) and now_ms - warning.last_ms > KEEP_S * 1000:
                 del self._kept[key]
         if len(self._kept) > MOST:
             order = sorted(self._kept, key=lambda key: (is_current(self._kept[key], now_ms), self._kept[key].last_ms))
@@ -246,7 +246,7 @@ class WarningBook(logging.Handler):
 
     def _write(self) -> None:
         report: dict[str, object] = {
-            "warnings": [asdict(found) for found in self.warnings()],
+            "warnings": [asdict(warning) for warning in self.warnings()],
             "urgent": self._turn,
             "updated_ms": self._clock() * 1000,
         }
@@ -260,21 +260,21 @@ def stages_only(reports: Mapping[str, dict[str, object]]) -> dict[str, dict[str,
 
 def warning_documents(warnings: Iterable[Warned], now: float) -> list[dict[str, object]]:
     """Warnings as `/statusz` shows them at a time in epoch seconds: current ones first, each by when it began."""
-    shown = sorted(warnings, key=lambda found: (not is_current(found, now * 1000), found.first_ms))
+    shown = sorted(warnings, key=lambda warning: (not is_current(warning, now * 1000), warning.first_ms))
     return [
         {
-            "code": found.code or None,
-            "where": found.where or None,
-            "message": found.message,
-            "fix": found.fix or None,
-            "source": found.source,
-            "level": found.level,
-            "holds": found.holds or None,
-            "count": found.count,
-            "age": now - found.first_ms / 1000,
-            "lastSaid": now - found.last_ms / 1000,
-            "current": is_current(found, now * 1000),
+            "code": warning.code or None,
+            "where": warning.where or None,
+            "message": warning.message,
+            "fix": warning.fix or None,
+            "source": warning.source,
+            "level": warning.level,
+            "holds": warning.holds or None,
+            "count": warning.count,
+            "age": now - warning.first_ms / 1000,
+            "lastSaid": now - warning.last_ms / 1000,
+            "current": is_current(warning, now * 1000),
         }
-        for found in shown
-        if is_current(found, now * 1000) or now * 1000 - max(found.last_ms, found.cleared_ms) < KEEP_S * 1000
+        for warning in shown
+        if is_current(warning, now * 1000) or now * 1000 - max(warning.last_ms, warning.cleared_ms) < KEEP_S * 1000
     ]

@@ -32,10 +32,10 @@ class CompactionPolicy:
             return cls()
         size = transactions = None
         for word in text.split(","):
-            if found := _BYTES.fullmatch(word.strip()):
-                size = int(found[1]) * _UNITS[found[2].lower()]
-            elif found := _TRANSACTIONS.fullmatch(word.strip()):
-                transactions = int(found[1])
+            if limit := _BYTES.fullmatch(word.strip()):
+                size = int(limit[1]) * _UNITS[limit[2].lower()]
+            elif limit := _TRANSACTIONS.fullmatch(word.strip()):
+                transactions = int(limit[1])
             else:
                 raise ValueError("must be a size such as 256MB, a number such as 100000tx, both, or never")
         return cls(size, transactions)

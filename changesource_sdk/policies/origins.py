@@ -5,8 +5,8 @@ endpoint on the user's own machine. Such a request always names the page in `Ori
 refused unless that origin is allowed.
 
 A page can also reach the plain HTTP pages under a name of its own that it points at 127.0.0.1 (DNS rebinding); it is
-then the same origin and sends no `Origin`, but `Host` has its name. Where the endpoint listens on loopback, the pages
-that tell something are served under an address, a `localhost` name or an allowed name only. Elsewhere the names an
+then the same origin and sends no `Origin`, but `Host` has its name. Where the endpoint listens on loopback, pages
+with content are served under an address, a `localhost` name or an allowed name only. Elsewhere the names an
 endpoint goes by (containers, services, proxies) are not known here, so the check needs the list of allowed hosts.
 """
 

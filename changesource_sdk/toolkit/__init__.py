@@ -1,7 +1,6 @@
-"""What the bundled adapters use of the SDK besides the contract, for any adapter to use.
+"""Parts of the SDK that adapters may use in addition to the contract. The bundled adapters do.
 
-An adapter needs nothing of this to be complete: the contract is what `changesource_sdk` itself exports. These are the
-parts that an adapter would otherwise write again.
+No adapter needs them: the contract is what `changesource_sdk` itself exports. They save writing the same code again.
 
 | for | names |
 | --- | --- |

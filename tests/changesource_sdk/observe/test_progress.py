@@ -38,11 +38,11 @@ def report(state: str, **fields: object) -> dict[str, dict[str, object]]:
 def test_a_snapshot_is_shown_from_its_start_to_its_end(heard: pytest.LogCaptureFixture) -> None:
     display = Recorder()
     watch = StageWatch(display)
-    watch.look(report("starting"))
-    watch.look(report("snapshot", done=1, total=4, rows=10))
-    watch.look(report("snapshot", done=4, total=4, rows=40))
-    watch.look(report("tailing", rows=40, watermark="07"))
-    watch.look(report("tailing", rows=40, watermark="07"))
+    watch.update(report("starting"))
+    watch.update(report("snapshot", done=1, total=4, rows=10))
+    watch.update(report("snapshot", done=4, total=4, rows=40))
+    watch.update(report("tailing", rows=40, watermark="07"))
+    watch.update(report("tailing", rows=40, watermark="07"))
     assert display.shown == [(1, 4, 10), (4, 4, 40), "finish"]
     assert [record.getMessage() for record in heard.records] == ["snapshot complete"]
 
@@ -51,14 +51,14 @@ def test_an_error_is_told_once_and_again_after_it_was_over(heard: pytest.LogCapt
     watch = StageWatch(Recorder())
     failing = report("backing-off", error={"code": "down", "message": "store is down", "where": "", "fix": "start it"})
     for stages in (failing, failing, report("tailing", error=None), failing):
-        watch.look(stages)
+        watch.update(stages)
     assert [record.getMessage() for record in heard.records] == ["store is down"] * 2
     assert heard.records[0].fields == {"stage": "pipeline", "code": "down", "fix": "start it"}  # type: ignore[attr-defined]
 
 
 def test_reports_of_a_former_run_are_no_news(heard: pytest.LogCaptureFixture) -> None:
     watch = StageWatch(Recorder(), since_ms=200.0)
-    watch.look(report("backing-off", error={"message": "old"}))
+    watch.update(report("backing-off", error={"message": "old"}))
     assert heard.records == []
 
 

@@ -1,9 +1,9 @@
-"""The adapter. As it stands it serves a file of JSON lines, each of them a transaction; make it serve your store.
+"""The adapter. This example serves a file of JSON lines, each of them a transaction; make it serve your upstream.
 
     {"removed": ["id", …], "written": [{"id": …, "title": …}, …]}
 
-What it owes: one consistent snapshot with its position, and what followed any position, whole and in order. What it may
-rely on: it is made anew from its settings at any time, and a transaction given twice is stored once.
+It must provide one consistent snapshot with its position, and the complete transactions after any position, in order.
+It may be created again from its settings at any time. A transaction that it yields twice is stored once.
 """
 
 from __future__ import annotations

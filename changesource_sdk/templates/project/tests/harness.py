@@ -20,9 +20,9 @@ class MyStoreHarness(Harness):
 
     def create(self, folder: Path) -> None:
         """An empty store."""
-        self.path = folder / "items.jsonl"
+        self.path = folder / "items.jsonl"  # the upstream of one test
         self.path.touch()
-        self.rows: dict[object, Row] = {}
+        self.rows: dict[object, Row] = {}  # by id, as `commit` leaves them
 
     def settings(self) -> Mapping[str, object]:
         """What the adapter is made with."""
