@@ -1,6 +1,6 @@
 """What the examples share: `changesource serve` and `changesource cache` over a store, for as long as a program runs.
 
-Each example makes a store, runs this over it, and watches a live query with the Python client while the store changes.
+Each example makes an upstream, runs this over it, and watches a live query with the Python client while it changes.
 """
 
 import asyncio

@@ -73,9 +73,9 @@ def vite() -> list[str]:
 
 
 async def run(folder: Path, runner: str, port: int, cache_url: str | None) -> None:
-    told_to_stop = asyncio.Event()
+    stop_requested = asyncio.Event()
     for number in (signal.SIGINT, signal.SIGTERM):
-        asyncio.get_running_loop().add_signal_handler(number, told_to_stop.set)
+        asyncio.get_running_loop().add_signal_handler(number, stop_requested.set)
     async with AsyncExitStack() as ending:
         for process in processes(folder, runner):
             ending.push_async_callback(process.stop)
@@ -89,7 +89,7 @@ async def run(folder: Path, runner: str, port: int, cache_url: str | None) -> No
         ending.push_async_callback(end, page)
         await until_listening(page, port)
         print(f"page: http://127.0.0.1:{port}/", flush=True)
-        await told_to_stop.wait()
+        await stop_requested.wait()
 
 
 async def until_listening(process: Process, port: int) -> None:
@@ -117,7 +117,7 @@ def main() -> None:
     options.add_argument("--state", type=Path, help="folder to keep everything in; a temporary one if not given")
     options.add_argument("--runner", default="inline", choices=["inline", "spark"], help="what runs the pipeline")
     options.add_argument("--port", type=int, default=4173, help="port of the page")
-    options.add_argument("--cache-url", help="where the page finds the cache, if something stands in front of it")
+    options.add_argument("--cache-url", help="where the page finds the cache, if there is a proxy in front of it")
     given = options.parse_args()
     with ExitStack() as ending:
         folder = given.state or Path(ending.enter_context(tempfile.TemporaryDirectory(prefix="react-vite-")))

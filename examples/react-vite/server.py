@@ -66,7 +66,7 @@ def create(path: str) -> SqliteStore:
 
 
 def serve(path: str, port: int) -> None:
-    """Answer the cache's requests until told to stop."""
+    """Answer the cache's requests until a signal."""
     app = web.Application()
     app.add_routes(zero_routes(queries, mutators, create(path)))
     sock = socket.create_server(("127.0.0.1", port))
