@@ -26,8 +26,8 @@ class CodedError(Exception):
         self.fix = redact(fix)
 
     def __str__(self) -> str:
-        place = f" ({self.where})" if self.where else ""
-        return f"{self.code}: {self.message}{place}"
+        where = f" ({self.where})" if self.where else ""
+        return f"{self.code}: {self.message}{where}"
 
     def as_json(self) -> dict[str, str]:
         """The fields as they are in stage files and `--json` output."""
