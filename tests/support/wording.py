@@ -14,7 +14,7 @@ import sys
 import tokenize
 import tomllib
 from collections import defaultdict
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
@@ -171,7 +171,7 @@ def _declared(owner: ast.ClassDef) -> tuple[dict[str, ast.stmt], set[str]]:
     statements = [*owner.body, *(each for maker in (*makers, *others) for each in ast.walk(maker))]
     for node in statements:
         if isinstance(node, (ast.Assign, ast.AnnAssign)):
-            targets = node.targets if isinstance(node, ast.Assign) else [node.target]
+            targets: Sequence[ast.expr] = node.targets if isinstance(node, ast.Assign) else [node.target]
             for name in _all_set(targets, in_body=node in owner.body):
                 declared.setdefault(name, node)
                 if node.value is not None and _is_container(node.value):
@@ -179,7 +179,7 @@ def _declared(owner: ast.ClassDef) -> tuple[dict[str, ast.stmt], set[str]]:
     return declared, containers
 
 
-def _all_set(targets: list[ast.expr], *, in_body: bool) -> Iterator[str]:
+def _all_set(targets: Sequence[ast.expr], *, in_body: bool) -> Iterator[str]:
     for target in targets:
         if isinstance(target, (ast.Tuple, ast.List)):
             yield from _all_set(target.elts, in_body=in_body)
