@@ -15,8 +15,8 @@ from changesource_cli.output import stdout
 from changesource_sdk.adapter import Adapter
 from changesource_sdk.changelog.store import LogStore
 from changesource_sdk.config import ServeConfig
-from changesource_sdk.pipeline.adapter_factory import adapter_factory, opened
-from changesource_sdk.pipeline.mapped import mapped_source
+from changesource_sdk.pipeline.adapter_factory import opened
+from changesource_sdk.pipeline.source import SourceSpec
 from changesource_sdk.verifying.holdings import Holding, holding
 from changesource_sdk.verifying.log_side import log_side, schema_at_head
 from changesource_sdk.verifying.replica_side import replica_side
@@ -31,8 +31,8 @@ Replicas: TypeAlias = Annotated[
 @contextmanager
 def upstream(config: ServeConfig) -> Iterator[Adapter]:
     """Open the configured adapter with its mappings, for the length of a block: the upstream as consumers see it."""
-    source = mapped_source(resolve(config.adapter), config.settings, config.mapping, config.mappings)
-    with opened(adapter_factory(*source)) as adapter:
+    source = SourceSpec(resolve(config.adapter), config.settings, mapping=config.mapping, mappings=config.mappings)
+    with opened(source.factory()) as adapter:
         yield adapter
 
 

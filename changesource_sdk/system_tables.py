@@ -1,13 +1,12 @@
-"""The tables that every consumer expects, for upstreams that do not have them.
+"""The tables every consumer expects, for upstreams that do not hold them.
 
-An app `A` with shard `N` needs `A_N.clients`, `A_N.mutations` and `A.permissions` with one row. A store written to by
-Zero's mutators holds them and the adapter syncs them like any table; for every other store the endpoint puts them into
-the initial sync from here. Pure: a name, a schema and a permissions document in, frames out.
+An app `A` with shard `N` needs `A_N.clients`, `A_N.mutations` and `A.permissions` with one row. An upstream written to
+by Zero's mutators holds them and the adapter syncs them like any table; for every other upstream the endpoint puts them
+into the initial sync (`endpoint.stream.system_frames`).
 """
 
 from __future__ import annotations
 
-import hashlib
 import json
 from collections.abc import Iterable
 from dataclasses import dataclass
@@ -17,10 +16,7 @@ from typing import Literal
 import orjson
 
 from changesource_sdk.errors import ConfigurationError
-from changesource_sdk.pipeline.encoding.consumer_schema import ConsumerSchema
-from changesource_sdk.pipeline.encoding.encode import TableEncoder
-from changesource_sdk.pipeline.encoding.schema_frames import snapshot_schema
-from changesource_sdk.schema import Column, JsonText, Table
+from changesource_sdk.schema import Column, Table
 
 _ANYONE = [["allow", {"type": "and", "conditions": []}]]
 
@@ -85,23 +81,3 @@ def system_tables(app_id: str, shard: int) -> list[Table]:
         Table("mutations", (*client, *mutation), (*pair, "mutationID"), schema),
         Table("permissions", rule, ("lock",), app_id),
     ]
-
-
-def system_frames(app_id: str, shard: int, schema: ConsumerSchema, permissions: Permissions) -> list[bytes]:
-    """The frames of the tables that the snapshot's schema lacks for an app and shard.
-
-    To be sent right after `begin`.
-    """
-    missing = [table for table in system_tables(app_id, shard) if table.full_name not in schema.tables]
-    before, after = snapshot_schema(missing, schema)
-    rows = [TableEncoder(t).insert(permissions_row(schema, permissions)) for t in missing if t.name == "permissions"]
-    return before + rows + after
-
-
-def permissions_row(schema: ConsumerSchema, permissions: Permissions) -> dict[str, object]:
-    """The one row of the permissions table; its hash changes when the document does."""
-    document = permissions.for_tables(schema.tables)
-    if document is None:
-        return {"lock": True, "permissions": None, "hash": None}
-    digest = hashlib.md5(document.encode(), usedforsecurity=False).hexdigest()
-    return {"lock": True, "permissions": JsonText(document), "hash": digest}

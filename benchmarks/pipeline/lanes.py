@@ -25,7 +25,7 @@ from typing import TYPE_CHECKING
 from benchmarks import environment
 from changesource_sdk.adapter import Row
 from changesource_sdk.changelog.sqlite.store import SqliteStore
-from changesource_sdk.pipeline.mapped import mapped_source
+from changesource_sdk.pipeline.source import SourceSpec
 from changesource_sdk.pipeline.spark.runner import SparkRunner
 from changesource_sdk.pipeline.spark.session import SparkSettings, start_session
 from protocol.framing import unframe
@@ -50,9 +50,9 @@ def label(row: Row) -> str:
 def following(session: SparkSession, folder: Path, mapping: dict[str, object]) -> Iterator[SqliteStore]:
     """A pipeline over the database in `folder`, until the end of the block."""
     settings = {"path": str(folder / "store.db")}
-    path, settings_of = mapped_source("adapters.sqlite:SqliteAdapter", settings, {"issue": mapping})
+    source = SourceSpec("adapters.sqlite:SqliteAdapter", settings, mapping={"issue": mapping})
     store = SqliteStore(folder / "state")
-    runner = SparkRunner(session, path, settings_of, store)
+    runner = SparkRunner(session, source, store)
     thread = threading.Thread(target=runner.run)
     thread.start()
     try:
@@ -71,12 +71,12 @@ def measure(
     database.execute("CREATE TABLE issue (id INTEGER PRIMARY KEY, title TEXT, at REAL)")
     found: list[float] = []
     with following(session, folder, mapping) as store:
-        ear, reader = store.open_ear(), store.open_reader()
+        listener, reader = store.listen(), store.open_log()
         deadline = time.monotonic() + PATIENCE_S
         while reader.state().generation == 0:
             assert time.monotonic() < deadline, "no snapshot"
-            ear.wait(0.1)
-        head, began = reader.head(), time.monotonic()
+            listener.wait(0.1)
+        head, began = reader.state().head, time.monotonic()
         for number in range(rows):
             committed = time.monotonic()
             if number >= LEAST_ROWS and committed > began + seconds:
@@ -84,13 +84,13 @@ def measure(
             database.execute("INSERT INTO issue VALUES (?, 'a title', ?)", (number, time.time() * 1000))
             while not (read := reader.read_after(head, 1 << 20)):
                 assert time.monotonic() < committed + PATIENCE_S, "the row did not arrive"
-                ear.wait(1.0)
+                listener.wait(1.0)
             arrived = time.time() * 1000
             payloads = [json.loads(payload) for item in read for chunk in item.chunks() for payload in unframe(chunk)]
             found += [arrived - payload[1]["new"]["at"] for payload in payloads if payload[1].get("tag") == "insert"]
             head = read[-1].watermark
             time.sleep(max(0.0, committed + interval - time.monotonic()))
-        ear.close()
+        listener.close()
         reader.close()
     database.close()
     return found

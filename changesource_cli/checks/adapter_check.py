@@ -28,6 +28,7 @@ from changesource_sdk.config import ServeConfig
 from changesource_sdk.endpoint.server import Endpoint
 from changesource_sdk.errors import AdapterError
 from changesource_sdk.pipeline.settings import PipelineSettings, command_line
+from changesource_sdk.pipeline.source import SourceSpec
 from changesource_sdk.system_tables import Permissions
 from changesource_sdk.testing.conformance.harness import ReadingHarness
 from protocol.handshake import PATHS
@@ -60,7 +61,7 @@ async def check_adapter(
         yield Verdict("stream", "not seen", "left out until the adapter keeps its contract")
         return
     try:
-        async for verdict in _check_stream(PipelineSettings(path, settings), options, keep, tell):
+        async for verdict in _check_stream(PipelineSettings(SourceSpec(path, settings)), options, keep, tell):
             yield verdict
     except AdapterError as error:
         where = f" ({error.where})" if error.where else ""
@@ -76,8 +77,9 @@ async def _check_stream(
 ) -> AsyncIterator[Verdict]:
     with tempfile.TemporaryDirectory(prefix="changesource-check-") as folder:
         state = Path(folder)
-        own = with_own_folder(load_class(pipeline.adapter), pipeline.settings, state)
-        pipeline = replace(pipeline, settings=own)
+        source = pipeline.source
+        own = with_own_folder(load_class(source.adapter), source.settings, state)
+        pipeline = replace(pipeline, source=replace(source, settings=own))
         async with _served(pipeline, state, options.seconds, tell) as url:
             async for verdict in check_endpoint(replace(options, url=url, resets=True), keep=keep, tell=tell):
                 raise_failure(state)

@@ -7,9 +7,9 @@ from __future__ import annotations
 
 from changesource_cli.adapter_choice import resolve
 from changesource_sdk.config import ServeConfig
+from changesource_sdk.contract import checked_tables
 from changesource_sdk.errors import ChangesourceError
 from changesource_sdk.pipeline.adapter_factory import adapter_factory, opened
-from changesource_sdk.pipeline.contract import checked_tables
 from changesource_sdk.pipeline.mapping.declare import load_mappings
 from changesource_sdk.pipeline.mapping.table import MappedTable, map_tables
 

@@ -52,16 +52,16 @@ def _run(config: ServeConfig, as_json: bool) -> None:
     from changesource_sdk.pipeline import compact_once
 
     logs.configure(form="json" if as_json else config.log_format, level=config.log_level)
-    store = open_existing(config.state, config.log, config.log_schema, config.spool)
-    store.layout.create()
+    log_store = open_existing(config.state, config.log, config.log_schema, config.spool)
+    log_store.layout.create()
     spark = SparkSettings(
         config.master, {key: str(value) for key, value in config.conf.items()}, "changesource compact"
     )
     try:
         with compact_once.lane(config.runner, spark, config.state / LOG_FILE) as lane:
-            done = compact_once.compact_once(store, lane, config.subscriber_expiry * 1000)
+            done = compact_once.compact_once(log_store, lane, config.subscriber_expiry * 1000)
     finally:
-        store.close()
+        log_store.close()
     if as_json:
         print_json({"compacted": asdict(done) if done else None})
     elif done is None:

@@ -154,7 +154,7 @@ def _state(config: ServeConfig) -> str:
 
 
 def _log(config: ServeConfig) -> str:
-    reader = open_store(config.state, config.log, config.log_schema, config.spool).open_reader()
+    reader = open_store(config.state, config.log, config.log_schema, config.spool).open_log()
     try:
         state = reader.state()
     finally:

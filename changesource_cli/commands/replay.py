@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import tempfile
+from contextlib import closing
 from dataclasses import replace
 from pathlib import Path
 from typing import Annotated
@@ -16,10 +17,10 @@ import typer
 from changesource_cli.commands import serve
 from changesource_cli.output import ExitCode, print_json, reported, stdout
 from changesource_cli.signals import first_signal
-from changesource_sdk.changelog.log import LogReader
+from changesource_sdk.changelog.log import Log
 from changesource_sdk.changelog.open import open_existing
+from changesource_sdk.changelog.sqlite.wakeup import WakeupSender
 from changesource_sdk.changelog.store import LogStore
-from changesource_sdk.changelog.wakeup import PokeSender
 from changesource_sdk.config import ServeConfig
 from changesource_sdk.endpoint.server import Endpoint
 from changesource_sdk.endpoint.stream.subscription import Phase
@@ -65,33 +66,33 @@ def replay(
         flags |= {"spool": spool, "api_key": api_key, "permissions": permissions}
         made = serve.effective_config(config, flags).config
         logs.configure(form="json" if as_json else made.log_format, level=made.log_level)
-        store = open_existing(made.state, made.log, made.log_schema, made.spool)
+        log_store = open_existing(made.state, made.log, made.log_schema, made.spool)
         try:
-            reader = store.open_reader()
-            window, last = _window(store, reader, start, end)
-            code = asyncio.run(_run(made, store, reader, window, last, rate, stay=stay, as_json=as_json))
+            reader = log_store.open_log()
+            window, last = _window(log_store, reader, start, end)
+            code = asyncio.run(_run(made, log_store, reader, window, last, rate, stay=stay, as_json=as_json))
         finally:
-            store.close()
+            log_store.close()
         raise typer.Exit(code)
 
 
-def _window(store: LogStore, reader: LogReader, start: str, end: str) -> tuple[Window, str]:
+def _window(log_store: LogStore, reader: Log, start: str, end: str) -> tuple[Window, str]:
     """Return what a cache can read at first, and the watermark at which the replay ends."""
-    last = reader.head() if end == "head" else end
+    last = reader.state().head if end == "head" else end
     if start == "start":
-        available = [record for record in reader.snapshots() if store.holds(record)]
-        base = available[0] if available else base_snapshot(store, reader, last)
+        available = [record for record in reader.snapshots() if log_store.files.holds(record.directory)]
+        base = available[0] if available else base_snapshot(log_store, reader, last)
         first = base.watermark
     else:
-        base = base_snapshot(store, reader, start)
+        base = base_snapshot(log_store, reader, start)
         first = checked_watermark(reader, base.watermark, start)
     return Window(base, first), checked_watermark(reader, first, last)
 
 
 async def _run(
     config: ServeConfig,
-    store: LogStore,
-    reader: LogReader,
+    log_store: LogStore,
+    reader: Log,
     window: Window,
     end: str,
     rate: float,
@@ -101,11 +102,11 @@ async def _run(
 ) -> int:
     stop_signal = first_signal()
     with tempfile.TemporaryDirectory(prefix="changesource-replay-") as folder:
-        replayed = ReplayStore(store, window, Path(folder))
+        replayed = ReplayStore(log_store, window, Path(folder))
         own = replace(config, state=Path(folder))
-        endpoint = Endpoint(own, Permissions.parse(config.permissions), store=replayed)
+        endpoint = Endpoint(own, Permissions.parse(config.permissions), log_store=replayed)
         port = await endpoint.start()
-        opener = Opener(reader, window, end, rate, PokeSender(replayed.layout.pokes))
+        opener = Opener(reader, window, end, rate, WakeupSender(replayed.layout.pokes))
         _announce(f"ws://{config.host}:{port}/changes/v0/stream", window.head, end, as_json=as_json)
         work = asyncio.create_task(_work(opener, endpoint, replayed, stay=stay))
         try:
@@ -123,13 +124,10 @@ async def _run(
     return ExitCode.OK
 
 
-async def _work(opener: Opener, endpoint: Endpoint, store: ReplayStore, *, stay: bool) -> None:
+async def _work(opener: Opener, endpoint: Endpoint, log_store: ReplayStore, *, stay: bool) -> None:
     await opener.run(lambda: any(stream.phase in FOLLOWING for stream in endpoint.streams))
-    subscribers = store.open_subscribers()
-    try:
-        await opener.until_acknowledged(subscribers)
-    finally:
-        subscribers.close()
+    with closing(log_store.open_coordination()) as coordination:
+        await opener.until_acknowledged(coordination)
     if stay:
         await asyncio.Event().wait()
 

@@ -73,27 +73,27 @@ def verify(
         flags: dict[str, object] = {"adapter": adapter, "state": state, "log": log, "log_schema": log_schema}
         flags |= {"spool": spool, "mappings": mappings, "settings": configuration.parse_pairs(pairs or [])}
         effective = serve.effective_config(config, flags).config
-        store = open_existing(effective.state, effective.log, effective.log_schema, effective.spool)
+        log_store = open_existing(effective.state, effective.log, effective.log_schema, effective.spool)
         try:
-            schema = schema_at_head(store)
-            comparisons = list(_comparisons(effective, store, schema, replica or []))
-            head = log_side(store, schema) if not comparisons else None
+            schema = schema_at_head(log_store)
+            comparisons = list(_comparisons(effective, log_store, schema, replica or []))
+            head = log_side(log_store, schema) if not comparisons else None
         finally:
-            store.close()
+            log_store.close()
         _print_all(comparisons, head, as_json=as_json)
         if not all(comparison.is_same for comparison in comparisons):
             raise typer.Exit(ExitCode.FAILURE)
 
 
 def _comparisons(
-    config: ServeConfig, store: LogStore, schema: ConsumerSchema, replicas: list[Path]
+    config: ServeConfig, log_store: LogStore, schema: ConsumerSchema, replicas: list[Path]
 ) -> Iterator[Comparison]:
     if config.adapter:
         with upstream(config) as adapter:
-            yield Comparison(*compare_with_log(adapter, store, schema, lambda: time.sleep(PAUSE_SECONDS)))
+            yield Comparison(*compare_with_log(adapter, log_store, schema, lambda: time.sleep(PAUSE_SECONDS)))
     for path in replicas:
         actual = replica_side(path, schema)
-        expected = log_side(store, schema, actual.watermark)
+        expected = log_side(log_store, schema, actual.watermark)
         yield Comparison(expected, actual, compare(expected, actual), str(path))
 
 

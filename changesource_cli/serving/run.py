@@ -23,11 +23,10 @@ from changesource_sdk.changelog.open import open_store
 from changesource_sdk.changelog.store import LogStore
 from changesource_sdk.config import ServeConfig
 from changesource_sdk.endpoint.server import Endpoint
-from changesource_sdk.ledger.adapter import ledgered_source
 from changesource_sdk.observe.progress import Bar, Lines, StageWatch
-from changesource_sdk.pipeline.mapped import mapped_source
 from changesource_sdk.pipeline.mapping.declare import load_mappings, needs_spark, wrong
 from changesource_sdk.pipeline.settings import PipelineSettings, Runner, command_line
+from changesource_sdk.pipeline.source import SourceSpec
 from changesource_sdk.system_tables import Permissions
 from protocol.handshake import PATHS
 from service_kit import logs
@@ -78,18 +77,18 @@ class _Serving:
         Return the exit code, or None if the state directory was removed or replaced.
         """
         config = self._config
-        store = open_store(config.state, config.log, config.log_schema, config.spool)
+        log_store = open_store(config.state, config.log, config.log_schema, config.spool)
         if config.role == "endpoint":
-            return await self._run_here(store, None)
-        with store.claim():
+            return await self._run_here(log_store, None)
+        with log_store.claim():
             command = command_line(_pipeline(config, self._adapter), config.state)
-            return await self._run_here(store, Supervisor(command, _environment(config), grace=config.grace))
+            return await self._run_here(log_store, Supervisor(command, _environment(config), grace=config.grace))
 
-    async def _run_here(self, store: LogStore, supervisor: Supervisor | None) -> int | None:
+    async def _run_here(self, log_store: LogStore, supervisor: Supervisor | None) -> int | None:
         endpoint = await self._started_endpoint(supervisor)
         supervision = asyncio.create_task(supervisor.run()) if supervisor else None
-        watch = asyncio.create_task(_watch(store, self._as_json)) if supervisor else None
-        state_gone = asyncio.create_task(StateWatch(store.layout).run())
+        watch = asyncio.create_task(_watch(log_store, self._as_json)) if supervisor else None
+        state_gone = asyncio.create_task(StateWatch(log_store.layout).run())
         try:
             ends = [end for end in (self._stop_signal, supervision, state_gone) if end is not None]
             await asyncio.wait(ends, return_when=asyncio.FIRST_COMPLETED)
@@ -101,7 +100,7 @@ class _Serving:
             await asyncio.gather(*(end for end in ending if end is not None))
             for task in (watch, state_gone):
                 await _cancelled(task)
-            store.close()
+            log_store.close()
         if must_start_over:
             return None
         if not self._stop_signal.done():
@@ -134,19 +133,32 @@ async def _cancelled(task: asyncio.Task[None] | None) -> None:
             await task
 
 
-async def _watch(store: LogStore, as_json: bool) -> None:
+async def _watch(log_store: LogStore, as_json: bool) -> None:
     display = Bar(stderr) if stderr.is_terminal and not as_json else Lines()
-    await StageWatch(display, time() * 1000).run(store.reports.all)
+    await StageWatch(display, time() * 1000).run(log_store.reports.all)
 
 
 def _pipeline(config: ServeConfig, adapter: str) -> PipelineSettings:
     conf = {key: str(value) for key, value in config.conf.items()}
     runner: Runner = "inline" if config.runner == "inline" else "spark"
     own_settings = with_own_folder(load_class(adapter), config.settings, config.state)
-    source = ledgered_source(adapter, own_settings, str(config.ledger or ""))
-    path, settings = mapped_source(*source, config.mapping, config.mappings)
-    log = (config.log, config.log_schema, config.spool)
-    return PipelineSettings(path, settings, runner, config.master, conf, *log, config.compact_after)
+    source = SourceSpec(
+        adapter,
+        own_settings,
+        ledger=str(config.ledger or ""),
+        mapping=config.mapping,
+        mappings=config.mappings,
+    )
+    return PipelineSettings(
+        source,
+        runner=runner,
+        master=config.master,
+        conf=conf,
+        log=config.log,
+        log_schema=config.log_schema,
+        spool=config.spool,
+        compact_after=config.compact_after,
+    )
 
 
 def _check_mappings(config: ServeConfig) -> None:

@@ -1,41 +1,45 @@
 """The rows of one append: which transactions are new, what watermark each gets, and how it is stored. Pure.
 
-The writer asks the log what it knows already and hands the answer in; everything else is decided here.
+The writer looks up which positions the log has already; everything else is decided here.
 """
 
 from __future__ import annotations
 
 from changesource_sdk import positions
 from changesource_sdk.changelog.envelope import begin_frame, commit_frame
-from changesource_sdk.changelog.log import EncodedTransaction
+from changesource_sdk.changelog.log import EncodedTransaction, TransactionRow
 from changesource_sdk.changelog.spool.blocks import BlockFile
 from changesource_sdk.errors import InvalidChange
 from protocol import watermark as watermarks
-
-TransactionRow = tuple[str, str, float | None, int, int, bytes | None, str | None, int | None]
-"""Watermark, position, commit time, number of changes, size, frames, segment name and checksum."""
 
 
 class Batch:
     """The rows of one append: the major number of watermarks strictly increases, and a position appears once.
 
-    `major` is that of `head`; watermarks that the adapter does not give itself are numbered from above `floor`.
+    `major` is that of `head`; transactions for which the adapter gives no watermark are numbered from above `floor`.
+    All attributes but `_floor` grow with `add`.
     """
 
     def __init__(self, head: str, major: int, floor: int = 0) -> None:
+        self._floor = floor
+        # Watermark of the last new transaction, and its major number.
         self.head = head
         self.major = major
-        self._floor = floor
+        # The new transactions, and of those that were spilled the block files by watermark.
         self.rows: list[TransactionRow] = []
+        self.segments: list[tuple[str, BlockFile]] = []
+        # The watermark of every transaction added, new or not.
         self.watermarks: list[str] = []
+        # The last new transaction, and the newest consumer schema that a new one has; None without one.
         self.last: EncodedTransaction | None = None
         self.schema: str | None = None
-        self.segments: list[tuple[str, BlockFile]] = []  # of the rows whose data are not in the row
+        # Block files of transactions that are stored already.
         self.unneeded: list[BlockFile] = []
+        # Watermarks of the new transactions by position.
         self._added: dict[str, str] = {}
 
     def add(self, transaction: EncodedTransaction, position: str, known: str | None) -> None:
-        """Take the transaction in, unless its position is known already."""
+        """Add a transaction; `known` is the watermark its position has in the log, None if it is new there."""
         known = known or self._added.get(position)
         if known is None:
             known = self._take(transaction, position)
@@ -77,6 +81,6 @@ def _row(transaction: EncodedTransaction, watermark: str, position: str) -> Tran
     size = len(begin) + len(commit)
     if isinstance(data, BlockFile):
         name, crc32 = data.path.name, data.crc32
-        return watermark, position, time, transaction.changes, size + data.size, None, name, crc32
+        return TransactionRow(watermark, position, time, transaction.changes, size + data.size, None, name, crc32)
     frames = b"".join((begin, data, commit))
-    return watermark, position, time, transaction.changes, len(frames), frames, None, None
+    return TransactionRow(watermark, position, time, transaction.changes, len(frames), frames, None, None)

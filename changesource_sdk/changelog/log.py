@@ -1,22 +1,21 @@
 """The change log: whole transactions in order, durable, watermarked, framed for sending.
 
-This is the seam between the pipeline, which appends, and endpoints, which read. A store of the log (SQLite on one
-host, Postgres for many) implements `LogReader` and `LogWriter`. Readers and the writer may live in different processes;
-a wake-up (`changelog.store.Ear`) tells readers that the head moved.
+The pipeline appends to it (`writer.LogWriter`) and endpoints read it, in other processes or on other hosts. A backend
+(SQLite on one host, Postgres for many) implements `Log`; everything else is written once over it.
 
-Contract: what `append` returned is durable and is seen by every reader from then on; transactions appear whole, in
-watermark order, without gaps or doubles, whatever was killed when. A *generation* is one snapshot of the store and the
+Contract: what was appended is durable and visible to every reader; transactions appear whole, in watermark order,
+without gaps or duplicates, whichever process is killed when. A *generation* is one snapshot of the upstream and the
 transactions after it; a new one drops the transactions of the former and starts at a higher watermark.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Protocol
+from typing import NamedTuple, Protocol
 
-from changesource_sdk.changelog.envelope import data_frames
+from changesource_sdk.changelog.envelope import begin_frame, commit_frame, data_frames
 from changesource_sdk.changelog.spool.blocks import BlockFile
 from changesource_sdk.positions import Position
 from protocol.watermark import EMPTY
@@ -26,8 +25,8 @@ from protocol.watermark import EMPTY
 class EncodedTransaction:
     """A validated transaction ready to append: the `data` frames, in memory or spilled to a staged block file.
 
-    `schema_after` is the consumer's schema (JSON text) if this transaction changes it. `watermark` is set only by
-    stores that bring their own.
+    `schema_after` is the consumer's schema (JSON text) if this transaction changes it. `watermark` is set only for
+    upstreams that number their transactions themselves.
     """
 
     position: Position
@@ -38,8 +37,31 @@ class EncodedTransaction:
     schema_after: str | None = None
 
 
+class TransactionRow(NamedTuple):
+    """A transaction as a backend stores it: all its `frames`, or the name and CRC-32 of a `segment` with its data.
+
+    `position` is the text of the upstream position; `size` counts the bytes of all frames, in a segment or not.
+    """
+
+    watermark: str
+    position: str
+    commit_time_ms: float | None
+    changes: int
+    size: int
+    frames: bytes | None
+    segment: str | None
+    segment_crc32: int | None
+
+
+class Segment(Protocol):
+    """The data frames of a transaction too large for memory."""
+
+    def blocks(self) -> Iterator[bytes]:
+        """Whole frames, one block at a time; `SnapshotGone` if they are no longer there."""
+
+
 @dataclass(frozen=True, slots=True)
-class Stored:
+class StoredTransaction:
     """A whole transaction as stored: `begin` frame, data frames, `commit` frame.
 
     `frames` holds all of it, or is None for a large one whose data are in `segment`. Use `chunks()` for either.
@@ -53,6 +75,14 @@ class Stored:
     begin: bytes = b""
     segment: Segment | None = None
     commit: bytes = b""
+
+    @classmethod
+    def of_segment(
+        cls, watermark: str, commit_time_ms: float | None, changes: int, size: int, segment: Segment
+    ) -> StoredTransaction:
+        """A transaction whose data are in a segment; the frames around them are made here."""
+        begin, commit = begin_frame(watermark), commit_frame(watermark, commit_time_ms)
+        return cls(watermark, commit_time_ms, changes, size, None, begin, segment, commit)
 
     def chunks(self) -> Iterator[bytes]:
         """The frames in order, in pieces that end at frame boundaries; large transactions are read block by block."""
@@ -86,9 +116,10 @@ class SnapshotRecord:
 
 @dataclass(frozen=True, slots=True)
 class LogState:
-    """Where the log stands. A consumer can resume from any watermark with `oldest <= watermark <= head`.
+    """The state row of the log. A consumer can resume from any watermark with `oldest <= watermark <= head`.
 
-    `generation` 0 means that no snapshot was ever completed. `position` and `schema` belong to `head`.
+    `generation` 0 means that no snapshot was ever completed. `position` and `schema` belong to `head`. `highest` is the
+    highest watermark ever used; no new generation may start at or below it.
     """
 
     generation: int = 0
@@ -99,10 +130,10 @@ class LogState:
     position: Position = None
     schema: str = ""
     transactions: int = 0
+    highest: str = EMPTY
 
 
-@dataclass(frozen=True, slots=True)
-class Share:
+class LogRange(NamedTuple):
     """The transactions above `after` up to and including `through`: how many, and the bytes of their frames."""
 
     after: str
@@ -111,85 +142,72 @@ class Share:
     bytes: int
 
 
-class Segment(Protocol):
-    """The data frames of a transaction too large for memory."""
+@dataclass(frozen=True, slots=True)
+class LogUpdate:
+    """One atomic change of a log: the state afterwards, and what is inserted and deleted with it.
 
-    def blocks(self) -> Iterator[bytes]:
-        """Whole frames, one block at a time; `SnapshotGone` if they are no longer there."""
+    `state.epoch` is the writer's. `schema` is the new consumer schema, None if it stays. `segments` are the block files
+    of those `rows` that have a segment, by watermark. `before_commit` is called inside the transaction, after the epoch
+    was compared: it moves files that only the newest writer may move.
+    """
 
-
-class LogReader(Protocol):
-    """The reading side; safe to call from several threads."""
+    state: LogState
+    rows: Sequence[TransactionRow] = ()
+    segments: Sequence[tuple[str, BlockFile]] = ()
+    schema: str | None = None
+    snapshot: SnapshotRecord | None = None
+    starts_generation: bool = False  # deletes all transactions and snapshots first
+    forget_through: str | None = None  # deletes the transactions up to and including this watermark
+    before_commit: Callable[[], None] | None = None
 
     @property
-    def answers_at_once(self) -> bool:
-        """Whether a small read is so quick and sure that an event loop may wait for it."""
+    def is_empty(self) -> bool:
+        """Whether there is nothing to write; the epoch is compared all the same."""
+        return not self.rows and self.snapshot is None and self.forget_through is None
+
+    @property
+    def wakes_readers(self) -> bool:
+        """Whether there is something new to read."""
+        return bool(self.rows) or self.snapshot is not None
+
+
+class Log(Protocol):
+    """The transactions, snapshot records and state row of one log. Nothing is opened before the first call.
+
+    An object that only reads is shared by threads. After `take_over` it is the writer and belongs to one thread.
+    Failures are `StateError`s; a log that cannot be trusted any more is `CorruptLog`.
+    """
 
     def state(self) -> LogState:
-        """Everything about where the log stands, read at once."""
-
-    def head(self) -> str:
-        """The newest watermark: that of the last transaction, or of the snapshot if none followed it."""
-
-    def oldest(self) -> str:
-        """The lowest watermark a consumer can resume from."""
-
-    def read_after(self, watermark: str, max_bytes: int) -> list[Stored]:
-        """Whole transactions above `watermark`, in order: at least one if there is one, then up to `max_bytes`."""
-
-    def shares(self, after: str, through: str, share_bytes: int) -> list[Share]:
-        """The transactions above `after` up to `through`, cut into shares of about so many bytes, without reading
-        them.
-        """
-
-    def has(self, watermark: str) -> bool:
-        """Whether a transaction with exactly this watermark is in the log."""
-
-    def count_after(self, watermark: str) -> int:
-        """How many transactions there are above `watermark`."""
-
-    def knows(self, position: Position) -> bool:
-        """Whether a transaction with this position is in the log."""
+        """The state row, read at one moment. A log that does not exist is an empty one."""
 
     def snapshots(self) -> list[SnapshotRecord]:
         """The snapshots of the current generation, oldest first; only the newest is sure to have its files."""
 
-    def close(self) -> None:
-        """Release the store."""
+    def read_after(self, watermark: str, max_bytes: int) -> list[StoredTransaction]:
+        """Whole transactions above `watermark`, in order: at least one if there is one, then up to `max_bytes`."""
 
+    def sizes(self, first: str, through: str, at_most: int) -> list[tuple[str, int]]:
+        """Watermark and bytes of the first `at_most` transactions from `first` to `through`, both inclusive."""
 
-class LogWriter(Protocol):
-    """The writing side; used from one thread. A later writer fences this one off: `StaleWriter`."""
+    def count_after(self, watermark: str) -> int:
+        """How many transactions there are above `watermark`; fast however many they are, if the backend can."""
 
-    def state(self) -> LogState:
-        """Where the log stands, as this writer sees it."""
+    def known(self, positions: Sequence[str]) -> dict[str, str]:
+        """The watermarks of those positions (as text) that a transaction or snapshot of the log has, by position."""
 
-    def snapshots(self) -> list[SnapshotRecord]:
-        """The snapshots of the current generation, oldest first."""
-
-    def knows(self, position: Position) -> bool:
-        """Whether a transaction with this position, or one beyond it, was appended in this generation."""
-
-    def append(self, transactions: Sequence[EncodedTransaction]) -> list[str]:
-        """Make all of them durable, or none; the watermark of each. One already there keeps the watermark it has."""
-
-    def next_generation(self, above: str = EMPTY, proposed: str | None = None) -> str:
-        """A watermark for a new snapshot: above everything this log or `above` ever named."""
-
-    def start_generation(
-        self, watermark: str, position: Position, schema: str, directory: Path, created_ms: float
-    ) -> SnapshotRecord:
-        """Register a complete snapshot as a new generation and drop the transactions before it."""
-
-    def add_snapshot(self, base: str, record: SnapshotRecord) -> bool:
-        """Register a snapshot made of snapshot `base` and the transactions up to its watermark; its folder is moved
-        into the spool. False, and nothing done, if `base` is no snapshot of the current generation.
+    def take_over(self, highest: str) -> LogState:
+        """Open the log for writing, created if absent, and become its newest writer: the epoch goes up by one, and the
+        state's `highest` to at least this. Staged segments that no transaction names are removed.
         """
 
-    def prune(self, below: str, at_most: int | None = None) -> int:
-        """Forget transactions up to and including `below`, the oldest `at_most` of them; the number forgotten. The
-        last one forgotten, or `below` if none is left below it, becomes the oldest.
+    def write(self, update: LogUpdate) -> None:
+        """Apply an update in one transaction; durable when it returns, and readers are woken. Raises `StaleWriter`,
+        with nothing changed, if another writer took over since.
         """
 
+    def set_aside(self) -> str | None:
+        """Rename a damaged log so that the next writer starts an empty one; the name, None if there is no log."""
+
     def close(self) -> None:
-        """Release the store."""
+        """Release connections and files."""

@@ -1,4 +1,4 @@
-"""Choosing the store of the log: the state directory itself, or a database named by its URL."""
+"""Choosing the backend of the log: the state directory itself, or a database named by its URL."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ SCHEMES = ("postgresql://", "postgres://")
 def open_store(
     state_directory: Path, log: str | None = None, schema: str = "changesource", spool: str | None = None
 ) -> LogStore:
-    """The store that `--log`, `--log-schema` and `--spool` describe. Nothing is opened yet.
+    """The log that `--log`, `--log-schema` and `--spool` describe. Nothing is opened yet.
 
     Its paths are absolute: tasks of a cluster work in directories of their own.
     """
@@ -41,7 +41,7 @@ def open_store(
             fix="pip install 'zero-changesource[postgres]'",
         ) from error
     address = LogAddress(log, schema)
-    # A database holds many logs, and each sweeps its own spool: the schema keeps them apart there too.
+    # A database holds many logs, and each sweeps its own spool: the schema separates them there too.
     if spool and "://" in spool:
         return PostgresStore(address, StateDirectory(state_directory), RemoteSpool(spool).under(schema))
     return PostgresStore(address, StateDirectory(state_directory, Path(spool).absolute() / schema if spool else None))
@@ -50,7 +50,7 @@ def open_store(
 def open_existing(
     state_directory: Path, log: str | None = None, schema: str = "changesource", spool: str | None = None
 ) -> LogStore:
-    """The same for who wants to look at a log that is there: a state directory that is not is told, and not made."""
+    """The same for commands that only read: raises `StateError` if there is no such state directory."""
     if not log and not state_directory.is_dir():
         fix = "give the directory of serve's --state, or --log"
         raise StateError("no-state", "there is no such state directory", str(state_directory), fix)

@@ -60,10 +60,10 @@ class Endpoint:
         permissions: Permissions,
         pipeline_health: Callable[[], Document] | None = None,
         publications: frozenset[str] | None = None,
-        store: LogStore | None = None,
+        log_store: LogStore | None = None,
     ) -> None:
-        self._store = store or open_store(config.state, config.log, config.log_schema, config.spool)
-        self._store.layout.create()
+        self._log_store = log_store or open_store(config.state, config.log, config.log_schema, config.spool)
+        self._log_store.layout.create()
         self.metrics = EndpointMetrics()
         # Written by `_handle`, on the event loop.
         self.streams: set[Subscription] = set()
@@ -73,12 +73,14 @@ class Endpoint:
         access = AccessRules(self._keys, config.tls_client_ca is not None)
         browsers = BrowserRules.of(config.host, config.allowed_origins, config.allowed_hosts)
         self._gate = Gate(access, browsers, publications)
-        self._reader = self._store.open_reader()
-        self._subscribers = self._store.open_subscribers()
-        self._acks = AckStore(self._subscribers)
+        self._reader = self._log_store.open_log()
+        self._coordination = self._log_store.open_coordination()
+        self._acks = AckStore(self._coordination)
         # The tail reads through a connection of its own, so that consumers that catch up do not delay it.
-        self._tail = LiveTail(self._store.open_reader(), config.tail_bytes, self.metrics)
-        self._source = StreamSource(self._store, self._reader, self._subscribers, self._tail, permissions)
+        self._tail = LiveTail(
+            self._log_store.open_log(), config.tail_bytes, self.metrics, reads_on_loop=self._log_store.is_local
+        )
+        self._source = StreamSource(self._log_store, self._reader, self._coordination, self._tail, permissions)
         self._pages = Pages(self.metrics, self._gate, self.is_ready, self.status)
         self._intervals = Intervals(config.status_interval, config.ping_interval, config.dead_after)
         self._throttle = Throttle(LOG_INTERVAL)
@@ -96,11 +98,11 @@ class Endpoint:
         """Listen and serve; returns the port in use. Raises `EndpointError`."""
         await self._listen()
         self._warn_if_open()
-        self._wakeups = LogWakeups(self._store.open_ear())
+        self._wakeups = LogWakeups(self._log_store.listen())
         pruner = Pruner(
-            self._store.requests,
+            self._log_store.requests,
             self._reader,
-            self._subscribers,
+            self._coordination,
             self._config.prune_interval,
             self._config.subscriber_expiry,
         )
@@ -199,13 +201,13 @@ class Endpoint:
             self._wakeups.close()
         self._tail.close()
         self._reader.close()
-        self._subscribers.close()
-        self._store.close()
+        self._coordination.close()
+        self._log_store.close()
 
     async def status(self) -> Document:
         """The document of `/statusz`; also updates the gauges of `/metrics`."""
-        known = await asyncio.to_thread(self._subscribers.all)
-        document = await asyncio.to_thread(describe, self._store, self._reader, known, list(self.streams))
+        known = await asyncio.to_thread(self._coordination.consumers)
+        document = await asyncio.to_thread(describe, self._log_store, self._reader, known, list(self.streams))
         set_gauges(document, self.metrics)
         if self._pipeline_health is not None:
             document["pipeline"] = self._pipeline_health()

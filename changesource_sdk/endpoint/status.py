@@ -11,10 +11,10 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Set
 from time import time
 
-from changesource_sdk.changelog.log import LogReader
+from changesource_sdk.changelog.consumers import Consumer
+from changesource_sdk.changelog.log import Log
 from changesource_sdk.changelog.store import LogStore
-from changesource_sdk.changelog.subscribers import Subscriber
-from changesource_sdk.endpoint.stream.acks import subscriber_key
+from changesource_sdk.endpoint.stream.acks import consumer_key
 from changesource_sdk.endpoint.stream.subscription import Phase, Subscription
 from changesource_sdk.observe.metrics import EndpointMetrics
 from changesource_sdk.observe.warnings import REPORT, read_report, stages_only, warning_documents
@@ -32,19 +32,19 @@ PIPELINE = "pipeline"
 
 
 def describe(
-    store: LogStore, reader: LogReader, known: Iterable[Subscriber], open_streams: Iterable[Subscription] = ()
+    log_store: LogStore, reader: Log, known: Iterable[Consumer], open_streams: Iterable[Subscription] = ()
 ) -> Document:
     """The whole document. Blocking: reads the log and the reports of the stages."""
     now = time()
     log = _log(reader, now)
     head = str(log["head"])
-    request = store.requests.pending_snapshot()
-    reports = store.reports.all()
+    request = log_store.requests.pending_snapshot()
+    reports = log_store.reports.all()
     warnings = warning_documents(read_report(reports.get(REPORT)), now)
     held = {str(each["holds"]) for each in warnings if each["current"]}
     return {
         "time": now,
-        "state": str(store.layout.root),
+        "state": str(log_store.layout.root),
         "stages": {
             name: _stage(report, now, held if name == PIPELINE else set())
             for name, report in stages_only(reports).items()
@@ -52,7 +52,7 @@ def describe(
         "warnings": warnings,
         "log": log,
         "snapshotRequest": {"above": request.above, "reason": request.reason} if request else None,
-        "subscribers": [_subscriber(item, reader, now) for item in known],
+        "subscribers": [_consumer(item, reader, now) for item in known],
         "streams": [_stream(item, reader, head, now) for item in open_streams],
     }
 
@@ -78,7 +78,7 @@ def set_gauges(document: Mapping[str, object], metrics: EndpointMetrics) -> None
         metrics.behind.labels(item["app"], item["shard"]).set(item["behind"])
 
 
-def _log(reader: LogReader, now: float) -> Document:
+def _log(reader: Log, now: float) -> Document:
     state = reader.state()
     known = reader.snapshots()
     newest = known[-1] if known else None
@@ -128,7 +128,7 @@ def _stage_verdict(report: Mapping[str, object], age: float, since_progress: flo
     return "degraded" if "table" in held else "ok"
 
 
-def _subscriber(item: Subscriber, reader: LogReader, now: float) -> Document:
+def _consumer(item: Consumer, reader: Log, now: float) -> Document:
     return {
         "app": item.key.app_id,
         "shard": item.key.shard,
@@ -139,8 +139,8 @@ def _subscriber(item: Subscriber, reader: LogReader, now: float) -> Document:
     }
 
 
-def _stream(item: Subscription, reader: LogReader, head: str, now: float) -> Document:
-    key = subscriber_key(item.handshake)
+def _stream(item: Subscription, reader: Log, head: str, now: float) -> Document:
+    key = consumer_key(item.handshake)
     behind = reader.count_after(item.sent) if item.sent else 0
     return {
         "app": key.app_id,

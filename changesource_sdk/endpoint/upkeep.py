@@ -11,10 +11,11 @@ import logging
 from collections.abc import Awaitable, Callable
 from time import time
 
-from changesource_sdk.changelog.log import LogReader
+from changesource_sdk.changelog.coordination import Coordination
+from changesource_sdk.changelog.log import Log
+from changesource_sdk.changelog.requests import Requests
 from changesource_sdk.changelog.retention import forgettable, prune_point
-from changesource_sdk.changelog.store import SAFETY_POLL_S, Ear, Requests
-from changesource_sdk.changelog.subscribers import Subscribers
+from changesource_sdk.changelog.wakeup import SAFETY_POLL_S, WakeupListener
 from changesource_sdk.endpoint.access.keys import KeyRing
 from changesource_sdk.errors import ChangesourceError
 from service_kit.logs import Throttle, event
@@ -55,14 +56,14 @@ class KeyWatch:
 class LogWakeups:
     """The log's wake-ups on the event loop. Invariant: one that arrives between two calls of `wait` is not lost."""
 
-    def __init__(self, ear: Ear) -> None:
-        self._ear = ear
+    def __init__(self, listener: WakeupListener) -> None:
+        self._listener = listener
         # Set when a wake-up arrives, cleared by `wait`.
         self._woken = asyncio.Event()
-        asyncio.get_running_loop().add_reader(ear.fileno(), self._wake)
+        asyncio.get_running_loop().add_reader(listener.fileno(), self._wake)
 
     def _wake(self) -> None:
-        self._ear.drain()
+        self._listener.drain()
         self._woken.set()
 
     async def wait(self) -> None:
@@ -75,19 +76,19 @@ class LogWakeups:
         self._woken.clear()
 
     def close(self) -> None:
-        asyncio.get_running_loop().remove_reader(self._ear.fileno())
-        self._ear.close()
+        asyncio.get_running_loop().remove_reader(self._listener.fileno())
+        self._listener.close()
 
 
 class Pruner:
     """Requests pruning from the pipeline, which owns the log: of what every consumer has and a snapshot contains."""
 
     def __init__(
-        self, requests: Requests, reader: LogReader, subscribers: Subscribers, interval: float, expiry: float
+        self, requests: Requests, reader: Log, coordination: Coordination, interval: float, expiry: float
     ) -> None:
         self._requests = requests
         self._reader = reader
-        self._subscribers = subscribers
+        self._coordination = coordination
         self._interval = interval
         self._expiry_ms = expiry * 1000
 
@@ -102,11 +103,11 @@ class Pruner:
         known = self._reader.snapshots()
         if not known:
             return None
-        now_ms, subscribers = time() * 1000, self._subscribers.all()
-        for key in forgettable(subscribers, self._reader.oldest(), now_ms, self._expiry_ms):
-            self._subscribers.forget(key)
-        below = prune_point(known[-1].watermark, subscribers, now_ms, self._expiry_ms)
-        if below <= self._reader.oldest():
+        now_ms, consumers = time() * 1000, self._coordination.consumers()
+        for key in forgettable(consumers, self._reader.state().oldest, now_ms, self._expiry_ms):
+            self._coordination.forget(key)
+        below = prune_point(known[-1].watermark, consumers, now_ms, self._expiry_ms)
+        if below <= self._reader.state().oldest:
             return None
         self._requests.ask_prune(below)
         return below

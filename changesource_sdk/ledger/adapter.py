@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Generator, Mapping, Sequence
+from collections.abc import Generator, Sequence
 from contextlib import closing
 from dataclasses import dataclass, replace
 from itertools import chain
@@ -23,31 +23,21 @@ from changesource_sdk.adapter import (
     Table,
     Transaction,
 )
+from changesource_sdk.adapter_wrapper import AdapterWrapper
+from changesource_sdk.contract import checked_snapshot, checked_tables
 from changesource_sdk.errors import ConfigurationError, position_lost
 from changesource_sdk.ledger.entries import Comparing, Entry, HasReached, folded, has_reached, released
 from changesource_sdk.ledger.file import LedgerFile
 from changesource_sdk.ledger.reading import Reading
-from changesource_sdk.pipeline.adapter_factory import adapter_factory
-from changesource_sdk.pipeline.adapter_wrapper import AdapterAround
-from changesource_sdk.pipeline.contract import checked_snapshot, checked_tables
 from changesource_sdk.system_tables import system_tables
 from service_kit.logs import event, logger
 
-LEDGERED_ADAPTER = f"{__name__}:LedgeredAdapter"
 LOOK_S = 0.01
 """How soon a confirmation is noticed while the store is silent."""
 SETTLE_S = 1.0
 WARN_S = 30.0
 
-Settings = Mapping[str, object]
 _log = logger("ledger")
-
-
-def ledgered_source(adapter: str, settings: Settings, ledger: str) -> tuple[str, Settings]:
-    """Path and settings of the adapter to run: the given ones, or those of the one with a ledger around it."""
-    if not ledger:
-        return adapter, settings
-    return LEDGERED_ADAPTER, {"adapter": adapter, "settings": settings, "ledger": ledger}
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,23 +59,15 @@ class _Place:
         raise position_lost("the store was followed without a ledger before")
 
 
-class LedgeredAdapter(AdapterAround):
+class LedgeredAdapter(AdapterWrapper):
     """The store, and the confirmations of its mutations."""
 
-    def __init__(self, adapter: str, settings: Settings, ledger: str) -> None:
-        self._take(adapter_factory(adapter, settings)(), ledger)
-
-    @classmethod
-    def around(cls, adapter: Adapter, ledger: str) -> LedgeredAdapter:
-        """The same over an adapter at hand."""
-        made = cls.__new__(cls)
-        made._take(adapter, ledger)
-        return made
-
-    def _take(self, adapter: Adapter, ledger: str) -> None:
+    def __init__(self, adapter: Adapter, ledger: str) -> None:
         self.inner = adapter
         self._ledger = ledger
+        # Set by `close`, from any thread; ends `changes`.
         self._closed = False
+        # When the ledger was last settled, on the monotonic clock; written by `acknowledge`.
         self._settled_at = float("-inf")
 
     def tables(self) -> Sequence[Table]:

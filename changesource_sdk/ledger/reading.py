@@ -14,7 +14,7 @@ from dataclasses import replace
 from itertools import islice
 
 from changesource_sdk.adapter import Adapter, Change, Position, Transaction
-from changesource_sdk.pipeline.contract import checked_transactions
+from changesource_sdk.contract import checked_transactions
 
 CHUNK = 200
 WAITING_CHUNKS = 8

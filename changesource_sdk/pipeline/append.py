@@ -1,51 +1,45 @@
-"""The writing half of a runner: all that waits becomes one durable commit, and only then is acknowledged to the store.
+"""The writing half of a runner: all that waits becomes one durable commit, and only then is acknowledged upstream.
 
 Runners differ in where this happens, not in what happens: in their own process, or in a Spark task.
 """
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Callable
 from time import monotonic
 
 from changesource_sdk.adapter import Acknowledging, Adapter
-from changesource_sdk.changelog.log import LogWriter
-from changesource_sdk.changelog.store import LogStore
+from changesource_sdk.changelog.writer import LogWriter
 from changesource_sdk.observe.stages import Stage
-from changesource_sdk.pipeline.encoding.transactions import SPILL_BYTES
+from changesource_sdk.pipeline.run import Run
 from changesource_sdk.pipeline.snapshot.take import adapter_call
 from changesource_sdk.pipeline.tail import Tail
 from changesource_sdk.pipeline.upkeep import Upkeep
 
-LOOK_UP_S = 0.25
+POLL_S = 0.25
+"""How often requests and offers for the writer are polled, in seconds, and the longest wait for a transaction."""
 SETTLED_S = 5.0
-"""A source that fails, works for a moment and fails again is failing all the while."""
+"""An upstream that fails, works for a moment and fails again is failing all the while."""
 
 
-def append_tail(
-    adapter: Adapter,
-    writer: LogWriter,
-    store: LogStore,
-    stage: Stage,
-    stop: threading.Event,
-    *,
-    progressed: Callable[[], None] = lambda: None,
-    spill_bytes: int = SPILL_BYTES,
-) -> None:
-    """Append what follows the log's head until told to stop or a snapshot is asked for."""
-    tail = Tail(adapter, writer.state(), store, spill_bytes)
-    upkeep = Upkeep(store, writer)
+def append_tail(run: Run, adapter: Adapter, writer: LogWriter, progressed: Callable[[], None] = lambda: None) -> None:
+    """Append what follows the log's head until the run stops or a snapshot is requested.
+
+    `progressed` is called after each commit. Raises what ended the reading.
+    """
+    tail = Tail(adapter, writer.state(), run.log_store, run.spill_bytes)
+    upkeep = Upkeep(run.log_store, writer)
+    stage = run.stage
     stage.update(state="tailing", watermark=writer.state().head, position=writer.state().position)
     try:
         tail.start()
-        look_at = 0.0
-        while not stop.is_set():
-            if monotonic() >= look_at:
-                if store.requests.pending_snapshot() is not None:
+        poll_at = 0.0
+        while not run.stop.is_set():
+            if monotonic() >= poll_at:
+                if run.log_store.requests.pending_snapshot() is not None:
                     return
-                upkeep.look()
-                look_at = monotonic() + LOOK_UP_S
+                upkeep.step()
+                poll_at = monotonic() + POLL_S
             if _append_waiting(adapter, writer, stage, tail):
                 progressed()
             elif tail.healthy_since is not None and monotonic() - tail.healthy_since >= SETTLED_S:
@@ -58,7 +52,7 @@ def append_tail(
 
 def _append_waiting(adapter: Adapter, writer: LogWriter, stage: Stage, tail: Tail) -> bool:
     """One durable commit of all that waits, then the acknowledgement; whether there was anything."""
-    batch = tail.feed.take(LOOK_UP_S)
+    batch = tail.feed.take(POLL_S)
     if not batch:
         return False
     marks = writer.append(batch)

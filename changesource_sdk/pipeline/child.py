@@ -14,14 +14,12 @@ from pathlib import Path
 
 from changesource_sdk.changelog.files.layout import StateDirectory
 from changesource_sdk.changelog.open import open_store
-from changesource_sdk.changelog.reports import FileReports, Reports
+from changesource_sdk.changelog.reports import Reports
 from changesource_sdk.errors import ChangesourceError
 from changesource_sdk.observe.relayed import relay_to_standard_error
 from changesource_sdk.observe.stages import Stage
 from changesource_sdk.observe.warnings import WarningBook
-from changesource_sdk.pipeline.adapter_factory import adapter_factory
 from changesource_sdk.pipeline.inline import InlineRunner
-from changesource_sdk.pipeline.mapped import mappings_of
 from changesource_sdk.pipeline.mapping.fingerprint import renew_if_changed
 from changesource_sdk.pipeline.settings import PipelineSettings, read_settings
 from changesource_sdk.policies.compaction import CompactionPolicy
@@ -35,32 +33,32 @@ def _watch_parent(stop: threading.Event) -> None:
 
 
 def _run(pipeline: PipelineSettings, state: Path, stop: threading.Event) -> None:
-    make = adapter_factory(pipeline.adapter, pipeline.settings)
-    store = open_store(state, pipeline.log, pipeline.log_schema, pipeline.spool)
-    store.layout.create()
-    book = WarningBook(store.reports)
+    make = pipeline.source.factory()
+    log_store = open_store(state, pipeline.log, pipeline.log_schema, pipeline.spool)
+    log_store.layout.create()
+    book = WarningBook(log_store.reports)
     relay_to_standard_error(book)
     try:
-        renew_if_changed(store, mappings_of(pipeline.adapter, pipeline.settings))
+        renew_if_changed(log_store, pipeline.source.loaded_mappings())
         if pipeline.runner == "inline":
             compaction = CompactionPolicy.parse(pipeline.compact_after)
-            InlineRunner(make, store, stop=stop, compaction=compaction).run()
+            InlineRunner(make, log_store, stop=stop, compaction=compaction).run()
             return
         from changesource_sdk.pipeline.spark.driver import drive
 
-        drive(pipeline, store, stop)
+        drive(pipeline, log_store, stop)
     finally:
         book.close()
-        store.close()
+        log_store.close()
 
 
 def _reports(state: Path) -> Reports:
-    """Where to tell what ended the pipeline: beside the log, or on this host if it is the log that cannot be had."""
+    """Where to report what ended the pipeline: beside the log, or on this host if the log cannot be opened."""
     try:
         pipeline = read_settings(state)
         return open_store(state, pipeline.log, pipeline.log_schema, pipeline.spool).reports
     except ChangesourceError:
-        return FileReports(StateDirectory(state).stages)
+        return Reports(StateDirectory(state).stages)
 
 
 def main(arguments: list[str]) -> int:

@@ -10,13 +10,13 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Callable, Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, closing, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
-from changesource_sdk.changelog.log import LogWriter
 from changesource_sdk.changelog.retention import prune_point
 from changesource_sdk.changelog.store import LogStore
+from changesource_sdk.changelog.writer import LogWriter
 from changesource_sdk.errors import StateError
 from changesource_sdk.observe.stages import Stage
 from changesource_sdk.pipeline.compaction.job import Lane
@@ -56,31 +56,31 @@ def lane(runner: str, settings: SparkSettings, spark_log: Path) -> Iterator[Lane
 
 
 def compact_once(
-    store: LogStore, lane: Lane, expiry_ms: float, clock: Callable[[], float] = time.time
+    log_store: LogStore, lane: Lane, expiry_ms: float, clock: Callable[[], float] = time.time
 ) -> Compacted | None:
     """Compact the log now; None if nothing came after its newest snapshot.
 
     `expiry_ms` is how long an absent consumer still holds the log back.
     """
-    with store.compacting(), ExitStack() as stack:
-        if not store.offers.is_pending():
-            stage = Stage(store.reports, STAGE, clock)
-            if compact_and_report(store, lane, stage, clock) is None:
+    with log_store.compacting(), ExitStack() as stack:
+        if not log_store.handoff.is_pending():
+            stage = Stage(log_store.reports, STAGE, clock)
+            if compact_and_report(log_store, lane, stage, clock) is None:
                 return None
-        is_ours = _claim(stack, store)
-        forgotten = _register(store, expiry_ms, clock) if is_ours else 0
-        registered = is_ours or _is_taken(store)
-    reader = store.open_reader()
+        is_ours = _claim(stack, log_store)
+        forgotten = _register(log_store, expiry_ms, clock) if is_ours else 0
+        registered = is_ours or _is_taken(log_store)
+    reader = log_store.open_log()
     try:
         return Compacted(reader.snapshots()[-1].watermark, registered, forgotten)
     finally:
         reader.close()
 
 
-def _claim(stack: ExitStack, store: LogStore) -> bool:
+def _claim(stack: ExitStack, log_store: LogStore) -> bool:
     """Be the log's pipeline as long as the stack, unless there is one; whether this one is."""
     try:
-        stack.enter_context(store.claim())
+        stack.enter_context(log_store.claim())
     except StateError as error:
         if error.code not in _HELD:
             raise
@@ -88,32 +88,29 @@ def _claim(stack: ExitStack, store: LogStore) -> bool:
     return True
 
 
-def _register(store: LogStore, expiry_ms: float, clock: Callable[[], float]) -> int:
+def _register(log_store: LogStore, expiry_ms: float, clock: Callable[[], float]) -> int:
     """Take the offer as the log's writer, and forget what nobody needs then; how many transactions."""
-    writer = store.open_writer(lambda: int(clock() * 1_000_000))
+    writer = log_store.open_writer(lambda: int(clock() * 1_000_000))
     try:
-        store.offers.take(writer)
-        return _prune(store, writer, expiry_ms, clock)
+        log_store.handoff.take(writer)
+        return _prune(log_store, writer, expiry_ms, clock)
     finally:
         writer.close()
 
 
-def _prune(store: LogStore, writer: LogWriter, expiry_ms: float, clock: Callable[[], float]) -> int:
-    subscribers = store.open_subscribers()
-    try:
-        below = prune_point(writer.snapshots()[-1].watermark, subscribers.all(), clock() * 1000, expiry_ms)
-    finally:
-        subscribers.close()
+def _prune(log_store: LogStore, writer: LogWriter, expiry_ms: float, clock: Callable[[], float]) -> int:
+    with closing(log_store.open_coordination()) as coordination:
+        below = prune_point(writer.snapshots()[-1].watermark, coordination.consumers(), clock() * 1000, expiry_ms)
     total = 0
     while forgotten := writer.prune(below, STEP_TRANSACTIONS):
         total += forgotten
     return total
 
 
-def _is_taken(store: LogStore) -> bool:
+def _is_taken(log_store: LogStore) -> bool:
     """Whether the pipeline that runs takes the offer soon."""
     deadline = time.monotonic() + TAKEN_WITHIN_S
-    while store.offers.is_pending():
+    while log_store.handoff.is_pending():
         if time.monotonic() > deadline:
             return False
         time.sleep(_LOOK_S)

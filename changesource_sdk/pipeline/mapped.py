@@ -1,14 +1,9 @@
-"""A store seen through mappings: an adapter around an adapter, so that every lane runs mapped sources as any other.
-
-`mapped_source` turns an adapter's import path, settings and mappings into those of the `MappedAdapter`: all of it
-plain values, so a mapped source travels to other processes like an unmapped one.
-"""
+"""An upstream seen through mappings: an adapter around an adapter, so that every lane runs it like any other."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
-from typing import Self
 
 from changesource_sdk.adapter import (
     Adapter,
@@ -20,34 +15,14 @@ from changesource_sdk.adapter import (
     Table,
     Transaction,
 )
+from changesource_sdk.adapter_wrapper import AdapterWrapper
+from changesource_sdk.contract import checked_snapshot, checked_tables, checked_transactions
 from changesource_sdk.errors import ChangesourceError, InvalidChange
-from changesource_sdk.pipeline.adapter_factory import adapter_factory
-from changesource_sdk.pipeline.adapter_wrapper import AdapterAround
-from changesource_sdk.pipeline.contract import checked_snapshot, checked_tables, checked_transactions
 from changesource_sdk.pipeline.mapping.change import ChangeMapper
-from changesource_sdk.pipeline.mapping.declare import Mappings, load_mappings
+from changesource_sdk.pipeline.mapping.declare import Mappings
 from changesource_sdk.pipeline.mapping.row import RowMapper
 from changesource_sdk.pipeline.mapping.table import MappedTable, map_tables
 from changesource_sdk.schema import canonical_name
-
-MAPPED_ADAPTER = f"{__name__}:MappedAdapter"
-Settings = Mapping[str, object]
-
-
-def mapped_source(
-    adapter: str, settings: Settings, mapping: Mapping[str, object], mappings: str = ""
-) -> tuple[str, Settings]:
-    """Path and settings of the adapter to run: the given ones, or those of the mapped adapter around it."""
-    if not mapping and not mappings:
-        return adapter, settings
-    return MAPPED_ADAPTER, {"adapter": adapter, "settings": settings, "mapping": mapping, "mappings": mappings}
-
-
-def mappings_of(adapter: str, settings: Settings) -> Mappings:
-    """The mappings of a source that `mapped_source` made; none of any other."""
-    if adapter != MAPPED_ADAPTER:
-        return {}
-    return load_mappings(settings["mapping"], str(settings["mappings"]))  # type: ignore[arg-type]
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,22 +56,13 @@ class MappedPartition:
         return self.source.explain(error, is_at_fault)
 
 
-class MappedAdapter(AdapterAround):
-    """The store as its mappings show it. Positions are the store's own."""
+class MappedAdapter(AdapterWrapper):
+    """The upstream as its mappings show it. Positions are the upstream's own."""
 
-    def __init__(self, adapter: str, settings: Settings, mapping: Mapping[str, object], mappings: str = "") -> None:
-        self._take(adapter_factory(adapter, settings)(), load_mappings(mapping, mappings))
-
-    @classmethod
-    def around(cls, adapter: Adapter, mappings: Mappings) -> Self:
-        """The same over an adapter at hand."""
-        made = cls.__new__(cls)
-        made._take(adapter, mappings)
-        return made
-
-    def _take(self, adapter: Adapter, mappings: Mappings) -> None:
+    def __init__(self, adapter: Adapter, mappings: Mappings) -> None:
         self.inner = adapter
         self.mappings = mappings
+        # Made by the first call of `changes`, from the tables at that moment; it follows their changes itself.
         self._mapper: ChangeMapper | None = None
 
     def tables(self) -> Sequence[Table]:
@@ -104,7 +70,7 @@ class MappedAdapter(AdapterAround):
         return [table.target for table in map_tables(checked_tables(self.inner.tables()), self.mappings).values()]
 
     def snapshot(self) -> Snapshot:
-        """The store's snapshot, with mapped tables and partitions."""
+        """The upstream's snapshot, with mapped tables and partitions."""
         snapshot = checked_snapshot(self.inner.snapshot())
         try:
             declared = checked_tables(self.inner.tables() if snapshot.tables is None else snapshot.tables)
@@ -123,7 +89,7 @@ class MappedAdapter(AdapterAround):
         return replace(snapshot, partitions=[part(partition) for partition in snapshot.partitions], tables=targets)
 
     def changes(self, after: Position) -> Iterator[Transaction]:
-        """The store's transactions, mapped; also those of which nothing is left, since their positions count."""
+        """The upstream's transactions, mapped; also those of which nothing is left, since their positions count."""
         if self._mapper is None:
             self._mapper = self.change_mapper()
         mapper = self._mapper

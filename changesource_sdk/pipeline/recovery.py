@@ -1,22 +1,22 @@
-"""Recovery: whatever fails, one path leads back.
+"""Recovery: the one way back from every failure.
 
-A runner is a step that is repeated until it is told to stop. A step opens the log, goes on after the last position it
+A runner is a step that is repeated until it is stopped. A step opens the log, continues after the last position it
 holds, and returns when something new is due. If it raises, the failure is reported in the stage file, and the step is
-tried again after a growing delay; a damaged log is set aside first. Only what trying again cannot mend ends the runner.
+tried again after a growing delay; a damaged log is set aside first. Only what a retry cannot fix ends the runner.
 """
 
 from __future__ import annotations
 
 import logging
-import threading
 from collections.abc import Callable
+from contextlib import closing
 
-from changesource_sdk.changelog.log import LogWriter
+from changesource_sdk.changelog.consumers import highest_held, is_beyond
 from changesource_sdk.changelog.store import LogStore
-from changesource_sdk.changelog.subscribers import highest_held, is_beyond
+from changesource_sdk.changelog.writer import LogWriter
 from changesource_sdk.errors import ChangesourceError, CorruptLog, ResyncRequired, StaleWriter
-from changesource_sdk.observe.stages import Stage
 from changesource_sdk.observe.warnings import NEW_SNAPSHOT, warn
+from changesource_sdk.pipeline.run import Run
 from protocol.watermark import EMPTY
 from service_kit.backoff import Backoff
 from service_kit.logs import event, logger
@@ -25,20 +25,20 @@ _log = logger("runner")
 
 
 class Stopped(BaseException):
-    """Leaves a long step when the runner is told to stop; not an `Exception`, so no adapter swallows it."""
+    """Leaves a long step when the runner is stopped; not an `Exception`, so no adapter swallows it."""
 
 
 class Recovery:
     """Repeats a step until `stop` is set. Invariant: between two steps nothing is open.
 
-    Errors are told in the stage file, where whoever started the runner reads them; their traces are logged for
-    debugging.
+    Errors are reported in the stage file, where the process that started the runner reads them; their traces are logged
+    for debugging.
     """
 
-    def __init__(self, store: LogStore, stage: Stage, stop: threading.Event, backoff: Backoff) -> None:
-        self._store = store
-        self._stage = stage
-        self._stop = stop
+    def __init__(self, run: Run, backoff: Backoff) -> None:
+        self._log_store = run.log_store
+        self._stage = run.stage
+        self._stop = run.stop
         self._backoff = backoff
 
     def progressed(self) -> None:
@@ -46,7 +46,7 @@ class Recovery:
         self._backoff.reset()
 
     def run(self, step: Callable[[], bool]) -> None:
-        """Repeat `step` until it returns False or `stop` is set. Raises only what trying again cannot mend."""
+        """Repeat `step` until it returns False or `stop` is set. Raises only what a retry cannot fix."""
         while not self._stop.is_set():
             try:
                 if not step():
@@ -63,59 +63,53 @@ class Recovery:
                 self._report_and_wait(error)
 
     def _ask_for_snapshot(self, reason: str) -> None:
-        reader = self._store.open_reader()
-        try:
-            self._store.requests.ask_snapshot(reader.head(), reason)
-        finally:
-            reader.close()
+        with closing(self._log_store.open_log()) as log:
+            self._log_store.requests.ask_snapshot(log.state().head, reason)
 
     def _report_and_wait(self, error: ChangesourceError) -> None:
         delay = self._backoff.seconds()
         event(_log, logging.INFO, "trying again", code=error.code, delay=delay, failures=self._backoff.failures)
         _log.debug("what failed", exc_info=error)
         self._stage.failed(error)
-        if isinstance(error, CorruptLog) and (kept := self._store.set_aside()):
+        if isinstance(error, CorruptLog) and (kept := self._log_store.set_aside()):
             event(_log, logging.ERROR, "the damaged log was set aside, a new snapshot is taken", kept_as=kept)
         self._stop.wait(delay)
 
 
-def snapshot_due(store: LogStore, writer: LogWriter) -> str | None:
+def snapshot_due(log_store: LogStore, writer: LogWriter) -> str | None:
     """Above which watermark a snapshot must be taken now; None if none must."""
     known = writer.snapshots()
-    store.requests.answer_snapshot(max((snapshot.watermark for snapshot in known), default=EMPTY))
-    held = _held_by_consumers(store)
+    log_store.requests.answer_snapshot(max((snapshot.watermark for snapshot in known), default=EMPTY))
+    held = _held_by_consumers(log_store)
     if writer.state().generation == 0:
         return held
     if is_beyond(held, writer.state().head):
         reason = f"consumers hold {held}, which this log has lost: it was damaged, or restored from an older copy"
         event(_log, logging.WARNING, "a new snapshot is taken", reason=reason)
         return held
-    if not all(map(store.holds, known[-1:])):
+    if not all(log_store.files.holds(newest.directory) for newest in known[-1:]):
         warn(_log, NEW_SNAPSHOT, "", "a new snapshot is taken", reason="files of the former are missing or cut")
         return EMPTY
-    return _requested(store, writer.state().head)
+    return _requested(log_store, writer.state().head)
 
 
-def _held_by_consumers(store: LogStore) -> str:
+def _held_by_consumers(log_store: LogStore) -> str:
     """The highest watermark that a consumer is known to have been sent."""
-    subscribers = store.open_subscribers()
-    try:
-        return highest_held(subscribers.all())
-    finally:
-        subscribers.close()
+    with closing(log_store.open_coordination()) as coordination:
+        return highest_held(coordination.consumers())
 
 
-def _requested(store: LogStore, head: str) -> str | None:
+def _requested(log_store: LogStore, head: str) -> str | None:
     """Above which watermark an endpoint has asked for a snapshot.
 
     Requests are made above watermarks of ours. One that is beyond them was written by a release that took a consumer's
     word for it; it is answered as if it had asked for any new snapshot.
     """
-    request = store.requests.pending_snapshot()
+    request = log_store.requests.pending_snapshot()
     if request is None:
         return None
     if is_beyond(request.above, head):
-        store.requests.withdraw_snapshot()
-        store.requests.ask_snapshot(head, request.reason)
+        log_store.requests.withdraw_snapshot()
+        log_store.requests.ask_snapshot(head, request.reason)
         return head
     return request.above

@@ -1,7 +1,7 @@
-"""What a pipeline process is to do, and how it is told: a file in its state directory.
+"""What a pipeline process is to do: a file in its state directory.
 
 The settings are in `STATE/pipeline.json`, readable by its owner only: they may hold passwords, which do not belong on a
-command line. Whoever starts the process needs this module alone, not the pipeline itself.
+command line.
 """
 
 from __future__ import annotations
@@ -10,12 +10,13 @@ import sys
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
-from typing import Literal
+from typing import Any, Literal
 
 from changesource_sdk.changelog.files.atomic_json import read_json, write_json
 from changesource_sdk.changelog.files.disk import disk_errors
 from changesource_sdk.changelog.files.layout import StateDirectory
 from changesource_sdk.errors import ConfigurationError
+from changesource_sdk.pipeline.source import SourceSpec
 from protocol.redaction import hide_setting
 
 _FILE = "pipeline.json"
@@ -24,12 +25,11 @@ Runner = Literal["inline", "spark"]
 
 @dataclass(frozen=True, slots=True)
 class PipelineSettings:
-    """What a pipeline process is to do. `adapter` is `module:Class`; `master` and `conf` are for the Spark runner;
-    `log`, `log_schema` and `spool` say where the log is (`changelog.open`).
+    """What a pipeline process is to do. `master` and `conf` are for the Spark runner; `log`, `log_schema` and `spool`
+    say where the log is (`changelog.open`).
     """
 
-    adapter: str
-    settings: Mapping[str, object] = field(default_factory=dict)
+    source: SourceSpec
     runner: Runner = "inline"
     master: str = "local[*]"
     conf: Mapping[str, str] = field(default_factory=dict)
@@ -50,13 +50,21 @@ def command_line(pipeline: PipelineSettings, state_directory: Path) -> list[str]
 
 def read_settings(state: Path) -> PipelineSettings:
     """The settings that `command_line` left; their secrets are masked in what this process prints."""
-    found = read_json(state / _FILE)
-    if found is None:
+    content = read_json(state / _FILE)
+    if content is None:
         raise ConfigurationError(
             "pipeline-settings",
             f"there is no {_FILE} to say what to run",
             where=str(state),
             fix="use changesource serve",
         )
-    hide_setting("pipeline", found)
-    return PipelineSettings(**found)  # type: ignore[arg-type]
+    hide_setting("pipeline", content)
+    return _settings_of(content)
+
+
+def _settings_of(content: dict[str, Any]) -> PipelineSettings:
+    if "source" in content:
+        source = SourceSpec(**content.pop("source"))
+    else:  # of an earlier release
+        source = SourceSpec.from_wrapped(content.pop("adapter"), content.pop("settings", {}))
+    return PipelineSettings(source, **content)

@@ -13,8 +13,9 @@ from time import monotonic
 
 from changesource_sdk.adapter import Adapter, Closing, Transaction
 from changesource_sdk.changelog.log import LogState
+from changesource_sdk.changelog.reading import knows
 from changesource_sdk.changelog.store import LogStore
-from changesource_sdk.pipeline.contract import checked_transactions
+from changesource_sdk.contract import checked_transactions
 from changesource_sdk.pipeline.encoding.consumer_schema import ConsumerSchema
 from changesource_sdk.pipeline.encoding.transactions import TransactionEncoder
 from changesource_sdk.pipeline.feed import FeedClosed, TransactionFeed
@@ -32,12 +33,12 @@ JOIN_S = 5.0
 class Tail:
     """One thread over one adapter. Invariant: what it feeds follows, without gap or double, what the log holds."""
 
-    def __init__(self, adapter: Adapter, state: LogState, store: LogStore, spill_bytes: int) -> None:
+    def __init__(self, adapter: Adapter, state: LogState, log_store: LogStore, spill_bytes: int) -> None:
         self.feed = TransactionFeed()
         self._adapter = adapter
         self._position = state.position
-        self._directory = store.layout.segments
-        self._known = store.open_reader()
+        self._directory = log_store.layout.segments
+        self._known = log_store.open_log()
         self._segments = 0
         self._epoch = state.epoch
         self._encoder = TransactionEncoder(ConsumerSchema.from_json(state.schema), self._new_segment, spill_bytes)
@@ -101,7 +102,7 @@ class Tail:
             is_behind(position, self._position)
             or position == self._position
             or self.feed.is_pending(position)
-            or self._known.knows(position)
+            or knows(self._known, position)
         )
 
     def _new_segment(self) -> Path:

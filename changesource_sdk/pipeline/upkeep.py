@@ -9,8 +9,8 @@ from __future__ import annotations
 import logging
 from time import monotonic
 
-from changesource_sdk.changelog.log import LogWriter
 from changesource_sdk.changelog.store import LogStore
+from changesource_sdk.changelog.writer import LogWriter
 from protocol.watermark import EMPTY
 from service_kit.logs import event, logger
 
@@ -21,18 +21,19 @@ STEP_S = 0.02
 
 
 class Upkeep:
-    """The upkeep of one log by its writer; `look` takes about `STEP_S` at most, and the rest is left for the next."""
+    """The upkeep of one log by its writer, in steps of about `STEP_S` seconds at most."""
 
-    def __init__(self, store: LogStore, writer: LogWriter) -> None:
-        self._store = store
+    def __init__(self, log_store: LogStore, writer: LogWriter) -> None:
+        self._log_store = log_store
         self._writer = writer
+        # The highest watermark that was requested to prune to; written by `step`.
         self._forget = EMPTY
 
-    def look(self) -> None:
-        """Do a little of what is asked for."""
-        if watermark := self._store.offers.take(self._writer):
+    def step(self) -> None:
+        """Do a little of what is requested."""
+        if watermark := self._log_store.handoff.take(self._writer):
             event(_log, logging.INFO, "a compacted snapshot is served from now on", watermark=watermark)
-        self._forget = max(self._forget, self._store.requests.take_prune() or EMPTY)
+        self._forget = max(self._forget, self._log_store.requests.take_prune() or EMPTY)
         deadline = monotonic() + STEP_S
         while self._writer.prune(self._forget, STEP_TRANSACTIONS) and monotonic() < deadline:
             pass

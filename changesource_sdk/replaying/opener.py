@@ -6,9 +6,10 @@ import asyncio
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from changesource_sdk.changelog.log import LogReader
-from changesource_sdk.changelog.subscribers import Subscribers, transaction_of
-from changesource_sdk.changelog.wakeup import PokeSender
+from changesource_sdk.changelog.consumers import transaction_of
+from changesource_sdk.changelog.coordination import Coordination
+from changesource_sdk.changelog.log import Log
+from changesource_sdk.changelog.sqlite.wakeup import WakeupSender
 from changesource_sdk.errors import StateError
 from changesource_sdk.replaying.window import Window
 
@@ -20,11 +21,11 @@ LOOK_SECONDS = 0.1
 class Opener:
     """Opens a window up to `end`. Invariant: its head is a watermark of the log, never above `end`."""
 
-    reader: LogReader
+    reader: Log
     window: Window
     end: str
     rate: float
-    sender: PokeSender
+    sender: WakeupSender
     opened: int = 0
 
     async def run(self, is_anyone_following: Callable[[], bool]) -> None:
@@ -35,7 +36,7 @@ class Opener:
             await asyncio.sleep(LOOK_SECONDS)
         while self.window.head < self.end:
             found = await asyncio.to_thread(self.reader.read_after, self.window.head, READ_BYTES)
-            if not found or self.reader.oldest() > self.window.head:
+            if not found or self.reader.state().oldest > self.window.head:
                 raise StateError("log-moved", "the log was pruned or started over meanwhile", fix="start again")
             for stored in found:
                 if stored.watermark > self.end:
@@ -43,17 +44,17 @@ class Opener:
                 self.window.head = stored.watermark
                 self.opened += 1
                 if self.rate:
-                    self.sender.poke()
+                    self.sender.send()
                     await asyncio.sleep(1 / self.rate)
-            self.sender.poke()
+            self.sender.send()
 
-    async def until_acknowledged(self, subscribers: Subscribers) -> None:
+    async def until_acknowledged(self, coordination: Coordination) -> None:
         """Until a consumer has made everything up to the end durable."""
-        while not any(each.acknowledged >= self.end for each in subscribers.all()):  # noqa: ASYNC110 - a file
+        while not any(each.acknowledged >= self.end for each in coordination.consumers()):  # noqa: ASYNC110 - a file
             await asyncio.sleep(LOOK_SECONDS)
 
 
-def checked_watermark(reader: LogReader, after: str, watermark: str) -> str:
+def checked_watermark(reader: Log, after: str, watermark: str) -> str:
     """The watermark of the transaction after `after`, or of `after` itself, that `watermark` names or was issued at;
     `StateError` if there is none.
     """

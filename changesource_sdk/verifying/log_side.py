@@ -7,10 +7,10 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from changesource_sdk.changelog.log import LogReader, SnapshotRecord
+from changesource_sdk.changelog.consumers import transaction_of
+from changesource_sdk.changelog.log import Log, SnapshotRecord
 from changesource_sdk.changelog.spool import snapshots
 from changesource_sdk.changelog.store import LogStore
-from changesource_sdk.changelog.subscribers import transaction_of
 from changesource_sdk.errors import SnapshotGone, StateError
 from changesource_sdk.pipeline.encoding.consumer_schema import ConsumerSchema
 from changesource_sdk.verifying.sides import Rows, Side, canonical_key, canonical_row
@@ -22,7 +22,7 @@ READ_BYTES = 4 << 20
 
 def schema_at_head(store: LogStore) -> ConsumerSchema:
     """The schema consumers have at the log's head; raises `StateError` before the first snapshot."""
-    reader = store.open_reader()
+    reader = store.open_log()
     try:
         state = reader.state()
     finally:
@@ -34,11 +34,11 @@ def schema_at_head(store: LogStore) -> ConsumerSchema:
 
 def log_side(store: LogStore, schema: ConsumerSchema, through: str | None = None) -> Side:
     """The rows at `through`, or at the head; raises `StateError` if the log does not reach or no longer knows it."""
-    reader = store.open_reader()
+    reader = store.open_log()
     try:
-        wanted = through or reader.head()
+        wanted = through or reader.state().head
         record = base_snapshot(store, reader, wanted)
-        folded = fold_spool(store.fetch(record))
+        folded = fold_spool(store.files.fetch(record.directory))
         reached = _follow(reader, record.watermark, wanted, folded)
     except SnapshotGone as error:
         raise _started_over(str(error)) from None
@@ -50,9 +50,9 @@ def log_side(store: LogStore, schema: ConsumerSchema, through: str | None = None
     return Side("log", wanted, side_tables(folded, schema))
 
 
-def base_snapshot(store: LogStore, reader: LogReader, watermark: str) -> SnapshotRecord:
+def base_snapshot(store: LogStore, reader: Log, watermark: str) -> SnapshotRecord:
     """The newest snapshot that is not above a watermark and whose files are there."""
-    known = [record for record in reader.snapshots() if store.holds(record)]
+    known = [record for record in reader.snapshots() if store.files.holds(record.directory)]
     usable = [record for record in known if record.watermark <= watermark]
     if not usable:
         oldest = known[0].watermark if known else "(none)"
@@ -93,12 +93,12 @@ def fold_spool(directory: Path) -> FoldedTables:
     return folded
 
 
-def _follow(reader: LogReader, after: str, through: str, folded: FoldedTables) -> str:
+def _follow(reader: Log, after: str, through: str, folded: FoldedTables) -> str:
     """Fold the transactions up to a watermark; returns the last watermark reached."""
     while after < through:
         transactions = reader.read_after(after, READ_BYTES)
-        if reader.oldest() > after:
-            raise _started_over(f"the log now begins at {reader.oldest()}")
+        if reader.state().oldest > after:
+            raise _started_over(f"the log now begins at {reader.state().oldest}")
         if not transactions:
             return after
         for stored in transactions:

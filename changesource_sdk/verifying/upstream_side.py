@@ -7,7 +7,7 @@ from dataclasses import replace
 
 from changesource_sdk.adapter import Adapter
 from changesource_sdk.changelog.store import LogStore
-from changesource_sdk.pipeline.contract import checked_snapshot
+from changesource_sdk.contract import checked_snapshot
 from changesource_sdk.pipeline.encoding.consumer_schema import ConsumerSchema
 from changesource_sdk.pipeline.snapshot.fold import fold_snapshot
 from changesource_sdk.pipeline.snapshot.take import adapter_call

@@ -105,5 +105,5 @@ def test_a_log_in_a_database_that_is_not_there_is_told_without_its_password(tmp_
         log = f"postgresql://app:{password}@127.0.0.1:1/shop"
         redaction.hide_setting("log", log)
         with pytest.raises(ChangesourceError) as caught:
-            open_store(tmp_path, log).open_reader().state()
+            open_store(tmp_path, log).open_log().state()
         assert leaks(str(caught.value) + repr(caught.value.args)) == []

@@ -33,7 +33,15 @@ def overwrite_json(path: Path, value: object) -> None:
 def read_json(path: Path) -> dict[str, object] | None:
     """The object in the file; None if there is no such file or it holds something else."""
     try:
-        value = json.loads(path.read_bytes())
-    except (OSError, ValueError):
+        return parsed_json(path.read_bytes())
+    except OSError:
+        return None
+
+
+def parsed_json(content: bytes) -> dict[str, object] | None:
+    """The JSON object in a file's content; None if it is something else."""
+    try:
+        value = json.loads(content)
+    except ValueError:
         return None
     return value if isinstance(value, dict) else None

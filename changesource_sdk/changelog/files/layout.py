@@ -45,7 +45,7 @@ class StateDirectory:
         return self.spool / ".compaction"
 
     @property
-    def subscribers(self) -> Path:
+    def consumers(self) -> Path:
         """What each consumer acknowledged; written by the endpoint only."""
         return self.root / "subscribers.sqlite"
 

@@ -219,12 +219,13 @@ class Session:
 
     def __init__(self, address: LogAddress) -> None:
         self.address = address
-        self._lock = threading.Lock()
+        self._lock = threading.Lock()  # around every statement
+        # Opened by the first statement, and again by the first after it was lost.
         self._connection: Connection | None = None
 
     def rows(self, query: str, parameters: Sequence[object] = ()) -> list[tuple[Any, ...]]:
         """Run one statement; the rows it gives, none if it is not a query."""
-        return self.run(lambda connection: _rows(connection, query, parameters))
+        return self.run(lambda connection: rows_of(connection, query, parameters))
 
     def run(self, work: Callable[[Connection], T]) -> T:
         """Run several statements; once more on a new connection if the one at hand was lost."""
@@ -239,14 +240,15 @@ class Session:
             return work(self._connection)
 
     def close(self) -> None:
-        """Let go of the connection; using the session again opens another."""
+        """Close the connection; using the session again opens another."""
         with self._lock:
             if self._connection is not None:
                 self._connection.close()
                 self._connection = None
 
 
-def _rows(connection: Connection, query: str, parameters: Sequence[object]) -> list[tuple[Any, ...]]:
+def rows_of(connection: Connection, query: str, parameters: Sequence[object]) -> list[tuple[Any, ...]]:
+    """Run one statement; the rows it gives, none if it is not a query."""
     with connection.cursor(binary=True) as cursor:
         cursor.execute(query.encode(), parameters)
         return cursor.fetchall() if cursor.description is not None else []

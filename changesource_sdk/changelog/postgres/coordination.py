@@ -1,46 +1,69 @@
-"""What travels beside a log kept in Postgres: acknowledgements, requests and reports, shared by all hosts."""
+"""What the hosts of a log in Postgres tell one another: rows for notes and consumers, advisory locks, notifications."""
 
 from __future__ import annotations
 
-import json
-import shutil
-import time
-from collections.abc import Mapping, Sequence
-from pathlib import Path
+from collections.abc import Iterator
+from contextlib import closing, contextmanager
 
+import psycopg
+
+from changesource_sdk.changelog.consumers import Consumer, ConsumerKey, next_version
+from changesource_sdk.changelog.coordination import LockName, Note, NoteKind
 from changesource_sdk.changelog.files.layout import StateDirectory
-from changesource_sdk.changelog.log import LogWriter
-from changesource_sdk.changelog.offers import record
-from changesource_sdk.changelog.postgres.connection import Connection, LogAddress, Session
-from changesource_sdk.changelog.reports import FileReports, Report, newest
-from changesource_sdk.changelog.spool.remote import RemoteSpool
-from changesource_sdk.changelog.store import SnapshotRequest
-from changesource_sdk.changelog.subscribers import Subscriber, SubscriberKey, next_version
-from changesource_sdk.errors import ChangesourceError, SnapshotGone
-from protocol.watermark import EMPTY, is_valid
+from changesource_sdk.changelog.files.lock import COMPACTING, state_lock
+from changesource_sdk.changelog.postgres.connection import Connection, LogAddress, Session, connect, translated
+from changesource_sdk.changelog.postgres.wakeup import listen
+from changesource_sdk.changelog.wakeup import WakeupListener
+from changesource_sdk.errors import StateError
 
-REPORT_EVERY_S = 1.0
-_TRY_AGAIN_S = 5.0
-
-_ACKNOWLEDGE = """INSERT INTO subscribers AS known VALUES (%s, %s, %s, %s, %s)
+_UPSERT = """INSERT INTO subscribers AS known VALUES (%s, %s, %s, %s, %s)
 ON CONFLICT (app_id, shard, replica_version) DO UPDATE
 SET acknowledged = greatest(known.acknowledged, excluded.acknowledged),
   seen_ms = greatest(known.seen_ms, excluded.seen_ms)"""
-_SUBSCRIBERS = "SELECT app_id, shard, replica_version, acknowledged, seen_ms FROM subscribers"
-_ASK = """INSERT INTO requests AS pending VALUES ('snapshot', %s, %s) ON CONFLICT (kind) DO UPDATE
-SET watermark = excluded.watermark, reason = excluded.reason WHERE pending.watermark < excluded.watermark"""
-_REPORT = "INSERT INTO reports VALUES (%s, %s) ON CONFLICT (stage) DO UPDATE SET report = excluded.report"
-_OFFER = """INSERT INTO requests VALUES ('offer', %s, %s) ON CONFLICT (kind) DO UPDATE
+_CONSUMERS = "SELECT app_id, shard, replica_version, acknowledged, seen_ms FROM subscribers"
+_LEAVE_REPORT = "INSERT INTO reports VALUES (%s, %s) ON CONFLICT (stage) DO UPDATE SET report = excluded.report"
+_LEAVE_REQUEST = """INSERT INTO requests AS pending VALUES (%s, %s, %s) ON CONFLICT (kind) DO UPDATE
 SET watermark = excluded.watermark, reason = excluded.reason"""
-_PRUNE = """INSERT INTO requests VALUES ('prune', %s, '') ON CONFLICT (kind) DO UPDATE
-SET watermark = excluded.watermark"""
+_ONLY_HIGHER = " WHERE pending.watermark < excluded.watermark"
+_NOTES = {
+    "requests": ("SELECT kind, watermark, reason FROM requests", " WHERE kind = %s"),
+    "reports": ("SELECT stage, '', report FROM reports", " WHERE stage = %s"),
+}
+_REMOVE = {
+    "requests": "DELETE FROM requests WHERE kind = %s AND (%s::text IS NULL OR watermark < %s) "
+    "RETURNING watermark, reason",
+    "reports": "DELETE FROM reports WHERE stage = %s AND (%s::text IS NULL OR '' < %s) RETURNING '', report",
+}
 
 
-class PostgresSubscribers:
-    """`Subscribers` in the log's database; every endpoint sees the acknowledgements that any of them received."""
+class PostgresCoordination:
+    """A `Coordination` in the log's database: every host sees what any of them wrote."""
 
-    def __init__(self, address: LogAddress) -> None:
-        self._session = Session(address)
+    def __init__(self, address: LogAddress, layout: StateDirectory) -> None:
+        self._address = address
+        self._layout = layout
+        # A connection each, so that a lock that `issue` waits for does not delay notes, nor a request a report.
+        self._consumers = Session(address)
+        self._notes = {"requests": Session(address), "reports": Session(address)}
+
+    def leave(self, kind: NoteKind, name: str, note: Note, *, only_higher: bool = False) -> None:
+        """One statement."""
+        if kind == "reports":
+            self._notes[kind].rows(_LEAVE_REPORT, (name, note.text))
+        else:
+            query = _LEAVE_REQUEST + (_ONLY_HIGHER if only_higher else "")
+            self._notes[kind].rows(query, (name, note.watermark, note.text))
+
+    def notes(self, kind: NoteKind, name: str | None = None) -> dict[str, Note]:
+        """One statement."""
+        query, of_name = _NOTES[kind]
+        rows = self._notes[kind].rows(query) if name is None else self._notes[kind].rows(query + of_name, (name,))
+        return {each: Note(watermark, text) for each, watermark, text in rows}
+
+    def remove(self, kind: NoteKind, name: str, *, below: str | None = None) -> Note | None:
+        """One statement, so that one of several processes gets the note."""
+        rows = self._notes[kind].rows(_REMOVE[kind], (name, below, below))
+        return Note(*rows[0]) if rows else None
 
     def issue(self, app_id: str, shard: int, head: str, held: str, now_ms: float) -> str:
         """A new replica version, committed; other endpoints wait meanwhile."""
@@ -50,149 +73,66 @@ class PostgresSubscribers:
                 connection.execute("LOCK TABLE subscribers IN SHARE ROW EXCLUSIVE MODE")
                 row = connection.execute("SELECT max(replica_version) FROM subscribers").fetchone()
                 version = next_version(head, (row and row[0]) or "", int(now_ms * 1000))
-                connection.execute(_ACKNOWLEDGE, (app_id, shard, version, held, now_ms))
+                connection.execute(_UPSERT, (app_id, shard, version, held, now_ms))
             return version
 
-        return self._session.run(take)
+        return self._consumers.run(take)
 
-    def acknowledge(self, key: SubscriberKey, watermark: str, now_ms: float) -> None:
-        """The subscriber has everything up to and including `watermark`."""
-        self._session.rows(_ACKNOWLEDGE, (key.app_id, key.shard, key.replica_version, watermark, now_ms))
+    def acknowledge(self, key: ConsumerKey, watermark: str, now_ms: float) -> None:
+        """Raise the watermark of a row."""
+        self._consumers.rows(_UPSERT, (key.app_id, key.shard, key.replica_version, watermark, now_ms))
 
-    def all(self) -> list[Subscriber]:
-        """Every subscriber known, in key order."""
-        return _subscribers(self._session.rows(f"{_SUBSCRIBERS} ORDER BY 1, 2, 3"))
+    def consumers(self, app_id: str | None = None, shard: int | None = None) -> list[Consumer]:
+        """Rows in the order of their key."""
+        if app_id is None:
+            rows = self._consumers.rows(f"{_CONSUMERS} ORDER BY 1, 2, 3")
+        else:
+            rows = self._consumers.rows(f"{_CONSUMERS} WHERE app_id = %s AND shard = %s ORDER BY 3", (app_id, shard))
+        return [Consumer(ConsumerKey(app, number, version), ack, seen) for app, number, version, ack, seen in rows]
 
-    def of(self, app_id: str, shard: int) -> list[Subscriber]:
-        """The subscribers of one app and shard, in key order."""
-        query = f"{_SUBSCRIBERS} WHERE app_id = %s AND shard = %s ORDER BY 3"
-        return _subscribers(self._session.rows(query, (app_id, shard)))
-
-    def forget(self, key: SubscriberKey) -> None:
-        """The subscriber will not come back; nothing is kept for it."""
+    def forget(self, key: ConsumerKey) -> None:
+        """Delete a row."""
         query = "DELETE FROM subscribers WHERE app_id = %s AND shard = %s AND replica_version = %s"
-        self._session.rows(query, (key.app_id, key.shard, key.replica_version))
+        self._consumers.rows(query, (key.app_id, key.shard, key.replica_version))
+
+    @contextmanager
+    def lock(self, name: LockName) -> Iterator[None]:
+        """An advisory lock of a session; a pipeline also locks the state directory it has on this host."""
+        if name == "compaction":
+            with closing(connect(self._address)) as connection, translated(self._address.where):
+                self._lock_compaction(connection)
+                yield
+        else:
+            with state_lock(self._layout.root), closing(connect(self._address)) as connection:
+                self._lock_pipeline(connection)
+                yield
+
+    def _lock_compaction(self, connection: Connection) -> None:
+        query = "SELECT pg_try_advisory_lock(hashtext(%s))"
+        if connection.execute(query, (f"compaction:{self._address.schema}",)).fetchone() != (True,):
+            raise StateError(
+                COMPACTING, "another process compacts this log already", self._address.where, "wait until it is done"
+            )
+
+    def _lock_pipeline(self, connection: Connection) -> None:
+        with translated(self._address.where):
+            # A former pipeline's session may take a moment to end.
+            connection.execute("SET lock_timeout = '5s'")
+            try:
+                connection.execute("SELECT pg_advisory_lock(hashtext(%s))", (f"pipeline:{self._address.schema}",))
+            except psycopg.errors.LockNotAvailable:
+                raise StateError(
+                    "log-in-use",
+                    "another pipeline writes this log",
+                    where=self._address.where,
+                    fix="stop it, run this one with --role endpoint, or give it a --log-schema of its own",
+                ) from None
+
+    def listen(self) -> WakeupListener:
+        """A connection that listens to the writer's notifications."""
+        return listen(self._address)
 
     def close(self) -> None:
-        """Release the connection."""
-        self._session.close()
-
-
-def _subscribers(rows: Sequence[tuple[str, int, str, str, float]]) -> list[Subscriber]:
-    return [Subscriber(SubscriberKey(app, shard, version), ack, seen) for app, shard, version, ack, seen in rows]
-
-
-class PostgresRequests:
-    """`Requests` as rows; any endpoint may ask, the pipeline answers all of them."""
-
-    def __init__(self, address: LogAddress) -> None:
-        self._session = Session(address)
-
-    def ask_snapshot(self, above: str, reason: str) -> None:
-        """Ask for a snapshot above `above`; the pipeline answers with a new generation."""
-        self._session.rows(_ASK, (above if is_valid(above) else EMPTY, reason))
-
-    def pending_snapshot(self) -> SnapshotRequest | None:
-        """What is asked for and not yet answered."""
-        rows = self._session.rows("SELECT watermark, reason FROM requests WHERE kind = 'snapshot'")
-        return SnapshotRequest(*rows[0]) if rows else None
-
-    def withdraw_snapshot(self) -> None:
-        """Forget what is asked for."""
-        self._session.rows("DELETE FROM requests WHERE kind = 'snapshot'")
-
-    def answer_snapshot(self, newest: str) -> None:
-        """Withdraw the request if the newest snapshot satisfies it."""
-        self._session.rows("DELETE FROM requests WHERE kind = 'snapshot' AND watermark < %s", (newest,))
-
-    def ask_prune(self, below: str) -> None:
-        """Ask that transactions up to and including `below` be forgotten."""
-        self._session.rows(_PRUNE, (below,))
-
-    def take_prune(self) -> str | None:
-        """The watermark to prune to, once; None if nobody asked."""
-        rows = self._session.rows("DELETE FROM requests WHERE kind = 'prune' RETURNING watermark")
-        return str(rows[0][0]) if rows and is_valid(rows[0][0]) else None
-
-    def close(self) -> None:
-        """Release the connection."""
-        self._session.close()
-
-
-class PostgresReports:
-    """`Reports` on this host and in the log's database; the newer counts.
-
-    The database hears of what is urgent (another state, an error, a new warning) at once and of the rest every second.
-    While it does not answer, reports are kept on this host only.
-    """
-
-    def __init__(self, address: LogAddress, files: FileReports) -> None:
-        self._session = Session(address)
-        self._files = files
-        self._told: dict[str, tuple[object, float]] = {}  # stage → what was told, and when to tell the rest
-
-    def leave(self, stage: str, report: Mapping[str, object]) -> None:
-        """Replace the report of a stage."""
-        self._files.leave(stage, report)
-        gist = report.get("state"), report.get("error"), report.get("urgent")
-        told, not_before = self._told.get(stage, (None, 0.0))
-        now = time.monotonic()
-        if told == gist and now < not_before:
-            return
-        try:
-            self._session.rows(_REPORT, (stage, json.dumps(report)))
-            self._told[stage] = gist, now + REPORT_EVERY_S
-        except ChangesourceError:
-            self._told[stage] = gist, now + _TRY_AGAIN_S
-
-    def all(self) -> dict[str, Report]:
-        """The newest report of every stage, whichever host it is on."""
-        try:
-            rows = self._session.rows("SELECT stage, report FROM reports")
-        except ChangesourceError:
-            rows = []
-        return newest({stage: json.loads(report) for stage, report in rows}, self._files.all())
-
-    def close(self) -> None:
-        """Release the connection."""
-        self._session.close()
-
-
-class PostgresOffers:
-    """`Offers` for a spool that hosts share by URI: the snapshot is published there, the note is a row."""
-
-    def __init__(self, address: LogAddress, layout: StateDirectory, remote: RemoteSpool) -> None:
-        self._session = Session(address)
-        self._layout = layout
-        self._remote = remote
-
-    def make(self, base: str, directory: Path) -> None:
-        """Offer the published snapshot of the folder's name, made from snapshot `base`."""
-        self._session.rows(_OFFER, (directory.name, base))
-
-    def is_pending(self) -> bool:
-        """Whether an offer waits for the writer."""
-        return bool(self._session.rows("SELECT FROM requests WHERE kind = 'offer'"))
-
-    def take(self, writer: LogWriter) -> str | None:
-        """Register what is on offer."""
-        rows = self._session.rows("SELECT watermark, reason FROM requests WHERE kind = 'offer'")
-        if not rows:
-            return None
-        watermark, base = map(str, rows[0])
-        try:
-            manifest = self._remote.manifest(watermark)
-            registered = writer.add_snapshot(base, record(manifest, self._layout.compaction / watermark))
-        except SnapshotGone:
-            registered = False
-        self.withdraw()
-        return watermark if registered else None
-
-    def withdraw(self) -> None:
-        """Forget the offer and what compaction left on this host."""
-        self._session.rows("DELETE FROM requests WHERE kind = 'offer'")
-        shutil.rmtree(self._layout.compaction, ignore_errors=True)
-
-    def close(self) -> None:
-        """Release the connection."""
-        self._session.close()
+        """Close the connections."""
+        for session in (self._consumers, *self._notes.values()):
+            session.close()

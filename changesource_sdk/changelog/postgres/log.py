@@ -1,98 +1,179 @@
-"""The reading side of a log kept in Postgres.
+"""The log in Postgres.
 
-Each call is one statement on a connection that mends itself, so a server that restarts costs readers one error or none.
-Large transactions are stored block by block and read as they are sent, one block in memory at a time.
+A reader's call is one statement on a connection that is opened again when it was lost, so a server that restarts costs
+readers one error or none. A writer locks the state row and compares the epoch first, so a writer that was replaced
+while it slept cannot write, and two writers never interleave. If its connection is lost, what was not committed never
+happened; the next writer reads from the state row what is there. Large transactions are stored block by block and read
+as they are sent, one block in memory at a time.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from pathlib import Path
+from typing import Any
 
-from changesource_sdk import positions
-from changesource_sdk.changelog.envelope import begin_frame, commit_frame
-from changesource_sdk.changelog.log import LogState, Share, SnapshotRecord, Stored
-from changesource_sdk.changelog.postgres.connection import LogAddress, Session
-from changesource_sdk.changelog.shares import cut
+from changesource_sdk import positions as positions_as_text
+from changesource_sdk.changelog.files.layout import StateDirectory
+from changesource_sdk.changelog.log import LogState, LogUpdate, SnapshotRecord, StoredTransaction
+from changesource_sdk.changelog.postgres.connection import (
+    Connection,
+    LogAddress,
+    Session,
+    connect,
+    rows_of,
+    translated,
+)
+from changesource_sdk.changelog.spool.blocks import BlockFile
+from changesource_sdk.changelog.writer import fenced
 from changesource_sdk.errors import SnapshotGone
-from changesource_sdk.positions import Position
 
 SMALLEST_TRANSACTION = 64
 """Bytes below which no stored transaction is: an empty `begin` and `commit` take more."""
 
-STATE_COLUMNS = "generation, epoch, head, oldest, position, schema, transactions"
-STATE = f"SELECT {STATE_COLUMNS} FROM state"
-SNAPSHOTS = "SELECT watermark, generation, position, schema, directory, created_ms FROM snapshots ORDER BY watermark"
+_STATE_COLUMNS = "generation, epoch, head, oldest, position, schema, transactions, highest"
+_STATE = f"SELECT {_STATE_COLUMNS} FROM state"
+_SNAPSHOTS = "SELECT watermark, generation, position, schema, directory, created_ms FROM snapshots ORDER BY watermark"
 # The sizes are added up before any frames are fetched; the limit bounds that sum's work.
 _READ = """SELECT watermark, commit_time_ms, changes, size, frames, blocks FROM (
   SELECT watermark, sum(size) OVER ahead AS total, row_number() OVER ahead AS number FROM (
     SELECT watermark, size FROM transactions WHERE watermark > %s ORDER BY watermark LIMIT %s) AS next
   WINDOW ahead AS (ORDER BY watermark)) AS summed
 JOIN transactions USING (watermark) WHERE number = 1 OR total <= %s ORDER BY watermark"""
+_SIZES = """SELECT watermark, size FROM transactions WHERE watermark >= %s AND watermark <= %s
+ORDER BY watermark LIMIT %s"""
+_KNOWN = """SELECT position, watermark FROM snapshots WHERE position = ANY(%s)
+UNION ALL SELECT position, watermark FROM transactions
+WHERE md5(position) IN (SELECT md5(wanted) FROM unnest(%s::text[]) AS wanted)"""
+_TAKE_OVER = f"UPDATE state SET epoch = epoch + 1, highest = greatest(highest, %s) RETURNING {_STATE_COLUMNS}"
+_INSERT = """INSERT INTO transactions (watermark, position, commit_time_ms, changes, size, frames, blocks)
+VALUES (%s, %s, %s, %s, %s, %b, %s)"""
+_COPY_BLOCKS = "COPY segment_blocks (watermark, number, block) FROM STDIN (FORMAT BINARY)"
+_BLOCK_TYPES = ("text", "int4", "bytea")
+_SAVE = """UPDATE state SET generation = %s, head = %s, oldest = %s, highest = %s, position = %s,
+schema = coalesce(%s, schema), transactions = %s"""
 
 
-class PostgresLogReader:
-    """A `LogReader` over one log; threads may share it."""
+class PostgresLog:
+    """A `Log` in one schema of a database; `layout` has the folders of snapshots and of staged segments."""
 
-    answers_at_once = False
-
-    def __init__(self, address: LogAddress, spool: Path) -> None:
+    def __init__(self, address: LogAddress, layout: StateDirectory) -> None:
+        self._address = address
+        self._layout = layout
         self._session = Session(address)
-        self._spool = spool
+        # The writer's connection, set by `take_over`. It is never opened again: what a lost one did is unknown.
+        self._writing: Connection | None = None
+
+    def _rows(self, query: str, parameters: Sequence[object] = ()) -> list[tuple[Any, ...]]:
+        if self._writing is None:
+            return self._session.rows(query, parameters)
+        with translated(self._address.where):
+            return rows_of(self._writing, query, parameters)
 
     def state(self) -> LogState:
-        """Where the log stands."""
-        return state_of(self._session.rows(STATE))
+        """The state row."""
+        return _state_of(self._rows(_STATE)[0])
 
-    def head(self) -> str:
-        """The newest watermark."""
-        return str(self._session.rows("SELECT head FROM state")[0][0])
+    def snapshots(self) -> list[SnapshotRecord]:
+        """The rows of `snapshots`."""
+        spool, parse = self._layout.spool, positions_as_text.from_text
+        return [
+            SnapshotRecord(watermark, generation, parse(position), schema, spool / folder, created)
+            for watermark, generation, position, schema, folder, created in self._rows(_SNAPSHOTS)
+        ]
 
-    def oldest(self) -> str:
-        """The lowest watermark to resume from."""
-        return str(self._session.rows("SELECT oldest FROM state")[0][0])
-
-    def read_after(self, watermark: str, max_bytes: int) -> list[Stored]:
-        """Whole transactions above `watermark`: at least one if there is one, then up to `max_bytes`."""
-        rows = self._session.rows(_READ, (watermark, max_bytes // SMALLEST_TRANSACTION + 1, max_bytes))
+    def read_after(self, watermark: str, max_bytes: int) -> list[StoredTransaction]:
+        """One statement; the blocks of large transactions are read when they are sent."""
+        rows = self._rows(_READ, (watermark, max_bytes // SMALLEST_TRANSACTION + 1, max_bytes))
         return [self._stored(*row) for row in rows]
 
     def _stored(
         self, watermark: str, time: float | None, changes: int, size: int, frames: bytes | None, blocks: int | None
-    ) -> Stored:
+    ) -> StoredTransaction:
         if blocks is None:
-            return Stored(watermark, time, changes, size, frames)
+            return StoredTransaction(watermark, time, changes, size, frames)
         segment = PostgresSegment(self._session, watermark, blocks)
-        begin, commit = begin_frame(watermark), commit_frame(watermark, time)
-        return Stored(watermark, time, changes, size, None, begin, segment, commit)
+        return StoredTransaction.of_segment(watermark, time, changes, size, segment)
 
-    def has(self, watermark: str) -> bool:
-        """Whether a transaction with exactly this watermark is in the log."""
-        return bool(self._session.rows("SELECT 1 FROM transactions WHERE watermark = %s", (watermark,)))
+    def sizes(self, first: str, through: str, at_most: int) -> list[tuple[str, int]]:
+        """Without the frames."""
+        return [(watermark, size) for watermark, size in self._rows(_SIZES, (first, through, at_most))]
 
     def count_after(self, watermark: str) -> int:
-        """How many transactions there are above `watermark`."""
-        return int(self._session.rows("SELECT count(*) FROM transactions WHERE watermark > %s", (watermark,))[0][0])
+        """A count over the primary key."""
+        return int(self._rows("SELECT count(*) FROM transactions WHERE watermark > %s", (watermark,))[0][0])
 
-    def knows(self, position: Position) -> bool:
-        """Whether a transaction with this position is in the log."""
-        text = positions.to_text(position)
-        query = "SELECT 1 FROM transactions WHERE md5(position) = md5(%s::text) AND position = %s"
-        return bool(self._session.rows(query, (text, text)))
+    def known(self, positions: Sequence[str]) -> dict[str, str]:
+        """One statement; positions may be too long for an index, so their hashes are in it."""
+        wanted = list(positions)
+        return dict(self._rows(_KNOWN, (wanted, wanted)))
 
-    def shares(self, after: str, through: str, share_bytes: int) -> list[Share]:
-        """The transactions above `after` up to `through`, cut into shares of about so many bytes."""
-        query = "SELECT watermark, size FROM transactions WHERE watermark > %s AND watermark <= %s ORDER BY watermark"
-        return cut(after, self._session.rows(query, (after, through)), share_bytes)
+    def take_over(self, highest: str) -> LogState:
+        """Connect, and make the tables if they are not there."""
+        self._writing = connect(self._address)
+        with translated(self._address.where):
+            state = _state_of(rows_of(self._writing, _TAKE_OVER, (highest,))[0])
+        self._sweep_segments()
+        return state
 
-    def snapshots(self) -> list[SnapshotRecord]:
-        """The snapshots of the current generation."""
-        return snapshots_of(self._session.rows(SNAPSHOTS), self._spool)
+    def _sweep_segments(self) -> None:
+        """Remove staged segments: those that count are in the log."""
+        for file in self._layout.segments.iterdir():
+            file.unlink(missing_ok=True)
+
+    def write(self, update: LogUpdate) -> None:
+        """One transaction, and in it the notification that wakes readers."""
+        connection = self._writing
+        assert connection is not None
+        with translated(self._address.where), connection.transaction():
+            self._require_newest(connection, update.state.epoch)
+            if update.before_commit is not None:
+                update.before_commit()
+            if not update.is_empty:
+                self._apply(connection, update)
+        for _, file in update.segments:
+            file.path.unlink(missing_ok=True)
+        if update.starts_generation:
+            self._sweep_segments()
+
+    def _require_newest(self, connection: Connection, epoch: int) -> None:
+        row = connection.execute("SELECT epoch FROM state FOR UPDATE").fetchone()
+        assert row is not None
+        if row[0] != epoch:
+            raise fenced(epoch, row[0], self._address.where)
+
+    def _apply(self, connection: Connection, update: LogUpdate) -> None:
+        """All statements of an update in one round trip, but for the blocks of large transactions."""
+        blocks = {watermark: _copy_blocks(connection, watermark, file) for watermark, file in update.segments}
+        with connection.pipeline(), connection.cursor() as cursor:
+            _delete(connection, update)
+            if update.rows:
+                cursor.executemany(_INSERT, [(*row[:6], blocks.get(row.watermark)) for row in update.rows])
+            if (record := update.snapshot) is not None:
+                connection.execute("INSERT INTO snapshots VALUES (%s, %s, %s, %s, %s, %s)", _snapshot_row(record))
+            if update.wakes_readers:
+                connection.execute("SELECT pg_notify(%s, '')", (self._address.channel,))
+            state = update.state
+            position = positions_as_text.to_text(state.position)
+            watermarks = (state.head, state.oldest, state.highest)
+            connection.execute(_SAVE, (state.generation, *watermarks, position, update.schema, state.transactions))
+
+    def set_aside(self) -> str | None:
+        """Rename the schema."""
+        schema = self._address.schema
+        with translated(self._address.where), connect(self._address) as connection:
+            query = "SELECT count(*) + 1 FROM pg_namespace WHERE starts_with(nspname, %s)"
+            row = connection.execute(query, (f"{schema}_corrupt_",)).fetchone()
+            kept = f"{schema}_corrupt_{row[0] if row else 1}"
+            connection.execute(f'ALTER SCHEMA "{schema}" RENAME TO "{kept}"'.encode())
+        return kept
 
     def close(self) -> None:
-        """Release the connection."""
+        """Close the connections; another writer may follow."""
         self._session.close()
+        if self._writing is not None:
+            self._writing.close()
+            self._writing = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -118,15 +199,31 @@ class PostgresSegment:
             yield bytes(rows[0][0])
 
 
-def state_of(rows: list[tuple[int, int, str, str, str, str, int]]) -> LogState:
-    """The state row as stored."""
-    generation, epoch, head, oldest, position, schema, count = rows[0]
-    return LogState(generation, epoch, head, oldest, positions.from_text(position), schema, count)
+def _state_of(row: tuple[Any, ...]) -> LogState:
+    generation, epoch, head, oldest, position, schema, count, highest = row
+    return LogState(generation, epoch, head, oldest, positions_as_text.from_text(position), schema, count, highest)
 
 
-def snapshots_of(rows: list[tuple[str, int, str, str, str, float]], spool: Path) -> list[SnapshotRecord]:
-    """The registered snapshots, oldest first."""
-    return [
-        SnapshotRecord(watermark, generation, positions.from_text(position), schema, spool / folder, created)
-        for watermark, generation, position, schema, folder, created in rows
-    ]
+def _snapshot_row(record: SnapshotRecord) -> tuple[object, ...]:
+    position = positions_as_text.to_text(record.position)
+    return record.watermark, record.generation, position, record.schema, record.directory.name, record.created_ms
+
+
+def _delete(connection: Connection, update: LogUpdate) -> None:
+    if update.starts_generation:
+        for table in ("transactions", "segment_blocks", "snapshots"):
+            connection.execute(f"DELETE FROM {table}".encode())
+    elif update.forget_through is not None:
+        for table in ("transactions", "segment_blocks"):
+            connection.execute(f"DELETE FROM {table} WHERE watermark <= %s".encode(), (update.forget_through,))
+
+
+def _copy_blocks(connection: Connection, watermark: str, file: BlockFile) -> int:
+    """Store a staged segment block by block; the number of blocks."""
+    count = 0
+    with connection.cursor() as cursor, cursor.copy(_COPY_BLOCKS) as copy:
+        copy.set_types(_BLOCK_TYPES)
+        for block in file.blocks():
+            copy.write_row((watermark, count, block))
+            count += 1
+    return count

@@ -29,7 +29,7 @@ from service_kit.private_files import new_folder
 FORMAT = 1
 MANIFEST = "manifest.json"
 RESUMABLE = ".resumable"
-"""How the folder of a snapshot ends that whoever comes next may go on with; writers leave it alone."""
+"""How the folder of a snapshot ends that a later process may resume; writers do not delete it."""
 
 T = TypeVar("T")
 RowsEncoder = Callable[[Iterable[T]], Iterator[tuple[int, bytes]]]
@@ -81,8 +81,8 @@ def write_part(
     encoder: RowsEncoder[T],
     progress: Callable[[int], None] = lambda rows: None,
 ) -> PartInfo:
-    """Encode rows into one durable part; `progress` hears how many were added each time. Running it again replaces
-    it.
+    """Encode rows into one durable part; `progress` is called with the number of rows added each time. Running it again
+    replaces the part.
     """
     count = 0
     with BlockWriter(directory / part_name(number)) as writer:
@@ -127,7 +127,7 @@ def complete(directory: Path, manifest: Manifest) -> Path:
 
 
 def adopt(directory: Path, final: Path) -> None:
-    """Move a complete snapshot that was made elsewhere on the same disk to its place in the spool."""
+    """Move a complete snapshot that was made elsewhere on the same disk into the spool."""
     with disk_errors(final):
         shutil.rmtree(final, ignore_errors=True)
         directory.rename(final)
@@ -136,7 +136,7 @@ def adopt(directory: Path, final: Path) -> None:
 
 @contextmanager
 def reading(directory: Path) -> Iterator[None]:
-    """Keep `discard` from removing the snapshot meanwhile; the end of the process lets go, too."""
+    """Keep `discard` from removing the snapshot meanwhile: a shared lock, which also ends with the process."""
     try:
         descriptor = os.open(directory / MANIFEST, os.O_RDONLY)
     except OSError as error:
@@ -149,7 +149,7 @@ def reading(directory: Path) -> Iterator[None]:
 
 
 def discard(directory: Path) -> bool:
-    """Remove a snapshot that nobody needs any more, unless someone is reading it; whether it is gone."""
+    """Remove a snapshot unless a process is reading it; whether it is gone."""
     try:
         descriptor = os.open(directory / MANIFEST, os.O_RDONLY)
         try:
@@ -166,12 +166,16 @@ def discard(directory: Path) -> bool:
 
 def read_manifest(directory: Path) -> Manifest:
     """The manifest of a complete snapshot."""
-    found = read_json(directory / MANIFEST)
-    if found is None or found.pop("format", None) != FORMAT:
+    return manifest_of(read_json(directory / MANIFEST), directory)
+
+
+def manifest_of(content: dict[str, object] | None, directory: Path) -> Manifest:
+    """The manifest that was stored as this JSON object; `SnapshotGone` if there is none that this release reads."""
+    if content is None or content.pop("format", None) != FORMAT:
         raise _no_manifest(directory)
-    parts = found.pop("parts")
+    parts = content.pop("parts")
     assert isinstance(parts, list)
-    return Manifest(parts=tuple(PartInfo(**part) for part in parts), **found)  # type: ignore[arg-type]
+    return Manifest(parts=tuple(PartInfo(**part) for part in parts), **content)  # type: ignore[arg-type]
 
 
 def gone(watermark: str, where: str) -> SnapshotGone:

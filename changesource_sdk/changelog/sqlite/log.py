@@ -1,7 +1,8 @@
-"""The reading side of the SQLite log, and how to open either side.
+"""The log in SQLite.
 
 Readers open the file read-only and may come before the writer: a log that does not exist yet is an empty one. When the
-pipeline sets a damaged log aside and begins a new file, readers notice the change and follow it.
+pipeline sets a damaged log aside and starts a new file, readers notice the other inode and follow it. Large
+transactions are block files in a folder of the state directory, named by their row.
 """
 
 from __future__ import annotations
@@ -9,118 +10,124 @@ from __future__ import annotations
 import os
 import sqlite3
 import threading
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
 
-from changesource_sdk import positions
+from changesource_sdk import positions as positions_as_text
 from changesource_sdk.changelog.envelope import begin_frame, commit_frame
-from changesource_sdk.changelog.files.layout import StateDirectory
-from changesource_sdk.changelog.log import LogState, Share, SnapshotRecord, Stored
-from changesource_sdk.changelog.shares import cut
+from changesource_sdk.changelog.files.layout import StateDirectory, sync_directory
+from changesource_sdk.changelog.log import LogState, LogUpdate, SnapshotRecord, StoredTransaction
 from changesource_sdk.changelog.spool.blocks import BlockFile
-from changesource_sdk.changelog.sqlite.connection import connect_reader, translated
-from changesource_sdk.positions import Position
-from protocol.watermark import EMPTY
+from changesource_sdk.changelog.sqlite.connection import connect_reader, connect_writer, corrupt, set_aside, translated
+from changesource_sdk.changelog.sqlite.wakeup import WakeupSender
+from changesource_sdk.changelog.writer import fenced
 
 _READ = """SELECT watermark, commit_time_ms, changes, size, frames, segment, segment_crc32
 FROM transactions WHERE watermark > ? ORDER BY watermark"""
 _STATE = """SELECT generation, epoch, head, oldest, position, schema,
-  coalesce((SELECT max(id) FROM transactions) - (SELECT min(id) FROM transactions) + 1, 0)
+  coalesce((SELECT max(id) FROM transactions) - (SELECT min(id) FROM transactions) + 1, 0), highest
 FROM state, consumer_schema"""
 # Ids have no gaps within a generation, so two look-ups count them.
 _COUNT_AFTER = """SELECT coalesce((SELECT max(id) FROM transactions) + 1 -
   (SELECT id FROM transactions WHERE watermark > ? ORDER BY watermark LIMIT 1), 0)"""
+_SIZES = """SELECT watermark, size FROM transactions WHERE watermark >= ? AND watermark <= ?
+ORDER BY watermark LIMIT ?"""
 _SNAPSHOTS = "SELECT watermark, generation, position, schema, directory, created_ms FROM snapshots ORDER BY watermark"
+_INSERT = """INSERT INTO transactions
+(watermark, position, commit_time_ms, changes, size, frames, segment, segment_crc32) VALUES (?, ?, ?, ?, ?, ?, ?, ?)"""
+_TAKE_OVER = "UPDATE state SET epoch = epoch + 1, highest = max(highest, ?) RETURNING epoch"
+_SAVE = "UPDATE state SET generation = ?, head = ?, oldest = ?, highest = ?, position = ?"
 
 
-class SqliteLogReader:
-    """A `LogReader` over one state directory. Each call is one short query under a lock, so threads may share it."""
+class SqliteLog:
+    """A `Log` in one state directory. Reading is one short query under a lock, so threads may share it."""
 
-    answers_at_once = True
-
-    def __init__(self, state_directory: Path, spool: Path | None = None) -> None:
-        self._layout = StateDirectory(state_directory, spool)
-        self._lock = threading.Lock()
+    def __init__(self, layout: StateDirectory) -> None:
+        self._layout = layout
+        self._lock = threading.Lock()  # around every query of a reader
+        # To the file with inode `_inode`; opened by the first query of a reader, or by `take_over` for writing.
         self._connection: sqlite3.Connection | None = None
         self._inode = -1
+        # Set by `take_over`, and then this object is the writer.
+        self._wakeups: WakeupSender | None = None
 
     def state(self) -> LogState:
-        """Where the log stands."""
+        """All in one statement, and so of one moment."""
         with self._lock, translated(self._layout.log):
             connection = self._current()
-            return read_state(connection) if connection else LogState()
+            row = connection.execute(_STATE).fetchone() if connection else None
+        if row is None:
+            return LogState()
+        generation, epoch, head, oldest, position, schema, count, highest = row
+        return LogState(generation, epoch, head, oldest, positions_as_text.from_text(position), schema, count, highest)
 
-    def head(self) -> str:
-        """The newest watermark."""
-        return self._watermark("head")
+    def snapshots(self) -> list[SnapshotRecord]:
+        """The rows of `snapshots`."""
+        with self._lock, translated(self._layout.log):
+            connection = self._current()
+            rows = connection.execute(_SNAPSHOTS).fetchall() if connection else []
+        spool, parse = self._layout.spool, positions_as_text.from_text
+        return [
+            SnapshotRecord(watermark, generation, parse(position), schema, spool / folder, created)
+            for watermark, generation, position, schema, folder, created in rows
+        ]
 
-    def oldest(self) -> str:
-        """The lowest watermark to resume from."""
-        return self._watermark("oldest")
-
-    def read_after(self, watermark: str, max_bytes: int) -> list[Stored]:
-        """Whole transactions above `watermark`: at least one if there is one, then up to `max_bytes`."""
-        found: list[Stored] = []
+    def read_after(self, watermark: str, max_bytes: int) -> list[StoredTransaction]:
+        """Rows until their sizes exceed `max_bytes`."""
+        stored: list[StoredTransaction] = []
         with self._lock, translated(self._layout.log):
             connection = self._current()
             if connection is None:
-                return found
+                return stored
             cursor = connection.execute(_READ, (watermark,))
             for row in cursor:
-                if found and max_bytes < row[3]:
+                if stored and max_bytes < row[3]:
                     break
                 max_bytes -= row[3]
-                found.append(self._stored(row))
+                stored.append(self._stored(row))
             cursor.close()
-        return found
+        return stored
 
-    def has(self, watermark: str) -> bool:
-        """Whether a transaction with exactly this watermark is in the log."""
+    def _stored(
+        self, row: tuple[str, float | None, int, int, bytes | None, str | None, int | None]
+    ) -> StoredTransaction:
+        watermark, time, changes, size, frames, segment, crc32 = row
+        if segment is None:
+            return StoredTransaction(watermark, time, changes, size, frames)
+        around = len(begin_frame(watermark)) + len(commit_frame(watermark, time))
+        file = BlockFile(self._layout.segments / segment, size - around, crc32 or 0)
+        return StoredTransaction.of_segment(watermark, time, changes, size, file)
+
+    def sizes(self, first: str, through: str, at_most: int) -> list[tuple[str, int]]:
+        """Without the frames."""
         with self._lock, translated(self._layout.log):
             connection = self._current()
-            query = "SELECT 1 FROM transactions WHERE watermark = ?"
-            return connection is not None and connection.execute(query, (watermark,)).fetchone() is not None
+            return connection.execute(_SIZES, (first, through, at_most)).fetchall() if connection else []
 
     def count_after(self, watermark: str) -> int:
-        """How many transactions there are above `watermark`."""
+        """From the ids."""
         with self._lock, translated(self._layout.log):
             connection = self._current()
             return int(connection.execute(_COUNT_AFTER, (watermark,)).fetchone()[0]) if connection else 0
 
-    def knows(self, position: Position) -> bool:
-        """Whether a transaction with this position is in the log."""
+    def known(self, positions: Sequence[str]) -> dict[str, str]:
+        """A look-up or two for each."""
+        known: dict[str, str] = {}
         with self._lock, translated(self._layout.log):
             connection = self._current()
-            query, text = "SELECT 1 FROM transactions WHERE position = ?", positions.to_text(position)
-            return connection is not None and connection.execute(query, (text,)).fetchone() is not None
-
-    def shares(self, after: str, through: str, share_bytes: int) -> list[Share]:
-        """The transactions above `after` up to `through`, cut into shares of about so many bytes."""
-        query = "SELECT watermark, size FROM transactions WHERE watermark > ? AND watermark <= ? ORDER BY watermark"
-        with self._lock, translated(self._layout.log):
-            connection = self._current()
-            return cut(after, connection.execute(query, (after, through)), share_bytes) if connection else []
-
-    def snapshots(self) -> list[SnapshotRecord]:
-        """The snapshots of the current generation."""
-        with self._lock, translated(self._layout.log):
-            connection = self._current()
-            return read_snapshots(connection, self._layout) if connection else []
-
-    def close(self) -> None:
-        """Release the file."""
-        with self._lock:
-            if self._connection is not None:
-                self._connection.close()
-                self._connection = None
-
-    def _watermark(self, column: str) -> str:
-        with self._lock, translated(self._layout.log):
-            connection = self._current()
-            row = connection.execute(f"SELECT {column} FROM state").fetchone() if connection else None
-            return str(row[0]) if row else EMPTY
+            for table in ("transactions", "snapshots") if connection else ():
+                query = f"SELECT watermark FROM {table} WHERE position = ?"
+                for text in positions:
+                    if connection and text not in known and (row := connection.execute(query, (text,)).fetchone()):
+                        known[text] = str(row[0])
+        return known
 
     def _current(self) -> sqlite3.Connection | None:
         """The connection to the file that is there now; None while there is none with tables."""
+        if self._wakeups is not None:
+            return self._connection
         inode = _inode(self._layout.log)
         if self._connection is not None and inode != self._inode:
             self._connection.close()
@@ -133,13 +140,108 @@ class SqliteLogReader:
             self._connection, self._inode = connection, inode
         return self._connection
 
-    def _stored(self, row: tuple[str, float | None, int, int, bytes | None, str | None, int | None]) -> Stored:
-        watermark, time, changes, size, frames, segment, crc32 = row
-        if segment is None:
-            return Stored(watermark, time, changes, size, frames)
-        begin, commit = begin_frame(watermark), commit_frame(watermark, time)
-        data = BlockFile(self._layout.segments / segment, size - len(begin) - len(commit), crc32 or 0)
-        return Stored(watermark, time, changes, size, None, begin, data, commit)
+    def take_over(self, highest: str) -> LogState:
+        """Open the file for writing, its pages checked; a missing segment is `CorruptLog`."""
+        self._connection = connect_writer(self._layout.log)
+        self._wakeups = WakeupSender(self._layout.pokes)
+        with translated(self._layout.log):
+            (epoch,) = self._connection.execute(_TAKE_OVER, (highest,)).fetchone()
+        self._sweep_segments(self._connection)
+        # The state row may be a newer writer's already; the epoch must not be.
+        return replace(self.state(), epoch=epoch)
+
+    def _sweep_segments(self, connection: sqlite3.Connection) -> None:
+        """Remove the segments that no row names: of a former generation, or left by a kill."""
+        with translated(self._layout.log):
+            rows = connection.execute("SELECT segment FROM transactions WHERE segment IS NOT NULL").fetchall()
+        named = {name for (name,) in rows}
+        present = {file.name for file in self._layout.segments.iterdir()}
+        if missing := named - present:
+            raise corrupt(self._layout.log, f"{len(missing)} of its segment files are missing")
+        self._remove_segments(present - named)
+
+    def _remove_segments(self, names: set[str]) -> None:
+        for name in names:
+            (self._layout.segments / name).unlink(missing_ok=True)
+
+    def write(self, update: LogUpdate) -> None:
+        """One SQLite transaction, then a wake-up to every reader."""
+        assert self._connection is not None
+        assert self._wakeups is not None
+        if update.segments:
+            sync_directory(self._layout.segments)
+        with self._transaction(self._connection, update.state.epoch) as connection:
+            if update.before_commit is not None:
+                update.before_commit()
+            forgotten = _apply(connection, update)
+        self._remove_segments(forgotten)
+        if update.starts_generation:
+            self._sweep_segments(self._connection)
+        if update.wakes_readers:
+            self._wakeups.send()
+
+    @contextmanager
+    def _transaction(self, connection: sqlite3.Connection, epoch: int) -> Iterator[sqlite3.Connection]:
+        """All or nothing, and only while the epoch is the newest."""
+        with translated(self._layout.log):
+            connection.execute("BEGIN IMMEDIATE")
+            try:
+                newest = connection.execute("SELECT epoch FROM state").fetchone()[0]
+                if newest != epoch:
+                    raise fenced(epoch, newest, str(self._layout.log))
+                yield connection
+                connection.execute("COMMIT")
+            except BaseException:
+                if connection.in_transaction:
+                    connection.execute("ROLLBACK")
+                raise
+
+    def set_aside(self) -> str | None:
+        """Rename the file and its WAL."""
+        self.close()
+        return set_aside(self._layout.log).name if self._layout.log.exists() else None
+
+    def close(self) -> None:
+        """Close the file."""
+        with self._lock:
+            if self._wakeups is not None:
+                self._wakeups.close()
+                self._wakeups = None
+            if self._connection is not None:
+                self._connection.close()
+                self._connection = None
+
+
+def _apply(connection: sqlite3.Connection, update: LogUpdate) -> set[str]:
+    """Run the statements of an update; the segments of the transactions it forgets."""
+    forgotten: set[str] = set()
+    if update.is_empty:
+        return forgotten
+    if update.starts_generation:
+        connection.execute("DELETE FROM transactions")
+        connection.execute("DELETE FROM snapshots")
+    elif update.forget_through is not None:
+        query = "DELETE FROM transactions WHERE watermark <= ? RETURNING segment"
+        forgotten = {name for (name,) in connection.execute(query, (update.forget_through,)) if name is not None}
+    if update.rows:
+        connection.executemany(_INSERT, update.rows)
+    if (record := update.snapshot) is not None:
+        position = positions_as_text.to_text(record.position)
+        row = (
+            record.watermark,
+            record.generation,
+            position,
+            record.schema,
+            record.directory.name,
+            record.created_ms,
+        )
+        connection.execute("INSERT INTO snapshots VALUES (?, ?, ?, ?, ?, ?)", row)
+    state = update.state
+    position = positions_as_text.to_text(state.position)
+    connection.execute(_SAVE, (state.generation, state.head, state.oldest, state.highest, position))
+    if update.schema is not None:
+        connection.execute("UPDATE consumer_schema SET schema = ?", (update.schema,))
+    return forgotten
 
 
 def _inode(path: Path) -> int | None:
@@ -147,20 +249,3 @@ def _inode(path: Path) -> int | None:
         return os.stat(path).st_ino
     except FileNotFoundError:
         return None
-
-
-def read_state(connection: sqlite3.Connection) -> LogState:
-    """The state row and what belongs to it, in one statement and so of one moment."""
-    row = connection.execute(_STATE).fetchone()
-    if row is None:
-        return LogState()
-    generation, epoch, head, oldest, position, schema, count = row
-    return LogState(generation, epoch, head, oldest, positions.from_text(position), schema, count)
-
-
-def read_snapshots(connection: sqlite3.Connection, layout: StateDirectory) -> list[SnapshotRecord]:
-    """The registered snapshots, oldest first."""
-    return [
-        SnapshotRecord(watermark, generation, positions.from_text(position), schema, layout.spool / folder, created)
-        for watermark, generation, position, schema, folder, created in connection.execute(_SNAPSHOTS)
-    ]

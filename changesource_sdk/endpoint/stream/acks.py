@@ -10,7 +10,8 @@ from __future__ import annotations
 import asyncio
 from time import time
 
-from changesource_sdk.changelog.subscribers import SubscriberKey, Subscribers
+from changesource_sdk.changelog.consumers import ConsumerKey
+from changesource_sdk.changelog.coordination import Coordination
 from changesource_sdk.errors import ChangesourceError
 from protocol.handshake import Handshake
 
@@ -21,14 +22,14 @@ FLUSH_INTERVAL = 0.5
 class AckStore:
     """The newest acknowledgement per consumer. Invariant: the disk is never ahead of what was received."""
 
-    def __init__(self, store: Subscribers) -> None:
-        self._store = store
+    def __init__(self, coordination: Coordination) -> None:
+        self._coordination = coordination
         # Not written to disk yet; `note` adds, `flush` takes all and puts them back on failure. Event loop only.
-        self._pending: dict[SubscriberKey, str] = {}
+        self._pending: dict[ConsumerKey, str] = {}
 
     def note(self, handshake: Handshake, watermark: str) -> None:
         """Record that this consumer has everything up to `watermark`."""
-        key = subscriber_key(handshake)
+        key = consumer_key(handshake)
         self._pending[key] = max(watermark, self._pending.get(key, ""))
 
     async def run(self) -> None:
@@ -46,12 +47,12 @@ class AckStore:
             self._pending = pending | self._pending
             raise
 
-    def _store_all(self, pending: dict[SubscriberKey, str]) -> None:
+    def _store_all(self, pending: dict[ConsumerKey, str]) -> None:
         now_ms = time() * 1000
         for key, watermark in pending.items():
-            self._store.acknowledge(key, watermark, now_ms)
+            self._coordination.acknowledge(key, watermark, now_ms)
 
 
-def subscriber_key(handshake: Handshake) -> SubscriberKey:
+def consumer_key(handshake: Handshake) -> ConsumerKey:
     """Identifies a consumer across connections: app, shard, and the initial sync of its replica."""
-    return SubscriberKey(handshake.app_id, handshake.shard_num, handshake.replica_version or "")
+    return ConsumerKey(handshake.app_id, handshake.shard_num, handshake.replica_version or "")

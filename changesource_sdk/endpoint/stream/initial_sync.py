@@ -2,7 +2,7 @@
 
     begin(V) · the snapshot's tables, rows and indexes · what changed since · the tables every app needs · commit(V)
 
-V is a replica version issued for this sync only (`changelog.subscribers`). zero-cache accepts every kind of change in
+V is a replica version issued for this sync only (`changelog.consumers`). zero-cache accepts every kind of change in
 the transaction of an initial sync, schema changes included, and a transaction costs it far more than a change. So this
 is faster than sending the snapshot and then the transactions, and no consumer ever shows old rows. The upstream is not
 read, and memory is bounded: snapshot and log are read and sent in chunks.
@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
 from changesource_sdk.changelog.envelope import begin_frame, commit_frame
-from changesource_sdk.changelog.log import Stored
+from changesource_sdk.changelog.log import StoredTransaction
 
 LOG_BYTES = 1024 * 1024
 """How much of the log is read at a time."""
@@ -35,7 +35,7 @@ class InitialSync:
     def chunks(
         self,
         snapshot: Iterator[bytes],
-        read_after: Callable[[str, int], list[Stored]],
+        read_after: Callable[[str, int], list[StoredTransaction]],
         own_tables: list[bytes],
         now_ms: float,
     ) -> Iterator[bytes]:
@@ -46,7 +46,7 @@ class InitialSync:
         yield b"".join(own_tables)
         yield commit_frame(self.version, now_ms)
 
-    def _changes(self, read_after: Callable[[str, int], list[Stored]]) -> Iterator[bytes]:
+    def _changes(self, read_after: Callable[[str, int], list[StoredTransaction]]) -> Iterator[bytes]:
         reached = self.held
         while reached < self.head:
             pieces: list[bytes] = []

@@ -20,7 +20,7 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import replace
 
-from changesource_sdk.changelog.log import LogReader, LogState, Stored
+from changesource_sdk.changelog.log import Log, LogState, StoredTransaction
 from changesource_sdk.observe.metrics import EndpointMetrics
 from protocol.watermark import EMPTY
 
@@ -33,7 +33,7 @@ READ_BYTES = 4 * 1024 * 1024
 class LiveTail:
     """A window on the end of the log. Invariant: it holds every transaction in (floor, head], in order."""
 
-    def __init__(self, reader: LogReader, limit_bytes: int, metrics: EndpointMetrics) -> None:
+    def __init__(self, reader: Log, limit_bytes: int, metrics: EndpointMetrics, *, reads_on_loop: bool) -> None:
         # The log's state as of the last `advance`; `head` is that of the last transaction held.
         self.state = LogState()
         # Grows whenever the log resets: watermarks sent before have no continuation in it.
@@ -41,10 +41,11 @@ class LiveTail:
         self._reader = reader
         self._limit = limit_bytes
         self._metrics = metrics
+        self._reads_on_loop = reads_on_loop
         # The watermark before the first held transaction.
         self._floor = EMPTY
         # Transactions in (floor, head], in order; `_add` appends, `_drop_old` removes at the front.
-        self._held: list[Stored] = []
+        self._held: list[StoredTransaction] = []
         # Their size in memory.
         self._bytes = 0
         # How many subscriptions are inside `following`.
@@ -67,19 +68,19 @@ class LiveTail:
     async def advance(self) -> None:
         """Read the new transactions and wake the waiting subscriptions."""
         loop = asyncio.get_running_loop()
-        if self._reader.answers_at_once:
+        if self._reads_on_loop:
             transactions, state = self._read(FIRST_READ_BYTES)
         else:
             transactions, state = await loop.run_in_executor(self._thread, self._read, READ_BYTES)
         while self._update(transactions, state):
             transactions, state = await loop.run_in_executor(self._thread, self._read, READ_BYTES)
 
-    def _read(self, max_bytes: int) -> tuple[list[Stored], LogState]:
+    def _read(self, max_bytes: int) -> tuple[list[StoredTransaction], LogState]:
         # The state is read last: if it shows no reset, the transactions read before it are from the same lineage.
         transactions = self._reader.read_after(self.state.head, max_bytes) if self._followers else []
         return transactions, self._reader.state()
 
-    def _update(self, transactions: list[Stored], state: LogState) -> bool:
+    def _update(self, transactions: list[StoredTransaction], state: LogState) -> bool:
         """Add what was read; returns whether the log has more."""
         if state.oldest > self.state.head:
             self._restart_at(state)
@@ -91,7 +92,7 @@ class LiveTail:
             return transactions[-1].watermark < state.head
         return False
 
-    def after(self, watermark: str) -> Sequence[Stored] | None:
+    def after(self, watermark: str) -> Sequence[StoredTransaction] | None:
         """The held transactions after `watermark`, or None if some of them were dropped."""
         if watermark < self._floor:
             return None
@@ -127,7 +128,7 @@ class LiveTail:
         if moved:
             self.wake()
 
-    def _add(self, transactions: list[Stored], state: LogState) -> None:
+    def _add(self, transactions: list[StoredTransaction], state: LogState) -> None:
         self._held.extend(transactions)
         self._bytes += sum(map(_in_memory, transactions))
         self._drop_old()
@@ -150,5 +151,5 @@ class LiveTail:
         self._changed = asyncio.Event()
 
 
-def _in_memory(stored: Stored) -> int:
+def _in_memory(stored: StoredTransaction) -> int:
     return len(stored.frames) if stored.frames is not None else 256

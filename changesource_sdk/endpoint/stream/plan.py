@@ -13,7 +13,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TypeAlias
 
-from changesource_sdk.changelog.subscribers import is_beyond
+from changesource_sdk.changelog.consumers import is_beyond
 from protocol.handshake import Handshake
 from protocol.watermark import EMPTY
 

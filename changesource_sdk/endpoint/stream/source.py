@@ -11,16 +11,19 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from changesource_sdk.changelog.log import LogReader, SnapshotRecord, Stored
+from changesource_sdk.changelog.consumers import highest_held
+from changesource_sdk.changelog.coordination import Coordination
+from changesource_sdk.changelog.log import Log, SnapshotRecord, StoredTransaction
+from changesource_sdk.changelog.reading import has
 from changesource_sdk.changelog.spool import snapshots
 from changesource_sdk.changelog.store import LogStore
-from changesource_sdk.changelog.subscribers import Subscribers, highest_held
 from changesource_sdk.endpoint.stream.initial_sync import InitialSync
 from changesource_sdk.endpoint.stream.live_tail import LiveTail
 from changesource_sdk.endpoint.stream.plan import ConsumerRecord, Plan, Retained, decide
+from changesource_sdk.endpoint.stream.system_frames import system_frames
 from changesource_sdk.errors import SnapshotGone
 from changesource_sdk.pipeline.encoding.consumer_schema import ConsumerSchema
-from changesource_sdk.system_tables import Permissions, system_frames
+from changesource_sdk.system_tables import Permissions
 from protocol.handshake import Handshake
 
 REPLACED = "snapshot-replaced"
@@ -29,20 +32,20 @@ REQUEST_INTERVAL = 30.0
 
 
 class StreamSource:
-    """Read access to one log. Invariant: it never writes to the log or the spool, only to the subscribers."""
+    """Read access to one log. Invariant: it never writes to the log or the spool, only to the record of consumers."""
 
     def __init__(
         self,
-        store: LogStore,
-        reader: LogReader,
-        subscribers: Subscribers,
+        log_store: LogStore,
+        reader: Log,
+        coordination: Coordination,
         tail: LiveTail,
         permissions: Permissions,
     ) -> None:
         self.tail = tail
         self.reader = reader
-        self._store = store
-        self._subscribers = subscribers
+        self._log_store = log_store
+        self._coordination = coordination
         self._permissions = permissions
         # When the next snapshot may be requested, on the monotonic clock; written by `ask_for_snapshot` on the loop.
         self._next_request = 0.0
@@ -52,15 +55,15 @@ class StreamSource:
         return await asyncio.to_thread(self._plan, handshake)
 
     def _plan(self, handshake: Handshake) -> Plan:
-        request = self._store.requests.pending_snapshot()
+        request = self._log_store.requests.pending_snapshot()
         record = self._consumer_record(handshake)
         return decide(handshake, self.retained(), request.above if request else None, record)
 
     def _consumer_record(self, handshake: Handshake) -> ConsumerRecord:
-        known = self._subscribers.of(handshake.app_id, handshake.shard_num)
+        known = self._coordination.consumers(handshake.app_id, handshake.shard_num)
         versions = frozenset(each.key.replica_version for each in known)
         last = handshake.last_watermark
-        return ConsumerRecord(versions, highest_held(known), last is not None and self.reader.has(last))
+        return ConsumerRecord(versions, highest_held(known), last is not None and has(self.reader, last))
 
     def retained(self) -> Retained | None:
         """What the log retains; None before its first snapshot. Blocking."""
@@ -68,14 +71,14 @@ class StreamSource:
         known = tuple(record.watermark for record in self.reader.snapshots())
         return Retained(state.generation, known, state.oldest, state.head) if known else None
 
-    async def read_after(self, watermark: str, max_bytes: int) -> list[Stored] | None:
+    async def read_after(self, watermark: str, max_bytes: int) -> list[StoredTransaction] | None:
         """The transactions after `watermark`, from the log; None if the log has been reset."""
         return await asyncio.to_thread(self._read_after, watermark, max_bytes)
 
-    def _read_after(self, watermark: str, max_bytes: int) -> list[Stored] | None:
+    def _read_after(self, watermark: str, max_bytes: int) -> list[StoredTransaction] | None:
         transactions = self.reader.read_after(watermark, max_bytes)
         # Read last, for the same reason as in the shared tail.
-        return None if self.reader.oldest() > watermark else transactions
+        return None if self.reader.state().oldest > watermark else transactions
 
     def open_initial_sync(self, handshake: Handshake, snapshot: str) -> tuple[InitialSync, Iterator[bytes]]:
         """An initial sync from the snapshot at this watermark, and its frames in chunks that end at frame boundaries.
@@ -83,11 +86,11 @@ class StreamSource:
         On return its version is issued, and the log is retained from the snapshot on. Blocking, and so is each chunk.
         """
         record = self._record(snapshot)
-        self._store.fetch(record)
+        self._log_store.files.fetch(record.directory)
         with self._reading(record):
             manifest = snapshots.read_manifest(record.directory)
         state, now_ms = self.reader.state(), time.time() * 1000
-        version = self._subscribers.issue(
+        version = self._coordination.issue(
             handshake.app_id, handshake.shard_num, state.head, held=record.watermark, now_ms=now_ms
         )
         sync = InitialSync(version, record.watermark, state.head, manifest.rows)
@@ -99,7 +102,7 @@ class StreamSource:
         with self._reading(record):
             yield from snapshots.blocks(record.directory, manifest)
 
-    def _read_on(self, watermark: str, max_bytes: int) -> list[Stored]:
+    def _read_on(self, watermark: str, max_bytes: int) -> list[StoredTransaction]:
         """The transactions after `watermark`, at least one; raises `SnapshotGone` if the log has been reset."""
         transactions = self._read_after(watermark, max_bytes)
         if not transactions:
@@ -128,7 +131,7 @@ class StreamSource:
         now = time.monotonic()
         if now < self._next_request:
             return
-        await asyncio.to_thread(self._store.requests.ask_snapshot, above, reason)
+        await asyncio.to_thread(self._log_store.requests.ask_snapshot, above, reason)
         self._next_request = now + REQUEST_INTERVAL
 
     async def mend(self, watermark: str, damage: SnapshotGone) -> None:

@@ -20,7 +20,7 @@ from time import time
 from websockets.exceptions import ConnectionClosed
 from websockets.frames import CloseCode
 
-from changesource_sdk.changelog.log import Stored
+from changesource_sdk.changelog.log import StoredTransaction
 from changesource_sdk.endpoint.stream.acks import AckStore
 from changesource_sdk.endpoint.stream.flow import Flow, PeerConnection
 from changesource_sdk.endpoint.stream.plan import Await, Initial, Reset, Resume
@@ -212,7 +212,7 @@ class Subscription:
         if is_caught_up and not self._stopping.is_set():
             await self._write_status()
 
-    async def _send_transactions(self, transactions: Iterable[Stored]) -> None:
+    async def _send_transactions(self, transactions: Iterable[StoredTransaction]) -> None:
         for group in _grouped(transactions):
             if self._stopping.is_set():
                 return
@@ -224,12 +224,12 @@ class Subscription:
             self._session.commit()
             self._count(group)
 
-    async def _send_large(self, stored: Stored) -> None:
+    async def _send_large(self, stored: StoredTransaction) -> None:
         pieces = stored.chunks()
         while piece := await asyncio.to_thread(next, pieces, None):
             await self._write(piece)
 
-    def _count(self, group: list[Stored]) -> None:
+    def _count(self, group: list[StoredTransaction]) -> None:
         self._metrics.sent_transactions.inc(len(group))
         self._metrics.sent_frames.inc(sum(stored.changes + 2 for stored in group))
         # Only the first of a group, which waited longest: observing each one would cost too much.
@@ -284,9 +284,9 @@ class Subscription:
         self.phase = phase
 
 
-def _grouped(transactions: Iterable[Stored]) -> Iterator[list[Stored]]:
+def _grouped(transactions: Iterable[StoredTransaction]) -> Iterator[list[StoredTransaction]]:
     """Groups of transactions to write together: up to `CHUNK_BYTES`, and ending with any large one."""
-    group: list[Stored] = []
+    group: list[StoredTransaction] = []
     size = 0
     for stored in transactions:
         group.append(stored)

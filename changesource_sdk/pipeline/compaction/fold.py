@@ -1,7 +1,7 @@
 """Compaction, the pure part: rows of an old snapshot and the changes after it, folded into the rows of a new one.
 
-Three steps, each over one share of the data, so that they can run anywhere:
-1. `scan` looks through a share of the log for the little that everybody must know: schema changes, truncations, which
+Three steps, each over one part of the data, so that they can run anywhere:
+1. `scan` searches a range of the log for the little that every task must know: schema changes, truncations, which
    tables were touched. From that a `History` is made.
 2. `Sorting` turns every row and change into an item whose sort key brings together what concerns one row, in order.
 3. `fold` reads sorted items and gives the rows that are left, as they are at the end.
@@ -51,7 +51,7 @@ _SCHEMA_TAGS = ("create-table", "drop-table", "rename-table", "add-column", "upd
 
 @dataclass(slots=True)
 class Findings:
-    """What a share of the log holds besides rows: events in order, tables with row changes, and the tables whose
+    """What a range of the log holds besides rows: events in order, tables with row changes, and the tables whose
     rows moved to another key, with the number of columns that were told then.
     """
 

@@ -12,6 +12,7 @@ import os
 import shutil
 import tempfile
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import closing
 from dataclasses import dataclass
 from itertools import groupby, islice
 from operator import itemgetter
@@ -19,10 +20,12 @@ from pathlib import Path
 from typing import Protocol
 
 from changesource_sdk.changelog.files.disk import disk_errors
-from changesource_sdk.changelog.log import LogReader, Share
+from changesource_sdk.changelog.log import Log, LogRange
+from changesource_sdk.changelog.reading import ranges
 from changesource_sdk.changelog.spool import snapshots
 from changesource_sdk.changelog.spool.blocks import BlockFile
-from changesource_sdk.changelog.spool.parts import PartPlace
+from changesource_sdk.changelog.spool.files import SnapshotFiles
+from changesource_sdk.changelog.spool.parts import PartStore
 from changesource_sdk.changelog.spool.snapshots import Manifest, PartInfo
 from changesource_sdk.changelog.store import LogStore
 from changesource_sdk.errors import SnapshotGone, StateError
@@ -45,7 +48,7 @@ from protocol.codec import decode_downstream
 from protocol.framing import frame, unframe
 from protocol.messages import Data
 
-SHARE_BYTES = 32 * 1024 * 1024
+RANGE_BYTES = 32 * 1024 * 1024
 """Frames of the log that one task reads."""
 
 BUCKET_BYTES = 32 * 1024 * 1024
@@ -55,25 +58,25 @@ MOST_BUCKETS = 256
 _READ_BYTES = 4 * 1024 * 1024
 _BATCH_ROWS = 256
 
-OpenReader = Callable[[], LogReader]
+OpenLog = Callable[[], Log]
 """Opens the log, in whatever process it is called; picklable."""
 
 
-Bring = Callable[[str, str, Path], None]
-"""Brings a file of a snapshot to this host: watermark, name, where to; picklable."""
+CopyFile = Callable[[str, str, Path], None]
+"""Copies a file of a snapshot to this host: watermark, name, target; picklable."""
 
 
 @dataclass(frozen=True, slots=True)
-class LogShare:
-    """A share of the log that any process can read."""
+class ReadableRange:
+    """A range of the log that any process can read."""
 
-    open_reader: OpenReader
-    share: Share
+    open_log: OpenLog
+    log_range: LogRange
 
     def changes(self) -> Iterator[Change]:
-        """Its changes, each with its order. A share that is not all there is `SnapshotGone`."""
-        reader = self.open_reader()
-        after, through = self.share.after, self.share.through
+        """Its changes, each with its order. Raises `SnapshotGone` if the log no longer has all of it."""
+        reader = self.open_log()
+        after, through = self.log_range.after, self.log_range.through
         try:
             while after < through:
                 for stored in reader.read_after(after, _READ_BYTES):
@@ -83,7 +86,7 @@ class LogShare:
                     yield from _numbered(after, stored.chunks())
                     if after == through:
                         return
-                if reader.oldest() > self.share.after or after == self.share.after:
+                if reader.state().oldest > self.log_range.after or after == self.log_range.after:
                     raise self._gone()
         finally:
             reader.close()
@@ -107,7 +110,7 @@ class SpoolPart:
 
     directory: Path
     part: PartInfo
-    bring: Bring
+    copy: CopyFile
 
     def payloads(self) -> Iterator[bytes]:
         """Its messages."""
@@ -117,7 +120,7 @@ class SpoolPart:
             return
         with tempfile.TemporaryDirectory(prefix="changesource-part-") as folder:
             path = Path(folder) / self.part.file
-            self.bring(self.directory.name, self.part.file, path)
+            self.copy(self.directory.name, self.part.file, path)
             yield from self._read(path)
 
     def _read(self, path: Path) -> Iterator[bytes]:
@@ -130,12 +133,12 @@ class Folding:
     """All that is needed to fold: what to read, how to sort it, into how many buckets, and where to write."""
 
     parts: Sequence[SpoolPart]
-    shares: Sequence[LogShare]
+    log_ranges: Sequence[ReadableRange]
     history: History
     sorting: Sorting
     buckets: int
     directory: Path
-    place: PartPlace
+    part_store: PartStore
     first_part: int
 
     def write_bucket(self, bucket: int, items: Iterable[Item], directory: Path) -> list[PartInfo]:
@@ -152,17 +155,17 @@ class Folding:
 
 
 Done = Callable[[int], None]
-"""Hears how many units of work (shares, parts, buckets) are done since the last call; 0 says that work goes on."""
+"""Called with the units of work (ranges, parts, buckets) done since the last call; 0 says that work goes on."""
 
 
 class Lane(Protocol):
     """Where the work of a compaction is done."""
 
-    def scan(self, shares: Sequence[LogShare], done: Done) -> Sequence[Findings]:
-        """`compaction.scan` of every share."""
+    def scan(self, log_ranges: Sequence[ReadableRange], done: Done) -> Sequence[Findings]:
+        """`compaction.scan` of every range."""
 
-    def ties(self, shares: Sequence[LogShare], sorting: Sorting, done: Done) -> Sequence[Tie]:
-        """`Sorting.ties` of every share, together."""
+    def ties(self, log_ranges: Sequence[ReadableRange], sorting: Sorting, done: Done) -> Sequence[Tie]:
+        """`Sorting.ties` of every range, together."""
 
     def fold(self, folding: Folding, done: Done) -> Sequence[PartInfo]:
         """Sort all items into buckets and write the parts of each."""
@@ -180,77 +183,78 @@ UNHEARD = Progress()
 
 
 def compact(
-    store: LogStore,
+    log_store: LogStore,
     lane: Lane,
     now_ms: Callable[[], float],
     *,
-    share_bytes: int = SHARE_BYTES,
+    range_bytes: int = RANGE_BYTES,
     bucket_bytes: int = BUCKET_BYTES,
     progress: Progress = UNHEARD,
 ) -> str | None:
     """Offer a snapshot at the log's head, made from the newest one; its watermark, None if nothing came after that."""
-    reader = store.open_reader()
-    try:
-        state, known = reader.state(), reader.snapshots()
+    with closing(log_store.open_log()) as log:
+        state, known = log.state(), log.snapshots()
         if not known or known[-1].watermark >= state.head:
             return None
         base = known[-1]
-        shares = [LogShare(store.open_reader, s) for s in reader.shares(base.watermark, state.head, share_bytes)]
-    finally:
-        reader.close()
-    store.fetch(base)
+        cut = ranges(log, base.watermark, state.head, range_bytes)
+    log_ranges = [ReadableRange(log_store.open_log, each) for each in cut]
+    log_store.files.fetch(base.directory)
     with snapshots.reading(base.directory):
-        old = snapshots.read_manifest(base.directory)
+        compaction = _Compaction(log_store.files, lane, bucket_bytes, progress, base.directory)
         schema = ConsumerSchema.from_json(state.schema)
-        directory = snapshots.stage(store.layout.compaction, state.head)
+        directory = snapshots.stage(log_store.layout.compaction, state.head)
         before, after = existing_schema(schema)
         parts = [snapshots.write_frames(directory, 0, before)]
-        parts += _row_parts(store, old, base.directory, directory, shares, schema, lane, bucket_bytes, progress)
+        parts += compaction.row_parts(log_ranges, schema, directory)
         if after:
             parts.append(snapshots.write_frames(directory, 1, after))
     manifest = Manifest(state.head, state.position, state.schema, now_ms(), tuple(parts))
     final = snapshots.complete(directory, manifest)
-    store.publish(final)
-    store.offers.make(base.watermark, final)
+    log_store.files.publish(final)
+    log_store.handoff.offer(base.watermark, final)
     return state.head
 
 
-def _row_parts(
-    store: LogStore,
-    old: Manifest,
-    source: Path,
-    directory: Path,
-    shares: Sequence[LogShare],
-    schema: ConsumerSchema,
-    lane: Lane,
-    bucket_bytes: int,
-    progress: Progress,
-) -> list[PartInfo]:
-    progress.planned(len(shares))
-    findings = lane.scan(shares, progress.done)
-    history = history_of(ConsumerSchema.from_json(old.schema), findings, schema)
-    ties: Sequence[Tie] = ()
-    if has_partial_moves(history, findings):
-        progress.planned(len(shares))
-        ties = lane.ties(shares, Sorting(history), progress.done)
-    touched = set[str]().union(*(found.touched for found in findings))
-    kept = [part for part in old.parts if part.table and part.table not in touched and history.unchanged(part.table)]
-    read = [part for part in old.parts if part.table and part not in kept]
-    parts = [_take_over(source, part, directory, number) for number, part in enumerate(kept, start=2)]
-    size = sum(part.bytes for part in read) + sum(share.share.bytes for share in shares)
-    buckets = min(MOST_BUCKETS, 1 + size // bucket_bytes)
-    folded = Folding(
-        [SpoolPart(source, part, store.bring) for part in read],
-        shares,
-        history,
-        Sorting(history, groups_of(ties)),
-        buckets,
-        directory,
-        store.place(directory),
-        first_part=2 + len(kept),
-    )
-    progress.planned(len(read) + len(shares) + buckets)
-    return parts + list(lane.fold(folded, progress.done))
+@dataclass(frozen=True, slots=True)
+class _Compaction:
+    """What one compaction carries through its steps; `base` is the folder of the old snapshot on this host."""
+
+    files: SnapshotFiles
+    lane: Lane
+    bucket_bytes: int
+    progress: Progress
+    base: Path
+
+    def row_parts(self, log_ranges: Sequence[ReadableRange], schema: ConsumerSchema, directory: Path) -> list[PartInfo]:
+        """Write the parts with rows into a staged folder; parts of tables that did not change are taken over."""
+        lane, progress, old = self.lane, self.progress, snapshots.read_manifest(self.base)
+        progress.planned(len(log_ranges))
+        findings = lane.scan(log_ranges, progress.done)
+        history = history_of(ConsumerSchema.from_json(old.schema), findings, schema)
+        ties: Sequence[Tie] = ()
+        if has_partial_moves(history, findings):
+            progress.planned(len(log_ranges))
+            ties = lane.ties(log_ranges, Sorting(history), progress.done)
+        touched = set[str]().union(*(each.touched for each in findings))
+        rows = [part for part in old.parts if part.table]
+        kept = [part for part in rows if part.table not in touched and history.unchanged(part.table)]
+        read = [part for part in rows if part not in kept]
+        parts = [_take_over(self.base, part, directory, number) for number, part in enumerate(kept, start=2)]
+        size = sum(part.bytes for part in read) + sum(each.log_range.bytes for each in log_ranges)
+        buckets = min(MOST_BUCKETS, 1 + size // self.bucket_bytes)
+        folding = Folding(
+            parts=[SpoolPart(self.base, part, self.files.copy) for part in read],
+            log_ranges=log_ranges,
+            history=history,
+            sorting=Sorting(history, groups_of(ties)),
+            buckets=buckets,
+            directory=directory,
+            part_store=self.files.part_store(directory),
+            first_part=2 + len(kept),
+        )
+        progress.planned(len(read) + len(log_ranges) + buckets)
+        return parts + list(lane.fold(folding, progress.done))
 
 
 def history_of(base: ConsumerSchema, findings: Iterable[Findings], final: ConsumerSchema) -> History:

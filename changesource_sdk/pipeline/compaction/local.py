@@ -16,7 +16,7 @@ from typing import BinaryIO, TypeVar
 from changesource_sdk.changelog.files.disk import disk_errors
 from changesource_sdk.changelog.spool.snapshots import PartInfo
 from changesource_sdk.pipeline.compaction.fold import Findings, Item, Sorting, SortKey, Tie, scan
-from changesource_sdk.pipeline.compaction.job import Done, Folding, LogShare
+from changesource_sdk.pipeline.compaction.job import Done, Folding, ReadableRange
 from service_kit.private_files import FOLDER_MODE, opener
 
 _SPILL_ITEMS = 256
@@ -26,13 +26,13 @@ T = TypeVar("T")
 class LocalLane:
     """A `Lane` of one process and one thread."""
 
-    def scan(self, shares: Sequence[LogShare], done: Done) -> list[Findings]:
-        """What every share holds besides rows."""
-        return [scan(share.changes()) for share in _counted(shares, done)]
+    def scan(self, log_ranges: Sequence[ReadableRange], done: Done) -> list[Findings]:
+        """What every range holds besides rows."""
+        return [scan(each.changes()) for each in _counted(log_ranges, done)]
 
-    def ties(self, shares: Sequence[LogShare], sorting: Sorting, done: Done) -> list[Tie]:
-        """The tied keys of all shares."""
-        return [tie for share in _counted(shares, done) for tie in sorting.ties(share.changes())]
+    def ties(self, log_ranges: Sequence[ReadableRange], sorting: Sorting, done: Done) -> list[Tie]:
+        """The tied keys of all ranges."""
+        return [tie for each in _counted(log_ranges, done) for tie in sorting.ties(each.changes())]
 
     def fold(self, folding: Folding, done: Done) -> list[PartInfo]:
         """Spill, then fold bucket by bucket."""
@@ -60,7 +60,7 @@ def _counted(units: Iterable[T], done: Done) -> Iterator[T]:
 def items_of(folding: Folding, done: Done) -> Iterator[Item]:
     """All items of old rows and of changes."""
     rows = (folding.sorting.rows(part.payloads()) for part in _counted(folding.parts, done))
-    changes = (folding.sorting.changes(share.changes()) for share in _counted(folding.shares, done))
+    changes = (folding.sorting.changes(each.changes()) for each in _counted(folding.log_ranges, done))
     return chain.from_iterable(chain(rows, changes))
 
 

@@ -15,7 +15,8 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 
 from changesource_sdk.changelog.files.lock import COMPACTING
-from changesource_sdk.changelog.log import LogReader
+from changesource_sdk.changelog.log import Log
+from changesource_sdk.changelog.reading import ranges
 from changesource_sdk.changelog.store import LogStore
 from changesource_sdk.errors import ChangesourceError, StateError
 from changesource_sdk.observe.stages import BEAT_S, Stage
@@ -42,19 +43,19 @@ class Growth:
     bytes: int = 0
     snapshot_bytes: int = 0
 
-    def look(self, store: LogStore, reader: LogReader) -> None:
+    def look(self, log_store: LogStore, reader: Log) -> None:
         """Take in what came since."""
-        known, head = reader.snapshots(), reader.head()
+        known, head = reader.snapshots(), reader.state().head
         if not known:
             return
         if known[-1].watermark != self.base:
             self.base = self.counted = known[-1].watermark
             self.transactions = self.bytes = 0
-            self.snapshot_bytes = store.manifest(known[-1]).bytes
-        for share in reader.shares(self.counted, head, 1 << 62):
-            self.transactions += share.transactions
-            self.bytes += share.bytes
-            self.counted = share.through
+            self.snapshot_bytes = log_store.files.manifest(known[-1].directory).bytes
+        for new in ranges(reader, self.counted, head, 1 << 62):
+            self.transactions += new.transactions
+            self.bytes += new.bytes
+            self.counted = new.through
 
 
 class Compactor:
@@ -62,7 +63,7 @@ class Compactor:
 
     def __init__(
         self,
-        store: LogStore,
+        log_store: LogStore,
         lane: Lane,
         policy: CompactionPolicy,
         stop: threading.Event,
@@ -71,14 +72,14 @@ class Compactor:
         backoff: Backoff | None = None,
         clock: Callable[[], float] = time.time,
     ) -> None:
-        self._store = store
+        self._log_store = log_store
         self._lane = lane
         self._policy = policy
         self._stop = stop
         self._look_every_s = look_every_s
         self._backoff = backoff or Backoff(first_s=1.0, last_s=300.0)
         self._clock = clock
-        self._stage = Stage(store.reports, STAGE, clock)
+        self._stage = Stage(log_store.reports, STAGE, clock)
         self._growth = Growth()
 
     @contextmanager
@@ -122,30 +123,30 @@ class Compactor:
 
     def look(self) -> str | None:
         """Compact if it is due and nobody else does; the watermark of the snapshot on offer."""
-        if self._store.offers.is_pending() or not self._is_due():
+        if self._log_store.handoff.is_pending() or not self._is_due():
             return None
         try:
-            with self._store.compacting():
+            with self._log_store.compacting():
                 event(
                     _log, logging.INFO, "compacting", transactions=self._growth.transactions, bytes=self._growth.bytes
                 )
-                return compact_and_report(self._store, self._lane, self._stage, self._clock)
+                return compact_and_report(self._log_store, self._lane, self._stage, self._clock)
         except StateError as error:
             if error.code != COMPACTING:
                 raise
             return None
 
     def _is_due(self) -> bool:
-        reader = self._store.open_reader()
+        reader = self._log_store.open_log()
         try:
-            self._growth.look(self._store, reader)
+            self._growth.look(self._log_store, reader)
         finally:
             reader.close()
         growth = self._growth
         return self._policy.is_due(growth.transactions, growth.bytes, growth.snapshot_bytes)
 
 
-def compact_and_report(store: LogStore, lane: Lane, stage: Stage, clock: Callable[[], float]) -> str | None:
+def compact_and_report(log_store: LogStore, lane: Lane, stage: Stage, clock: Callable[[], float]) -> str | None:
     """Compact now, telling the stage how it goes; the watermark on offer, None if there is nothing to compact.
 
     The caller holds `store.compacting()`. What a failed compaction wrote is removed.
@@ -157,10 +158,10 @@ def compact_and_report(store: LogStore, lane: Lane, stage: Stage, clock: Callabl
         done=lambda units: stage.update(done=units),
     )
     try:
-        watermark = compact(store, lane, lambda: clock() * 1000, progress=progress)
+        watermark = compact(log_store, lane, lambda: clock() * 1000, progress=progress)
     except BaseException as error:
         with contextlib.suppress(OSError, ChangesourceError):
-            store.offers.withdraw()
+            log_store.handoff.withdraw()
         if isinstance(error, ChangesourceError):
             stage.failed(error)
         else:

@@ -13,8 +13,8 @@ from itertools import islice
 import orjson
 
 from changesource_sdk.adapter import Row
+from changesource_sdk.contract import no_row
 from changesource_sdk.errors import InvalidChange
-from changesource_sdk.pipeline.contract import no_row
 from changesource_sdk.pipeline.encoding.rows import RowShape
 from changesource_sdk.pipeline.encoding.validate import known_column
 from changesource_sdk.schema import Table

@@ -12,8 +12,8 @@ from pathlib import Path
 from changesource_sdk.adapter import Change, Delete, Insert, Transaction, Truncate, Update
 from changesource_sdk.changelog.log import EncodedTransaction
 from changesource_sdk.changelog.spool.blocks import BlockFile, BlockWriter
+from changesource_sdk.contract import known_change
 from changesource_sdk.errors import InvalidChange
-from changesource_sdk.pipeline.contract import known_change
 from changesource_sdk.pipeline.encoding.consumer_schema import ConsumerSchema
 from changesource_sdk.pipeline.encoding.encode import TableEncoder, truncate_frame
 from changesource_sdk.pipeline.encoding.schema_frames import change_frames

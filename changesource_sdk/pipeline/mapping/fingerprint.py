@@ -18,24 +18,24 @@ _log = logger("runner")
 _FILE = "mapping.json"
 
 
-def renew_if_changed(store: LogStore, mappings: Mappings) -> None:
+def renew_if_changed(log_store: LogStore, mappings: Mappings) -> None:
     """Ask for a new snapshot if the log was made with other mappings."""
-    path = store.layout.create().root / _FILE
+    path = log_store.layout.create().root / _FILE
     remembered = (read_json(path) or {}).get("fingerprint", "")
     current = fingerprint(mappings)
     if remembered == current:
         return
-    head = _head(store)
+    head = _head(log_store)
     if head != EMPTY:
         warn(_log, NEW_SNAPSHOT, "mappings", "a new snapshot is taken", reason="the mappings changed")
-        store.requests.ask_snapshot(head, "the mappings changed")
+        log_store.requests.ask_snapshot(head, "the mappings changed")
     write_json(path, {"fingerprint": current})
 
 
-def _head(store: LogStore) -> str:
-    reader = store.open_reader()
+def _head(log_store: LogStore) -> str:
+    reader = log_store.open_log()
     try:
-        return reader.head()
+        return reader.state().head
     except CorruptLog:
         # A damaged log is replaced by a new snapshot anyway.
         return EMPTY

@@ -1,8 +1,8 @@
-"""Taking a snapshot: from the store into the spool, and from there a new generation of the log.
+"""Taking a snapshot: from the upstream into the spool, and from there a new generation of the log.
 
 Parts are written one by one here; the work of one part (`write_partition`) needs only picklable arguments, so other
 runners spread it. Nothing counts until the log names the finished folder: a snapshot that fails or is killed leaves the
-former generation in place, and a folder that the next writer removes or resumes from (`resume`).
+former generation in part_store, and a folder that the next writer removes or resumes from (`resume`).
 """
 
 from __future__ import annotations
@@ -27,12 +27,13 @@ from changesource_sdk.adapter import (
     Table,
 )
 from changesource_sdk.changelog.files.layout import StateDirectory
-from changesource_sdk.changelog.log import LogWriter, SnapshotRecord
+from changesource_sdk.changelog.log import SnapshotRecord
 from changesource_sdk.changelog.spool import snapshots
-from changesource_sdk.changelog.spool.parts import LocalPlace, PartPlace
+from changesource_sdk.changelog.spool.parts import PartStore
 from changesource_sdk.changelog.spool.snapshots import Manifest, PartInfo
+from changesource_sdk.changelog.writer import LogWriter
+from changesource_sdk.contract import checked_snapshot, checked_tables
 from changesource_sdk.errors import AdapterError, ChangesourceError, InvalidChange
-from changesource_sdk.pipeline.contract import checked_snapshot, checked_tables
 from changesource_sdk.pipeline.encoding.consumer_schema import ConsumerSchema
 from changesource_sdk.pipeline.encoding.encode import TableEncoder
 from changesource_sdk.pipeline.encoding.schema_frames import snapshot_schema
@@ -51,7 +52,22 @@ _NOT_THE_AUTHORS = (
 )
 """Where code lives that no adapter's author wrote: ours, Python's, and what was installed."""
 
-Progress = Callable[[int], None]
+Count = Callable[[int], None]
+
+
+def _ignore(number: int) -> None:
+    pass
+
+
+@dataclass(frozen=True, slots=True)
+class SnapshotProgress:
+    """Who is called while a snapshot is taken: `begin` with the number of partitions, the others with what was added
+    since the last call. `rows_done` may raise to end the snapshot.
+    """
+
+    begin: Count = _ignore
+    rows_done: Count = _ignore
+    part_done: Count = _ignore
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,22 +79,34 @@ class PartTask:
     partition: Partition
 
 
-PartsWriter = Callable[[PartPlace, Sequence[PartTask], Progress, Progress], Sequence[PartInfo]]
-"""Writes parts and puts them in their place, telling rows and parts done; where the work happens is its choice."""
+PartsWriter = Callable[[PartStore, Sequence[PartTask], SnapshotProgress], Sequence[PartInfo]]
+"""Writes parts and puts them into the store, reporting progress; where the work happens is its choice."""
 
 
 def write_parts_here(
-    place: PartPlace, tasks: Sequence[PartTask], rows_done: Progress, part_done: Progress
+    part_store: PartStore, tasks: Sequence[PartTask], progress: SnapshotProgress
 ) -> Sequence[PartInfo]:
     """One part after the other, in this process."""
     parts = []
     for task in tasks:
-        with place.scratch() as own:
-            part = write_partition(own, task, rows_done)
-            place.put(own / part.file, part)
+        with part_store.scratch() as own:
+            part = write_partition(own, task, progress.rows_done)
+            part_store.put(own / part.file, part)
         parts.append(part)
-        part_done(1)
+        progress.part_done(1)
     return parts
+
+
+@dataclass(frozen=True, slots=True)
+class SnapshotLane:
+    """How a snapshot is written: by which processes, to which store for a staged folder, and whether it is resumed.
+
+    With `unfinished`, a snapshot that was interrupted is resumed where its upstream allows it.
+    """
+
+    write_parts: PartsWriter = write_parts_here
+    part_store_of: Callable[[Path], PartStore] = PartStore.local
+    unfinished: Unfinished | None = None
 
 
 def take_snapshot(
@@ -88,32 +116,26 @@ def take_snapshot(
     now_ms: Callable[[], float],
     *,
     above: str = EMPTY,
-    begin: Progress = lambda partitions: None,
-    rows_done: Progress = lambda rows: None,
-    part_done: Progress = lambda parts: None,
-    write_parts: PartsWriter = write_parts_here,
-    unfinished: Unfinished | None = None,
-    place_of: Callable[[Path], PartPlace] = LocalPlace,
+    progress: SnapshotProgress | None = None,
+    lane: SnapshotLane | None = None,
 ) -> SnapshotRecord:
-    """Read the store into a new generation whose watermark is above `above`; the callbacks hear of progress.
-
-    With `unfinished`, a snapshot that was interrupted is gone on with where its store allows it. `place_of` a staged
-    folder is where its row parts go.
-    """
+    """Read the upstream into a new generation whose watermark is above `above`."""
+    progress, lane = progress or SnapshotProgress(), lane or SnapshotLane()
+    unfinished = lane.unfinished
     plan = unfinished.resume(lambda mark: writer.next_generation(above, mark) == mark) if unfinished else None
     if plan is None:
         plan = _plan(adapter, writer, layout, now_ms, above, may_resume=unfinished is not None)
     is_kept = False
     try:
         is_kept = unfinished is not None and unfinished.keep(plan)
-        begin(len(plan.snapshot.partitions))
-        manifest = _write(plan, place_of(plan.directory), rows_done, part_done, write_parts)
+        progress.begin(len(plan.snapshot.partitions))
+        manifest = _write(plan, lane, progress)
         final = snapshots.complete(plan.directory, manifest)
         record = writer.start_generation(
             plan.watermark, plan.snapshot.position, manifest.schema, final, plan.created_ms
         )
     except BaseException as error:
-        # What the store gave is at fault: reading the same rows again would fail again.
+        # What the upstream gave is at fault: reading the same rows again would fail again.
         if not is_kept or isinstance(error, AdapterError):
             _forget(plan, unfinished)
         raise
@@ -136,7 +158,7 @@ def _plan(
     *,
     may_resume: bool,
 ) -> Plan:
-    """Open a new snapshot of the store and a folder for its parts."""
+    """Open a new snapshot of the upstream and a folder for its parts."""
     with adapter_call("snapshot()"):
         snapshot = checked_snapshot(adapter.snapshot())
     try:
@@ -153,23 +175,22 @@ def _plan(
     return Plan(watermark, directory, snapshot, tables, now_ms())
 
 
-def _write(
-    plan: Plan, place: PartPlace, rows_done: Progress, part_done: Progress, write_parts: PartsWriter
-) -> Manifest:
-    """All parts that are not there yet, and what the whole consists of."""
+def _write(plan: Plan, lane: SnapshotLane, progress: SnapshotProgress) -> Manifest:
+    """Write all parts that are not there yet; what the whole consists of."""
+    part_store = lane.part_store_of(plan.directory)
     schema = checked_schema(plan.tables)
     before, after = snapshot_schema(plan.tables)
     tasks = _part_tasks(plan.snapshot, schema)
-    done = place.finished()
-    part_done(len(done))
-    rows_done(sum(part.rows for part in done.values()))
+    done = part_store.finished()
+    progress.part_done(len(done))
+    progress.rows_done(sum(part.rows for part in done.values()))
     first = snapshots.write_frames(plan.directory, 0, before)
     missing = [task for task in tasks if snapshots.part_name(task.number) not in done]
-    done |= {part.file: part for part in write_parts(place, missing, rows_done, part_done)}
+    done |= {part.file: part for part in lane.write_parts(part_store, missing, progress)}
     parts = [first, *(done[snapshots.part_name(task.number)] for task in tasks)]
     if after:
         parts.append(snapshots.write_frames(plan.directory, len(tasks) + 1, after))
-    place.remove_notes()
+    part_store.remove_notes()
     return Manifest(plan.watermark, plan.snapshot.position, schema.to_json(), plan.created_ms, tuple(parts))
 
 
@@ -189,7 +210,7 @@ def _part_tasks(snapshot: Snapshot, schema: ConsumerSchema) -> list[PartTask]:
     ]
 
 
-def write_partition(directory: Path, task: PartTask, rows_done: Progress = lambda rows: None) -> PartInfo:
+def write_partition(directory: Path, task: PartTask, rows_done: Count = _ignore) -> PartInfo:
     """One partition into one part; running it again replaces the part."""
     table = task.table
     with adapter_call(f"rows of {table.full_name}, partition {task.number}"):

@@ -24,10 +24,10 @@ if TYPE_CHECKING:
 _log = logger("spark")
 
 
-def drive(pipeline: PipelineSettings, store: LogStore, stop: threading.Event) -> None:
+def drive(pipeline: PipelineSettings, log_store: LogStore, stop: threading.Event) -> None:
     """Start Spark and run the pipeline on it until `stop` is set."""
-    state = store.layout.root
-    stage = Stage(store.reports, "pipeline")
+    state = log_store.layout.root
+    stage = Stage(log_store.reports, "pipeline")
     stage.flush()
     ended = threading.Event()
     threading.Thread(target=_leave_if_stopped_early, args=(stop, ended), daemon=True).start()
@@ -39,7 +39,7 @@ def drive(pipeline: PipelineSettings, store: LogStore, stop: threading.Event) ->
         ui = session.sparkContext.uiWebUrl or "(off)"
         event(_log, logging.INFO, "Spark runs the pipeline", version=session.version, ui=ui)
         compaction = CompactionPolicy.parse(pipeline.compact_after)
-        SparkRunner(session, pipeline.adapter, pipeline.settings, store, stop=stop, compaction=compaction).run()
+        SparkRunner(session, pipeline.source, log_store, stop=stop, compaction=compaction).run()
     finally:
         session.stop()
 

@@ -9,20 +9,22 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Callable, Mapping
-from hashlib import sha256
+from collections.abc import Callable
+from contextlib import closing
 from typing import TYPE_CHECKING
 
 from changesource_sdk.changelog.store import LogStore
 from changesource_sdk.observe.log_socket import LogAddress, LogReceiver
 from changesource_sdk.observe.stages import Stage
-from changesource_sdk.pipeline.adapter_factory import adapter_factory, opened
+from changesource_sdk.pipeline.adapter_factory import opened
 from changesource_sdk.pipeline.compaction.scheduler import Compactor
 from changesource_sdk.pipeline.inline import snapshot_into_log
-from changesource_sdk.pipeline.mapped import mappings_of
-from changesource_sdk.pipeline.mapping.declare import fingerprint, needs_spark
+from changesource_sdk.pipeline.mapping.declare import needs_spark
 from changesource_sdk.pipeline.recovery import Recovery, snapshot_due
+from changesource_sdk.pipeline.run import Run
 from changesource_sdk.pipeline.snapshot.resume import Unfinished
+from changesource_sdk.pipeline.snapshot.take import SnapshotLane
+from changesource_sdk.pipeline.source import SourceSpec
 from changesource_sdk.pipeline.spark.lanes import polling, resident
 from changesource_sdk.pipeline.spark.lanes.compaction import SparkLane
 from changesource_sdk.pipeline.spark.lanes.driver_tail import DriverTail
@@ -40,9 +42,8 @@ class SparkRunner:
     def __init__(
         self,
         session: SparkSession,
-        adapter: str,
-        settings: Mapping[str, object],
-        store: LogStore,
+        source: SourceSpec,
+        log_store: LogStore,
         *,
         stop: threading.Event | None = None,
         backoff: Backoff | None = None,
@@ -52,87 +53,57 @@ class SparkRunner:
         self.stop = stop or threading.Event()
         self._session = session
         self._context = session.sparkContext
-        self._adapter = adapter
-        self._settings = settings
-        self._store = store
-        self._clock = clock
-        self._stage = Stage(store.reports, "pipeline", clock)
-        self._recovery = Recovery(self._store, self._stage, self.stop, backoff or Backoff())
+        self._source = source
+        self._run = Run(log_store, Stage(log_store.reports, "pipeline", clock), self.stop, clock)
+        self._recovery = Recovery(self._run, backoff or Backoff())
         lane = SparkLane(self._context, self.stop)
-        self._compactor = Compactor(store, lane, compaction, self.stop, clock=clock)
-        self._logs: LogAddress | None = None  # where tasks send what they log, while this runs
+        self._compactor = Compactor(log_store, lane, compaction, self.stop, clock=clock)
+        # Where tasks send what they log; set by `run`, None before.
+        self._logs: LogAddress | None = None
 
     def run(self) -> None:
-        """Run until told to stop. Raises only what trying again cannot mend: a state directory, a newer writer."""
-        self._store.layout.create()
-        self._stage.flush()
+        """Run until `stop` is set. Raises only what a retry cannot fix: a state directory, a newer writer."""
+        self._run.log_store.layout.create()
+        self._run.stage.flush()
         host = str(self._context.getConf().get("spark.driver.host", "127.0.0.1"))
         with LogReceiver(host) as logs, self._compactor.running():
             self._logs = logs.address
             self._recovery.run(self._step)
-        self._stage.update(state="stopped")
+        self._run.stage.update(state="stopped")
 
     def _step(self) -> bool:
         self._snapshot_if_due()
-        self._stage.flush()
+        self._run.stage.flush()
         try:
             self._tail()
         finally:
-            self._stage.take_over()
+            self._run.stage.take_over()
         return True
 
     def _tail(self) -> None:
         """Follow the source in the lane it needs."""
-        if polling.is_needed(self._adapter, self._settings):
+        if polling.is_needed(self._source):
             follow = polling.follow
-        elif needs_spark(mappings_of(self._adapter, self._settings)) is None:
-            resident.follow(self._context, self._adapter, self._settings, self._store, self.stop, self._logs)
+        elif needs_spark(self._source.loaded_mappings()) is None:
+            resident.follow(self._run, self._context, self._source, self._logs)
             return
         else:
             # Python data sources need pyarrow: only sources that use this lane should.
             from changesource_sdk.pipeline.spark.lanes import micro_batch
 
             follow = micro_batch.follow
-        follow(
-            DriverTail(
-                self._session,
-                self._adapter,
-                self._settings,
-                self._store,
-                self._stage,
-                self.stop,
-                self._recovery.progressed,
-                self._logs,
-            )
-        )
-
-    def _source(self) -> str:
-        """What a snapshot depends on besides the store; hashed, since settings may hold secrets."""
-        mappings = fingerprint(mappings_of(self._adapter, self._settings))
-        return sha256(repr((self._adapter, sorted(self._settings.items()), mappings)).encode()).hexdigest()
+        follow(DriverTail(self._run, self._session, self._source, self._recovery.progressed, self._logs))
 
     def _snapshot_if_due(self) -> None:
-        writer = self._store.open_writer(lambda: int(self._clock() * 1_000_000))
-        try:
-            above = snapshot_due(self._store, writer)
-            unfinished = Unfinished(self._store.layout, self._source())
+        log_store = self._run.log_store
+        with closing(self._run.open_writer()) as writer:
+            above = snapshot_due(log_store, writer)
+            unfinished = Unfinished(log_store.layout, self._source.identity())
             if above is None:
                 unfinished.forget()
                 return
-            with opened(adapter_factory(self._adapter, self._settings)) as adapter:
-                parts = SparkParts(self._session, self._logs)
-                snapshot_into_log(
-                    adapter,
-                    writer,
-                    self._store,
-                    self._stage,
-                    self.stop,
-                    above,
-                    self._clock,
-                    parts,
-                    unfinished,
-                    self._store.place,
-                )
+            parts = SparkParts(self._session, self._logs)
+            lane = SnapshotLane(parts, log_store.files.part_store, unfinished)
+            with opened(self._source.factory()) as adapter:
+                snapshot_into_log(self._run, adapter, writer, above, lane)
             self._recovery.progressed()
-        finally:
-            writer.close()

@@ -42,7 +42,7 @@ class Watch:
         self.store.layout.create()
         self.witness = Witness(self.store, judge)
         self._patience = patience
-        self._ear = self.store.open_ear()
+        self._ear = self.store.listen()
 
     def close(self) -> None:
         """Close the log and the store."""

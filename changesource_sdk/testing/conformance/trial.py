@@ -17,6 +17,7 @@ from changesource_sdk.adapter import Adapter, Change, Closing, Delete, Insert, R
 from changesource_sdk.errors import ChangesourceError
 from changesource_sdk.pipeline.settings import PipelineSettings
 from changesource_sdk.pipeline.snapshot.take import let_go
+from changesource_sdk.pipeline.source import SourceSpec
 from changesource_sdk.testing.conformance.case import Broken, NotApplicable
 from changesource_sdk.testing.conformance.explaining import described
 from changesource_sdk.testing.conformance.harness import Harness, lacking
@@ -175,7 +176,9 @@ class Trial:
     def pipeline(self) -> PipelineSettings:
         """The settings of a pipeline process for this store."""
         adapter = self.harness.adapter
-        return PipelineSettings(f"{adapter.__module__}:{adapter.__qualname__}", dict(self.harness.settings()))
+        return PipelineSettings(
+            SourceSpec(f"{adapter.__module__}:{adapter.__qualname__}", dict(self.harness.settings()))
+        )
 
     def read_snapshot(self) -> ReadSnapshot:
         """A snapshot, read here."""

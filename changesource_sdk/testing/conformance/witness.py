@@ -6,7 +6,7 @@ new generations of the log.
 
 from __future__ import annotations
 
-from changesource_sdk.changelog.log import SnapshotRecord, Stored
+from changesource_sdk.changelog.log import SnapshotRecord, StoredTransaction
 from changesource_sdk.changelog.store import LogStore
 from changesource_sdk.errors import SnapshotGone
 from changesource_sdk.testing.conformance.judge import Judge
@@ -26,7 +26,7 @@ class Witness:
         self.replica = FoldedTables()
         self.watermark = ""
         self.generation = 0
-        self._log = store.open_reader()
+        self._log = store.open_log()
 
     def poll(self) -> bool:
         """Fold what is new in the log; returns whether there was anything."""
@@ -49,7 +49,7 @@ class Witness:
         self.judge.snapshot(folded.tables)
         return True
 
-    def _take(self, stored: Stored) -> None:
+    def _take(self, stored: StoredTransaction) -> None:
         touched: set[tuple[str, Key]] = set()
         count = 0
         for chunk in stored.chunks():

@@ -229,7 +229,7 @@ def test_a_row_that_a_mapping_makes_unfit_or_cannot_map_is_told_with_its_record(
     write(kafka, name, *(({"id": n}, {"id": n, "size": of}) for n, of in ((1, 2), (2, 2), (2, size), (3, 4))))
     columns = {"half": MappedColumn(Function(half), "int8"), "size": MappedColumn(Function(larger), "int8")}
     adapter = KafkaAdapter(kafka.bootstrap, name, format="upsert")
-    taken = MappedAdapter.around(adapter, {table_name(name): TableMapping("mapped", columns=columns)}).snapshot()
+    taken = MappedAdapter(adapter, {table_name(name): TableMapping("mapped", columns=columns)}).snapshot()
     assert taken.tables is not None
     with pytest.raises(AdapterError) as caught:
         write_partition(tmp_path, PartTask(1, taken.tables[0], taken.partitions[0]))

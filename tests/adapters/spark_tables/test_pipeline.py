@@ -6,7 +6,7 @@ import json
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from changesource_sdk.pipeline.mapped import mapped_source
+from changesource_sdk.pipeline.source import SourceSpec
 from changesource_sdk.testing.folding import FoldedTables
 from protocol.codec import decode_downstream
 from protocol.messages import Data
@@ -38,8 +38,8 @@ def by_id(lake: Lake) -> Rows:
 
 def test_a_delta_table_is_followed_and_its_gap_bridged_without_a_reset(spark: SparkSession, tmp_path: Path) -> None:
     lake = Lake(tmp_path / "people", people(*((n, str(n)) for n in range(100))))
-    source = (ADAPTER, settings(lake, poll=0.05))
-    with on_spark(spark, *source, tmp_path / "log") as seen:
+    source = SourceSpec(ADAPTER, settings(lake, poll=0.05))
+    with on_spark(spark, source, tmp_path / "log") as seen:
         seen.until_generation(1)
         assert replica(seen)["people"] == by_id(lake)
         lake.merge(people((1, "one"), (100, "hundred")))
@@ -49,7 +49,7 @@ def test_a_delta_table_is_followed_and_its_gap_bridged_without_a_reset(spark: Sp
     lake.append(people((101, "x")))
     lake.update("id = 3", name="'three'")
     lake.clean_log(before=lake.table.version())
-    with on_spark(spark, *source, tmp_path / "log") as seen:
+    with on_spark(spark, source, tmp_path / "log") as seen:
         seen.until(lambda: replica(seen)["people"] == by_id(lake), "the rows after the gap")
         assert seen.log.state().generation == 1
 
@@ -57,8 +57,8 @@ def test_a_delta_table_is_followed_and_its_gap_bridged_without_a_reset(spark: Sp
 def test_sql_mappings_see_the_rows_before_and_after(spark: SparkSession, tmp_path: Path) -> None:
     lake = Lake(tmp_path / "people", people((1, "Ada"), (2, "Bob"), (3, "Cy")))
     mapping = {"people": {"filter": {"sql": "name <> 'Bob'"}, "columns": {"name": {"sql": "upper(name)"}}}}
-    source = mapped_source(ADAPTER, settings(lake, poll=0.05), mapping)
-    with on_spark(spark, *source, tmp_path / "log") as seen:
+    source = SourceSpec(ADAPTER, settings(lake, poll=0.05), mapping=mapping)
+    with on_spark(spark, source, tmp_path / "log") as seen:
         seen.until_generation(1)
         assert {key: row["name"] for key, row in replica(seen)["people"].items()} == {1: "ADA", 3: "CY"}
         lake.merge(people((1, "Bob"), (2, "Bea"), (4, "Dan")))
@@ -70,8 +70,8 @@ def test_sql_mappings_see_the_rows_before_and_after(spark: SparkSession, tmp_pat
 
 def test_a_wrong_expression_is_told_in_sparks_words_and_ours(spark: SparkSession, tmp_path: Path) -> None:
     lake = Lake(tmp_path / "people", people((1, "Ada")))
-    source = mapped_source(ADAPTER, settings(lake), {"people": {"filter": {"sql": "nmae <> 'Bob'"}}})
-    with on_spark(spark, *source, tmp_path / "log") as seen:
+    source = SourceSpec(ADAPTER, settings(lake), mapping={"people": {"filter": {"sql": "nmae <> 'Bob'"}}})
+    with on_spark(spark, source, tmp_path / "log") as seen:
         seen.until(lambda: seen.error_code() == "bad-mapping", "the error")
         error = seen.stage()["error"]
         assert isinstance(error, dict)

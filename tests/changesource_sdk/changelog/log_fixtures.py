@@ -4,20 +4,21 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from changesource_sdk.changelog.log import EncodedTransaction, LogReader, LogWriter
+from changesource_sdk.changelog.log import EncodedTransaction, Log
 from changesource_sdk.changelog.spool.blocks import BlockFile
-from changesource_sdk.changelog.sqlite.writer import SqliteLogWriter, open_writer
+from changesource_sdk.changelog.sqlite.store import SqliteStore
+from changesource_sdk.changelog.writer import LogWriter
 from changesource_sdk.positions import Position
 from protocol.framing import frame, unframe
 
 START_US = 1_700_000_000_000_000
 
 
-def writer_of(state: Path, now_us: int = START_US) -> SqliteLogWriter:
-    return open_writer(state, lambda: now_us)
+def writer_of(state: Path, now_us: int = START_US) -> LogWriter:
+    return SqliteStore(state).open_writer(lambda: now_us)
 
 
-def writer_with_generation(state: Path, position: Position = 0) -> SqliteLogWriter:
+def writer_with_generation(state: Path, position: Position = 0) -> LogWriter:
     writer = writer_of(state)
     begin_generation(writer, state, position)
     return writer
@@ -42,6 +43,6 @@ def spilled(position: Position, file: BlockFile, changes: int) -> EncodedTransac
     return EncodedTransaction(position, None, None, file, changes)
 
 
-def payloads(reader: LogReader, after: str = "00", max_bytes: int = 1 << 30) -> list[bytes]:
+def payloads(reader: Log, after: str = "00", max_bytes: int = 1 << 30) -> list[bytes]:
     stored = reader.read_after(after, max_bytes)
     return [payload for item in stored for chunk in item.chunks() for payload in unframe(chunk)]

@@ -9,18 +9,20 @@ from typing import Literal, TypeVar
 
 import psycopg
 
+from changesource_sdk.changelog.coordination import Coordination
 from changesource_sdk.changelog.files.layout import StateDirectory
-from changesource_sdk.changelog.log import LogReader, LogWriter
+from changesource_sdk.changelog.log import Log
 from changesource_sdk.changelog.postgres.connection import LogAddress
 from changesource_sdk.changelog.postgres.store import PostgresStore
-from changesource_sdk.changelog.store import Ear, LogStore
-from changesource_sdk.changelog.subscribers import Subscribers
+from changesource_sdk.changelog.store import LogStore
+from changesource_sdk.changelog.wakeup import WakeupListener
+from changesource_sdk.changelog.writer import LogWriter
 from changesource_sdk.positions import Position
 from tests.changesource_sdk.changelog.log_fixtures import START_US, begin_generation
 
 Kind = Literal["sqlite", "postgres"]
 KINDS: tuple[Kind, ...] = ("sqlite", "postgres")
-Opened = TypeVar("Opened", LogReader, LogWriter, Subscribers, Ear)
+Opened = TypeVar("Opened", Log, LogWriter, Coordination, WakeupListener)
 
 
 def postgres_store(url: str, state_directory: Path) -> PostgresStore:
@@ -49,14 +51,14 @@ class LogUnderTest:
         begin_generation(writer, self.state, position)
         return writer
 
-    def reader(self) -> LogReader:
-        return self._opened(self.store.open_reader())
+    def reader(self) -> Log:
+        return self._opened(self.store.open_log())
 
-    def subscribers(self) -> Subscribers:
-        return self._opened(self.store.open_subscribers())
+    def consumers(self) -> Coordination:
+        return self._opened(self.store.open_coordination())
 
-    def ear(self) -> Ear:
-        return self._opened(self.store.open_ear())
+    def listener(self) -> WakeupListener:
+        return self._opened(self.store.listen())
 
     def lose(self) -> None:
         """Let the log vanish behind everybody's back; the spool stays."""

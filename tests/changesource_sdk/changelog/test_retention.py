@@ -1,11 +1,11 @@
 """What may be forgotten."""
 
-from changesource_sdk.changelog.retention import MOST_SUBSCRIBERS, REPLACED_WITHIN_MS, forgettable, prune_point
-from changesource_sdk.changelog.subscribers import Subscriber, SubscriberKey
+from changesource_sdk.changelog.consumers import Consumer, ConsumerKey
+from changesource_sdk.changelog.retention import MOST_CONSUMERS, REPLACED_WITHIN_MS, forgettable, prune_point
 
 
-def subscriber(acknowledged: str, seen_ms: float) -> Subscriber:
-    return Subscriber(SubscriberKey("zero", 0, acknowledged), acknowledged, seen_ms)
+def subscriber(acknowledged: str, seen_ms: float) -> Consumer:
+    return Consumer(ConsumerKey("zero", 0, acknowledged), acknowledged, seen_ms)
 
 
 def test_pruning_stops_at_the_slowest_live_subscriber_and_at_the_snapshot() -> None:
@@ -15,8 +15,8 @@ def test_pruning_stops_at_the_slowest_live_subscriber_and_at_the_snapshot() -> N
     assert prune_point("0h", [], now_ms=1000.0) == "0h"
 
 
-def replica(version: str, acknowledged: str, seen_ms: float, app: str = "zero") -> Subscriber:
-    return Subscriber(SubscriberKey(app, 0, version), acknowledged, seen_ms)
+def replica(version: str, acknowledged: str, seen_ms: float, app: str = "zero") -> Consumer:
+    return Consumer(ConsumerKey(app, 0, version), acknowledged, seen_ms)
 
 
 def test_an_issued_version_keeps_what_follows_the_transaction_it_was_issued_at() -> None:
@@ -46,6 +46,6 @@ def test_subscribers_that_cannot_resume_are_forgotten_but_for_the_newest_of_a_sh
 
 def test_a_flood_of_names_displaces_itself() -> None:
     resumed = [replica("0a", "0b", seen_ms=0.0, app=f"app{number}") for number in range(5)]
-    flood = [replica("0k.0a", "0c", seen_ms=900.0, app=f"flood{number}") for number in range(MOST_SUBSCRIBERS)]
+    flood = [replica("0k.0a", "0c", seen_ms=900.0, app=f"flood{number}") for number in range(MOST_CONSUMERS)]
     gone = forgettable([*resumed, *flood], oldest="00", now_ms=1000.0)
     assert gone == [each.key for each in flood[:5]]

@@ -27,7 +27,7 @@ EITHER_STORE = pytest.mark.parametrize("state", ["sqlite", "postgres"], indirect
 
 def compacted(state: WrittenState) -> str:
     compact(state.store, LocalLane(), lambda: 5.0)
-    watermark = state.store.offers.take(state.writer)
+    watermark = state.store.handoff.take(state.writer)
     assert watermark is not None
     return watermark
 
@@ -68,11 +68,11 @@ async def test_old_and_new_consumers_hold_the_same_after_compaction(state: Writt
 @contextmanager
 def reading(state: WrittenState) -> Iterator[StreamSource]:
     """What subscriptions read from, without a server around it."""
-    reader, subscribers = state.store.open_reader(), state.store.open_subscribers()
-    tail = LiveTail(reader, 1 << 20, EndpointMetrics())
-    yield StreamSource(state.store, reader, subscribers, tail, Permissions())
+    reader, coordination = state.store.open_log(), state.store.open_coordination()
+    tail = LiveTail(reader, 1 << 20, EndpointMetrics(), reads_on_loop=True)
+    yield StreamSource(state.store, reader, coordination, tail, Permissions())
     tail.close()
-    subscribers.close()
+    coordination.close()
 
 
 async def test_a_snapshot_under_way_is_finished_though_a_newer_one_came(state: WrittenState) -> None:

@@ -10,8 +10,8 @@ import pytest
 from websockets.exceptions import ConnectionClosed
 
 from changesource_sdk.adapter import Delete, Insert, Update
+from changesource_sdk.changelog.consumers import ConsumerKey
 from changesource_sdk.changelog.sqlite.store import SqliteStore
-from changesource_sdk.changelog.subscribers import SubscriberKey
 from changesource_sdk.pipeline.recovery import snapshot_due
 from changesource_sdk.testing.fake_cache import FakeCache, ResetAsked
 from protocol import watermark as watermarks
@@ -151,7 +151,7 @@ async def test_a_watermark_that_was_never_sent_resets_only_the_consumer_that_cla
         with pytest.raises(ResetAsked, match="newer than"):
             await liar.until(lambda: False)
     assert state.store.requests.pending_snapshot() is None
-    assert state.store.open_subscribers().of("liar", 0)[-1].acknowledged < claimed
+    assert state.store.open_coordination().consumers("liar", 0)[-1].acknowledged < claimed
     after = state.insert("2")
     async with honest.stream():
         await honest.until(lambda: honest.watermark == after)
@@ -166,9 +166,9 @@ async def test_a_log_that_lost_what_was_sent_asks_for_a_snapshot_above_it(state:
     cache = running.cache()
     await cache.initial_sync()
     future = watermarks.from_int(time.time_ns() // 1000 + 10**9)
-    subscribers = state.store.open_subscribers()
-    subscribers.acknowledge(SubscriberKey("zero", 0, str(cache.replica_version)), future, time.time() * 1000)
-    subscribers.close()
+    coordination = state.store.open_coordination()
+    coordination.acknowledge(ConsumerKey("zero", 0, str(cache.replica_version)), future, time.time() * 1000)
+    coordination.close()
     cache._session.durable(future)
     async with cache.stream():
         with pytest.raises(ResetAsked, match="newer than"):

@@ -7,9 +7,9 @@ from dataclasses import asdict
 
 import pytest
 
+from changesource_sdk.changelog.consumers import Consumer, ConsumerKey
 from changesource_sdk.changelog.files.atomic_json import write_json
 from changesource_sdk.changelog.store import LogStore
-from changesource_sdk.changelog.subscribers import Subscriber, SubscriberKey
 from changesource_sdk.endpoint.status import describe, set_gauges
 from changesource_sdk.observe.metrics import EndpointMetrics
 from changesource_sdk.observe.warnings import Holds, Warned
@@ -20,7 +20,7 @@ ERROR = {"code": "down", "message": "store is down", "where": "", "fix": "start 
 
 def stage_verdict(store: LogStore, **report: object) -> object:
     write_json(store.layout.stages / "pipeline.json", {"stage": "pipeline", "transactions": 3, "error": None, **report})
-    reader = store.open_reader()
+    reader = store.open_log()
     document = describe(store, reader, [])
     reader.close()
     metrics = EndpointMetrics()
@@ -82,8 +82,8 @@ def test_a_warning_that_holds_something_up_is_part_of_the_verdict(
 def test_a_consumer_is_behind_by_the_transactions_it_lacks(state: WrittenState) -> None:
     state.snapshot()
     marks = [state.insert(str(number)) for number in range(5)]
-    reader = state.store.open_reader()
-    known = [Subscriber(SubscriberKey("zero", 0, ""), mark, 0.0) for mark in ("00", marks[0], marks[3], marks[4], "zz")]
+    reader = state.store.open_log()
+    known = [Consumer(ConsumerKey("zero", 0, ""), mark, 0.0) for mark in ("00", marks[0], marks[3], marks[4], "zz")]
     described = describe(state.store, reader, known)["subscribers"]
     reader.close()
     assert [each["behind"] for each in described] == [5, 4, 1, 0, 0]  # type: ignore[attr-defined]

@@ -9,9 +9,10 @@ from collections.abc import Iterator
 
 import pytest
 
-from changesource_sdk.changelog.sqlite.writer import SqliteLogWriter
-from changesource_sdk.changelog.subscribers import SubscriberKey, Subscribers
-from changesource_sdk.changelog.wakeup import PokeSender
+from changesource_sdk.changelog.consumers import ConsumerKey
+from changesource_sdk.changelog.coordination import Coordination
+from changesource_sdk.changelog.sqlite.log import SqliteLog
+from changesource_sdk.changelog.sqlite.wakeup import WakeupSender
 from changesource_sdk.endpoint import upkeep
 from changesource_sdk.endpoint.upkeep import LogWakeups, Pruner, persistently
 from changesource_sdk.errors import DiskFull
@@ -20,39 +21,41 @@ from tests.changesource_sdk.endpoint.written_state import WrittenState
 
 
 @pytest.fixture
-def subscribers(state: WrittenState) -> Iterator[Subscribers]:
-    store = state.store.open_subscribers()
+def coordination(state: WrittenState) -> Iterator[Coordination]:
+    store = state.store.open_coordination()
     yield store
     store.close()
 
 
-def pruner(state: WrittenState, subscribers: Subscribers) -> Pruner:
-    return Pruner(state.store.requests, state.store.open_reader(), subscribers, interval=1.0, expiry=3600.0)
+def pruner(state: WrittenState, coordination: Coordination) -> Pruner:
+    return Pruner(state.store.requests, state.store.open_log(), coordination, interval=1.0, expiry=3600.0)
 
 
-def test_nothing_to_prune_before_and_at_a_snapshot(state: WrittenState, subscribers: Subscribers) -> None:
-    assert pruner(state, subscribers).prune() is None
+def test_nothing_to_prune_before_and_at_a_snapshot(state: WrittenState, coordination: Coordination) -> None:
+    assert pruner(state, coordination).prune() is None
     state.snapshot()
     state.insert("1")
-    assert pruner(state, subscribers).prune() is None
+    assert pruner(state, coordination).prune() is None
     assert state.store.requests.take_prune() is None
 
 
 @pytest.mark.parametrize(("heard_ago_s", "holds"), [(0.0, True), (7200.0, False)])
 def test_live_consumers_hold_the_log_back_and_absent_ones_do_not(
-    state: WrittenState, subscribers: Subscribers, heard_ago_s: float, holds: bool
+    state: WrittenState, coordination: Coordination, heard_ago_s: float, holds: bool
 ) -> None:
     first = state.snapshot()
     acknowledged = state.insert("1")
     newest = state.insert("2")
     # A compacted snapshot of the same generation: what is below it is needed only by those who have less.
     copy = "INSERT INTO snapshots SELECT ?, generation, position, schema, directory, created_ms FROM snapshots"
-    assert isinstance(state.writer, SqliteLogWriter)
-    state.writer._connection.execute(copy, (newest,))
+    log = state.writer._log
+    assert isinstance(log, SqliteLog)
+    assert log._connection is not None
+    log._connection.execute(copy, (newest,))
     now_ms = time.time() * 1000
-    subscribers.acknowledge(SubscriberKey("zero", 0, first), acknowledged, now_ms - heard_ago_s * 1000)
+    coordination.acknowledge(ConsumerKey("zero", 0, first), acknowledged, now_ms - heard_ago_s * 1000)
     expected = acknowledged if holds else newest
-    assert pruner(state, subscribers).prune() == expected
+    assert pruner(state, coordination).prune() == expected
     assert state.store.requests.take_prune() == expected
 
 
@@ -72,13 +75,13 @@ async def test_a_failing_task_is_told_once_and_tried_again(caplog: pytest.LogCap
     assert [record.getMessage() for record in caplog.records] == ["acks failed, trying again"]
 
 
-async def test_a_poke_that_comes_while_nobody_waits_is_not_lost(
+async def test_a_wake_up_that_comes_while_nobody_waits_is_not_lost(
     state: WrittenState, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(upkeep, "SAFETY_POLL_S", 3600.0)
-    ear = LogWakeups(state.store.open_ear())
-    sender = PokeSender(state.layout.pokes)
-    sender.poke()
-    await asyncio.wait_for(ear.wait(), 60)
-    ear.close()
+    wakeups = LogWakeups(state.store.listen())
+    sender = WakeupSender(state.layout.pokes)
+    sender.send()
+    await asyncio.wait_for(wakeups.wait(), 60)
+    wakeups.close()
     sender.close()

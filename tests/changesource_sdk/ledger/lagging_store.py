@@ -93,7 +93,7 @@ class Application:
         await self.push(client, 0, CLEAN_UP, seen)
 
     def adapter(self, inner: MemoryAdapter | None = None) -> LedgeredAdapter:
-        return LedgeredAdapter.around(inner or MemoryAdapter(store=self.store), str(self.ledger))
+        return LedgeredAdapter(inner or MemoryAdapter(store=self.store), str(self.ledger))
 
 
 class Consumer:

@@ -4,7 +4,7 @@ import os
 from pathlib import Path
 
 from changesource_sdk.changelog.files.layout import StateDirectory
-from changesource_sdk.changelog.reports import FileReports
+from changesource_sdk.changelog.reports import Reports
 from changesource_sdk.errors import AdapterError
 from changesource_sdk.observe.stages import BEAT_S, Stage
 
@@ -20,11 +20,11 @@ class Clock:
 def a_stage(tmp_path: Path) -> tuple[Stage, Clock]:
     clock = Clock()
     StateDirectory(tmp_path).create()
-    return Stage(FileReports(tmp_path / "stages"), "pipeline", clock), clock
+    return Stage(Reports(tmp_path / "stages"), "pipeline", clock), clock
 
 
 def read_stages(state: Path) -> dict[str, dict[str, object]]:
-    return FileReports(state / "stages").all()
+    return Reports(state / "stages").all()
 
 
 def test_counts_add_up_and_the_rest_is_replaced(tmp_path: Path) -> None:
@@ -92,7 +92,7 @@ def test_an_error_is_told_even_where_no_new_file_can_be_made(tmp_path: Path) -> 
 
 
 def test_a_report_that_cannot_be_written_at_all_does_not_stop_the_stage(tmp_path: Path) -> None:
-    stage = Stage(FileReports(tmp_path / "nowhere"), "pipeline")
+    stage = Stage(Reports(tmp_path / "nowhere"), "pipeline")
     stage.update(state="tailing")
     assert stage.report.state == "tailing"
     assert read_stages(tmp_path / "nowhere") == {}

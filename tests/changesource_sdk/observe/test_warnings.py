@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from changesource_sdk.changelog.files.layout import StateDirectory
-from changesource_sdk.changelog.reports import FileReports
+from changesource_sdk.changelog.reports import Reports
 from changesource_sdk.observe.warnings import (
     KEEP_S,
     MOST,
@@ -31,12 +31,12 @@ log = logger("store")
 
 
 @pytest.fixture
-def reports(tmp_path: Path) -> FileReports:
-    return FileReports(StateDirectory(tmp_path).create().stages)
+def reports(tmp_path: Path) -> Reports:
+    return Reports(StateDirectory(tmp_path).create().stages)
 
 
 @pytest.fixture
-def book(reports: FileReports) -> Iterator[WarningBook]:
+def book(reports: Reports) -> Iterator[WarningBook]:
     made = WarningBook(reports)
     own, everything = logging.getLogger("changesource"), logging.getLogger()
     own.setLevel(logging.INFO)
@@ -109,7 +109,7 @@ def test_what_is_kept_is_bounded_and_what_is_over_goes_first(book: WarningBook) 
     assert found[0].code == "holds"
 
 
-def test_the_report_of_a_former_process_is_over(reports: FileReports) -> None:
+def test_the_report_of_a_former_process_is_over(reports: Reports) -> None:
     former = WarningBook(reports)
     record = log.makeRecord(log.name, logging.WARNING, "", 0, "it waits", (), None)
     record.__dict__["notice"] = {"code": "stalled", "where": "x", "standing": True}

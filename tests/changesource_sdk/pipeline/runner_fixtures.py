@@ -28,11 +28,11 @@ class Watched:
         self.store = SqliteStore(state) if isinstance(state, Path) else state
         self.state = self.store.layout.root
         self._patience_s = patience_s
-        self.log = self.store.open_reader()
-        self._ear = self.store.open_ear()
+        self.log = self.store.open_log()
+        self._ear = self.store.listen()
 
     def until(self, condition: Callable[[], bool], what: str = "the condition") -> None:
-        """Wait, paced by pokes, until the condition holds."""
+        """Wait, paced by wake-ups, until the condition holds."""
         deadline = time.monotonic() + self._patience_s
         while not self._holds(condition):
             assert time.monotonic() < deadline, f"{what} did not come; stages: {self.store.reports.all()}"

@@ -8,11 +8,12 @@ from pathlib import Path
 from changesource_sdk.adapter import Change, Transaction
 from changesource_sdk.changelog.envelope import begin_frame, commit_frame
 from changesource_sdk.changelog.spool.blocks import BlockFile
+from changesource_sdk.endpoint.stream.system_frames import system_frames
 from changesource_sdk.pipeline.encoding.consumer_schema import ConsumerSchema
 from changesource_sdk.pipeline.encoding.schema_frames import snapshot_schema
 from changesource_sdk.pipeline.encoding.transactions import TransactionEncoder
 from changesource_sdk.schema import Column, Index, Table
-from changesource_sdk.system_tables import Permissions, system_frames
+from changesource_sdk.system_tables import Permissions
 from protocol import watermark as watermarks
 from protocol.framing import unframe
 from protocol.rules import Violation, check

@@ -13,6 +13,7 @@ import pytest
 from changesource_sdk.errors import ConfigurationError, ReadOnlyState
 from changesource_sdk.pipeline.adapter_factory import adapter_factory
 from changesource_sdk.pipeline.settings import PipelineSettings, command_line
+from changesource_sdk.pipeline.source import SourceSpec
 from tests.changesource_sdk.pipeline.runner_fixtures import PATIENCE_S, Watched
 
 MEMORY = "adapters.memory:MemoryAdapter"
@@ -30,14 +31,14 @@ def start(command: list[str]) -> subprocess.Popen[bytes]:
 
 
 def test_settings_stay_off_the_command_line_and_out_of_others_reach(tmp_path: Path) -> None:
-    command = command_line(PipelineSettings(MEMORY, {"password": "secret"}), tmp_path / "state")
+    command = command_line(PipelineSettings(SourceSpec(MEMORY, {"password": "secret"})), tmp_path / "state")
     assert "secret" not in " ".join(command)
     assert stat.S_IMODE((tmp_path / "state" / "pipeline.json").stat().st_mode) == 0o600
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
 def test_it_fills_the_log_and_stops_when_told(tmp_path: Path, data: Path, number: signal.Signals) -> None:
-    child = start(command_line(PipelineSettings(MEMORY, {"file": str(data)}), tmp_path / "state"))
+    child = start(command_line(PipelineSettings(SourceSpec(MEMORY, {"file": str(data)})), tmp_path / "state"))
     seen = Watched(tmp_path / "state")
     seen.until_generation(1)
     assert sum(b'"insert"' in payload for payload in seen.snapshot_payloads()) == 2
@@ -49,7 +50,7 @@ def test_it_fills_the_log_and_stops_when_told(tmp_path: Path, data: Path, number
 
 
 def test_it_ends_when_its_parent_does(tmp_path: Path, data: Path) -> None:
-    child = start(command_line(PipelineSettings(MEMORY, {"file": str(data)}), tmp_path / "state"))
+    child = start(command_line(PipelineSettings(SourceSpec(MEMORY, {"file": str(data)})), tmp_path / "state"))
     seen = Watched(tmp_path / "state")
     seen.until_generation(1)
     assert child.stdin is not None
@@ -59,7 +60,7 @@ def test_it_ends_when_its_parent_does(tmp_path: Path, data: Path) -> None:
 
 
 def test_a_kill_in_the_middle_is_followed_by_a_clean_start(tmp_path: Path, data: Path) -> None:
-    command = command_line(PipelineSettings(MEMORY, {"file": str(data)}), tmp_path / "state")
+    command = command_line(PipelineSettings(SourceSpec(MEMORY, {"file": str(data)})), tmp_path / "state")
     seen = Watched(tmp_path / "state")
     child = start(command)
     seen.until(lambda: (tmp_path / "state" / "log.sqlite").exists())
@@ -75,7 +76,7 @@ def test_a_kill_in_the_middle_is_followed_by_a_clean_start(tmp_path: Path, data:
 
 
 def test_an_adapter_that_cannot_be_loaded_is_a_clear_error(tmp_path: Path) -> None:
-    child = start(command_line(PipelineSettings("adapters.nowhere:Nothing", {}), tmp_path))
+    child = start(command_line(PipelineSettings(SourceSpec("adapters.nowhere:Nothing", {})), tmp_path))
     _, errors = child.communicate(timeout=PATIENCE_S)
     assert child.returncode == ConfigurationError.exit_code
     assert b"error[adapter-import]" in errors
@@ -84,7 +85,7 @@ def test_an_adapter_that_cannot_be_loaded_is_a_clear_error(tmp_path: Path) -> No
 
 
 def test_a_state_directory_that_cannot_be_written_is_a_clear_error(tmp_path: Path, data: Path) -> None:
-    command = command_line(PipelineSettings(MEMORY, {"file": str(data)}), tmp_path / "state")
+    command = command_line(PipelineSettings(SourceSpec(MEMORY, {"file": str(data)})), tmp_path / "state")
     (tmp_path / "state" / "segments").rmdir()
     (tmp_path / "state" / "segments").touch()
     child = start(command)

@@ -119,7 +119,7 @@ def test_acknowledgement_comes_after_the_log_has_it(tmp_path: Path) -> None:
             super().acknowledge(position)
             seen_at_ack.append(log.state().position)
 
-    log = SqliteStore(tmp_path).open_reader()
+    log = SqliteStore(tmp_path).open_log()
     adapter = Checking(*(Transaction(n, [insert(n)]) for n in range(1, 50)))
     with running(lambda: adapter, tmp_path) as seen:
         seen.until_position(49)
@@ -185,7 +185,7 @@ def test_a_request_above_what_was_ever_sent_moves_no_watermark(tmp_path: Path, a
         seen.until_generation(1)
         requests.ask_snapshot(above, "a consumer saw more")
         seen.until_generation(2)
-        assert seen.log.head() < above
+        assert seen.log.state().head < above
         seen.until(lambda: requests.pending_snapshot() is None)
 
 
@@ -195,10 +195,10 @@ def test_a_request_brings_a_new_generation_above_it(tmp_path: Path) -> None:
         seen.until_generation(1)
         store.commit([insert(10)])
         seen.until_position(2)
-        first = seen.log.head()
+        first = seen.log.state().head
         SqliteStore(tmp_path).requests.ask_snapshot(first, "stored frames are damaged")
         seen.until_generation(2)
-        assert seen.log.head() > first
+        assert seen.log.state().head > first
         seen.until(lambda: SqliteStore(tmp_path).requests.pending_snapshot() is None)
         store.commit([insert(11)])
         seen.until_position(3)
@@ -221,9 +221,9 @@ def test_a_prune_request_is_carried_out(tmp_path: Path) -> None:
         seen.until_generation(1)
         store.commit([insert(10)])
         seen.until_position(2)
-        head = seen.log.head()
+        head = seen.log.state().head
         SqliteStore(tmp_path).requests.ask_prune(head)
-        seen.until(lambda: seen.log.oldest() == head)
+        seen.until(lambda: seen.log.state().oldest == head)
         assert seen.log.state().transactions == 0
 
 
@@ -267,12 +267,12 @@ def test_a_damaged_log_is_set_aside_and_the_store_read_anew(tmp_path: Path) -> N
     store = a_store()
     with running(lambda: MemoryAdapter(store=store), tmp_path) as seen:
         seen.until_generation(1)
-        first = seen.log.head()
+        first = seen.log.state().head
     for file in tmp_path.glob("log.sqlite*"):
         file.write_bytes(file.read_bytes()[:3000])
     with running(lambda: MemoryAdapter(store=store), tmp_path) as seen:
         seen.until_generation(1)
-        assert seen.log.head() > first
+        assert seen.log.state().head > first
     assert (tmp_path / "log.sqlite.corrupt-1").exists()
 
 
@@ -280,7 +280,7 @@ def test_a_log_damaged_while_running_is_set_aside_once_a_reader_complains(tmp_pa
     store = a_store()
     with running(lambda: MemoryAdapter(store=store), tmp_path) as seen:
         seen.until_generation(1)
-        first = seen.log.head()
+        first = seen.log.state().head
         for name in ("log.sqlite", "log.sqlite-wal"):
             with (tmp_path / name).open("r+b") as file:
                 size = file.seek(0, os.SEEK_END)
@@ -291,7 +291,7 @@ def test_a_log_damaged_while_running_is_set_aside_once_a_reader_complains(tmp_pa
         seen.until(lambda: SqliteStore(tmp_path).requests.pending_snapshot() is None)
         store.commit([insert(10)])
         seen.until_position(2)
-        assert seen.log.head() > first
+        assert seen.log.state().head > first
 
 
 def test_a_stop_in_the_middle_of_a_snapshot_is_heard(tmp_path: Path) -> None:
@@ -346,7 +346,7 @@ def test_a_close_that_fails_does_not_stop_the_runner(tmp_path: Path) -> None:
 
     with running(lambda: Clumsy(Transaction(1, [insert(1)])), tmp_path) as seen:
         seen.until_position(1)
-        SqliteStore(tmp_path).requests.ask_snapshot(seen.log.head(), "again")
+        SqliteStore(tmp_path).requests.ask_snapshot(seen.log.state().head, "again")
         seen.until_generation(2)
 
 

@@ -15,6 +15,7 @@ from changesource_sdk.changelog.open import open_store
 from changesource_sdk.changelog.spool import snapshots
 from changesource_sdk.changelog.store import LogStore
 from changesource_sdk.pipeline.settings import PipelineSettings, command_line
+from changesource_sdk.pipeline.source import SourceSpec
 from protocol.framing import unframe
 from tests.changesource_sdk.pipeline.counting_adapter import copies
 from tests.changesource_sdk.pipeline.runner_fixtures import Watched
@@ -31,7 +32,7 @@ def rows_of(blocks: list[bytes]) -> list[tuple[int, int]]:
 
 def check_whole(store: LogStore) -> LogState:
     """Snapshot plus log are exactly the history up to the log's position."""
-    log = store.open_reader()
+    log = store.open_log()
     found, stored = log.state(), log.read_after("00", 1 << 40)
     while log.state() != found:
         # A server goes on with what a killed client sent last: that may be in the one and not in the other.
@@ -80,7 +81,7 @@ def test_a_pipeline_killed_again_and_again_loses_and_doubles_nothing(
     state = tmp_path / "state"
     log = request.getfixturevalue("postgres").create_database("log") if kind == "postgres" else None
     store = open_store(state, log)
-    pipeline = PipelineSettings(ADAPTER, {"acknowledged": str(tmp_path / "acknowledged")}, log=log)
+    pipeline = PipelineSettings(SourceSpec(ADAPTER, {"acknowledged": str(tmp_path / "acknowledged")}), log=log)
     command = command_line(pipeline, state)
     seen = Watched(store, patience_s=60)
     last = LogState()

@@ -12,10 +12,9 @@ import pytest
 
 from changesource_sdk.adapter import Adapter
 from changesource_sdk.changelog.sqlite.store import SqliteStore
-from changesource_sdk.pipeline.adapter_factory import adapter_factory
-from changesource_sdk.pipeline.mapped import mapped_source, mappings_of
 from changesource_sdk.pipeline.mapping.declare import TableMapping
 from changesource_sdk.pipeline.mapping.fingerprint import renew_if_changed
+from changesource_sdk.pipeline.source import SourceSpec
 from tests.changesource_sdk.pipeline.mapping.people import MAPPINGS
 from tests.changesource_sdk.pipeline.runner_fixtures import running
 
@@ -36,7 +35,7 @@ def database(tmp_path: Path) -> sqlite3.Connection:
 def mapped_people(folder: Path, mapping: dict[str, object] | None = None) -> Callable[[], Adapter]:
     given = {} if mapping is None else {"person": mapping}
     python = "" if mapping is not None else PYTHON
-    return adapter_factory(*mapped_source(SQLITE, {"path": str(folder / "people.db")}, given, python))
+    return SourceSpec(SQLITE, {"path": str(folder / "people.db")}, mapping=given, mappings=python).factory()
 
 
 def rows(payloads: list[bytes]) -> list[tuple[str, str, dict[str, Any]]]:
@@ -54,12 +53,12 @@ def test_snapshot_and_tail_show_the_same_mapped_rows(tmp_path: Path, database: s
     with running(mapped_people(tmp_path), tmp_path / "state") as seen:
         seen.until_generation(1)
         assert rows(seen.snapshot_payloads()) == [("insert", "adult", ada)]
-        head = seen.log.head()
+        head = seen.log.state().head
         database.execute("UPDATE person SET age = 18 WHERE id = 2")
-        seen.until(lambda: seen.log.head() > head, "the first change")
-        head = seen.log.head()
+        seen.until(lambda: seen.log.state().head > head, "the first change")
+        head = seen.log.state().head
         database.execute("UPDATE person SET age = 17 WHERE id = 1")
-        seen.until(lambda: seen.log.head() > head, "the second change")
+        seen.until(lambda: seen.log.state().head > head, "the second change")
         kid = {"id": 2, "label": "Kid", "email": "***", "label_length": 3}
         assert rows(seen.log_payloads()) == [("insert", "adult", kid), ("delete", "adult", {"id": 1})]
         assert not any(b"x.org" in payload for payload in seen.snapshot_payloads() + seen.log_payloads())
@@ -93,6 +92,6 @@ def test_another_mapping_starts_a_new_generation(tmp_path: Path, database: sqlit
 
 
 def test_a_source_without_mappings_is_left_as_it_is() -> None:
-    assert mapped_source(SQLITE, {"path": "x"}, {}) == (SQLITE, {"path": "x"})
-    assert mappings_of(SQLITE, {"path": "x"}) == {}
-    assert mappings_of(*mapped_source(SQLITE, {"path": "x"}, {}, PYTHON)) == MAPPINGS
+    assert not SourceSpec(SQLITE, {"path": "x"}).is_mapped
+    assert SourceSpec(SQLITE, {"path": "x"}).loaded_mappings() == {}
+    assert SourceSpec(SQLITE, {"path": "x"}, mappings=PYTHON).loaded_mappings() == MAPPINGS

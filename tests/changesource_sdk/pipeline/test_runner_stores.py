@@ -69,8 +69,8 @@ def test_a_large_transaction_leaves_no_file_that_the_log_does_not_need(log: LogS
         insert(store, 0, 500, "x" * 100)
         seen.until(lambda: inserted(seen.log_payloads()) == 500)
         assert seen.log.read_after("00", 1)[0].frames is None
-        log.requests.ask_prune(seen.log.head())
-        seen.until(lambda: seen.log.oldest() == seen.log.head())
+        log.requests.ask_prune(seen.log.state().head)
+        seen.until(lambda: seen.log.state().oldest == seen.log.state().head)
         seen.until(lambda: list(seen.store.layout.segments.iterdir()) == [])
 
 
@@ -78,7 +78,7 @@ def test_a_request_brings_a_new_generation(log: LogStore) -> None:
     store = store_of(1)
     with running(lambda: MemoryAdapter(store=store), log) as seen:
         seen.until_generation(1)
-        log.requests.ask_snapshot(seen.log.head(), "a consumer saw more")
+        log.requests.ask_snapshot(seen.log.state().head, "a consumer saw more")
         seen.until_generation(2)
         seen.until(lambda: log.requests.pending_snapshot() is None)
 

@@ -1,6 +1,6 @@
-"""The compaction lane on Spark: shares of the log and parts of the old snapshot are read, sorted and folded by tasks.
+"""The compaction lane on Spark: ranges of the log and parts of the old snapshot are read, sorted and folded by tasks.
 
-One task per share or part gives items; Spark's shuffle brings the items of one bucket to one task, sorted, spilling to
+One task per range or part gives items; Spark's shuffle brings the items of one bucket to one task, sorted, spilling to
 disk beyond what a worker may hold; that task writes one part per table and puts it in its place when it is whole
 (`spool.parts`). The driver sees findings, tied keys and descriptions of parts, never rows.
 """
@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, TypeVar
 
 from changesource_sdk.changelog.spool.snapshots import PartInfo
 from changesource_sdk.pipeline.compaction.fold import Findings, Item, Sorting, Tie, scan
-from changesource_sdk.pipeline.compaction.job import Done, Folding, LogShare, SpoolPart
+from changesource_sdk.pipeline.compaction.job import Done, Folding, ReadableRange, SpoolPart
 from changesource_sdk.pipeline.compaction.local import bucket_of
 from changesource_sdk.pipeline.recovery import Stopped
 from changesource_sdk.pipeline.spark.job import FinishedTasks, SparkJob
@@ -35,27 +35,29 @@ class SparkLane:
         self._context = context
         self._stop = stop
 
-    def scan(self, shares: Sequence[LogShare], done: Done) -> list[Findings]:
-        """What every share holds besides rows."""
-        found = self._context.parallelize(shares, len(shares)).map(lambda share: scan(share.changes()))
+    def scan(self, log_ranges: Sequence[ReadableRange], done: Done) -> list[Findings]:
+        """What every range holds besides rows."""
+        found = self._context.parallelize(log_ranges, len(log_ranges)).map(lambda each: scan(each.changes()))
         return self._run("scan", found.collect, done)
 
-    def ties(self, shares: Sequence[LogShare], sorting: Sorting, done: Done) -> list[Tie]:
-        """The tied keys of all shares."""
-        found = self._context.parallelize(shares, len(shares)).flatMap(lambda share: sorting.ties(share.changes()))
+    def ties(self, log_ranges: Sequence[ReadableRange], sorting: Sorting, done: Done) -> list[Tie]:
+        """The tied keys of all ranges."""
+        found = self._context.parallelize(log_ranges, len(log_ranges)).flatMap(
+            lambda each: sorting.ties(each.changes())
+        )
         return self._run("ties", found.collect, done)
 
     def fold(self, folding: Folding, done: Done) -> list[PartInfo]:
         """Sort all items into buckets and write the parts of each."""
-        sources: list[SpoolPart | LogShare] = [*folding.parts, *folding.shares]
+        sources: list[SpoolPart | ReadableRange] = [*folding.parts, *folding.log_ranges]
         buckets = folding.buckets
         sorting = folding.sorting
         items = self._context.parallelize(sources, len(sources)).flatMap(lambda source: read_items(sorting, source))
         bucketed = items.repartitionAndSortWithinPartitions(buckets, lambda key: bucket_of(key, buckets))
         written = bucketed.mapPartitionsWithIndex(lambda bucket, sorted_: [write_bucket(folding, bucket, sorted_)])
         parts = self._run(f"fold into {buckets} buckets", written.collect, done)
-        folding.place.tidy()
-        folding.place.remove_notes()
+        folding.part_store.tidy()
+        folding.part_store.remove_notes()
         return list(chain.from_iterable(parts))
 
     def _run(self, description: str, work: Callable[[], list[T]], done: Done) -> list[T]:
@@ -74,7 +76,7 @@ class SparkLane:
         return result
 
 
-def read_items(sorting: Sorting, source: SpoolPart | LogShare) -> Iterator[Item]:
+def read_items(sorting: Sorting, source: SpoolPart | ReadableRange) -> Iterator[Item]:
     """What one reading task gives."""
     if isinstance(source, SpoolPart):
         return sorting.rows(source.payloads())
@@ -83,8 +85,8 @@ def read_items(sorting: Sorting, source: SpoolPart | LogShare) -> Iterator[Item]
 
 def write_bucket(folding: Folding, bucket: int, items: Iterable[Item]) -> list[PartInfo]:
     """What one writing task does: the parts of a bucket, each whole or not at all."""
-    with folding.place.scratch() as own:
+    with folding.part_store.scratch() as own:
         parts = folding.write_bucket(bucket, items, own)
         for part in parts:
-            folding.place.put(own / part.file, part)
+            folding.part_store.put(own / part.file, part)
     return parts

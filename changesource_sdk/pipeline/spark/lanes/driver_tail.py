@@ -1,21 +1,20 @@
-"""A tail in the driver: what the lanes that need the session beside the source are given, and how they append.
+"""A tail in the driver, for the lanes that need the Spark session to read the source.
 
-The tail is the one that all lanes run; only its place differs.
+The tail is the one that all lanes run; only the process differs.
 """
 
 from __future__ import annotations
 
-import threading
-import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
+from contextlib import closing
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from changesource_sdk.adapter import Adapter
-from changesource_sdk.changelog.store import LogStore
 from changesource_sdk.observe.log_socket import LogAddress
-from changesource_sdk.observe.stages import Stage
 from changesource_sdk.pipeline.append import append_tail
+from changesource_sdk.pipeline.run import Run
+from changesource_sdk.pipeline.source import SourceSpec
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -23,23 +22,17 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class DriverTail:
-    """A source by its adapter's path and settings, the log it goes to, and what tells the tail to stop."""
+    """A source to follow in the driver; `progressed` is called after each commit."""
 
+    run: Run
     session: SparkSession
-    adapter: str
-    settings: Mapping[str, object]
-    store: LogStore
-    stage: Stage
-    stop: threading.Event
+    source: SourceSpec
     progressed: Callable[[], None]
     logs: LogAddress | None = None  # where processes beside the driver send what they log
 
     def append(self, make_source: Callable[[], Adapter], lane: str) -> None:
-        """Append what a source gives until `stop` is set or a snapshot is due; raises what ended it otherwise."""
-        writer = self.store.open_writer(lambda: int(time.time() * 1_000_000))
-        try:
+        """Append what a source gives until the run stops or a snapshot is due; raises what ended it otherwise."""
+        with closing(self.run.open_writer()) as writer:
             source = make_source()
-            self.stage.update(lane=lane)
-            append_tail(source, writer, self.store, self.stage, self.stop, progressed=self.progressed)
-        finally:
-            writer.close()
+            self.run.stage.update(lane=lane)
+            append_tail(self.run, source, writer, self.progressed)

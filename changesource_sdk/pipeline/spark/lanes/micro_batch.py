@@ -31,8 +31,9 @@ from statistics import median
 from typing import TYPE_CHECKING
 
 from changesource_sdk.adapter import Change, Position, Snapshot, Table, Transaction
+from changesource_sdk.changelog.reading import knows
 from changesource_sdk.errors import ChangesourceError
-from changesource_sdk.pipeline.adapter_factory import adapter_factory, opened
+from changesource_sdk.pipeline.adapter_factory import opened
 from changesource_sdk.pipeline.mapped import MappedAdapter
 from changesource_sdk.pipeline.mapping.change import ChangeMapper
 from changesource_sdk.pipeline.mapping.declare import needs_spark
@@ -76,7 +77,7 @@ _SETTINGS = {
 
 def follow(tail: DriverTail) -> None:
     """Follow a mapped source until told to stop or a snapshot is due; raises what ended it otherwise."""
-    with opened(adapter_factory(tail.adapter, tail.settings)) as made:
+    with opened(tail.source.factory()) as made:
         assert isinstance(made, MappedAdapter)
         reason = f"{needs_spark(made.mappings)} is Spark SQL"
         event(_log, logging.INFO, "the micro-batch lane follows the source", reason=reason)
@@ -96,7 +97,7 @@ class MicroBatchSource:
         self._session = tuned(tail.session)
         self._tail = tail
         self._mapped = mapped
-        self._known = tail.store.open_reader()
+        self._known = tail.run.log_store.open_log()
         self._mapper = ChangeMapper({}, {})
         self._waiting: queue.Queue[list[Piece] | ChangesourceError] = queue.Queue(maxsize=1)
         self._pieces: deque[Piece] = deque()
@@ -187,7 +188,7 @@ class MicroBatchSource:
         batches = Batches(self._session, tables)
         described = Path(self._folder.name) / "source"
         tail = self._tail
-        source = StreamSource(tail.adapter, dict(tail.settings), after, tables, self._durable, tail.logs)
+        source = StreamSource(tail.source, after, tables, self._durable, tail.logs)
         described.write_bytes(pickle.dumps(source))
         self._described = source
         stream = self._session.readStream.format(FORMAT).schema(stream_schema(tables))
@@ -242,13 +243,13 @@ class MicroBatchSource:
         with self._changed:
             while not self._closed and self._acknowledged != wanted:
                 # A transaction that the log had already is passed over and never acknowledged.
-                if not self._changed.wait(_LOOK_UP_S) and self._known.knows(position):
+                if not self._changed.wait(_LOOK_UP_S) and knows(self._known, position):
                     break
             return not self._closed
 
     def _note_latency(self, read_at: float) -> None:
         self._latencies.append((time.time() - read_at) * 1000)
-        self._tail.stage.update(latency_ms=round(median(self._latencies), 1))
+        self._tail.run.stage.update(latency_ms=round(median(self._latencies), 1))
 
     def _check_query(self) -> None:
         """Raise what ended the query, if something did."""

@@ -11,12 +11,13 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from changesource_sdk.adapter import Change, Position, Snapshot, Table, Transaction, UsingSpark
-from changesource_sdk.pipeline.adapter_factory import adapter_factory, opened
-from changesource_sdk.pipeline.contract import checked_transactions
+from changesource_sdk.contract import checked_transactions
+from changesource_sdk.pipeline.adapter_factory import opened
 from changesource_sdk.pipeline.mapped import MappedAdapter
 from changesource_sdk.pipeline.mapping.change import ChangeMapper
 from changesource_sdk.pipeline.mapping.declare import needs_spark
 from changesource_sdk.pipeline.mapping.table import MappedTable, map_tables
+from changesource_sdk.pipeline.source import SourceSpec
 from changesource_sdk.pipeline.spark.lanes.driver_tail import DriverTail
 from changesource_sdk.positions import to_text
 
@@ -26,15 +27,15 @@ if TYPE_CHECKING:
 LANE = "polling"
 
 
-def is_needed(adapter: str, settings: Mapping[str, object]) -> bool:
+def is_needed(source: SourceSpec) -> bool:
     """Whether an adapter says that it runs Spark jobs."""
-    with opened(adapter_factory(adapter, settings)) as made:
+    with opened(source.factory()) as made:
         return isinstance(made, UsingSpark) and made.uses_spark
 
 
 def follow(tail: DriverTail) -> None:
     """Follow a source until told to stop or a snapshot is due; raises what ended it otherwise."""
-    with opened(adapter_factory(tail.adapter, tail.settings)) as made:
+    with opened(tail.source.factory()) as made:
         if isinstance(made, MappedAdapter) and needs_spark(made.mappings) is not None:
             tail.append(lambda: EvaluatedSource(tail.session, made), LANE)
         else:

@@ -9,8 +9,7 @@ is the driver's work.
 from __future__ import annotations
 
 import threading
-import time
-from collections.abc import Mapping
+from contextlib import closing
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -18,9 +17,11 @@ from changesource_sdk.changelog.store import LogStore
 from changesource_sdk.errors import ChangesourceError
 from changesource_sdk.observe.log_socket import LogAddress, send_logs
 from changesource_sdk.observe.stages import Stage
-from changesource_sdk.pipeline.adapter_factory import adapter_factory, opened
+from changesource_sdk.pipeline.adapter_factory import opened
 from changesource_sdk.pipeline.append import append_tail
 from changesource_sdk.pipeline.recovery import Recovery, snapshot_due
+from changesource_sdk.pipeline.run import Run
+from changesource_sdk.pipeline.source import SourceSpec
 from changesource_sdk.pipeline.spark.job import SparkJob
 from changesource_sdk.pipeline.spark.lifeline import Address, Leash, hold
 from service_kit.backoff import Backoff
@@ -37,36 +38,28 @@ _LET_GO_S = 10.0
 class ResidentTask:
     """All that a task needs to know; picklable."""
 
-    adapter: str
-    settings: Mapping[str, object]
-    store: LogStore
+    source: SourceSpec
+    log_store: LogStore
     leash: Address
     logs: LogAddress | None
 
 
-def follow(
-    context: SparkContext,
-    adapter: str,
-    settings: Mapping[str, object],
-    store: LogStore,
-    stop: threading.Event,
-    logs: LogAddress | None = None,
-) -> None:
-    """Keep the source followed by a task until `stop` is set or a snapshot is due; raises what ended it otherwise.
+def follow(run: Run, context: SparkContext, source: SourceSpec, logs: LogAddress | None = None) -> None:
+    """Keep the source followed by a task until the run stops or a snapshot is due; raises what ended it otherwise.
 
     What the task logs goes to `logs`.
     """
     host = str(context.getConf().get("spark.driver.host", "127.0.0.1"))
     with Leash(host) as leash:
-        task = ResidentTask(adapter, dict(settings), store, leash.address, logs)
+        task = ResidentTask(source, run.log_store, leash.address, logs)
 
-        def run() -> list[ChangesourceError | None]:
-            context.setJobGroup(JOB_GROUP, f"tail of {adapter}", interruptOnCancel=True)
+        def follow_source() -> list[ChangesourceError | None]:
+            context.setJobGroup(JOB_GROUP, f"tail of {source.adapter}", interruptOnCancel=True)
             return context.parallelize([task], 1).map(run_task).collect()
 
-        with SparkJob(context, JOB_GROUP, run) as job:
+        with SparkJob(context, JOB_GROUP, follow_source) as job:
             while not job.wait(_LOOK_UP_S):
-                if stop.is_set():
+                if run.stop.is_set():
                     leash.release()
                     job.wait(_LET_GO_S)
                     return
@@ -76,24 +69,21 @@ def follow(
 
 
 def run_task(task: ResidentTask) -> ChangesourceError | None:
-    """What the Spark task does until the driver lets go, a snapshot is due, or an error that trying cannot mend."""
+    """What the Spark task does until the driver ends it, a snapshot is due, or an error that a retry cannot fix."""
     send_logs(task.logs)
     stop = threading.Event()
     hold(task.leash, stop)
-    store = task.store
-    stage = Stage(store.reports, "pipeline")
-    stage.take_over()
-    recovery = Recovery(store, stage, stop, Backoff())
+    log_store = task.log_store
+    run = Run(log_store, Stage(log_store.reports, "pipeline"), stop)
+    run.stage.take_over()
+    recovery = Recovery(run, Backoff())
 
     def step() -> bool:
-        writer = store.open_writer(lambda: int(time.time() * 1_000_000))
-        try:
-            if snapshot_due(store, writer) is not None:
+        with closing(run.open_writer()) as writer:
+            if snapshot_due(log_store, writer) is not None:
                 return False
-            with opened(adapter_factory(task.adapter, task.settings)) as adapter:
-                append_tail(adapter, writer, store, stage, stop, progressed=recovery.progressed)
-        finally:
-            writer.close()
+            with opened(task.source.factory()) as adapter:
+                append_tail(run, adapter, writer, recovery.progressed)
         return True
 
     try:
@@ -101,5 +91,5 @@ def run_task(task: ResidentTask) -> ChangesourceError | None:
     except ChangesourceError as error:
         return error
     finally:
-        store.close()
+        log_store.close()
     return None

@@ -18,12 +18,12 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from changesource_sdk.changelog.spool.parts import PartPlace
+from changesource_sdk.changelog.spool.parts import PartStore
 from changesource_sdk.changelog.spool.snapshots import PartInfo, part_name
 from changesource_sdk.errors import AdapterError, ChangesourceError
 from changesource_sdk.observe.log_socket import LogAddress, send_logs
 from changesource_sdk.pipeline.mapped import MappedPartition
-from changesource_sdk.pipeline.snapshot.take import PartTask, Progress, write_partition
+from changesource_sdk.pipeline.snapshot.take import PartTask, SnapshotProgress, write_partition
 from changesource_sdk.pipeline.spark.job import SparkFailure, SparkJob
 from changesource_sdk.pipeline.spark.session import TASK_TRIES
 from changesource_sdk.pipeline.spark.sql.mapped_snapshot import by_table, sql_parts, uses_sql
@@ -47,37 +47,37 @@ class SparkParts:
         self._context = session.sparkContext
 
     def __call__(
-        self, place: PartPlace, tasks: Sequence[PartTask], rows_done: Progress, part_done: Progress
+        self, part_store: PartStore, tasks: Sequence[PartTask], progress: SnapshotProgress
     ) -> Sequence[PartInfo]:
         """All parts, in the order of the tasks; raises the first error that a task gave back."""
         if not tasks:
             return []
-        place.tidy()
+        part_store.tidy()
         context = self._context
-        parts = self._parts(place, tasks)
+        parts = self._parts(part_store, tasks)
 
         def run() -> list[PartInfo | ChangesourceError]:
             context.setJobGroup(JOB_GROUP, f"snapshot of {len(tasks)} partitions", interruptOnCancel=True)
             return parts.collect()
 
         names = frozenset(part_name(task.number) for task in tasks)
-        progress = _Progress(place, names, rows_done, part_done)
+        watch = _ProgressWatch(part_store, names, progress)
         with SparkJob(context, JOB_GROUP, run) as job:
             while not job.wait(_LOOK_UP_S):
-                progress.look_if_due()
+                watch.poll_if_due()
             results = _results(job, tasks)
-        progress.look()
-        place.tidy()
+        watch.poll()
+        part_store.tidy()
         for result in results:
             if isinstance(result, ChangesourceError):
                 raise result
         found = [result for result in results if isinstance(result, PartInfo)]
         return sorted(found, key=lambda part: part.file)
 
-    def _parts(self, place: PartPlace, tasks: Sequence[PartTask]) -> RDD[PartInfo | ChangesourceError]:
+    def _parts(self, part_store: PartStore, tasks: Sequence[PartTask]) -> RDD[PartInfo | ChangesourceError]:
         """One Spark partition per task; those of tables with SQL are evaluated by Spark on the way."""
         pickled = [_pickled(task) for task in tasks if not uses_sql(task)]
-        write = partial(run_task, place, self._logs)
+        write = partial(run_task, part_store, self._logs)
         groups = by_table([task for task in tasks if uses_sql(task)])
         parts = [sql_parts(self._session, mapped, list(map(_pickled, group)), write) for mapped, group in groups]
         if pickled:
@@ -110,15 +110,15 @@ def _pickled(task: PartTask) -> bytes:
         ) from error
 
 
-def run_task(place: PartPlace, logs: LogAddress | None, task: PartTask) -> PartInfo | ChangesourceError:
+def run_task(part_store: PartStore, logs: LogAddress | None, task: PartTask) -> PartInfo | ChangesourceError:
     """What one Spark task does: write one part, whole or not at all."""
     send_logs(logs)
     try:
-        with place.scratch() as own:
-            count = _RowCount(place.count_file(task.number))
+        with part_store.scratch() as own:
+            count = _RowCount(part_store.count_file(task.number))
             part = write_partition(own, task, count.add)
             count.write()
-            place.put(own / part.file, part)
+            part_store.put(own / part.file, part)
     except AdapterError as error:
         if error.code == "adapter-failed" and not _is_last_attempt():
             raise
@@ -156,32 +156,32 @@ class _RowCount:
 
 
 @dataclass(slots=True)
-class _Progress:
-    """Tells rows and finished parts since the last look.
+class _ProgressWatch:
+    """Reports rows and finished parts since the last poll.
 
-    A part counts when its note is there. Files tell too much: an earlier run, stopped between a part and its note, has
+    A part counts when its note is there. Files say too much: an earlier run, stopped between a part and its note, has
     left a part that is written again.
     """
 
-    place: PartPlace
+    part_store: PartStore
     names: frozenset[str]
-    rows_done: Progress
-    part_done: Progress
+    progress: SnapshotProgress
+    # What was reported so far, and when (monotonic seconds) the store was last polled; written by `poll`.
     parts: int = 0
     rows: int = 0
-    looked_at: float = 0.0
+    polled_at: float = 0.0
 
-    def look_if_due(self) -> None:
-        """Look, as often as the place bears it; in between only show that the snapshot goes on."""
-        if time.monotonic() - self.looked_at >= self.place.look_every_s:
-            self.look()
+    def poll_if_due(self) -> None:
+        """Poll as often as the store allows; in between only show that the snapshot goes on."""
+        if time.monotonic() - self.polled_at >= self.part_store.poll_every_s:
+            self.poll()
         else:
-            self.rows_done(0)
+            self.progress.rows_done(0)
 
-    def look(self) -> None:
-        self.looked_at = time.monotonic()
-        rows = self.place.rows_counted()
-        parts = len(self.names & self.place.finished().keys())
-        self.part_done(parts - self.parts)
-        self.rows_done(max(0, rows - self.rows))
+    def poll(self) -> None:
+        self.polled_at = time.monotonic()
+        rows = self.part_store.rows_counted()
+        parts = len(self.names & self.part_store.finished().keys())
+        self.progress.part_done(parts - self.parts)
+        self.progress.rows_done(max(0, rows - self.rows))
         self.rows, self.parts = max(rows, self.rows), parts

@@ -24,16 +24,15 @@ from typing import TYPE_CHECKING
 from pyspark.sql.datasource import DataSource, SimpleDataSourceStreamReader
 
 from changesource_sdk.adapter import Acknowledging, Adapter, Delete, Insert, Position, Transaction, Update
+from changesource_sdk.contract import checked_transactions
 from changesource_sdk.errors import AdapterError, ChangesourceError
 from changesource_sdk.observe.log_socket import LogAddress, send_logs
-from changesource_sdk.pipeline.adapter_factory import adapter_factory
-from changesource_sdk.pipeline.contract import checked_transactions
-from changesource_sdk.pipeline.mapped import MappedAdapter
 from changesource_sdk.pipeline.mapping.images import Image, images
 from changesource_sdk.pipeline.mapping.row import RowMapper
 from changesource_sdk.pipeline.mapping.table import MappedTable
 from changesource_sdk.pipeline.patience import Patience
 from changesource_sdk.pipeline.snapshot.take import adapter_call
+from changesource_sdk.pipeline.source import SourceSpec
 from changesource_sdk.pipeline.spark.sql.mapping import SqlInputs, Values
 from changesource_sdk.pipeline.tail import POLL_INTERVAL_S
 from changesource_sdk.positions import from_text, to_text
@@ -62,8 +61,7 @@ Offset = dict[str, object]
 class StreamSource:
     """What the reading process needs to know; travels in a file that only its owner can read."""
 
-    adapter: str
-    settings: Mapping[str, object]
+    source: SourceSpec
     after: Position
     tables: Sequence[MappedTable]
     durable: Path
@@ -241,8 +239,7 @@ class ReadAhead:
         self._has_answered = False  # whether that file is there; written by the reading thread
         self._acknowledged = ""
         self._rows = StreamRows(source.tables)
-        made = adapter_factory(source.adapter, source.settings)()
-        self._adapter: Adapter = made.inner if isinstance(made, MappedAdapter) else made
+        self._adapter: Adapter = source.source.unmapped().factory()()
         self._patience = Patience()
         threading.Thread(target=self._run, name="changesource-read", daemon=True).start()
 

@@ -10,9 +10,11 @@ from typing import Any
 
 import pytest
 
+from changesource_sdk.changelog.files.layout import StateDirectory
 from changesource_sdk.changelog.spool import snapshots
-from changesource_sdk.changelog.sqlite.log import SqliteLogReader
+from changesource_sdk.changelog.sqlite.log import SqliteLog
 from changesource_sdk.pipeline.settings import PipelineSettings, command_line
+from changesource_sdk.pipeline.source import SourceSpec
 from protocol.framing import unframe
 from tests.adapters.sqlite.under_load import transfers
 from tests.support.waiting import until
@@ -25,7 +27,7 @@ class Replica:
     """Folds the log as a consumer would: by the messages alone."""
 
     def __init__(self, state: Path) -> None:
-        self.log = SqliteLogReader(state)
+        self.log = SqliteLog(StateDirectory(state))
         self.rows: dict[str, dict[int, dict[str, object]]] = {}
         self.watermark = ""
 
@@ -72,7 +74,7 @@ class Replica:
 
 
 def start_pipeline(path: str, state: Path) -> subprocess.Popen[bytes]:
-    command = command_line(PipelineSettings("adapters.sqlite:SqliteAdapter", {"path": path}), state)
+    command = command_line(PipelineSettings(SourceSpec("adapters.sqlite:SqliteAdapter", {"path": path})), state)
     return subprocess.Popen(command, cwd=ROOT, stdin=subprocess.PIPE, stderr=subprocess.DEVNULL)
 
 
@@ -81,7 +83,7 @@ def start_pipeline(path: str, state: Path) -> subprocess.Popen[bytes]:
 def test_killed_at_any_moment_nothing_is_lost_doubled_or_torn(path: str, tmp_path: Path, seed: int) -> None:
     state, rng = tmp_path / "state", random.Random(seed)
     transfers.create(path)
-    reader = SqliteLogReader(state)
+    reader = SqliteLog(StateDirectory(state))
     pipeline = start_pipeline(path, state)
     try:
         with transfers.Writer(path, seed, pause_s=0.005) as writer:

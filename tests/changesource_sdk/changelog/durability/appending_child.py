@@ -14,9 +14,10 @@ import sys
 import time
 from pathlib import Path
 
-from changesource_sdk.changelog.log import EncodedTransaction, LogWriter
+from changesource_sdk.changelog.log import EncodedTransaction
 from changesource_sdk.changelog.spool.blocks import BlockWriter
 from changesource_sdk.changelog.store import LogStore
+from changesource_sdk.changelog.writer import LogWriter
 from protocol.framing import frame
 from tests.changesource_sdk.changelog.log_fixtures import begin_generation
 

@@ -14,7 +14,7 @@ from changesource_sdk.changelog.files.disk import disk_errors
 from changesource_sdk.changelog.files.layout import StateDirectory
 from changesource_sdk.changelog.spool.blocks import BlockFile, BlockWriter
 from changesource_sdk.changelog.sqlite.connection import corrupt, translated
-from changesource_sdk.changelog.sqlite.log import SqliteLogReader
+from changesource_sdk.changelog.sqlite.log import SqliteLog
 from changesource_sdk.errors import CorruptLog, DiskFull, ReadOnlyState, SnapshotGone, StateError
 from protocol.framing import frame
 from tests.changesource_sdk.changelog.log_fixtures import (
@@ -75,7 +75,7 @@ def test_a_log_whose_segment_is_missing_is_damaged(tmp_path: Path) -> None:
 
 def test_a_reader_follows_to_the_new_file(tmp_path: Path) -> None:
     filled_log(tmp_path)
-    reader = SqliteLogReader(tmp_path)
+    reader = SqliteLog(StateDirectory(tmp_path))
     assert reader.state().generation == 1
     log = tmp_path / "log.sqlite"
     content = log.read_bytes()
@@ -83,7 +83,7 @@ def test_a_reader_follows_to_the_new_file(tmp_path: Path) -> None:
     log.write_bytes(content[:5000])
     writer = writer_of(tmp_path)
     mark = begin_generation(writer, tmp_path)
-    assert reader.head() == mark
+    assert reader.state().head == mark
 
 
 def test_a_reader_that_meets_damage_says_so(tmp_path: Path) -> None:
@@ -91,7 +91,7 @@ def test_a_reader_that_meets_damage_says_so(tmp_path: Path) -> None:
     log = tmp_path / "log.sqlite"
     log.write_bytes(log.read_bytes()[:8192])
     with pytest.raises(CorruptLog) as met:
-        SqliteLogReader(tmp_path).read_after("00", 1 << 30)
+        SqliteLog(StateDirectory(tmp_path)).read_after("00", 1 << 30)
     assert met.value.code == "log-corrupt"
 
 
@@ -109,16 +109,16 @@ def test_a_newer_format_is_refused_and_kept(tmp_path: Path) -> None:
 def test_a_full_disk_loses_nothing_and_the_append_can_be_repeated(tmp_path: Path) -> None:
     writer = writer_with_generation(tmp_path)
     writer.append([transaction(1)])
-    pages = writer._connection.execute("PRAGMA page_count").fetchone()[0]
-    writer._connection.execute(f"PRAGMA max_page_count = {pages + 2}")
+    pages = writer._log._connection.execute("PRAGMA page_count").fetchone()[0]
+    writer._log._connection.execute(f"PRAGMA max_page_count = {pages + 2}")
     batch = [transaction(2), transaction(3, "y" * 100_000)]
     with pytest.raises(DiskFull) as full:
         writer.append(batch)
     assert full.value.code == "disk-full"
-    assert SqliteLogReader(tmp_path).state().transactions == 1
-    writer._connection.execute("PRAGMA max_page_count = 1000000")
+    assert SqliteLog(StateDirectory(tmp_path)).state().transactions == 1
+    writer._log._connection.execute("PRAGMA max_page_count = 1000000")
     assert len(writer.append(batch)) == 2
-    assert SqliteLogReader(tmp_path).state().transactions == 3
+    assert SqliteLog(StateDirectory(tmp_path)).state().transactions == 3
 
 
 def test_a_block_file_that_meets_a_full_disk_is_removed(tmp_path: Path) -> None:

@@ -43,7 +43,7 @@ def run_and_kill(store: LogStore, seed: int, chance: random.Random) -> int:
 
 
 def check_whole(store: LogStore, acknowledged: int) -> None:
-    reader = store.open_reader()
+    reader = store.open_log()
     state = reader.state()
     stored = reader.read_after("00", 1 << 30)
     positions = []

@@ -24,15 +24,16 @@ def test_everything_in_a_state_directory_is_its_owners(tmp_path: Path) -> None:
         state = WrittenState(store, spill_bytes=1000)
         state.snapshot([{"id": "1", "title": "one"}])
         state.commit(*(Insert("issue", {"id": str(number), "title": "x" * 100}) for number in range(100)))
-        ear, subscribers = store.open_ear(), store.open_subscribers()
+        listener, coordination = store.listen(), store.open_coordination()
+        assert coordination.consumers() == []
         store.requests.ask_prune("01")
         store.reports.leave("pipeline", {"state": "running"})
         files = {path.name for path in (tmp_path / "state").rglob("*") if path.is_file()}
         assert {"log.sqlite", "log.sqlite-wal", "subscribers.sqlite", "serve.lock", "prune.json"} <= files
         assert list(store.layout.segments.iterdir())
         assert readable_by_others(tmp_path / "state") == []
-        ear.close()
-        subscribers.close()
+        listener.close()
+        coordination.close()
         state.close()
 
 

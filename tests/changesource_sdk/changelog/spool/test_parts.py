@@ -7,8 +7,10 @@ from pathlib import Path
 
 import pytest
 
+from changesource_sdk.changelog.files.layout import StateDirectory
 from changesource_sdk.changelog.spool import snapshots
-from changesource_sdk.changelog.spool.parts import LocalPlace, PartPlace, RemotePlace
+from changesource_sdk.changelog.spool.files import SnapshotFiles
+from changesource_sdk.changelog.spool.parts import PartStore
 from changesource_sdk.changelog.spool.remote import RemoteSpool
 from changesource_sdk.changelog.spool.snapshots import Manifest, PartInfo
 from changesource_sdk.errors import SnapshotGone
@@ -16,74 +18,77 @@ from protocol.framing import frame
 
 
 @pytest.fixture(params=["local", "remote"])
-def place(request: pytest.FixtureRequest, tmp_path: Path) -> PartPlace:
+def store(request: pytest.FixtureRequest, tmp_path: Path) -> PartStore:
     if request.param == "local":
         (tmp_path / "0a.partial").mkdir()
-        return LocalPlace(tmp_path / "0a.partial")
-    return RemotePlace(RemoteSpool((tmp_path / "remote").as_uri()), "0a")
+        return PartStore.local(tmp_path / "0a.partial")
+    return PartStore(RemoteSpool((tmp_path / "remote").as_uri()), "0a")
 
 
-def put(place: PartPlace, number: int, content: bytes = b"[1]") -> PartInfo:
-    with place.scratch() as own:
+def put(store: PartStore, number: int, content: bytes = b"[1]") -> PartInfo:
+    with store.scratch() as own:
         part = snapshots.write_frames(own, number, [frame(content)])
-        place.put(own / part.file, part)
+        store.put(own / part.file, part)
     assert not own.exists()
     return part
 
 
-def test_what_was_put_is_finished_for_every_process(place: PartPlace) -> None:
-    assert place.finished() == {}
-    parts = [put(place, number) for number in (1, 2)]
-    elsewhere: PartPlace = pickle.loads(pickle.dumps(place))
+def test_what_was_put_is_finished_for_every_process(store: PartStore) -> None:
+    assert store.finished() == {}
+    parts = [put(store, number) for number in (1, 2)]
+    elsewhere: PartStore = pickle.loads(pickle.dumps(store))
     assert elsewhere.finished() == {part.file: part for part in parts}
 
 
-def test_a_part_put_again_replaces_the_former(place: PartPlace) -> None:
-    put(place, 1, b"[first]")
-    again = put(place, 1, b"[the second, which is longer]")
-    assert place.finished() == {again.file: again}
+def test_a_part_put_again_replaces_the_former(store: PartStore) -> None:
+    put(store, 1, b"[first]")
+    again = put(store, 1, b"[the second, which is longer]")
+    assert store.finished() == {again.file: again}
 
 
-def test_an_attempt_that_fails_leaves_nothing(place: PartPlace) -> None:
-    with pytest.raises(RuntimeError), place.scratch() as own:
+def test_an_attempt_that_fails_leaves_nothing(store: PartStore) -> None:
+    with pytest.raises(RuntimeError), store.scratch() as own:
         snapshots.write_frames(own, 1, [frame(b"[1]")])
         raise RuntimeError
-    place.tidy()
-    assert place.finished() == {}
+    store.tidy()
+    assert store.finished() == {}
     assert not own.exists()
 
 
-def test_notes_go_and_parts_stay(place: PartPlace, tmp_path: Path) -> None:
-    put(place, 1)
-    place.remove_notes()
-    assert place.finished() == {}
+def test_notes_go_and_parts_stay(store: PartStore, tmp_path: Path) -> None:
+    put(store, 1)
+    store.remove_notes()
+    assert store.finished() == {}
     assert [path.name for path in tmp_path.glob("*/**/part-*")] == ["part-00001.frames"]
 
 
 def test_a_snapshot_is_published_with_the_parts_that_are_there_already(tmp_path: Path) -> None:
     remote = RemoteSpool((tmp_path / "remote").as_uri())
-    directory = snapshots.stage(tmp_path / "here", "0a")
+    here = SnapshotFiles(StateDirectory(tmp_path / "here").create(), remote)
+    directory = snapshots.stage(here.layout.spool, "0a")
     schema = snapshots.write_frames(directory, 0, [frame(b"[0]")])
-    rows = put(RemotePlace(remote, "0a"), 1)
+    rows = put(PartStore(remote, "0a"), 1)
     final = snapshots.complete(directory, Manifest("0a", 3, "{}", 5.0, (schema, rows)))
-    remote.publish(final)
-    assert remote.holds("0a")
-    brought = remote.fetch("0a", tmp_path / "there")
-    assert list(snapshots.blocks(brought, remote.manifest("0a"))) == [frame(b"[0]"), frame(b"[1]")]
+    here.publish(final)
+    assert here.holds(final)
+    there = SnapshotFiles(StateDirectory(tmp_path / "there").create(), remote)
+    brought = there.fetch(there.layout.spool / "0a")
+    assert list(snapshots.blocks(brought, there.manifest(brought))) == [frame(b"[0]"), frame(b"[1]")]
 
 
 def test_a_snapshot_whose_parts_are_nowhere_is_not_published(tmp_path: Path) -> None:
     remote = RemoteSpool((tmp_path / "remote").as_uri())
-    directory = snapshots.stage(tmp_path / "here", "0a")
+    here = SnapshotFiles(StateDirectory(tmp_path / "here").create(), remote)
+    directory = snapshots.stage(here.layout.spool, "0a")
     final = snapshots.complete(directory, Manifest("0a", 3, "{}", 5.0, (PartInfo("part-00001.frames", "t", 1, 9, 0),)))
     with pytest.raises(SnapshotGone, match="part-missing"):
-        remote.publish(final)
-    assert not remote.holds("0a")
+        here.publish(final)
+    assert not here.holds(final)
 
 
 def test_a_snapshot_under_way_is_not_swept(tmp_path: Path) -> None:
     remote = RemoteSpool((tmp_path / "remote").as_uri())
     for watermark in ("0a", "0b", "0c"):
-        put(RemotePlace(remote, watermark), 1)
-    remote.sweep(["0b"])
-    assert remote.watermarks() == ["0b", "0c"]
+        put(PartStore(remote, watermark), 1)
+    SnapshotFiles(StateDirectory(tmp_path), remote).sweep_shared(["0b"])
+    assert sorted(remote.list()) == ["0b", "0c"]

@@ -8,12 +8,13 @@ from pathlib import Path
 import pytest
 
 from changesource_sdk.changelog.files.layout import StateDirectory
-from changesource_sdk.changelog.log import LogWriter
 from changesource_sdk.changelog.postgres.connection import LogAddress
 from changesource_sdk.changelog.postgres.store import PostgresStore
 from changesource_sdk.changelog.spool import snapshots
+from changesource_sdk.changelog.spool.files import SnapshotFiles
 from changesource_sdk.changelog.spool.remote import RemoteSpool
 from changesource_sdk.changelog.spool.snapshots import Manifest, complete, stage, write_frames
+from changesource_sdk.changelog.writer import LogWriter
 from changesource_sdk.errors import ConfigurationError, SnapshotGone
 from protocol.framing import frame
 from tests.changesource_sdk.changelog.log_fixtures import START_US, transaction
@@ -32,18 +33,23 @@ def remote(tmp_path: Path) -> RemoteSpool:
     return RemoteSpool((tmp_path / "remote").as_uri())
 
 
+def files_of(remote: RemoteSpool, host: Path) -> SnapshotFiles:
+    return SnapshotFiles(StateDirectory(host).create(), remote)
+
+
 def content(directory: Path) -> list[bytes]:
     return list(snapshots.blocks(directory, snapshots.read_manifest(directory)))
 
 
 def test_a_published_snapshot_is_fetched_as_it_was_and_only_once(remote: RemoteSpool, tmp_path: Path) -> None:
-    original = finished(tmp_path / "here")
-    remote.publish(original)
-    (tmp_path / "there").mkdir()
-    brought = remote.fetch("0a", tmp_path / "there")
+    here, there = files_of(remote, tmp_path / "here"), files_of(remote, tmp_path / "there")
+    original = finished(here.layout.spool)
+    here.publish(original)
+    brought = there.fetch(there.layout.spool / "0a")
     assert content(brought) == content(original)
-    remote.sweep([])
-    assert remote.fetch("0a", tmp_path / "there") == brought
+    remote.delete("0a")
+    assert there.fetch(there.layout.spool / "0a") == brought
+    assert content(brought) == content(original)
 
 
 @pytest.mark.parametrize(
@@ -59,33 +65,36 @@ def test_a_folder_in_the_spool_keeps_the_options_of_its_file_system(uri: str, ex
 
 
 def test_a_snapshot_counts_only_with_its_manifest_and_all_parts(remote: RemoteSpool, tmp_path: Path) -> None:
-    assert not remote.holds("0a")
-    remote.publish(finished(tmp_path / "here"))
-    assert remote.holds("0a")
+    files = files_of(remote, tmp_path / "here")
+    snapshot = files.layout.spool / "0a"
+    assert not files.holds(snapshot)
+    files.publish(finished(files.layout.spool))
+    assert files.holds(snapshot)
     part = tmp_path / "remote" / "0a" / "part-00001.frames"
     part.write_bytes(part.read_bytes()[:2])
-    assert not remote.holds("0a")
+    assert not files.holds(snapshot)
     (tmp_path / "remote" / "0a" / "manifest.json").unlink()
-    assert not remote.holds("0a")
+    assert not files.holds(snapshot)
 
 
 def test_fetching_what_was_swept_tells_that_it_was_replaced(remote: RemoteSpool, tmp_path: Path) -> None:
     with pytest.raises(SnapshotGone, match="snapshot-replaced"):
-        remote.fetch("0a", tmp_path)
+        files_of(remote, tmp_path).fetch(tmp_path / "spool" / "0a")
 
 
 def test_sweeping_leaves_what_is_named_and_what_is_not_ours(remote: RemoteSpool, tmp_path: Path) -> None:
+    files = files_of(remote, tmp_path / "here")
     for watermark in ("0a", "0b"):
-        remote.publish(finished(tmp_path / "here", watermark))
+        files.publish(finished(files.layout.spool, watermark))
     (tmp_path / "remote" / "Holiday pictures").mkdir()
-    remote.sweep(["0b"])
+    files.sweep_shared(["0b"])
     assert sorted(entry.name for entry in (tmp_path / "remote").iterdir()) == ["0b", "Holiday pictures"]
-    assert remote.watermarks() == ["0b"]
+    assert set(remote.list()) == {"0b", "Holiday pictures"}
 
 
 def test_a_uri_nobody_understands_is_refused_without_its_secrets() -> None:
     with pytest.raises(ConfigurationError) as refused:
-        RemoteSpool("floppy://me:sesame@host/spool").watermarks()
+        RemoteSpool("floppy://me:sesame@host/spool").list()
     assert refused.value.code == "bad-spool"
     assert "sesame" not in refused.value.where
 
@@ -99,13 +108,13 @@ def test_a_generation_is_published_before_the_log_names_it_and_its_watermark_is_
     writer = here.open_writer(lambda: START_US)
     first = _start(here, writer)
     second = _start(here, writer)
-    assert remote.watermarks() == [second]
+    assert list(remote.list()) == [second]
     writer.close()
-    reader = there.open_reader()
+    reader = there.open_log()
     (record,) = reader.snapshots()
     reader.close()
-    assert there.holds(record)
-    assert content(there.fetch(record)) == content(tmp_path / "here" / "spool" / second)
+    assert there.files.holds(record.directory)
+    assert content(there.files.fetch(record.directory)) == content(tmp_path / "here" / "spool" / second)
     elsewhere = PostgresStore(LogAddress(address.url, "empty_log"), StateDirectory(tmp_path / "new"), remote)
     fresh = elsewhere.open_writer(lambda: 1)
     assert fresh.next_generation() > second > first
@@ -129,9 +138,9 @@ def test_a_compacted_snapshot_is_named_only_if_it_was_published(
     for publishes, expected in ((False, None), (True, head)):
         directory = finished(store.layout.compaction, head)
         if publishes:
-            store.publish(directory)
-        store.offers.make(first, directory)
-        assert store.offers.take(writer) == expected
-    assert remote.watermarks() == [head]
+            store.files.publish(directory)
+        store.handoff.offer(first, directory)
+        assert store.handoff.take(writer) == expected
+    assert list(remote.list()) == [head]
     writer.close()
     store.close()

@@ -7,25 +7,26 @@ from collections.abc import Callable, Iterator
 import pytest
 
 from changesource_sdk.adapter import Insert
-from changesource_sdk.changelog.sqlite.log import SqliteLogReader
+from changesource_sdk.changelog.files.layout import StateDirectory
+from changesource_sdk.changelog.sqlite.log import SqliteLog
 from changesource_sdk.endpoint.stream.live_tail import LiveTail
 from changesource_sdk.observe.metrics import EndpointMetrics
 from tests.changesource_sdk.endpoint.written_state import WrittenState
 
 
 @pytest.fixture
-def reader(state: WrittenState) -> Iterator[SqliteLogReader]:
-    opened = SqliteLogReader(state.directory)
+def reader(state: WrittenState) -> Iterator[SqliteLog]:
+    opened = SqliteLog(StateDirectory(state.directory))
     yield opened
     opened.close()
 
 
 @pytest.fixture
-def new_tail(reader: SqliteLogReader) -> Iterator[Callable[..., LiveTail]]:
+def new_tail(reader: SqliteLog) -> Iterator[Callable[..., LiveTail]]:
     made: list[LiveTail] = []
 
     def make(limit: int = 1 << 20, metrics: EndpointMetrics | None = None) -> LiveTail:
-        made.append(LiveTail(reader, limit, metrics or EndpointMetrics()))
+        made.append(LiveTail(reader, limit, metrics or EndpointMetrics(), reads_on_loop=True))
         return made[-1]
 
     yield make
@@ -39,7 +40,7 @@ def watermarks(tail: LiveTail, after: str) -> list[str] | None:
 
 
 async def test_holds_what_came_since_someone_follows(
-    state: WrittenState, reader: SqliteLogReader, new_tail: Callable[..., LiveTail]
+    state: WrittenState, reader: SqliteLog, new_tail: Callable[..., LiveTail]
 ) -> None:
     snapshot = state.snapshot()
     missed = state.insert("before anyone follows")
@@ -55,7 +56,7 @@ async def test_holds_what_came_since_someone_follows(
 
 
 async def test_old_transactions_are_let_go_beyond_the_limit(
-    state: WrittenState, reader: SqliteLogReader, new_tail: Callable[..., LiveTail]
+    state: WrittenState, reader: SqliteLog, new_tail: Callable[..., LiveTail]
 ) -> None:
     state.snapshot()
     tail = new_tail(50_000)
@@ -69,11 +70,11 @@ async def test_old_transactions_are_let_go_beyond_the_limit(
         held = tail.after(tail._floor)
         assert held
         assert sum(stored.size for stored in held) <= 50_000
-        assert held[-1].watermark == tail.head == reader.head()
+        assert held[-1].watermark == tail.head == reader.state().head
 
 
 async def test_nothing_is_read_while_nobody_follows(
-    state: WrittenState, reader: SqliteLogReader, new_tail: Callable[..., LiveTail]
+    state: WrittenState, reader: SqliteLog, new_tail: Callable[..., LiveTail]
 ) -> None:
     state.snapshot()
     metrics = EndpointMetrics()
@@ -85,7 +86,7 @@ async def test_nothing_is_read_while_nobody_follows(
 
 
 async def test_a_new_generation_starts_a_new_lineage(
-    state: WrittenState, reader: SqliteLogReader, new_tail: Callable[..., LiveTail]
+    state: WrittenState, reader: SqliteLog, new_tail: Callable[..., LiveTail]
 ) -> None:
     state.snapshot()
     tail = new_tail()

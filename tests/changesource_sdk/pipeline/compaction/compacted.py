@@ -6,10 +6,11 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from changesource_sdk.adapter import Adapter
-from changesource_sdk.changelog.log import LogWriter, SnapshotRecord
+from changesource_sdk.changelog.log import SnapshotRecord
 from changesource_sdk.changelog.spool import snapshots
 from changesource_sdk.changelog.sqlite.store import SqliteStore
 from changesource_sdk.changelog.store import LogStore
+from changesource_sdk.changelog.writer import LogWriter
 from changesource_sdk.pipeline.compaction.job import Lane, compact
 from changesource_sdk.pipeline.compaction.local import LocalLane
 from changesource_sdk.pipeline.encoding.consumer_schema import ConsumerSchema
@@ -30,7 +31,7 @@ class CompactedLog:
         self.layout = self.store.layout
         self.adapter = adapter
         self.writer: LogWriter = self.store.open_writer(lambda: START_US)
-        self.reader = self.store.open_reader()
+        self.reader = self.store.open_log()
         take_snapshot(adapter, self.writer, self.layout, lambda: 1.0)
         self._segments = 0
         self._encoder = TransactionEncoder(
@@ -48,7 +49,7 @@ class CompactedLog:
     def compact(
         self,
         lane: Lane | None = None,
-        share_bytes: int = 500,
+        range_bytes: int = 500,
         bucket_bytes: int = 1000,
         store: LogStore | None = None,
     ) -> str | None:
@@ -57,10 +58,10 @@ class CompactedLog:
             store or self.store,
             lane or LocalLane(),
             lambda: 2.0,
-            share_bytes=share_bytes,
+            range_bytes=range_bytes,
             bucket_bytes=bucket_bytes,
         )
-        return self.store.offers.take(self.writer)
+        return self.store.handoff.take(self.writer)
 
     def snapshot_frames(self, record: SnapshotRecord) -> Iterator[bytes]:
         yield from snapshots.blocks(record.directory, snapshots.read_manifest(record.directory))

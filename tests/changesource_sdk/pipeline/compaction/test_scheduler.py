@@ -10,9 +10,10 @@ import pytest
 
 from adapters.memory import MemoryAdapter, MemoryStore
 from changesource_sdk.adapter import Delete, Insert, Snapshot
+from changesource_sdk.changelog.reading import ranges
 from changesource_sdk.changelog.sqlite.store import SqliteStore
 from changesource_sdk.errors import SnapshotGone
-from changesource_sdk.pipeline.compaction.job import LogShare
+from changesource_sdk.pipeline.compaction.job import ReadableRange
 from changesource_sdk.pipeline.compaction.local import LocalLane
 from changesource_sdk.pipeline.compaction.scheduler import Compactor
 from changesource_sdk.pipeline.inline import InlineRunner
@@ -52,7 +53,7 @@ def test_a_growing_log_is_compacted_beside_the_tail(tmp_path: Path) -> None:
         seen.until_position(13)
         first, *_, newest = seen.log.snapshots()
         SqliteStore(tmp_path).requests.ask_prune(newest.watermark)
-        seen.until(lambda: seen.log.oldest() == newest.watermark, "pruning")
+        seen.until(lambda: seen.log.state().oldest == newest.watermark, "pruning")
         assert newest.generation == first.generation
         assert not first.directory.exists()
         assert seen.log.state().generation == 1
@@ -67,9 +68,9 @@ def test_nothing_is_compacted_before_it_is_due(tmp_path: Path) -> None:
     assert compactor.look() is None
     store.commit([Insert("item", {"id": 9, "v": "x"})])
     log.follow()
-    assert compactor.look() == log.reader.head()
+    assert compactor.look() == log.reader.state().head
     assert compactor.look() is None, "one offer at a time"
-    log.store.offers.take(log.writer)
+    log.store.handoff.take(log.writer)
     assert compactor.look() is None, "the count starts over"
     log.close()
 
@@ -83,13 +84,13 @@ def test_a_log_that_starts_over_meanwhile_gives_no_snapshot(tmp_path: Path) -> N
     for number in range(12):
         store.commit([Insert("item", {"id": number, "v": "x"})])
     log.follow()
-    shares = log.reader.shares(log.newest().watermark, log.reader.head(), 100)
+    cut = ranges(log.reader, log.newest().watermark, log.reader.state().head, 100)
     watermark = log.writer.next_generation()
     directory = log.layout.spool / watermark
     directory.mkdir()
     log.writer.start_generation(watermark, 12, "", directory, 1.0)
     with pytest.raises(SnapshotGone):
-        list(LogShare(log.store.open_reader, shares[0]).changes())
+        list(ReadableRange(log.store.open_log, cut[0]).changes())
     log.close()
 
 

@@ -271,7 +271,7 @@ def test_a_snapshot_and_the_changes_after_it_give_the_rows_of_the_next_snapshot(
     mapping: TableMapping, before: list[Step], after: list[Step], with_images: bool
 ) -> None:
     store = MemoryStore([PERSON])
-    adapter = MappedAdapter.around(MemoryAdapter(store=store), {"person": mapping})
+    adapter = MappedAdapter(MemoryAdapter(store=store), {"person": mapping})
     carry_out(store, before, with_images)
     (table,) = adapter.tables()
     (key,) = table.key

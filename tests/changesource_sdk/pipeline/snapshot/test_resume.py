@@ -12,12 +12,18 @@ import pytest
 from changesource_sdk.adapter import Position, Row, Snapshot, Table, Transaction
 from changesource_sdk.changelog.files.layout import StateDirectory
 from changesource_sdk.changelog.spool import snapshots
-from changesource_sdk.changelog.spool.parts import PartPlace
+from changesource_sdk.changelog.spool.parts import PartStore
 from changesource_sdk.changelog.spool.snapshots import PartInfo
-from changesource_sdk.changelog.sqlite.writer import open_writer
+from changesource_sdk.changelog.sqlite.store import SqliteStore
 from changesource_sdk.errors import AdapterError, DiskFull
 from changesource_sdk.pipeline.snapshot.resume import Unfinished
-from changesource_sdk.pipeline.snapshot.take import PartTask, Progress, take_snapshot, write_partition
+from changesource_sdk.pipeline.snapshot.take import (
+    PartTask,
+    SnapshotLane,
+    SnapshotProgress,
+    take_snapshot,
+    write_partition,
+)
 from changesource_sdk.schema import Column
 
 ITEM = Table("item", [Column("id", int)])
@@ -73,15 +79,15 @@ class Interrupted:
         self._error = error or DiskFull("disk-full", "no room")
 
     def __call__(
-        self, place: PartPlace, tasks: Sequence[PartTask], rows_done: Progress, part_done: Progress
+        self, part_store: PartStore, tasks: Sequence[PartTask], progress: SnapshotProgress
     ) -> Sequence[PartInfo]:
         parts: list[PartInfo] = []
         for task in tasks:
             if len(parts) == self._after:
                 raise self._error
-            with place.scratch() as own:
+            with part_store.scratch() as own:
                 parts.append(write_partition(own, task))
-                place.put(own / parts[-1].file, parts[-1])
+                part_store.put(own / parts[-1].file, parts[-1])
         return parts
 
 
@@ -94,15 +100,14 @@ class Site:
         self.store = Copied(folder, can_resume=can_resume)
 
     def take(self, after: int = 99, error: Exception | None = None, source: str = "store") -> snapshots.Manifest:
-        writer = open_writer(self.layout.root, lambda: 1_000_000)
+        writer = SqliteStore(self.layout.root).open_writer(lambda: 1_000_000)
         try:
             record = take_snapshot(
                 self.store,
                 writer,
                 self.layout,
                 lambda: 1.0,
-                write_parts=Interrupted(after, error),
-                unfinished=Unfinished(self.layout, source),
+                lane=SnapshotLane(Interrupted(after, error), unfinished=Unfinished(self.layout, source)),
             )
             return snapshots.read_manifest(record.directory)
         finally:

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from changesource_sdk.changelog.sqlite.store import SqliteStore
 from changesource_sdk.changelog.store import LogStore
+from changesource_sdk.pipeline.source import SourceSpec
 from changesource_sdk.pipeline.spark.runner import SparkRunner
 from service_kit.backoff import Backoff
 from tests.changesource_sdk.pipeline.runner_fixtures import Watched, watched
@@ -21,11 +22,9 @@ PATIENCE_S = 180.0
 
 
 @contextmanager
-def on_spark(
-    session: SparkSession, adapter: str, settings: Mapping[str, object], state: Path | LogStore
-) -> Iterator[Watched]:
-    """Follow an adapter by its import path, with its log in `state`."""
+def on_spark(session: SparkSession, source: SourceSpec, state: Path | LogStore) -> Iterator[Watched]:
+    """Follow a source, with its log in `state`."""
     store = SqliteStore(state) if isinstance(state, Path) else state
-    runner = SparkRunner(session, adapter, settings, store, backoff=Backoff(first_s=0.05, last_s=0.2))
+    runner = SparkRunner(session, source, store, backoff=Backoff(first_s=0.05, last_s=0.2))
     with watched(runner, store, PATIENCE_S) as seen:
         yield seen

@@ -12,7 +12,8 @@ from functools import partial
 from pathlib import Path
 
 from changesource_sdk.adapter import Insert, Position, Row, Snapshot, Table, Transaction
-from changesource_sdk.changelog.sqlite.log import SqliteLogReader
+from changesource_sdk.changelog.files.layout import StateDirectory
+from changesource_sdk.changelog.sqlite.log import SqliteLog
 from changesource_sdk.changelog.sqlite.store import SqliteStore
 from changesource_sdk.schema import Column
 
@@ -133,18 +134,19 @@ class Blocking(NumbersAdapter):
         yield Transaction(1, [])
 
 
-@dataclass(frozen=True)
 class DeadlyLog(SqliteStore):
     """A log whose first reader in another process takes that process with it."""
 
-    mark: Path = Path()
-    test_process: int = 0
+    def __init__(self, state_directory: Path, mark: Path, test_process: int) -> None:
+        super().__init__(state_directory)
+        self.open_log = partial(deadly_log, self.layout, mark, test_process)
 
-    def open_reader(self) -> SqliteLogReader:
-        if os.getpid() != self.test_process and not self.mark.exists():
-            self.mark.touch()
-            os.kill(os.getpid(), signal.SIGKILL)
-        return SqliteLogReader(self.state_directory)
+
+def deadly_log(layout: StateDirectory, mark: Path, test_process: int) -> SqliteLog:
+    if os.getpid() != test_process and not mark.exists():
+        mark.touch()
+        os.kill(os.getpid(), signal.SIGKILL)
+    return SqliteLog(layout)
 
 
 @dataclass(frozen=True, slots=True)

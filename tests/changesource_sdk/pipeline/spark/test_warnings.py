@@ -11,7 +11,7 @@ import pytest
 
 from changesource_sdk.changelog.sqlite.store import SqliteStore
 from changesource_sdk.observe.warnings import REPORT, Warned, WarningBook, is_current, read_report
-from changesource_sdk.pipeline.mapped import mapped_source
+from changesource_sdk.pipeline.source import SourceSpec
 from tests.changesource_sdk.pipeline.spark.people import PeopleFile
 from tests.changesource_sdk.pipeline.spark.spark_runner import on_spark
 from tests.support.waiting import until
@@ -58,9 +58,9 @@ def test_warnings_of_workers_are_reported_until_they_are_over(
 ) -> None:
     file = PeopleFile(tmp_path)
     file.commit(("insert", {"id": 1, "name": "Ada", "age": 36, "born": 0.0, "tags": {}}, None))
-    adapter, settings = mapped_source(GRUMBLING, {"folder": str(tmp_path)}, LANES[lane], "")
+    source = SourceSpec(GRUMBLING, {"folder": str(tmp_path)}, mapping=LANES[lane])
     (tmp_path / "grumble").touch()
-    with on_spark(spark, adapter, settings, store) as seen:
+    with on_spark(spark, source, store) as seen:
         seen.until_generation(1)
         until(lambda: "a row looks odd" in reported(store), "the warning of a snapshot's task")
         until(lambda: "changes" in reported(store), "the warning of who follows the store", seconds=60)

@@ -62,7 +62,7 @@ def lane(spark: SparkSession) -> SparkLane:
 def test_rows_come_out_once_each_from_many_buckets(spark: SparkSession, tmp_path: Path) -> None:
     log = CompactedLog(tmp_path, Numbers())
     log.follow()
-    log.compact(lane(spark), share_bytes=5000, bucket_bytes=40_000)
+    log.compact(lane(spark), range_bytes=5000, bucket_bytes=40_000)
     assert log.replica_from(log.newest()).contents()["row"] == expected()
     manifest = snapshots.read_manifest(log.newest().directory)
     assert len(manifest.parts) > 4
@@ -80,7 +80,7 @@ def test_random_histories_fold_as_in_one_process(spark: SparkSession, tmp_path: 
     old = log.newest()
     log.follow()
     before = log.replica_from(old)
-    log.compact(lane(spark), share_bytes=4000, bucket_bytes=8000)
+    log.compact(lane(spark), range_bytes=4000, bucket_bytes=8000)
     after = log.replica_from(log.newest())
     assert after.contents() == before.contents()
     assert after.indexes() == before.indexes()
@@ -92,7 +92,7 @@ def test_a_task_that_is_killed_runs_again_and_leaves_no_double(spark: SparkSessi
     log.follow()
     mark = tmp_path / "killed"
     deadly = DeadlyLog(tmp_path / "state", mark=mark, test_process=os.getpid())
-    log.compact(lane(spark), share_bytes=5000, bucket_bytes=40_000, store=deadly)
+    log.compact(lane(spark), range_bytes=5000, bucket_bytes=40_000, store=deadly)
     assert mark.exists()
     assert log.replica_from(log.newest()).contents()["row"] == expected()
     log.close()

@@ -12,6 +12,7 @@ import pytest
 
 from changesource_sdk.changelog.spool import snapshots
 from changesource_sdk.changelog.sqlite.store import SqliteStore
+from changesource_sdk.pipeline.source import SourceSpec
 from tests.changesource_sdk.pipeline.runner_fixtures import Watched
 from tests.changesource_sdk.pipeline.spark.spark_runner import on_spark
 
@@ -23,7 +24,7 @@ STORES = "tests.changesource_sdk.pipeline.spark.stores"
 
 def running(session: SparkSession, adapter: str, folder: Path) -> AbstractContextManager[Watched]:
     """A Spark runner over a store of this folder."""
-    return on_spark(session, f"{STORES}:{adapter}", {"folder": str(folder)}, folder / "state")
+    return on_spark(session, SourceSpec(f"{STORES}:{adapter}", {"folder": str(folder)}), folder / "state")
 
 
 def ids(payloads: list[bytes]) -> Counter[int]:
@@ -78,7 +79,7 @@ def test_a_resident_task_that_dies_goes_on_where_the_log_ends(spark: SparkSessio
 def test_a_snapshot_asked_for_while_tailing_is_taken_by_the_driver(spark: SparkSession, tmp_path: Path) -> None:
     with running(spark, "NumbersAdapter", tmp_path) as seen:
         seen.until(lambda: seen.stage().get("state") == "tailing", "tailing")
-        SqliteStore(seen.state).requests.ask_snapshot(seen.log.head(), "a consumer saw more")
+        SqliteStore(seen.state).requests.ask_snapshot(seen.log.state().head, "a consumer saw more")
         seen.until_generation(2)
         commit(tmp_path, 5000)
         seen.until_position(1)

@@ -6,7 +6,7 @@ from collections import Counter
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from changesource_sdk.pipeline.mapped import mapped_source
+from changesource_sdk.pipeline.source import SourceSpec
 from changesource_sdk.pipeline.spark.lanes.polling import LANE, is_needed
 from tests.changesource_sdk.pipeline.spark.lanes.test_lanes import STORES, commit, ids, running
 
@@ -16,9 +16,9 @@ if TYPE_CHECKING:
 
 def test_an_adapter_says_that_it_needs_the_lane(tmp_path: Path) -> None:
     settings = {"folder": str(tmp_path)}
-    assert is_needed(f"{STORES}:DriverAdapter", settings)
-    assert not is_needed(f"{STORES}:NumbersAdapter", settings)
-    assert is_needed(*mapped_source(f"{STORES}:DriverAdapter", settings, {"item": {"name": "thing"}}))
+    assert is_needed(SourceSpec(f"{STORES}:DriverAdapter", settings))
+    assert not is_needed(SourceSpec(f"{STORES}:NumbersAdapter", settings))
+    assert is_needed(SourceSpec(f"{STORES}:DriverAdapter", settings, mapping={"item": {"name": "thing"}}))
 
 
 def test_changes_run_jobs_of_the_session_and_go_on_after_a_restart(spark: SparkSession, tmp_path: Path) -> None:

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 import psycopg
 
+from changesource_sdk.pipeline.source import SourceSpec
 from tests.changesource_sdk.changelog.logs_under_test import postgres_store
 from tests.changesource_sdk.pipeline.spark.lanes.test_lanes import STORES, commit, ids
 from tests.changesource_sdk.pipeline.spark.spark_runner import on_spark
@@ -25,7 +26,7 @@ def test_a_resident_task_appends_exactly_once_though_its_sessions_are_cut(
     store = postgres_store(postgres.url(), tmp_path / "state")
     settings = {"folder": str(tmp_path)}
     try:
-        with on_spark(spark, f"{STORES}:NumbersAdapter", settings, store) as seen:
+        with on_spark(spark, SourceSpec(f"{STORES}:NumbersAdapter", settings), store) as seen:
             seen.until_generation(1)
 
             def has_logged(count: int) -> bool:

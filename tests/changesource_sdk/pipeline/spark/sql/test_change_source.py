@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 from changesource_sdk.adapter import Insert, Transaction
 from changesource_sdk.pipeline.mapping.declare import Sql, TableMapping
 from changesource_sdk.pipeline.mapping.table import map_table
+from changesource_sdk.pipeline.source import SourceSpec
 from changesource_sdk.pipeline.spark.sql.change_source import END, HEAD, ChangesReader, StreamRows, StreamSource, pieces
 from tests.changesource_sdk.pipeline.spark.people import PERSON, PeopleFile
 from tests.changesource_sdk.pipeline.spark.sql.test_mapping import person
@@ -41,7 +42,8 @@ def test_few_large_rows_are_cut_by_their_size() -> None:
 def test_an_idle_store_still_moves_spark_on_from_its_first_offset(tmp_path: Path) -> None:
     PeopleFile(tmp_path).commit(("insert", person(1), None))
     adapter = "tests.changesource_sdk.pipeline.spark.people:PeopleAdapter"
-    reader = ChangesReader(StreamSource(adapter, {"folder": str(tmp_path)}, 1, [MAPPED], tmp_path / "durable"))
+    source = SourceSpec(adapter, {"folder": str(tmp_path)})
+    reader = ChangesReader(StreamSource(source, 1, [MAPPED], tmp_path / "durable"))
     first = reader.initialOffset()
     rows, begun = reader.read(first)
     assert (list(rows), begun["position"]) == ([], first["position"])

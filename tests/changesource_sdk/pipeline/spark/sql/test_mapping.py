@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING
 import pytest
 
 from changesource_sdk.errors import ConfigurationError
-from changesource_sdk.pipeline.mapped import mapped_source
 from changesource_sdk.pipeline.mapping.declare import MappedColumn, Sql, TableMapping
 from changesource_sdk.pipeline.mapping.table import map_table
+from changesource_sdk.pipeline.source import SourceSpec
 from changesource_sdk.pipeline.spark.sql.mapping import SqlInputs, check_sql
 from tests.changesource_sdk.pipeline.runner_fixtures import Watched
 from tests.changesource_sdk.pipeline.spark.people import PERSON, PeopleFile
@@ -35,10 +35,8 @@ def mapped_people(
 ) -> AbstractContextManager[Watched]:
     """A Spark runner over the people in `folder`."""
     own = {"folder": str(folder), "snapshot_after": snapshot_after}
-    path, settings = mapped_source(
-        "tests.changesource_sdk.pipeline.spark.people:PeopleAdapter", own, {"person": mapping}
-    )
-    return on_spark(session, path, settings, folder / "state")
+    source = SourceSpec("tests.changesource_sdk.pipeline.spark.people:PeopleAdapter", own, mapping={"person": mapping})
+    return on_spark(session, source, folder / "state")
 
 
 EXPRESSIONS = {

@@ -4,10 +4,11 @@ from pathlib import Path
 
 import pytest
 
+from changesource_sdk.endpoint.stream.system_frames import permissions_row, system_frames
 from changesource_sdk.errors import ConfigurationError
 from changesource_sdk.pipeline.encoding.consumer_schema import ConsumerSchema
 from changesource_sdk.schema import Column, Table
-from changesource_sdk.system_tables import Permissions, permissions_row, system_frames, system_tables
+from changesource_sdk.system_tables import Permissions, system_tables
 from protocol.framing import unframe
 from tests.changesource_sdk.pipeline.stream_fixtures import TABLES, Stream
 

@@ -4,9 +4,9 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
-from changesource_sdk.changelog.subscribers import (
-    Subscriber,
-    SubscriberKey,
+from changesource_sdk.changelog.consumers import (
+    Consumer,
+    ConsumerKey,
     highest_held,
     is_beyond,
     next_version,
@@ -14,36 +14,36 @@ from changesource_sdk.changelog.subscribers import (
 )
 from tests.changesource_sdk.changelog.logs_under_test import LogUnderTest
 
-KEY = SubscriberKey("zero", 0, "0a")
+KEY = ConsumerKey("zero", 0, "0a")
 
 
 def test_acknowledgements_are_cumulative_and_never_go_back(log: LogUnderTest) -> None:
-    subscribers = log.subscribers()
-    subscribers.acknowledge(KEY, "0c", 10.0)
-    subscribers.acknowledge(KEY, "0b", 20.0)
-    assert subscribers.all() == [Subscriber(KEY, "0c", 20.0)]
+    coordination = log.consumers()
+    coordination.acknowledge(KEY, "0c", 10.0)
+    coordination.acknowledge(KEY, "0b", 20.0)
+    assert coordination.consumers() == [Consumer(KEY, "0c", 20.0)]
 
 
-def test_subscribers_survive_a_restart_and_can_be_forgotten(log: LogUnderTest) -> None:
-    first = log.subscribers()
-    other = SubscriberKey("other", 1, "0a")
+def test_consumers_survive_a_restart_and_can_be_forgotten(log: LogUnderTest) -> None:
+    first = log.consumers()
+    other = ConsumerKey("other", 1, "0a")
     first.acknowledge(KEY, "0c", 1.0)
     first.acknowledge(other, "0d", 1.0)
-    again = log.subscribers()
-    assert [subscriber.key for subscriber in again.all()] == [other, KEY]
+    again = log.consumers()
+    assert [each.key for each in again.consumers()] == [other, KEY]
     again.forget(other)
-    assert [subscriber.key for subscriber in again.all()] == [KEY]
+    assert [each.key for each in again.consumers()] == [KEY]
 
 
 def test_an_issued_version_is_kept_with_what_it_holds(log: LogUnderTest) -> None:
-    version = log.subscribers().issue("zero", 0, head="0k", held="0c", now_ms=7.0)
-    assert log.subscribers().of("zero", 0) == [Subscriber(SubscriberKey("zero", 0, version), "0c", 7.0)]
-    assert log.subscribers().of("zero", 1) == []
+    version = log.consumers().issue("zero", 0, head="0k", held="0c", now_ms=7.0)
+    assert log.consumers().consumers("zero", 0) == [Consumer(ConsumerKey("zero", 0, version), "0c", 7.0)]
+    assert log.consumers().consumers("zero", 1) == []
     assert "0k" < version < "0l"
 
 
 def test_versions_issued_at_once_by_several_endpoints_differ_and_grow(log: LogUnderTest) -> None:
-    endpoints = [log.subscribers() for _ in range(4)]
+    endpoints = [log.consumers() for _ in range(4)]
 
     def issue(number: int) -> list[str]:
         return [endpoints[number].issue("zero", 0, head="0k", held="0c", now_ms=1.0) for _ in range(10)]
@@ -73,7 +73,7 @@ def test_a_version_lies_between_the_head_and_the_next_transaction(
 
 
 def test_the_record_proves_what_was_sent() -> None:
-    known = [Subscriber(SubscriberKey("zero", 0, "0k.05"), "0c", 0.0), Subscriber(KEY, "0j", 0.0)]
+    known = [Consumer(ConsumerKey("zero", 0, "0k.05"), "0c", 0.0), Consumer(KEY, "0j", 0.0)]
     assert highest_held(known) == "0k.05"
     assert highest_held([]) == "00"
     assert not is_beyond("0k.05", "0k")

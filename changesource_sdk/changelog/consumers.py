@@ -1,27 +1,26 @@
-"""Consumers, as the log remembers them: which initial syncs were issued to whom, and what was acknowledged since.
+"""Consumers, as the log remembers them: which initial syncs were issued to which app, and what was acknowledged since.
 
-A subscriber is one replica of one app and shard, named by the commit watermark of the initial sync that it stems from:
+A consumer is one replica of one app and shard, named by the commit watermark of the initial sync that it stems from:
 its *replica version*. The endpoint issues a new one for every initial sync, above everything that was ever sent.
 zero-cache depends on that: given a version that its change DB already has, it keeps that database and never notices
 what the new replica lacks. Acknowledgements are cumulative: only a higher watermark counts.
 
 Endpoints write this record; pruning, `inspect` and the pipeline read it. It is kept apart from the transactions, so
-it outlives a log that is lost or set aside, and proves how far consumers had come.
+it survives a log that is lost or set aside, and proves how far consumers had come.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import Protocol
 
 from protocol import watermark as watermarks
 from protocol.watermark import EMPTY
 
 
 @dataclass(frozen=True, slots=True, order=True)
-class SubscriberKey:
-    """Who: an app, its shard, and the initial sync its replica stems from."""
+class ConsumerKey:
+    """An app, its shard, and the initial sync its replica stems from."""
 
     app_id: str
     shard: int
@@ -29,10 +28,10 @@ class SubscriberKey:
 
 
 @dataclass(frozen=True, slots=True)
-class Subscriber:
-    """How far a subscriber is, and when it was last heard of (epoch milliseconds)."""
+class Consumer:
+    """What a consumer has acknowledged, and when it was last heard of (epoch milliseconds)."""
 
-    key: SubscriberKey
+    key: ConsumerKey
     acknowledged: str
     seen_ms: float
 
@@ -42,33 +41,8 @@ class Subscriber:
         return self.acknowledged >= self.key.replica_version
 
 
-class Subscribers(Protocol):
-    """The table of subscribers; its watermarks never go back. Threads may share it."""
-
-    def issue(self, app_id: str, shard: int, head: str, held: str, now_ms: float) -> str:
-        """A new replica version (see `next_version`) for an initial sync that shows the log at `head`. The log is kept
-        from `held` on until the subscriber acknowledges more. Durable when it returns; concurrent calls, also of other
-        hosts, never get the same version.
-        """
-
-    def acknowledge(self, key: SubscriberKey, watermark: str, now_ms: float) -> None:
-        """The subscriber has everything up to and including `watermark`."""
-
-    def all(self) -> list[Subscriber]:
-        """Every subscriber known, in key order."""
-
-    def of(self, app_id: str, shard: int) -> list[Subscriber]:
-        """The subscribers of one app and shard, in key order."""
-
-    def forget(self, key: SubscriberKey) -> None:
-        """The subscriber will not come back; nothing is kept for it."""
-
-    def close(self) -> None:
-        """Release the store."""
-
-
 def next_version(head: str, newest_issued: str, now_us: int) -> str:
-    """A watermark between the log's head and whatever transaction comes next, above every one issued before.
+    """A watermark between the log's head and the transaction that comes next, above every one issued before.
 
     Every transaction has a higher major number than the one before it (`changelog.batch`), so all of `major.*` of the
     head is free. The minor number comes from the clock: it stays unique even where the record of issued versions is
@@ -81,9 +55,9 @@ def next_version(head: str, newest_issued: str, now_us: int) -> str:
     return watermarks.from_int(major, max(used + 1, now_us))
 
 
-def highest_held(subscribers: Iterable[Subscriber]) -> str:
-    """The highest watermark that this record proves was sent to one of these subscribers; `EMPTY` if none."""
-    return max((max(each.acknowledged, each.key.replica_version) for each in subscribers), default=EMPTY)
+def highest_held(consumers: Iterable[Consumer]) -> str:
+    """The highest watermark that this record proves was sent to one of these consumers; `EMPTY` if none."""
+    return max((max(each.acknowledged, each.key.replica_version) for each in consumers), default=EMPTY)
 
 
 def is_beyond(watermark: str, head: str) -> bool:

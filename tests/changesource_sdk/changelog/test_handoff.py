@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import pytest
 
-from changesource_sdk.changelog.log import LogWriter, SnapshotRecord
+from changesource_sdk.changelog.log import SnapshotRecord
+from changesource_sdk.changelog.reading import ranges
 from changesource_sdk.changelog.spool import snapshots
 from changesource_sdk.changelog.spool.snapshots import Manifest
+from changesource_sdk.changelog.writer import LogWriter
 from changesource_sdk.errors import StaleWriter
 from protocol.framing import frame
 from tests.changesource_sdk.changelog.log_fixtures import begin_generation, transaction
@@ -19,7 +21,7 @@ def offered(log: LogUnderTest, writer: LogWriter, base: str | None = None) -> st
     directory = snapshots.stage(log.store.layout.compaction, state.head)
     part = snapshots.write_frames(directory, 0, [frame(b"[]")])
     final = snapshots.complete(directory, Manifest(state.head, state.position, "{}", 2.0, (part,)))
-    log.store.offers.make(base or writer.snapshots()[-1].watermark, final)
+    log.store.handoff.offer(base or writer.snapshots()[-1].watermark, final)
     return state.head
 
 
@@ -32,9 +34,9 @@ def test_an_offer_becomes_the_newest_snapshot_of_the_same_generation(log: LogUnd
     first = newest(log)
     writer.append([transaction(1), transaction(2)])
     watermark = offered(log, writer)
-    assert log.store.offers.is_pending()
-    assert log.store.offers.take(writer) == watermark
-    assert not log.store.offers.is_pending()
+    assert log.store.handoff.is_pending()
+    assert log.store.handoff.take(writer) == watermark
+    assert not log.store.handoff.is_pending()
     assert [record.watermark for record in log.reader().snapshots()] == [first.watermark, watermark]
     assert (newest(log).generation, newest(log).position) == (first.generation, 2)
     assert snapshots.is_complete(newest(log).directory)
@@ -43,7 +45,7 @@ def test_an_offer_becomes_the_newest_snapshot_of_the_same_generation(log: LogUnd
 
 def test_nothing_on_offer_changes_nothing(log: LogUnderTest) -> None:
     writer = log.writer_with_generation()
-    assert log.store.offers.take(writer) is None
+    assert log.store.handoff.take(writer) is None
     assert len(log.reader().snapshots()) == 1
 
 
@@ -51,7 +53,7 @@ def test_the_log_goes_on_after_an_offer_and_a_restart(log: LogUnderTest) -> None
     writer = log.writer_with_generation()
     writer.append([transaction(1)])
     watermark = offered(log, writer)
-    log.store.offers.take(writer)
+    log.store.handoff.take(writer)
     again = log.writer()
     assert again.knows(1)
     (mark,) = again.append([transaction(2)])
@@ -64,7 +66,7 @@ def test_an_offer_made_for_a_former_generation_is_thrown_away(log: LogUnderTest)
     writer.append([transaction(1)])
     offered(log, writer)
     begin_generation(writer, log.state, above=writer.state().head)
-    assert log.store.offers.take(writer) is None
+    assert log.store.handoff.take(writer) is None
     assert len(log.reader().snapshots()) == 1
     assert not log.store.layout.compaction.exists()
 
@@ -73,7 +75,7 @@ def test_an_offer_survives_the_writer_it_was_made_beside(log: LogUnderTest) -> N
     writer = log.writer_with_generation()
     writer.append([transaction(1)])
     watermark = offered(log, writer)
-    assert log.store.offers.take(log.writer()) == watermark
+    assert log.store.handoff.take(log.writer()) == watermark
 
 
 def test_a_writer_that_was_replaced_cannot_take_an_offer(log: LogUnderTest) -> None:
@@ -82,8 +84,8 @@ def test_a_writer_that_was_replaced_cannot_take_an_offer(log: LogUnderTest) -> N
     watermark = offered(log, writer)
     newer = log.writer()
     with pytest.raises(StaleWriter):
-        log.store.offers.take(writer)
-    assert log.store.offers.take(newer) == watermark
+        log.store.handoff.take(writer)
+    assert log.store.handoff.take(newer) == watermark
 
 
 def test_an_older_snapshot_keeps_its_files_while_someone_reads_it(log: LogUnderTest) -> None:
@@ -95,34 +97,34 @@ def test_an_older_snapshot_keeps_its_files_while_someone_reads_it(log: LogUnderT
     with snapshots.reading(first):
         writer.append([transaction(1)])
         offered(log, writer)
-        log.store.offers.take(writer)
+        log.store.handoff.take(writer)
         assert snapshots.is_complete(first)
     writer.append([transaction(2)])
     writer.prune(newest(log).watermark)
     assert not first.exists()
 
 
-def test_shares_cut_the_log_by_size_without_gap_or_overlap(log: LogUnderTest) -> None:
+def test_ranges_cut_the_log_by_size_without_gap_or_overlap(log: LogUnderTest) -> None:
     writer = log.writer_with_generation()
     start = writer.state().head
     marks = writer.append([transaction(n, "x" * 100) for n in range(1, 8)])
     reader = log.reader()
     size = reader.read_after(start, 0)[0].size
-    shares = reader.shares(start, marks[-2], 2 * size)
-    assert [(share.after, share.through) for share in shares] == [
+    cut = ranges(reader, start, marks[-2], 2 * size)
+    assert [(each.after, each.through) for each in cut] == [
         (start, marks[1]),
         (marks[1], marks[3]),
         (marks[3], marks[5]),
     ]
-    assert {(share.transactions, share.bytes) for share in shares} == {(2, 2 * size)}
-    assert reader.shares(marks[-1], marks[-1], 1) == []
+    assert {(each.transactions, each.bytes) for each in cut} == {(2, 2 * size)}
+    assert ranges(reader, marks[-1], marks[-1], 1) == []
 
 
 def test_pruning_in_steps_forgets_the_oldest_first(log: LogUnderTest) -> None:
     writer = log.writer_with_generation()
     marks = writer.append([transaction(n) for n in range(1, 6)])
     assert writer.prune(marks[3], at_most=3) == 3
-    assert log.reader().oldest() == marks[2]
+    assert log.reader().state().oldest == marks[2]
     assert writer.prune(marks[3], at_most=3) == 1
-    assert (log.reader().oldest(), writer.state().transactions) == (marks[3], 1)
+    assert (log.reader().state().oldest, writer.state().transactions) == (marks[3], 1)
     assert writer.prune(marks[3], at_most=3) == 0

@@ -5,7 +5,7 @@ from __future__ import annotations
 from changesource_sdk.adapter import Acknowledging, Adapter, Closing, Position
 
 
-class AdapterAround:
+class AdapterWrapper:
     """The part that all such adapters share. Invariant: `inner` is set before anything else is asked for."""
 
     inner: Adapter

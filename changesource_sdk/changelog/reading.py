@@ -1,0 +1,50 @@
+"""Questions about a log that every backend answers in the same way."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from changesource_sdk import positions
+from changesource_sdk.changelog.log import Log, LogRange
+from changesource_sdk.positions import Position
+
+_PAGE = 10_000
+"""Transactions whose sizes are in memory at a time."""
+
+
+def has(log: Log, watermark: str) -> bool:
+    """Whether a transaction with exactly this watermark is in the log."""
+    return bool(log.sizes(watermark, watermark, 1))
+
+
+def knows(log: Log, position: Position) -> bool:
+    """Whether a transaction or snapshot with this position is in the log."""
+    return bool(log.known([positions.to_text(position)]))
+
+
+def ranges(log: Log, after: str, through: str, range_bytes: int) -> list[LogRange]:
+    """The transactions above `after` up to `through`, cut into ranges of about so many bytes, without reading them.
+
+    Each range ends with the transaction that fills it.
+    """
+    made: list[LogRange] = []
+    count = size = 0
+    last = after
+    for watermark, added in _sizes_after(log, after, through):
+        count, size, last = count + 1, size + added, watermark
+        if size >= range_bytes:
+            made.append(LogRange(after, last, count, size))
+            after, count, size = last, 0, 0
+    if count:
+        made.append(LogRange(after, last, count, size))
+    return made
+
+
+def _sizes_after(log: Log, after: str, through: str) -> Iterator[tuple[str, int]]:
+    """All of `Log.sizes`, page by page. A page begins with the last of the one before, which is skipped."""
+    while True:
+        page = log.sizes(after, through, _PAGE)
+        yield from ((watermark, size) for watermark, size in page if watermark > after)
+        if len(page) < _PAGE:
+            return
+        after = page[-1][0]

@@ -1,0 +1,119 @@
+"""What the processes of one host tell one another: notes in files, kernel locks, and a table of consumers in SQLite.
+
+The table is a file of its own beside the log: it must survive a log that is damaged or lost. Losing the newest
+acknowledgements in a power cut is harmless, since they only delay pruning; so those writes are not synced one by one.
+An issued replica version is synced before it is used.
+"""
+
+from __future__ import annotations
+
+import sqlite3
+import threading
+from contextlib import AbstractContextManager
+
+from changesource_sdk.changelog.consumers import Consumer, ConsumerKey, next_version
+from changesource_sdk.changelog.coordination import LockName, Note, NoteKind
+from changesource_sdk.changelog.files.layout import StateDirectory
+from changesource_sdk.changelog.files.lock import compaction_lock, state_lock
+from changesource_sdk.changelog.notes import FileNotes
+from changesource_sdk.changelog.sqlite.connection import translated
+from changesource_sdk.changelog.sqlite.wakeup import listen
+from changesource_sdk.changelog.wakeup import WakeupListener
+from service_kit.private_files import private_database
+from service_kit.sqlite import connect, use_wal
+
+_TABLE = """CREATE TABLE IF NOT EXISTS subscribers (
+  app_id TEXT NOT NULL,
+  shard INTEGER NOT NULL,
+  replica_version TEXT NOT NULL,
+  acknowledged TEXT NOT NULL,
+  seen_ms REAL NOT NULL,
+  PRIMARY KEY (app_id, shard, replica_version)
+) STRICT, WITHOUT ROWID"""
+_UPSERT = """INSERT INTO subscribers VALUES (?, ?, ?, ?, ?) ON CONFLICT DO UPDATE
+SET acknowledged = max(acknowledged, excluded.acknowledged), seen_ms = max(seen_ms, excluded.seen_ms)"""
+
+
+class SqliteCoordination:
+    """A `Coordination` of one host. Several endpoints may share it, each with an object of its own."""
+
+    def __init__(self, layout: StateDirectory) -> None:
+        self._layout = layout
+        self._notes = FileNotes(layout)
+        self._path = layout.consumers
+        self._lock = threading.Lock()  # around every use of the connection
+        # To the table of consumers; opened by the first call that needs it.
+        self._connection: sqlite3.Connection | None = None
+
+    def leave(self, kind: NoteKind, name: str, note: Note, *, only_higher: bool = False) -> None:
+        """Replace a file."""
+        self._notes.leave(kind, name, note, only_higher=only_higher)
+
+    def notes(self, kind: NoteKind, name: str | None = None) -> dict[str, Note]:
+        """Read files."""
+        return self._notes.notes(kind, name)
+
+    def remove(self, kind: NoteKind, name: str, *, below: str | None = None) -> Note | None:
+        """Delete a file."""
+        return self._notes.remove(kind, name, below=below)
+
+    def issue(self, app_id: str, shard: int, head: str, held: str, now_ms: float) -> str:
+        """A new replica version, synced to disk; other processes of this host wait meanwhile."""
+        with self._lock, translated(self._path):
+            connection = self._current()
+            connection.execute("PRAGMA synchronous=FULL")
+            try:
+                connection.execute("BEGIN IMMEDIATE")
+                (newest,) = connection.execute("SELECT max(replica_version) FROM subscribers").fetchone()
+                version = next_version(head, newest or "", int(now_ms * 1000))
+                connection.execute(_UPSERT, (app_id, shard, version, held, now_ms))
+                connection.execute("COMMIT")
+            except BaseException:
+                if connection.in_transaction:
+                    connection.execute("ROLLBACK")
+                raise
+            finally:
+                connection.execute("PRAGMA synchronous=NORMAL")
+        return version
+
+    def acknowledge(self, key: ConsumerKey, watermark: str, now_ms: float) -> None:
+        """Raise the watermark of a row."""
+        with self._lock, translated(self._path):
+            self._current().execute(_UPSERT, (key.app_id, key.shard, key.replica_version, watermark, now_ms))
+
+    def consumers(self, app_id: str | None = None, shard: int | None = None) -> list[Consumer]:
+        """Rows in the order of their key."""
+        where, parameters = ("", ()) if app_id is None else ("WHERE app_id = ? AND shard = ?", (app_id, shard))
+        with self._lock, translated(self._path):
+            query = f"SELECT * FROM subscribers {where} ORDER BY 1, 2, 3"
+            rows = self._current().execute(query, parameters).fetchall()
+        return [Consumer(ConsumerKey(app, number, version), ack, seen) for app, number, version, ack, seen in rows]
+
+    def forget(self, key: ConsumerKey) -> None:
+        """Delete a row."""
+        query = "DELETE FROM subscribers WHERE app_id = ? AND shard = ? AND replica_version = ?"
+        with self._lock, translated(self._path):
+            self._current().execute(query, (key.app_id, key.shard, key.replica_version))
+
+    def _current(self) -> sqlite3.Connection:
+        if self._connection is None:
+            private_database(self._path)
+            self._connection = connect(self._path)
+            use_wal(self._connection, "NORMAL")
+            self._connection.execute(_TABLE)
+        return self._connection
+
+    def lock(self, name: LockName) -> AbstractContextManager[None]:
+        """A lock file of the state directory."""
+        return state_lock(self._layout.root) if name == "pipeline" else compaction_lock(self._layout.root)
+
+    def listen(self) -> WakeupListener:
+        """A UDP port of the loopback interface."""
+        return listen(self._layout.pokes)
+
+    def close(self) -> None:
+        """Close the table of consumers."""
+        with self._lock:
+            if self._connection is not None:
+                self._connection.close()
+                self._connection = None
