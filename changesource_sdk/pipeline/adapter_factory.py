@@ -1,4 +1,4 @@
-"""Making adapters: from an import path and settings, as often and wherever needed, and letting go of them."""
+"""Making adapters from an import path and settings, in any process, and closing them."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def adapter_factory(path: str, settings: Mapping[str, object]) -> Callable[[], A
 
 @contextmanager
 def opened(make: Callable[[], Adapter]) -> Iterator[Adapter]:
-    """An adapter for the length of a block."""
+    """An adapter, closed at the end of the block."""
     with adapter_call("creating the adapter"):
         adapter = make()
     try:

@@ -1,8 +1,8 @@
 """One compaction on demand: `changesource compact`.
 
-The work is the same as that of a pipeline that compacts by itself. What differs is who registers the result: a pipeline
-that runs takes the offer as it takes its own; if none runs, this process is the log's writer for a moment, and forgets
-what the new snapshot makes needless.
+The work is the same as that of a pipeline that compacts by itself. What differs is which process registers the result:
+a pipeline that runs takes the offer as it takes its own; if none runs, this process is the log's writer for a moment,
+and prunes what the new snapshot contains.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ class Compacted:
 
 @contextmanager
 def lane(runner: str, settings: SparkSettings, spark_log: Path) -> Iterator[Lane]:
-    """Where the work is done; a Spark session lives as long as the context. What the JVM says goes to `spark_log`."""
+    """Where the work is done; a Spark session lives as long as the context. The JVM's output goes to `spark_log`."""
     if runner == "inline":
         yield LocalLane()
         return

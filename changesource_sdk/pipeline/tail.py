@@ -1,7 +1,7 @@
 """The reading half of a runner: an adapter's transactions, in a thread of their own, ready to append.
 
-It starts after the log's head with the schema consumers have there, passes over what the log holds already, validates
-and encodes the rest, and feeds it in order. An error ends it and reaches the writer behind everything fed before.
+It starts after the log's head with the schema consumers have there, skips what the log has already, validates and
+encodes the rest, and feeds it in order. An error ends it and reaches the writer after everything fed before.
 """
 
 from __future__ import annotations
@@ -36,23 +36,27 @@ class Tail:
     def __init__(self, adapter: Adapter, state: LogState, log_store: LogStore, spill_bytes: int) -> None:
         self.feed = TransactionFeed()
         self._adapter = adapter
+        # Position of the last transaction fed; written by the thread.
         self._position = state.position
         self._directory = log_store.layout.segments
         self._known = log_store.open_log()
+        # Number of segments made; names them together with the epoch. Written by the thread.
         self._segments = 0
         self._epoch = state.epoch
         self._encoder = TransactionEncoder(ConsumerSchema.from_json(state.schema), self._new_segment, spill_bytes)
+        # Set by `end`; the thread returns before the next transaction.
         self._ended = threading.Event()
         self.patience = Patience()
         self._thread = threading.Thread(target=self._run, name="changesource-tail", daemon=True)
-        # Since when, in monotonic seconds, the source has answered without an error; None before it does.
+        # Since when, in monotonic seconds, the source has answered without an error; None before it does. Written by
+        # the thread, read by the writer.
         self.healthy_since: float | None = None
 
     def start(self) -> None:
         self._thread.start()
 
     def end(self) -> None:
-        """Make the thread end; one that is stuck in the store is left behind and can no longer feed."""
+        """End the thread; one that is stuck in the upstream is left behind and can no longer feed."""
         self._ended.set()
         self.feed.close()
         if isinstance(self._adapter, Closing):

@@ -1,7 +1,7 @@
 """One compaction from start to offer: what is read, by whom, and what comes out.
 
 The snapshot it starts from and the log up to the head of that moment do not change while it works, and the upstream
-store is not asked at all. The work is done in a *lane* (this process, or Spark tasks): scanning the log, then sorting
+is not read at all. The work is done in a *lane* (this process, or Spark tasks): scanning the log, then sorting
 and folding. Parts of tables that no change touched are taken over as they are. The result is offered to the log's
 writer.
 """
@@ -173,7 +173,7 @@ class Lane(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Progress:
-    """Who hears how a compaction goes on: units of work that turn out to be needed, and units that are done."""
+    """Called while a compaction runs: with units of work that turn out to be needed, and units that are done."""
 
     planned: Done = lambda units: None
     done: Done = lambda units: None

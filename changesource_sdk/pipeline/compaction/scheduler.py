@@ -1,4 +1,4 @@
-"""The compactor: watches how the log grows and compacts it when the policy says so, beside the tail.
+"""The compactor: watches how the log grows and compacts it when the policy says so, while the tail runs.
 
 It is a thread of the runner's process. It only reads the log and writes files of its own, so it can fail, be killed or
 be late without harm: what it makes counts once the log's writer has taken the offer.
@@ -35,7 +35,9 @@ STAGE = "compaction"
 
 @dataclass(slots=True)
 class Growth:
-    """How much the log grew since its newest snapshot. Counts only what is new since the last look."""
+    """How much the log grew since its newest snapshot. All fields are written by `look`, in the compactor's thread;
+    it counts only what is new since the last call.
+    """
 
     base: str = ""
     counted: str = ""
@@ -44,7 +46,7 @@ class Growth:
     snapshot_bytes: int = 0
 
     def look(self, log_store: LogStore, reader: Log) -> None:
-        """Take in what came since."""
+        """Count what was appended since."""
         known, head = reader.snapshots(), reader.state().head
         if not known:
             return
@@ -122,7 +124,7 @@ class Compactor:
         return self._stop.is_set()
 
     def look(self) -> str | None:
-        """Compact if it is due and nobody else does; the watermark of the snapshot on offer."""
+        """Compact if it is due and no other process does; the watermark of the snapshot on offer."""
         if self._log_store.handoff.is_pending() or not self._is_due():
             return None
         try:
@@ -147,7 +149,7 @@ class Compactor:
 
 
 def compact_and_report(log_store: LogStore, lane: Lane, stage: Stage, clock: Callable[[], float]) -> str | None:
-    """Compact now, telling the stage how it goes; the watermark on offer, None if there is nothing to compact.
+    """Compact now and report progress; the watermark on offer, None if there is nothing to compact.
 
     The caller holds `store.compacting()`. What a failed compaction wrote is removed.
     """

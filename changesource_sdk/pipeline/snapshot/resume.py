@@ -1,7 +1,7 @@
 """The unfinished snapshot: what a runner needs to resume one that was interrupted, part by part.
 
-A snapshot whose store can show it again to a later process (`Snapshot.can_resume`) is written down before its first
-part is begun, and every finished part has a note in the same folder (`spool.parts`). The next snapshot of the same
+A snapshot whose upstream can show it again to a later process (`Snapshot.can_resume`) is stored before its first part
+is written, and every finished part has a note in the same folder (`spool.parts`). The next snapshot of the same
 source finds both and reads only what is missing. A snapshot is forgotten when it is in the log, or when its rows
 turn out to be at fault: reading those again would fail again.
 
@@ -40,7 +40,7 @@ class Plan:
     created_ms: float
 
     def close(self) -> None:
-        """Let go of what the store keeps for the snapshot; failing at that changes nothing."""
+        """Release what the upstream keeps for the snapshot; a failure is logged."""
         try:
             if self.snapshot.close is not None:
                 self.snapshot.close()
@@ -57,7 +57,7 @@ class Unfinished:
         self._source = source
 
     def keep(self, plan: Plan) -> bool:
-        """Write a plan down if its store can show the snapshot again; whether it can."""
+        """Store a plan if its upstream can show the snapshot again; whether it can."""
         if plan.snapshot.can_resume is None:
             return False
         try:
@@ -74,7 +74,7 @@ class Unfinished:
         return True
 
     def resume(self, is_high_enough: Callable[[str], bool]) -> Plan | None:
-        """The plan to go on with; one that cannot be gone on with is forgotten."""
+        """The plan to resume; one that cannot be resumed is forgotten."""
         source, plan = self._read()
         if plan is None or source != self._source or not is_high_enough(plan.watermark) or not _is_usable(plan):
             self.forget()
@@ -94,7 +94,7 @@ class Unfinished:
         return (source, plan) if isinstance(plan, Plan) else ("", None)
 
     def forget(self) -> None:
-        """Let go of the plan, of what its store keeps for it, and of parts that are not yet a snapshot."""
+        """Delete the plan, what the upstream keeps for it, and parts that are not yet a snapshot."""
         _, plan = self._read()
         if plan is not None:
             plan.close()
