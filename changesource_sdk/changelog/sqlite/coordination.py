@@ -33,6 +33,9 @@ _TABLE = """CREATE TABLE IF NOT EXISTS subscribers (
 _UPSERT = """INSERT INTO subscribers VALUES (?, ?, ?, ?, ?) ON CONFLICT DO UPDATE
 SET acknowledged = max(acknowledged, excluded.acknowledged), seen_ms = max(seen_ms, excluded.seen_ms)"""
 
+# Around the opening of a file: the first connection turns it to WAL, and meanwhile others fail with "database is locked".
+_OPENING = threading.Lock()
+
 
 class SqliteCoordination:
     """A `Coordination` of one host. Several endpoints may share it, each with an object of its own."""
@@ -97,10 +100,11 @@ class SqliteCoordination:
 
     def _current(self) -> sqlite3.Connection:
         if self._connection is None:
-            private_database(self._path)
-            self._connection = connect(self._path)
-            use_wal(self._connection, "NORMAL")
-            self._connection.execute(_TABLE)
+            with _OPENING:
+                private_database(self._path)
+                self._connection = connect(self._path)
+                use_wal(self._connection, "NORMAL")
+                self._connection.execute(_TABLE)
         return self._connection
 
     def lock(self, name: LockName) -> AbstractContextManager[None]:
