@@ -95,7 +95,7 @@ def test_the_cache_never_shows_its_secrets() -> None:
 
 def test_addresses_for_people_have_no_secrets() -> None:
     spool = RemoteSpool("s3://quartz:zebra/violet@bucket/spool?secret=zebra")
-    assert spool.where == "s3://bucket/spool"
+    assert str(spool) == "s3://bucket/spool"
     settings = ReplicatorSettings(CACHE["ZERO_UPSTREAM_DB"], Path("r.db"), Origin("zero"))
     assert settings.shown_upstream == "ws://h/changes/v0/stream"
 

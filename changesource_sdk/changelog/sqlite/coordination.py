@@ -33,7 +33,7 @@ _TABLE = """CREATE TABLE IF NOT EXISTS subscribers (
 _UPSERT = """INSERT INTO subscribers VALUES (?, ?, ?, ?, ?) ON CONFLICT DO UPDATE
 SET acknowledged = max(acknowledged, excluded.acknowledged), seen_ms = max(seen_ms, excluded.seen_ms)"""
 
-# Around the opening of a file: the first connection turns it to WAL, and meanwhile others fail with "database is locked".
+# Around the opening of a file: the first connection turns it to WAL, and others fail meanwhile ("database is locked").
 _OPENING = threading.Lock()
 
 

@@ -109,14 +109,17 @@ def test_a_newer_format_is_refused_and_kept(tmp_path: Path) -> None:
 def test_a_full_disk_loses_nothing_and_the_append_can_be_repeated(tmp_path: Path) -> None:
     writer = writer_with_generation(tmp_path)
     writer.append([transaction(1)])
-    pages = writer._log._connection.execute("PRAGMA page_count").fetchone()[0]
-    writer._log._connection.execute(f"PRAGMA max_page_count = {pages + 2}")
+    assert isinstance(writer._log, SqliteLog)
+    connection = writer._log._connection
+    assert connection is not None
+    pages = connection.execute("PRAGMA page_count").fetchone()[0]
+    connection.execute(f"PRAGMA max_page_count = {pages + 2}")
     batch = [transaction(2), transaction(3, "y" * 100_000)]
     with pytest.raises(DiskFull) as full:
         writer.append(batch)
     assert full.value.code == "disk-full"
     assert SqliteLog(StateDirectory(tmp_path)).state().transactions == 1
-    writer._log._connection.execute("PRAGMA max_page_count = 1000000")
+    connection.execute("PRAGMA max_page_count = 1000000")
     assert len(writer.append(batch)) == 2
     assert SqliteLog(StateDirectory(tmp_path)).state().transactions == 3
 

@@ -34,7 +34,7 @@ from changesource_sdk.adapter import (
     Update,
 )
 from changesource_sdk.changelog.spool import snapshots
-from changesource_sdk.pipeline.compaction.fold import Sorting, fold, groups_of, has_partial_moves, scan
+from changesource_sdk.pipeline.compaction.fold import Sorting, Tie, fold, groups_of, has_partial_moves, scan
 from changesource_sdk.pipeline.compaction.job import history_of, wire_inserts
 from changesource_sdk.pipeline.encoding.consumer_schema import ConsumerSchema
 from changesource_sdk.pipeline.encoding.encode import TableEncoder
@@ -242,7 +242,7 @@ def test_indexes_keep_the_names_that_consumers_know() -> None:
 
 
 def test_tied_keys_have_one_key_that_stands_for_all() -> None:
-    groups = groups_of([(0, b"a", b"b"), (0, b"c", b"d"), (0, b"b", b"c"), (1, b"a", b"x")])
+    groups = groups_of([Tie(0, b"a", b"b"), Tie(0, b"c", b"d"), Tie(0, b"b", b"c"), Tie(1, b"a", b"x")])
     assert len({groups[0, key] for key in (b"a", b"b", b"c", b"d")}) == 1
     assert groups[1, b"a"] == groups[1, b"x"]
 
