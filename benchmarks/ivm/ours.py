@@ -6,7 +6,7 @@ import gc
 import json
 import resource
 import time
-from collections import Counter
+from collections import Counter, deque
 from pathlib import Path
 from typing import Any
 
@@ -14,11 +14,30 @@ from benchmarks.ivm.stores import KINDS, Stores, Transaction
 from benchmarks.ivm.workload import COLUMNS
 from protocol.sync.ast_json import parse
 from reference_cache.zql.engine.engine import Engine
-from reference_cache.zql.ivm.change import YIELD, SourceChange, add, edit, remove
-from reference_cache.zql.schema import TableSchema, schema, table
+from reference_cache.zql.ivm.change import SourceChange, add, edit, remove
+from reference_cache.zql.schema import Row, TableSchema, schema, table
 
 Record = dict[str, Any]
 SCHEMA = schema([table(name, columns) for name, columns in COLUMNS.items()], {})
+
+
+class RowCounts:
+    """A `RowReceiver` that counts."""
+
+    def __init__(self) -> None:
+        self.counts: Counter[str] = Counter({"hydrated": 0, "add": 0, "remove": 0, "edit": 0})
+
+    def hydrated(self, table: str, row: Row) -> None:
+        self.counts["hydrated"] += 1
+
+    def added(self, table: str, row: Row) -> None:
+        self.counts["add"] += 1
+
+    def removed(self, table: str, row: Row) -> None:
+        self.counts["remove"] += 1
+
+    def edited(self, table: str, row: Row) -> None:
+        self.counts["edit"] += 1
 
 
 class Stopwatch:
@@ -64,15 +83,14 @@ def _measure(stores: Stores, ast: Record, transactions: list[Transaction]) -> Re
     gc.freeze()
     hydrating, advancing = Stopwatch(), Stopwatch()
     with hydrating:
-        hydrated = sum(1 for change in engine.add_query("query", parse(ast)) if change is not YIELD)
-    counts: Counter[str] = Counter({"add": 0, "remove": 0, "edit": 0})
+        rows = RowCounts()
+        deque(engine.add_query(parse(ast), rows).hydrate(), maxlen=0)
     for transaction in transactions:
         stores.replicate(transaction)
         with advancing:
-            emitted = [engine.push(table.name, change) for table, change in transaction]
+            for table, change in transaction:
+                engine.push(table.name, change)
             stores.finish()
-        for row_changes in emitted:
-            counts.update([row_change.op for row_change in row_changes])
     with advancing:
         stores.settle()
     gc.unfreeze()
@@ -80,11 +98,11 @@ def _measure(stores: Stores, ast: Record, transactions: list[Transaction]) -> Re
     return {
         "hydrationSeconds": hydrating.seconds,
         "hydrationCpuSeconds": hydrating.cpu_seconds,
-        "hydratedRows": hydrated,
+        "hydratedRows": rows.counts.pop("hydrated"),
         "changes": changes,
         "changesPerSecond": changes / advancing.seconds,
         "changesPerCpuSecond": changes / advancing.cpu_seconds,
-        "rowChanges": dict(counts),
+        "rowChanges": dict(rows.counts),
         "residentMegabytes": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss // 1024,
     }
 

@@ -21,7 +21,7 @@ from reference_cache.zql.schema import Row, TableSchema
 from reference_cache.zql.tables.followed import FollowedTable, hold_snapshot, release_snapshot
 from reference_cache.zql.tables.memory import memory_source
 from reference_cache.zql.tables.sqlite_snapshot import tune
-from reference_cache.zql.tables.written import WrittenTable
+from tests.support.zql.written_table import WrittenTable
 
 Transaction = list[tuple[TableSchema, SourceChange]]
 

@@ -15,7 +15,7 @@ from __future__ import annotations
 import sqlite3
 from collections.abc import Container, Iterator
 from dataclasses import dataclass
-from typing import Any, TypeAlias
+from typing import Any, NamedTuple
 
 from reference_cache.replica.catalog import SYSTEM_PREFIX
 from reference_cache.replica.errors import ChangesForgotten
@@ -40,8 +40,12 @@ class SchemaChanged:
     """The table was created or dropped, or its columns or keys changed; read the schema again."""
 
 
-Logged: TypeAlias = tuple[str, str, SourceChange | Truncate | SchemaChanged]
-"""Version in which readers see the change, table, and change. A plain tuple: one is made for every changed row."""
+class LoggedChange(NamedTuple):
+    """One entry of the log: the version whose readers see it, the table, and what happened to it."""
+
+    version: str
+    table: str
+    change: SourceChange | Truncate | SchemaChanged
 
 
 @dataclass(slots=True)
@@ -99,7 +103,7 @@ def changes_between(
     after: str,
     upto: str,
     tables: Container[str] | None = None,
-) -> Iterator[Logged]:
+) -> Iterator[LoggedChange]:
     """The changes after version `after` up to and including `upto`, of these tables (default: all).
 
     `connection` must see `upto`. `schema` must have been read from it, or no `SchemaChanged` reported since. Raises
@@ -112,7 +116,7 @@ def changes_between(
     entries = connection.execute(sql, (after, upto)).fetchall()
     resets = [entry for entry in entries if entry[1] != "rows"]
     if resets:
-        return iter([(version, table, _RESETS[kind]) for version, kind, table, _, _ in resets])
+        return iter([LoggedChange(version, table, _RESETS[kind]) for version, kind, table, _, _ in resets])
     selected = entries if tables is None else [entry for entry in entries if entry[2] in tables]
     return _changes(connection, schema, selected)
 
@@ -120,7 +124,7 @@ def changes_between(
 _RESETS: dict[str, Truncate | SchemaChanged] = {"truncate": Truncate(), "schema": SchemaChanged()}
 
 
-def _changes(connection: sqlite3.Connection, schema: ReplicaSchema, entries: list[Row]) -> Iterator[Logged]:
+def _changes(connection: sqlite3.Connection, schema: ReplicaSchema, entries: list[Row]) -> Iterator[LoggedChange]:
     decoders: dict[str, Convert | None] = {}
     for span in _ranges(entries):
         table = schema.tables[span.table].engine_table
@@ -142,14 +146,14 @@ def _ranges(entries: list[Row]) -> Iterator[_LogSpan]:
         yield span
 
 
-def _read(connection: sqlite3.Connection, span: _LogSpan, width: int, decode: Convert | None) -> Iterator[Logged]:
+def _read(connection: sqlite3.Connection, span: _LogSpan, width: int, decode: Convert | None) -> Iterator[LoggedChange]:
     sql = f"SELECT * FROM {quoted(log_name(span.table))} WHERE seq BETWEEN ? AND ? ORDER BY seq"
     ends = iter(span.ends)
     end, version = next(ends)
     for entry in connection.execute(sql, (span.first, span.ends[-1][0])):
         while entry[0] > end:
             end, version = next(ends)
-        yield version, span.table, _change(entry, width, decode)
+        yield LoggedChange(version, span.table, _change(entry, width, decode))
 
 
 def _change(entry: tuple[Any, ...], width: int, decode: Convert | None) -> SourceChange:

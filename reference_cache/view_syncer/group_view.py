@@ -15,7 +15,7 @@ from reference_cache.view_syncer.cvr.config import GroupEdit
 from reference_cache.view_syncer.cvr.groups import Membership, StoredGroup
 from reference_cache.view_syncer.cvr.versions import next_version, state_of
 from reference_cache.view_syncer.mutation_data import Confirmed
-from reference_cache.view_syncer.pipelines.evaluation import KeyChoice, key_choice
+from reference_cache.view_syncer.pipelines.distinct_query import KeyChoice, key_choice
 from reference_cache.view_syncer.pipelines.live_query import LiveQuery
 from reference_cache.view_syncer.pipelines.views import View, catch_up
 from reference_cache.view_syncer.pokes import PokeContent
@@ -104,9 +104,9 @@ class GroupView:
         for live in self.queries:
             found = memberships.get(live.id)
             if found is None:
-                found = memberships[live.id] = Membership(live.id, version, version, live.recorded.epoch)
-            elif found.removed is not None or found.epoch != live.recorded.epoch:
-                found.got, found.epoch, found.removed = version, live.recorded.epoch, None
+                found = memberships[live.id] = Membership(live.id, version, version, live.epoch)
+            elif found.removed is not None or found.epoch != live.epoch:
+                found.got, found.epoch, found.removed = version, live.epoch, None
             else:
                 continue
             changed.append(found)
@@ -128,7 +128,7 @@ class GroupView:
     def _seen_version(self) -> str:
         """The group's version, with what its queries' rows and its mutations have been through since it was stored."""
         confirmed = self.confirmed_since(self.data_version).version
-        return max([self._config.version, confirmed, *(live.recorded.last_patch for live in self.queries)])
+        return max([self._config.version, confirmed, *(live.last_patch for live in self.queries)])
 
     async def content_since(self, cookie: str | None) -> PokeContent:
         """What a client at this cookie lacks."""

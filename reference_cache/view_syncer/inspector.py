@@ -20,9 +20,8 @@ from protocol.sync.messages import (
 )
 from reference_cache.view_syncer.api import NamedQuery
 from reference_cache.zql.engine.engine import Engine
-from reference_cache.zql.engine.row_changes import RowChange
 from reference_cache.zql.query.query_id import named_query_id
-from reference_cache.zql.schema import Row
+from reference_cache.zql.schema import Row, TableSchema
 
 if TYPE_CHECKING:
     from reference_cache.view_syncer.client_connection import ClientConnection
@@ -92,7 +91,7 @@ def _described(group: ClientGroup, query: QueryConfig, client_id: str, desire: D
         "deleted": not desire.active,
         "ttl": desire.ttl,
         "inactivatedAt": desire.inactivated_at,
-        "rowCount": 0 if live is None else len(live.held),
+        "rowCount": 0 if live is None else len(live.rows),
         "metrics": None if live is None else live.metrics(),
     }
 
@@ -104,7 +103,8 @@ def analysis(query: Query, question: Inspection, engine: Engine) -> dict[str, An
     explanation = engine.explain(query, keep_rows=bool(options.vended_rows))
     end = time.time()
     reads = explanation.reads
-    synced = _distinct(explanation.synced, engine)
+    tables = engine.schema.tables
+    synced = {table: _distinct(tables[table], rows) for table, rows in explanation.synced.items()}
     found = {
         "warnings": [],
         "syncedRowCount": sum(map(len, synced.values())),
@@ -126,14 +126,10 @@ def analysis(query: Query, question: Inspection, engine: Engine) -> dict[str, An
     return found
 
 
-def _distinct(synced: Sequence[RowChange], engine: Engine) -> dict[str, dict[Row, Row]]:
-    """The rows by table and key, each once however often it is referenced."""
-    found: dict[str, dict[Row, Row]] = {}
-    for change in synced:
-        table = engine.schema.tables[change.table]
-        key = tuple(change.row[place] for place in table.positions(table.primary_key))
-        found.setdefault(change.table, {})[key] = change.row
-    return found
+def _distinct(table: TableSchema, rows: Iterable[Row]) -> dict[Row, Row]:
+    """The rows by primary key, each once however often it is referenced."""
+    columns = table.positions(table.primary_key)
+    return {tuple(row[column] for column in columns): row for row in rows}
 
 
 def _named(engine: Engine, table: str, rows: Iterable[Row]) -> list[dict[str, Any]]:

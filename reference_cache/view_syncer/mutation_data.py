@@ -15,8 +15,9 @@ from typing import Any
 import orjson
 
 from protocol.specs import VERSION_COLUMN
+from reference_cache.replica.change_log import LoggedChange, SchemaChanged, Truncate
 from reference_cache.replica.schema import ReplicaSchema
-from reference_cache.zql.ivm.change import Remove, SourceChange
+from reference_cache.zql.ivm.change import Remove
 from service_kit.sqlite import quoted
 
 
@@ -47,11 +48,11 @@ class MutationTables:
         self.clients = f"{app_id}_{shard_num}.clients"
         self.mutations = f"{app_id}_{shard_num}.mutations"
 
-    def by_group(self, changes: Iterable[tuple[str, SourceChange]], schema: ReplicaSchema) -> dict[str, Confirmed]:
+    def by_group(self, changes: Iterable[LoggedChange], schema: ReplicaSchema) -> dict[str, Confirmed]:
         """What changes of the two tables mean to each group."""
         groups: dict[str, Confirmed] = {}
-        for table, change in changes:
-            if table not in (self.clients, self.mutations):
+        for _, table, change in changes:
+            if table not in (self.clients, self.mutations) or isinstance(change, Truncate | SchemaChanged):
                 continue
             row = dict(zip(schema.tables[table].engine_table.columns, change.node.row, strict=True))
             confirmed = groups.setdefault(row["clientGroupID"], Confirmed())

@@ -119,10 +119,9 @@ class ViewSyncer:
             logged = list(changes_between(pipelines.connection, pipelines.schema, after, pipelines.version, {table}))
         except ChangesForgotten:
             return
-        changes = [(name, change) for _, name, change in logged if not isinstance(change, Truncate | SchemaChanged)]
-        if len(changes) < len(logged):
+        if any(isinstance(each.change, Truncate | SchemaChanged) for each in logged):
             return  # the table was emptied or is another one: clients keep results they do not need
-        confirmed = services.mutations.by_group(changes, pipelines.schema)
+        confirmed = services.mutations.by_group(logged, pipelines.schema)
         self._remember_dropped(confirmed, pipelines.version)
 
     async def stop(self) -> None:
@@ -173,7 +172,7 @@ class ViewSyncer:
         status.groups = len(self._groups)
         status.clients = sum(len(group.clients) for group in self._groups.values())
         status.queries = len(pipelines.live)
-        status.rows = sum(len(live.held) for live in pipelines.live.values())
+        status.rows = sum(len(live.rows) for live in pipelines.live.values())
         return status
 
     # --- clients ---
@@ -294,9 +293,9 @@ class ViewSyncer:
         """Hand each group what a step means to it."""
         services = self._services
         services.status.advances += 1
-        if step.patches or step.anew:
+        if step.patches or step.reset is not None:
             services.whole_views.clear()
-        if step.anew or step.failed:
+        if step.reset is not None or step.failed:
             self._part_with_misfits(step)
         confirmed = self._confirmed(step)
         patches = StepPatches(step.patches)
@@ -317,12 +316,12 @@ class ViewSyncer:
     def _confirmed(self, step: Step) -> dict[str, Confirmed]:
         """The mutations that the step confirms, by group; and the rules it changes."""
         services = self._services
-        if step.anew:
+        if step.reset is not None:
             self._restrict_again()
             active = {id: group.view for id, group in self._groups.items() if group.view.active}
             found = {id: view.confirmed_since(view.data_version) for id, view in active.items()}
             return {id: each for id, each in found.items() if each.version}
-        if any(table == self._permissions_table for table, _ in step.watched):
+        if any(each.table == self._permissions_table for each in step.watched):
             self._restrict_again()
         confirmed = services.mutations.by_group(step.watched, services.pipelines.schema)
         self._remember_dropped(confirmed, step.version)

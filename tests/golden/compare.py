@@ -7,9 +7,9 @@ from typing import Any, TypeAlias
 
 from protocol.sync.ast import CorrelatedSubquery, Query
 from protocol.sync.js_json import stringify
-from reference_cache.zql.engine.row_changes import RowChange
 from reference_cache.zql.format import Format
 from reference_cache.zql.schema import Row, Schema, TableSchema
+from tests.support.zql.recording_engine import RowChange
 
 RowId: TypeAlias = tuple[str, str]
 """A table and a row's key as the corpus writes it, e.g. `["i1"]`."""

@@ -9,6 +9,11 @@ recordings of the official engine.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
+from unittest.mock import patch
+
+from reference_cache.zql.engine import build
 from reference_cache.zql.ivm.change import Add, Change, Child, Edit, Node, Remove
 from reference_cache.zql.ivm.operators.collapse import collapse
 from reference_cache.zql.ivm.operators.union import UnionFanIn
@@ -35,6 +40,13 @@ class DriftingUnionFanIn(UnionFanIn):
         others = (branch for i, branch in enumerate(self._branches) if i != number)
         if isinstance(change, Child) or all(self._in_branch(branch, change.node.row) is None for branch in others):
             self._output(change)
+
+
+@contextmanager
+def drifting() -> Iterator[None]:
+    """Pipelines that are built meanwhile have the drifting union."""
+    with patch.object(build, "UnionFanIn", DriftingUnionFanIn):
+        yield
 
 
 def _merged(nodes: list[Node]) -> Node:

@@ -6,24 +6,24 @@ flips, so they are compared only as given; results never do.
 """
 
 from collections.abc import Callable, Iterable, Iterator
+from contextlib import nullcontext
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Literal
 
 from protocol.sync.ast import Condition, CorrelatedSubquery, Exists, Query, Simple, map_leaves
 from protocol.sync.ast_json import parse
-from reference_cache.zql.engine.engine import Engine
-from reference_cache.zql.engine.row_changes import RowChange
 from reference_cache.zql.format import Format
-from reference_cache.zql.ivm.change import Pause, SourceChange, add, edit, remove
-from reference_cache.zql.ivm.operators.union import UnionFanIn
+from reference_cache.zql.ivm.change import SourceChange, add, edit, remove
+from reference_cache.zql.ivm.view import View
 from reference_cache.zql.planner.cost import CostModel
 from reference_cache.zql.query.parameters import bind
 from reference_cache.zql.schema import Schema
 from tests.golden.compare import Emission, Holder, counts, emission, same, same_effect, visible_rows
 from tests.golden.corpus_files import read_json, read_lines
-from tests.golden.drifting_union import DriftingUnionFanIn
+from tests.golden.drifting_union import drifting
 from tests.support.workloads.tables import SourceKind, Tables
+from tests.support.zql.recording_engine import RecordingEngine, RowChange
 
 Flips = Literal["given", "planned", "all"]
 Outcome = tuple[int, list[str]]
@@ -51,12 +51,7 @@ class Case:
         expired = (lambda: True) if setting.paused else None
         self.tables = Tables(self.schema, dataset["rows"], setting.source, expired=expired)
         model: CostModel | None = self.tables.cost_model() if setting.flips == "planned" else None
-        self.engine = Engine(
-            self.schema,
-            self.tables.open_source,
-            cost_model=model,
-            union=DriftingUnionFanIn if self.drifts else UnionFanIn,
-        )
+        self._engine = RecordingEngine(self.schema, self.tables.open_source, cost_model=model)
 
     @property
     def drifts(self) -> bool:
@@ -68,12 +63,17 @@ class Case:
         return flipped(query) if self.setting.flips == "all" else query
 
     def rows(self, query_id: str, query: Query) -> list[RowChange]:
-        return [change for change in self.engine.add_query(query_id, query) if not isinstance(change, Pause)]
+        with drifting() if self.drifts else nullcontext():
+            return self._engine.rows(query_id, query)
+
+    def view(self, query: Query, format: Format) -> View:
+        with drifting() if self.drifts else nullcontext():
+            return self._engine.materialize(query, format)
 
     def push(self, changes: Iterable[dict[str, Any]]) -> list[RowChange]:
         found: list[RowChange] = []
         for change in changes:
-            found += self.engine.push(change["table"], self.source_change(change))
+            found += self._engine.change(change["table"], self.source_change(change))
         return found
 
     def source_change(self, change: dict[str, Any]) -> SourceChange:
@@ -145,7 +145,7 @@ def query_problems(run: Case, case: dict[str, Any]) -> Iterator[str]:
 
 
 def hydration_problems(run: Case, query: Query, format: Format, expected: dict[str, Any]) -> Iterator[str]:
-    result = run.engine.materialize(query, format).result
+    result = run.view(query, format).result
     if not same(result, expected["result"]):
         yield f"result is {result!r}, expected {expected['result']!r}"
     rows = counts(run.rows("q", query), run.schema)
@@ -156,7 +156,7 @@ def hydration_problems(run: Case, query: Query, format: Format, expected: dict[s
 
 def scenario_problems(run: Case, case: dict[str, Any]) -> Iterator[str]:
     query, format = run.query(case), Format.from_json(case["format"])
-    view = run.engine.materialize(query, format)
+    view = run.view(query, format)
     held = Holder(run.schema)
     hydrated = run.rows("q", query)
     held.receive(emission(change, run.schema) for change in hydrated)

@@ -15,12 +15,12 @@ from collections.abc import Callable
 from typing import Any, Protocol
 
 from protocol.sync.ast_json import parse
-from reference_cache.zql.query.to_sql import prepare, to_sql
 from reference_cache.zql.schema import Schema
 from tests.oracle import database
 from tests.oracle.cases import present, rows_of
 from tests.oracle.changes import Rows, apply
 from tests.oracle.naive import Naive
+from tests.oracle.to_sql import prepare, to_sql
 from tests.oracle.worlds import Json
 
 Counts = Counter[tuple[str, str]]

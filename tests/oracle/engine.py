@@ -9,8 +9,6 @@ from typing import Any, NamedTuple
 
 from protocol.sync.ast import Query
 from protocol.sync.ast_json import parse
-from reference_cache.zql.engine.engine import Engine
-from reference_cache.zql.engine.row_changes import RowChange
 from reference_cache.zql.format import Format
 from reference_cache.zql.ivm.change import YIELD, SourceChange, add, edit, remove
 from reference_cache.zql.ivm.source import Source
@@ -20,12 +18,13 @@ from reference_cache.zql.planner.cost_model import SqliteCostModel
 from reference_cache.zql.schema import Schema, TableSchema
 from reference_cache.zql.tables.followed import FollowedTable
 from reference_cache.zql.tables.memory import MemoryTable
-from reference_cache.zql.tables.written import WrittenTable
 from tests.oracle import database
 from tests.oracle.cases import present
 from tests.oracle.changes import Rows
 from tests.oracle.check import Counts, row_key
 from tests.oracle.worlds import Json
+from tests.support.zql.recording_engine import RecordingEngine, RowChange
+from tests.support.zql.written_table import WrittenTable
 
 
 class Variant(NamedTuple):
@@ -68,7 +67,7 @@ class EngineRun:
         database.create(self._database, {**case, "rows": rows})
         self._followed: list[FollowedTable] = []
         model = SqliteCostModel(self._database) if variant.planned else None
-        self._engine = Engine(self._schema, self._open_source, cost_model=model, in_order=variant.in_order)
+        self._engine = RecordingEngine(self._schema, self._open_source, cost_model=model, in_order=variant.in_order)
         self._counts: list[Counts] = [Counter() for _ in case["queries"]]
         self._views: dict[int, View] = {}
         for table in self._schema.tables:
@@ -78,13 +77,13 @@ class EngineRun:
     def _come_and_go(self) -> None:
         for number, query in enumerate(self._case["queries"]):
             if number in self._views and not present(query, self._done):
-                self._engine.remove_query(str(number))
+                self._engine.stop(str(number))
                 self._engine.release(self._views.pop(number))
             elif number not in self._views and present(query, self._done):
                 self._views[number] = self._add(number, parse(query["ast"]), Format.from_json(query["format"]))
 
     def _add(self, number: int, query: Query, format_: Format) -> View:
-        for change in self._engine.add_query(str(number), query):
+        for change in self._engine.start(str(number), query):
             if change is not YIELD:
                 self._count(change)
         return self._engine.materialize(query, format_)
@@ -106,7 +105,7 @@ class EngineRun:
     def push(self, changes: list[Json]) -> None:
         for change in changes:
             table = self._schema.tables[change["table"]]
-            for row_change in self._engine.push(table.name, source_change(table, change)):
+            for row_change in self._engine.change(table.name, source_change(table, change)):
                 self._count(row_change)
         self._engine.flush()
         self._move_on(changes)

@@ -8,12 +8,12 @@ import sqlite3
 import pytest
 
 from protocol.sync.ast_json import parse
-from reference_cache.zql.query.to_sql import prepare, to_sql
 from reference_cache.zql.schema import Schema
 from tests.oracle import database
 from tests.oracle.cases import make_case
 from tests.oracle.minimise import legal, minimise
 from tests.oracle.naive import Naive, like, simple
+from tests.oracle.to_sql import prepare, to_sql
 
 
 @pytest.mark.parametrize("seed", range(100))

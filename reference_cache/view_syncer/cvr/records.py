@@ -11,21 +11,44 @@ from __future__ import annotations
 import sqlite3
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
-from typing import TypeAlias
 
 from reference_cache.view_syncer.cvr.file import CvrFile
+from reference_cache.zql.engine.row_set import RowId
+from reference_cache.zql.schema import Row
 
-Change: TypeAlias = tuple[str, str, str, bool]
-"""Table, row key, row version, and whether the row is there."""
+
+class RowPatch:
+    """A row of a query's set is new or has new values (`row`), or left the set (`row` is None).
+
+    The only shape of a change between a query pipeline and the frames of a poke; the CVR records it too. `row_id` is
+    the engine's id of the row, `key` the same as clients know it: the JSON object that a `del` carries. Slotted by hand
+    because one is made for every row that changes in a query.
+    """
+
+    __slots__ = ("key", "row", "row_id")
+
+    def __init__(self, row_id: RowId, key: str, row: Row | None) -> None:
+        self.row_id = row_id
+        self.key = key
+        self.row = row
+
+    def __repr__(self) -> str:
+        return f"RowPatch({self.row_id[0]!r}, {self.key}, {self.row!r})"
 
 
-@dataclass(slots=True)
+@dataclass(slots=True, eq=False)
 class RecordedQuery:
-    """A query known to the file. `epoch` counts how often its set changed while the data stood still."""
+    """A query in the CVR file, by its durable key. Written by `RecordStore` only, inside transactions of the file.
 
-    id: int
+    `id` is its number in the file; 0 until `RecordStore.load` or `enter` finds one. `epoch` counts how often its set
+    changed while the data did not. `settled` is the version up to which the records are right; None while the query
+    runs, which means the file's own version. `last_patch` is the newest version at which one of its rows changed.
+    """
+
+    key: str
+    id: int = 0
     epoch: int = 0
-    settled: str | None = None
+    settled: str | None = ""
     last_patch: str = ""
 
 
@@ -39,25 +62,33 @@ class RecordStore:
     def _connection(self) -> sqlite3.Connection:
         return self._file.connection
 
-    def find(self, key: str) -> RecordedQuery | None:
-        """The query with this key, if it is known."""
+    def load(self, query: RecordedQuery) -> None:
+        """Read what the file knows of the query; nothing changes if it knows nothing."""
         sql = "SELECT id, epoch, settled, last_patch FROM queries WHERE key = ?"
-        found = self._connection.execute(sql, (key,)).fetchone()
-        return None if found is None else RecordedQuery(*found)
+        stored = self._connection.execute(sql, (query.key,)).fetchone()
+        if stored is not None:
+            query.id, query.epoch, query.settled, query.last_patch = stored
 
-    def enter(self, key: str) -> RecordedQuery:
-        """A query that is new."""
-        entered = self._connection.execute("INSERT INTO queries VALUES (NULL, ?, 0, '', '', '')", (key,))
-        assert entered.lastrowid is not None
-        return RecordedQuery(entered.lastrowid, 0, "", "")
+    def enter(self, query: RecordedQuery) -> None:
+        """Give the query a number if it has none."""
+        if not query.id:
+            entered = self._connection.execute("INSERT INTO queries VALUES (NULL, ?, 0, '', '', '')", (query.key,))
+            assert entered.lastrowid is not None
+            query.id = entered.lastrowid
 
-    def write(self, query: RecordedQuery, version: str, changes: Iterable[Change]) -> None:
-        """Record changes of a query's set at a version of the data."""
-        rows = [(query.id, table, key, row_version, version, there) for table, key, row_version, there in changes]
+    def write(self, query: RecordedQuery, version: str, patches: Iterable[RowPatch]) -> None:
+        """Record changes of a query's set at a version of the data. The last column of a row is its version."""
+        query_id = query.id
+        rows = [
+            (query_id, patch.row_id[0], patch.key, "", version, False)
+            if (row := patch.row) is None
+            else (query_id, patch.row_id[0], patch.key, row[-1], version, True)
+            for patch in patches
+        ]
         if rows:
             self._connection.executemany("REPLACE INTO records VALUES (?, ?, ?, ?, ?, ?)", rows)
             query.last_patch = max(query.last_patch, version)
-            self._connection.execute("UPDATE queries SET last_patch = ? WHERE id = ?", (query.last_patch, query.id))
+            self._connection.execute("UPDATE queries SET last_patch = ? WHERE id = ?", (query.last_patch, query_id))
 
     def settle(self, query: RecordedQuery, version: str | None) -> None:
         """The records are right up to this version; None: as long as the query runs, up to the file's."""

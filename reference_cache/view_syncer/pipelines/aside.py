@@ -1,10 +1,10 @@
-"""Evaluation aside: a query in an engine of its own, over a snapshot of its own, while everybody else goes on.
+"""Evaluation aside: a slow query in an engine of its own, over a snapshot of its own.
 
-A query that hydrates within moments is hydrated in the common engine. One that takes longer is moved here: commits and
-other queries do not wait for it, it pauses wherever it is, in plain calls and inside SQLite statements too, and it ends
-when nobody wants it any more or its budget is used up.
+A query that hydrates within `PATIENCE` is hydrated in the common engine. One that takes longer is hydrated here:
+commits and other queries do not wait for it, it pauses wherever it is, in plain calls and inside SQLite statements too,
+and it ends when no client wants it any more or its budget is used up.
 
-All evaluations aside take turns: the event loop is kept by one slice of one of them at a time.
+All evaluations aside take turns: at any time, at most one of them occupies the event loop, for one time slice.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from __future__ import annotations
 import asyncio
 import sqlite3
 import time
-from collections.abc import AsyncIterator, Callable, Iterator
+from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from typing import Any, TypeVar
 
@@ -23,31 +23,32 @@ from reference_cache.replica.change_log import SchemaChanged, Truncate, changes_
 from reference_cache.replica.replica import Replica
 from reference_cache.replica.schema import ReplicaSchema
 from reference_cache.replica.stored_catalog import read_state
-from reference_cache.view_syncer.pipelines.evaluation import Evaluation, KeyChoice
-from reference_cache.view_syncer.pipelines.net_changes import NetChanges
+from reference_cache.view_syncer.pipelines.distinct_query import KeyChoice
+from reference_cache.view_syncer.pipelines.evaluation import Evaluation
+from reference_cache.view_syncer.pipelines.net_changes import WINDOW, NetChanges
+from reference_cache.view_syncer.pipelines.query_rows import QueryRows
 from reference_cache.view_syncer.pipelines.stepped_thread import SteppedThread
-from reference_cache.zql.ivm.change import Pause
+from reference_cache.zql.engine.engine import Pipeline
 from reference_cache.zql.planner.cost_model import SqliteCostModel
+from reference_cache.zql.query.canonical import canonical
 from reference_cache.zql.tables.followed import hold_snapshot, release_snapshot
 
 T = TypeVar("T")
 Wanted = Callable[[], bool]
+"""Whether a client still waits for the query; asked between slices, on the event loop."""
 
 AT_ONCE = 8
-"""Evaluations that are under way at a time; others wait."""
+"""Evaluations aside that run at a time; others wait for a slot."""
 
 STEPS_BETWEEN_CLOCK_READINGS = 4000
 """Instructions of SQLite's machine; some tens of microseconds."""
 
 WAITING = 0.05
-"""Seconds between two looks whether an evaluation that waits for its turn is still wanted."""
-
-WINDOW = 20_000
-"""Rows whose changes are put together before they are evaluated."""
+"""Seconds between two checks whether a query that waits for a slot is still wanted."""
 
 
 class Moved(Exception):
-    """The tables have changed in a way that no row change describes: start again."""
+    """Tables were truncated or altered, which no row change describes: start the hydration again."""
 
 
 class TooExpensive(SyncError):
@@ -58,19 +59,23 @@ class TooExpensive(SyncError):
 
 
 class Turns:
-    """Who may keep the event loop for a slice. Shared by all evaluations aside of a cache."""
+    """Which evaluation aside may occupy the event loop. Shared by all of them."""
 
     def __init__(self, seconds: float) -> None:
         self.seconds = seconds
         self.slots = asyncio.Semaphore(AT_ONCE)
         self.turn = asyncio.Lock()
-        self.stopping = False  # set once, when the cache ends
+        # Set once, by `SlowStart.stop` when the cache ends.
+        self.stopping = False
 
 
 class Aside:
     """One evaluation aside. Invariant: its engine is at `version`, which `_held` sees.
 
-    `seconds` is its budget of time that it keeps the event loop; `table` names the query in errors.
+    `seconds` is how long it may occupy the event loop in total; `table` names the query in errors.
+
+    Methods marked as plain code run inside `run`, in a `SteppedThread` that never runs at the same time as the event
+    loop; so nothing here needs a lock.
     """
 
     def __init__(
@@ -89,25 +94,32 @@ class Aside:
         self._turns = turns
         self._wanted = wanted
         self._table = table
-        self._left = self._budget = seconds
-        self._thread: SteppedThread[Any] | None = None  # while `run` is under way
-        self._slice_end = 0.0  # of the slice that `_thread` has
+        self._budget = seconds
+        # Seconds of the budget that are left; written by `_step`.
+        self._left = seconds
+        # The thread that executes `run`; None between runs.
+        self._thread: SteppedThread[Any] | None = None
+        # When the present slice ends (monotonic); written by `_step`.
+        self._slice_end = 0.0
+        # `_held` reads at `version`; `catch_up` exchanges the two.
         self._held, self._spare = replica.connect(), replica.connect()
         for connection in (self._held, self._spare):
             connection.set_progress_handler(self._pause_in_sqlite, STEPS_BETWEEN_CLOCK_READINGS)
         hold_snapshot(self._held)
+        # The state version of the evaluation; written by `push_changes`.
         self.version = read_state(self._held).version
         costs = SqliteCostModel(self._held)
         self.evaluation = Evaluation(schema.engine_schema, choice, self._held, self._checkpoint, costs, rows)
 
     def close(self) -> None:
-        """Close the connections; the evaluation must not be used any more."""
+        """Close the connections; pipelines that were adopted by then do not use them."""
         for connection in (self._held, self._spare):
             connection.close()
 
-    async def compiled(self, query: Query) -> Iterator[Pause]:
-        """The hydration of a query, to be read to its end by plain code in `run`."""
-        return await in_background(lambda: self.evaluation.subscribe(query))
+    async def compile(self, query: Query) -> Pipeline[QueryRows]:
+        """Build the query's pipeline in a background thread; plain code in `run` hydrates it."""
+        evaluation = self.evaluation
+        return await in_background(lambda: evaluation.start(canonical(query, evaluation.schema)))
 
     # --- pacing ---
 
@@ -143,7 +155,7 @@ class Aside:
         return TooExpensive(self._table, f"it takes longer than {self._budget:g} s; {fix}")
 
     def _checkpoint(self) -> bool:
-        """For sources: pauses here, so streams need no pauses in them."""
+        """Called by sources between rows: pauses here and returns False, so streams need no pauses in them."""
         if self._thread is not None and time.monotonic() >= self._slice_end:
             self._thread.pause()
         return False
@@ -183,7 +195,7 @@ class Aside:
                 self._push(net)
         self._push(net)
         self.evaluation.settle()
-        for error in self.evaluation.shared.failed.values():
+        for error in self.evaluation.engine.failed.values():
             raise error
         self.version = version
 
@@ -194,7 +206,7 @@ class Aside:
 
 @asynccontextmanager
 async def slot(turns: Turns, wanted: Wanted) -> AsyncIterator[None]:
-    """One of the slots for evaluations aside, once it is free; raises `SyncError` if nobody wants it any more."""
+    """Wait for one of the slots for evaluations aside; raises `SyncError` if nobody wants the query any more."""
     while True:
         if turns.stopping or not wanted():
             raise SyncError(ErrorKind.REHOME, "Nobody waits for the query any more")

@@ -2,13 +2,13 @@
 
     live = await pipelines.open(query, choice, wanted)  # hydrated, its records up to date; takes the lock itself
     async with pipelines.lock:
-        step = await pipelines.advance()                # to the newest version, or None if that is where we are
+        step = await pipelines.advance()                # to the newest version; None if the queries are there
 
-Whatever reads or changes sets of rows holds `lock`; long work lets others run in between and keeps it. The replica is
-read through two connections that take turns: one holds the snapshot all queries have, the other the next one.
+Code that reads or changes the rows of queries holds `lock`; long work lets other tasks run in between and keeps it. The
+replica is read through two connections that alternate: one holds the snapshot that all queries have, one the next.
 
-Nothing keeps the lock for long. A query that does not hydrate within `PATIENCE` is hydrated aside (`slow_start`), and
-one that takes too much time of a transaction is stopped: whoever has it comes again and has it hydrated aside.
+Nothing holds the lock for long. A query that does not hydrate within `PATIENCE` is hydrated aside (`slow_start`), and
+one that takes too much time of a step is stopped: its clients reconnect and have it hydrated aside.
 """
 
 from __future__ import annotations
@@ -19,13 +19,14 @@ import sqlite3
 import time
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
+from enum import Enum
 from functools import partial
 from typing import Any, TypeVar
 
 from protocol.sync.ast import Query, has_more_parts
 from protocol.sync.errors import ErrorKind, SyncError
 from reference_cache.background import in_background
-from reference_cache.replica.change_log import SchemaChanged, Truncate, changes_between
+from reference_cache.replica.change_log import LoggedChange, SchemaChanged, Truncate, changes_between
 from reference_cache.replica.errors import ChangesForgotten
 from reference_cache.replica.file_identity import file_identity
 from reference_cache.replica.replica import Replica, open_replica
@@ -33,20 +34,22 @@ from reference_cache.replica.schema import ReplicaSchema, read_schema
 from reference_cache.replica.stored_catalog import ReplicaState, read_state
 from reference_cache.view_syncer.api import SyncerOptions
 from reference_cache.view_syncer.cvr.file import CvrFile, is_full
-from reference_cache.view_syncer.cvr.records import RecordStore
+from reference_cache.view_syncer.cvr.records import RecordStore, RowPatch
 from reference_cache.view_syncer.pipelines.aside import STEPS_BETWEEN_CLOCK_READINGS, Aside, Turns, Wanted
 from reference_cache.view_syncer.pipelines.digest import Digest
-from reference_cache.view_syncer.pipelines.evaluation import Evaluation, KeyChoice
-from reference_cache.view_syncer.pipelines.live_query import LiveQuery, Patch, derive_key, query_key
-from reference_cache.view_syncer.pipelines.net_changes import KeyOf, NetChanges
+from reference_cache.view_syncer.pipelines.distinct_query import DistinctQuery, KeyChoice, distinct_query
+from reference_cache.view_syncer.pipelines.evaluation import Evaluation
+from reference_cache.view_syncer.pipelines.live_query import LiveQuery, QueryPipeline
+from reference_cache.view_syncer.pipelines.net_changes import WINDOW, KeyOf, NetChanges
 from reference_cache.view_syncer.pipelines.pacing import Pace
-from reference_cache.view_syncer.pipelines.recording import BATCH, record_hydration
+from reference_cache.view_syncer.pipelines.query_rows import TooManyRows
+from reference_cache.view_syncer.pipelines.recording import BATCH, Recording
 from reference_cache.view_syncer.pipelines.slow_start import SlowStart, too_many_rows
 from reference_cache.zql.engine.engine import Engine
-from reference_cache.zql.engine.shared import SharedQuery, TooManyRows
-from reference_cache.zql.ivm.change import SourceChange
+from reference_cache.zql.engine.row_references import RowReceiver
 from reference_cache.zql.ivm.effort import Effort, is_overrun
 from reference_cache.zql.planner.cost_model import SqliteCostModel
+from reference_cache.zql.query.canonical import canonical
 from reference_cache.zql.tables.followed import hold_snapshot, release_snapshot
 
 log = logging.getLogger(__name__)
@@ -54,58 +57,85 @@ log = logging.getLogger(__name__)
 T = TypeVar("T")
 
 LARGE_QUERY = 300
-"""Parts from which on a query is not even compiled while others wait."""
+"""Parts from which on a query is compiled in the background, and never under the lock."""
 
 PATIENCE = 0.25
 """Seconds that a query may hydrate while commits wait."""
 
-WINDOW = 20_000
-"""Rows whose changes are put together before they are evaluated; bounds the memory a large transaction takes."""
+
+class ResetReason(Enum):
+    """Why a step hydrated all queries again instead of pushing changes."""
+
+    SCHEMA_CHANGED = "a table was created, dropped or altered"
+    TRUNCATED = "a table was truncated"
+    LOG_PRUNED = "the replica's change log does not reach back"
+    PUSH_FAILED = "a change could not be pushed"
 
 
 @dataclass(slots=True)
 class Step:
-    """From one version of the data to a later one: what happened to each query, and to the tables watched directly.
+    """From one version of the data to a later one: what happened to each query, and to the watched tables.
 
-    `anew`: all queries were started again (the schema is another, or the log does not reach back), so `watched` is
-    empty and says nothing. Queries that cannot go on are in `failed` and have been stopped.
+    After a `reset` all queries were hydrated again; `patches` is then the difference from their records, and `watched`
+    is empty although the tables may have changed. Queries that cannot run any more are in `failed` and were stopped.
     """
 
     version: str
-    patches: dict[LiveQuery, list[Patch]] = field(default_factory=dict)
-    watched: list[tuple[str, SourceChange]] = field(default_factory=list)
-    anew: bool = False
+    patches: dict[LiveQuery, list[RowPatch]] = field(default_factory=dict)
+    watched: list[LoggedChange] = field(default_factory=list)
+    reset: ResetReason | None = None
     failed: dict[LiveQuery, Exception] = field(default_factory=dict)
 
 
 class Pipelines:
-    """The running queries. Invariant: while `lock` is free, all of them are at `version` and recorded so."""
+    """The running queries. Invariant: while `lock` is free, all of them are at `version` and recorded so.
+
+    Used on the event loop only. `watched` are tables whose changes each step reports, read by a query or not.
+    """
 
     def __init__(self, options: SyncerOptions, file: CvrFile, watched: Iterable[str], pace: Pace) -> None:
         self.lock = asyncio.Lock()
-        self.records = RecordStore(file)
-        self.version = ""
-        self.schema = ReplicaSchema({}, {})
-        self.engine_schema = self.schema.engine_schema
-        self.live: dict[str, LiveQuery] = {}
+        self._options = options
         self._path = options.replica_file
         self._file = file
         self._watched = frozenset(watched)
         self._pace = pace
-        self._evaluations: dict[KeyChoice, Evaluation] = {}
-        self._by_shared: dict[SharedQuery, LiveQuery] = {}
+        self._recording = Recording(file, pace)
         self._effort = Effort(pace.slice)
-        self._slow = SlowStart(self, options, file, pace)
-        self.moved = asyncio.Event()  # set when `version` changes, and replaced
-        self.notify: Callable[[], None] = lambda: None  # asks for an advance; set by the view syncer
-        self.on_ended: Callable[[Iterable[LiveQuery]], None] = lambda ended: None  # hears of queries that stopped
-        self._options = options
+        self._slow = SlowStart(self, self._recording, options, pace)
+        # Both set once by the view syncer, before `start`. `notify` asks it for an advance; `on_ended` is called with
+        # queries that have stopped.
+        self.notify: Callable[[], None] = lambda: None
+        self.on_ended: Callable[[Iterable[LiveQuery]], None] = lambda ended: None
+        # The state version of all queries; set by `start`, and by each step under the lock.
+        self.version = ""
+        # Set, and replaced by a new event, when `version` changes.
+        self.moved = asyncio.Event()
+        # The tables at `version`; read again at the start and by a reset.
+        self.schema = ReplicaSchema({}, {})
+        self.engine_schema = self.schema.engine_schema
+        # The running queries by key, by identity, and by the rows their pipelines report to. Written under the lock.
+        # Two keys may belong to one identity: the key hashes the JSON text, in which an empty list may be written out.
+        self.live: dict[str, LiveQuery] = {}
+        self._by_identity: dict[tuple[KeyChoice, Query], LiveQuery] = {}
+        self._by_rows: dict[RowReceiver, LiveQuery] = {}
+        # Made on first use; all are dropped by a reset, because their schema is another one.
+        self._evaluations: dict[KeyChoice, Evaluation] = {}
+        # Milliseconds of hydrations and of steps, since the process started.
         self._hydrations, self._updates = Digest(), Digest()
+        # The open replica, and the identity of its file; set by `start`, None after `close`.
         self._replica: Replica | None = None
-        self._identity: tuple[int, int] | None = None  # of the replica's file that is open
+        self._identity: tuple[int, int] | None = None
+        # `_held` reads at `version`; `_spare` becomes `_held` with the next step. `_planning` estimates costs and holds
+        # no snapshot.
         self._held: sqlite3.Connection
         self._spare: sqlite3.Connection
-        self._planning: sqlite3.Connection  # estimates costs; holds no snapshot
+        self._planning: sqlite3.Connection
+
+    @property
+    def records(self) -> RecordStore:
+        """The row records of the CVR file."""
+        return self._recording.store
 
     @property
     def connection(self) -> sqlite3.Connection:
@@ -113,7 +143,7 @@ class Pipelines:
         return self._held
 
     def start(self) -> ReplicaState:
-        """Open the replica and read its newest version; `FileNotFoundError` while there is none."""
+        """Open the replica and read its newest version; raises `FileNotFoundError` while there is none."""
         self.close()
         identity = file_identity(self._path)
         self._replica = open_replica(self._path)
@@ -128,13 +158,15 @@ class Pipelines:
         return state
 
     def _read_schema(self) -> None:
+        """Read the tables at `version`, and drop all evaluations."""
         self.schema = read_schema(self._held)
         self.engine_schema = self.schema.engine_schema
         self._evaluations.clear()
-        self._by_shared.clear()
+        self._by_identity.clear()
+        self._by_rows.clear()
 
     def close(self) -> None:
-        """Let go of the replica."""
+        """Close the connections to the replica."""
         if self._replica is not None:
             for connection in (self._held, self._spare, self._planning):
                 connection.close()
@@ -142,47 +174,51 @@ class Pipelines:
             self._replica = None
 
     def newest(self) -> ReplicaState | None:
-        """The newest state of the replica; None if it is another file now, or none."""
+        """The newest state of the replica; None if its file was replaced or deleted."""
         return self._replica.state() if self._replica is not None and self.is_in_place else None
 
     @property
     def is_in_place(self) -> bool:
-        """Whether the replica that is open is the one that is found under its name."""
+        """Whether the open replica is still the file under its name."""
         return self._replica is not None and file_identity(self._path) == self._identity
 
     def evaluation(self, choice: KeyChoice) -> Evaluation:
         """The evaluation for this way of identifying rows."""
-        found = self._evaluations.get(choice)
-        if found is None:
+        evaluation = self._evaluations.get(choice)
+        if evaluation is None:
             costs = SqliteCostModel(self._planning)
             rows = self._options.hydration_rows
-            found = Evaluation(self.engine_schema, choice, self._held, self._effort, costs, rows)
-            self._evaluations[choice] = found
-        return found
+            evaluation = Evaluation(self.engine_schema, choice, self._held, self._effort, costs, rows)
+            self._evaluations[choice] = evaluation
+        return evaluation
 
     async def open(self, query: Query, choice: KeyChoice, wanted: Wanted = lambda: True) -> LiveQuery:
         """Join a running query, or start it: hydrate it and record its rows. Give it back with `release`.
 
-        Call without the lock. A query that takes long is given up once `wanted` says no; then, or if it is too
+        Call without the lock. A query that takes long is given up once `wanted` returns False; then, or if it is too
         expensive, `SyncError` is raised.
         """
         is_large = has_more_parts(query, LARGE_QUERY)
-        key = await in_background(partial(derive_key, query, choice, self.evaluation(choice))) if is_large else None
+        distinct: DistinctQuery | None = None
+        if is_large:
+            distinct = await in_background(partial(distinct_query, query, choice, self.evaluation(choice).schema))
         async with self.lock:
             evaluation = self.evaluation(choice)
-            key = key or query_key(query, choice, evaluation)
-            live = self.live.get(key)
-            if live is None and not is_large and not self._slow.is_starting(key):
-                live = await self._start_soon(key, query, choice, evaluation)
+            distinct = distinct or evaluation.distinct(query)
+            live = self.live.get(distinct.key) or self._by_identity.get((choice, distinct.canonical))
+            if live is None and not is_large and not self._slow.is_starting(distinct.key):
+                live = await self._start_soon(distinct, query, choice, evaluation)
             if live is not None:
                 live.users += 1
                 return live
-        return await self._slow.open(key, query, choice, wanted)
+        return await self._slow.open(distinct.key, query, choice, wanted)
 
-    async def _start_soon(self, key: str, query: Query, choice: KeyChoice, evaluation: Evaluation) -> LiveQuery | None:
-        """Start a query; None if it takes longer than others should wait."""
+    async def _start_soon(
+        self, distinct: DistinctQuery, query: Query, choice: KeyChoice, evaluation: Evaluation
+    ) -> LiveQuery | None:
+        """Start a query; None if it takes longer than `PATIENCE`."""
         try:
-            return await self._start(key, query, choice, evaluation)
+            return await self._start(distinct, query, choice, evaluation)
         except TooManyRows as error:
             raise too_many_rows(query, error) from None
         except Exception as error:
@@ -190,50 +226,58 @@ class Pipelines:
                 return None
             raise
 
-    async def _start(self, key: str, query: Query, choice: KeyChoice, evaluation: Evaluation) -> LiveQuery:
+    async def _start(
+        self, distinct: DistinctQuery, query: Query, choice: KeyChoice, evaluation: Evaluation
+    ) -> LiveQuery:
         began = time.perf_counter()
-        await self._hydrate(query, evaluation)
-        live = LiveQuery(key, query, choice, evaluation)
-        same = self._by_shared.get(live.shared)
-        if same is not None:  # the same query in other words (1 and 1.0)
-            evaluation.shared.unsubscribe(query)
-            return same
+        pipeline = await self._hydrate(distinct.canonical, evaluation)
+        live = LiveQuery(distinct.key, query, choice, evaluation, pipeline)
         try:
-            await record_hydration(live, self._file, self.records, self.version, self._pace)
+            await self._recording.record_hydration(live, self.version)
         except BaseException:
-            evaluation.shared.unsubscribe(query)
+            live.stop()
             raise
         self.enter(live, time.perf_counter() - began)
         return live
 
     def enter(self, live: LiveQuery, seconds: float) -> None:
-        """Follow changes with a query that took so long to hydrate."""
-        live.hydration = seconds
+        """Push changes to a recorded query from now on; its hydration took so long."""
+        live.hydration_seconds = seconds
         self._hydrations.add(seconds * 1000)
-        self.live[live.key] = self._by_shared[live.shared] = live
+        self.live[live.key] = live
+        self._index(live)
+
+    def _index(self, live: LiveQuery) -> None:
+        self._by_identity[live.choice, live.pipeline.query] = live
+        self._by_rows[live.rows] = live
 
     def adopt(self, live: LiveQuery) -> LiveQuery:
-        """Move a query that was hydrated elsewhere, at this version, into its evaluation here; or the one there is."""
-        evaluation = self.evaluation(live.choice)
-        shared = evaluation.shared.adopt(live.query, live.evaluation.shared)
-        same = self._by_shared.get(shared)
-        if same is not None:  # somebody has started the same query in other words
-            evaluation.shared.unsubscribe(live.query)
+        """Move a query that was hydrated aside, at this version, into its evaluation here.
+
+        Returns the running query instead if somebody has started the same one under another key.
+        """
+        same = self._by_identity.get((live.choice, live.pipeline.query))
+        if same is not None:
+            live.stop()
             return same
-        live.move_to(evaluation)
+        evaluation = self.evaluation(live.choice)
+        evaluation.adopt(live.pipeline, live.evaluation)
+        live.evaluation = evaluation
         return live
 
-    async def _hydrate(self, query: Query, evaluation: Evaluation) -> None:
+    async def _hydrate(self, query: Query, evaluation: Evaluation) -> QueryPipeline:
+        """The hydrated pipeline of a canonical query; raises `Overrun` after `PATIENCE` seconds."""
         await self._pace.pause()  # many short hydrations are one long stretch of work
         self._effort.limit_hydration(PATIENCE)
         try:
-            hydration = evaluation.subscribe(query)
+            pipeline = evaluation.start(query)
             try:
-                for _ in hydration:
+                for _ in pipeline.hydrate():
                     await self._pace.pause()
             except BaseException:
-                evaluation.shared.unsubscribe(query)
+                evaluation.engine.remove_query(pipeline)
                 raise
+            return pipeline
         finally:
             self._effort.free()
 
@@ -244,7 +288,7 @@ class Pipelines:
         return Aside(self._replica, self.schema, choice, turns, wanted, table=query.table, seconds=seconds, rows=rows)
 
     async def examine(self, query: Query, choice: KeyChoice, wanted: Wanted, work: Callable[[Engine], T]) -> T:
-        """What plain code finds out about a query, in an engine of its own. Call without the lock."""
+        """The result of plain code about a query, run with an engine of its own. Call without the lock."""
         return await self._slow.examine(query, choice, wanted, work)
 
     def stop_starting(self) -> None:
@@ -253,56 +297,62 @@ class Pipelines:
 
     @property
     def read_version(self) -> str:
-        """The version up to which the replica's change log has been read by everybody here."""
+        """The version up to which the replica's change log has been read by all queries."""
         return min(self.version, self._slow.oldest_version or self.version)
 
     def recorded_ids(self) -> set[int]:
-        """The queries in the file that are running or about to."""
+        """The queries in the CVR file that are running or being started."""
         return {live.id for live in self.live.values()} | self._slow.recorded_ids()
 
     def release(self, lives: Iterable[LiveQuery]) -> None:
-        """Stop those of these queries that nobody else uses."""
+        """Stop those of these queries that have no other user. Call with the lock."""
         ended = []
         for live in lives:
             live.users -= 1
             if not live.users and self.live.get(live.key) is live:
-                del self.live[live.key]
-                self._by_shared.pop(live.shared, None)  # not there if starting all queries again failed half way
-                live.evaluation.shared.unsubscribe(live.query)
+                self._forget(live)
+                live.stop()
                 ended.append(live)
         if ended:
             self.on_ended(ended)
             with self._file.transaction(self.version):
                 for live in ended:
-                    self.records.settle(live.recorded, self.version)
+                    self.records.settle(live, self.version)
+
+    def _forget(self, live: LiveQuery) -> None:
+        del self.live[live.key]
+        # Not indexed if a reset failed half way.
+        self._by_identity.pop((live.choice, live.pipeline.query), None)
+        self._by_rows.pop(live.rows, None)
 
     async def advance(self) -> Step | None:
-        """Go to the replica's newest version, however many commits away; None if it is this one."""
+        """Go to the replica's newest version, however many commits away; None if it is this one. Call with the lock."""
         after = self._spare
         hold_snapshot(after)
         state = read_state(after)
         if state.version == self.version:
-            self._move(
-                after, state.version
-            )  # the same data; but an old snapshot would keep the replica's log from shrinking
+            # The same data, but an old snapshot would keep the replica's write-ahead log from shrinking.
+            self._move(after, state.version)
             return None
         step = Step(state.version)
         began = time.perf_counter()
         try:
-            step.anew = not await self._push_changes(after, step)
+            step.reset = await self._push_changes(after, step)
         except ChangesForgotten:
-            step.anew = True
+            step.reset = ResetReason.LOG_PRUNED
         except Exception as error:
             if is_full(error):
                 raise
-            # A change that a pipeline cannot take leaves it half way: start all of them again, and see which can run.
+            # The pipelines are half way through the change: hydrate all of them again, and see which can run.
             log.exception(
-                "a change between %s and %s cannot be evaluated; queries start anew", self.version, step.version
+                "a change between %s and %s cannot be evaluated; all queries are hydrated again",
+                self.version,
+                step.version,
             )
-            step.anew = True
+            step.reset = ResetReason.PUSH_FAILED
         self._move(after, state.version)
-        if step.anew:
-            await self._start_anew(step)
+        if step.reset is not None:
+            await self._reset(step)
         self.on_ended(step.failed)
         await self._write(step)
         self._note_update(step, time.perf_counter() - began)
@@ -314,14 +364,14 @@ class Pipelines:
             live.note_update(seconds)
 
     def metrics(self) -> dict[str, Any]:
-        """How long queries took to start and to follow changes, in milliseconds."""
+        """How long queries took to hydrate and to follow changes, in milliseconds, as the inspector takes it."""
         return {
             "query-materialization-server": self._hydrations.to_json(),
             "query-update-server": self._updates.to_json(),
         }
 
-    async def _push_changes(self, after: sqlite3.Connection, step: Step) -> bool:
-        """Push what is between the two snapshots; False if pipelines must start anew instead."""
+    async def _push_changes(self, after: sqlite3.Connection, step: Step) -> ResetReason | None:
+        """Push what is between the two snapshots; the reason if the queries must be hydrated again instead."""
         self._pace.begin()
         self._effort.limit_pushes(self._options.push_seconds)
         try:
@@ -329,15 +379,18 @@ class Pipelines:
         finally:
             self._effort.free()
 
-    async def _push_limited(self, after: sqlite3.Connection, step: Step) -> bool:
+    async def _push_limited(self, after: sqlite3.Connection, step: Step) -> ResetReason | None:
         read = frozenset[str]().union(*(each.stores for each in self._evaluations.values()))
         net = NetChanges(self._key_of)
         changes = changes_between(after, self.schema, self.version, step.version, read | self._watched)
-        async for _, table, change in self._pace.sliced(changes, every=16):
-            if isinstance(change, Truncate | SchemaChanged):
-                return False
+        async for logged in self._pace.sliced(changes, every=16):
+            _, table, change = logged
+            if isinstance(change, Truncate):
+                return ResetReason.TRUNCATED
+            if isinstance(change, SchemaChanged):
+                return ResetReason.SCHEMA_CHANGED
             if table in self._watched:
-                step.watched.append((table, change))
+                step.watched.append(logged)
             if table in read:
                 net.note(table, change)
                 if len(net) >= WINDOW:
@@ -346,21 +399,20 @@ class Pipelines:
         for evaluation in self._evaluations.values():
             touched = evaluation.settle()
             self._drop_failed(evaluation, step)
-            for shared in touched:
-                live = self._by_shared[shared]
-                patches = await self._pace.collected(live.patches())
+            for rows in touched:
+                patches = await self._pace.collected(rows.patches())
                 if patches:
-                    step.patches[live] = patches
-        return True
+                    step.patches[self._by_rows[rows]] = patches
+        return None
 
     def _drop_failed(self, evaluation: Evaluation, step: Step) -> None:
-        """Stop the queries that could not take a change."""
-        for shared, error in evaluation.shared.failed.items():
-            live = self._by_shared.pop(shared)
-            del self.live[live.key]
+        """Forget the queries whose pipelines a change has stopped."""
+        for pipeline, error in evaluation.engine.failed.items():
+            live = self._by_rows[pipeline.rows]
+            self._forget(live)
             step.failed[live] = too_slow(live.query) if is_overrun(error) else error
             log.warning("a query on %s was stopped by a change: %s", live.query.table, error)
-        evaluation.shared.failed.clear()
+        evaluation.engine.failed.clear()
 
     async def _push(self, net: NetChanges) -> None:
         async for table, change in self._pace.sliced(net.drain(), every=1):
@@ -384,55 +436,61 @@ class Pipelines:
             self.moved.set()
             self.moved = asyncio.Event()
 
-    async def _start_anew(self, step: Step) -> None:
-        """Start all queries again and find what is different from what is recorded."""
+    async def _reset(self, step: Step) -> None:
+        """Hydrate all queries again; the step's patches become the differences from what is recorded."""
         step.patches.clear()
         step.watched.clear()
         self._read_schema()
         for live in list(self.live.values()):
             try:
-                evaluation = self.evaluation(live.choice)
-                await self._hydrate(live.query, evaluation)
-                live.move_to(evaluation)
-                patches = await record_hydration(live, self._file, self.records, self.version, self._pace)
+                patches = await self._hydrate_again(live)
             except Exception as error:
                 if is_full(error):  # no fault of the query
                     raise
                 log.warning("a query on %s cannot run any more: %s", live.query.table, error)
                 del self.live[live.key]
+                live.stop()
                 step.failed[live] = too_slow(live.query) if is_overrun(error) else error
             else:
-                self._by_shared[live.shared] = live
                 if patches:
                     step.patches[live] = patches
+
+    async def _hydrate_again(self, live: LiveQuery) -> list[RowPatch]:
+        evaluation = self.evaluation(live.choice)
+        # The tables may be others now, and with them the canonical form; the key in the CVR file stays what it was.
+        pipeline = await self._hydrate(canonical(live.query, evaluation.schema), evaluation)
+        live.pipeline, live.evaluation = pipeline, evaluation
+        patches = await self._recording.record_hydration(live, self.version)
+        self._index(live)
+        return patches
 
     async def _write(self, step: Step) -> None:
         """Record what the step did to all queries, in one transaction unless there is much of it.
 
-        Nobody has been told of the step yet, so one that is recorded in part is like none: the rest is found, as a
-        difference, when the queries start again.
+        No client has been sent any of it yet, so a step that is recorded in part is like none: the rest is found, as a
+        difference, when the queries are hydrated again.
         """
-        if step.anew or not (step.patches or step.watched):
+        if step.reset is not None or not (step.patches or step.watched):
             return
         for batch in _batches(step.patches):
             with self._file.transaction(step.version):
                 for live, patches in batch:
-                    self.records.write(live.recorded, step.version, [patch.change() for patch in patches])
+                    self.records.write(live, step.version, patches)
             await self._pace.pause()
 
 
 def too_slow(query: Query) -> SyncError:
-    """Tells whoever has a query to come again, and have it hydrated without anybody waiting for it."""
+    """Makes the clients of a query reconnect, to have it hydrated aside."""
     return SyncError(ErrorKind.REHOME, f"The query on {query.table!r} takes too long to follow changes; connect again")
 
 
-def _batches(patches: dict[LiveQuery, list[Patch]]) -> Iterator[list[tuple[LiveQuery, list[Patch]]]]:
-    """The patches, for one transaction each; at least one, though it be empty."""
-    batch: list[tuple[LiveQuery, list[Patch]]] = []
+def _batches(patches: dict[LiveQuery, list[RowPatch]]) -> Iterator[list[tuple[LiveQuery, list[RowPatch]]]]:
+    """Split the patches of all queries into batches of at most BATCH; always yields at least one batch."""
+    batch: list[tuple[LiveQuery, list[RowPatch]]] = []
     size = 0
-    for live, found in patches.items():
-        for start in range(0, len(found), BATCH):
-            part = found[start : start + BATCH]
+    for live, of_query in patches.items():
+        for start in range(0, len(of_query), BATCH):
+            part = of_query[start : start + BATCH]
             if batch and size + len(part) > BATCH:
                 yield batch
                 batch, size = [], 0

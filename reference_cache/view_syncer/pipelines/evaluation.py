@@ -1,53 +1,36 @@
 """Queries over one snapshot of the replica, with rows identified the way the clients identify them.
 
 Clients name a key for each table, which may be any of its unique keys. Normally they all name the same ones and there
-is a single evaluation; clients of another opinion get another, over the same snapshot.
+is a single evaluation; clients that name other keys get another one, over the same snapshot.
 """
 
 from __future__ import annotations
 
 import sqlite3
-from collections.abc import Callable, Iterator
-from dataclasses import replace
-from typing import TypeAlias
+import sys
+from collections.abc import Callable
 
 from protocol.sync.ast import Query
-from protocol.sync.messages import ClientSchema
+from reference_cache.view_syncer.pipelines.distinct_query import DistinctQuery, KeyChoice, distinct_query, keyed_schema
+from reference_cache.view_syncer.pipelines.query_rows import QueryRows
 from reference_cache.view_syncer.pipelines.row_keys import RowKeys
-from reference_cache.zql.engine.engine import Engine
-from reference_cache.zql.engine.shared import SharedQueries, SharedQuery
-from reference_cache.zql.ivm.change import Edit, Pause, SourceChange, add, remove
+from reference_cache.zql.engine.engine import Engine, Pipeline
+from reference_cache.zql.ivm.change import Edit, SourceChange, add, remove
 from reference_cache.zql.ivm.effort import Effort
 from reference_cache.zql.ivm.source import Source
 from reference_cache.zql.planner.cost import CostModel
 from reference_cache.zql.schema import Schema, TableSchema
 from reference_cache.zql.tables.followed import FollowedTable
 
-KeyChoice: TypeAlias = tuple[tuple[str, tuple[str, ...]], ...]
-"""Tables whose rows are identified by another key than the first, and by which; sorted."""
-
-
-def key_choice(client: ClientSchema, schema: Schema) -> KeyChoice:
-    """How a client identifies rows; the client's schema has been checked."""
-    return tuple(
-        (name, tuple(table.primary_key))
-        for name, table in sorted(client.tables.items())
-        if name in schema.tables and tuple(table.primary_key) != schema.tables[name].primary_key
-    )
-
-
-def keyed_schema(schema: Schema, choice: KeyChoice) -> Schema:
-    """The schema with these keys as the primary ones."""
-    tables = dict(schema.tables)
-    for name, key in choice:
-        table = tables[name]
-        others = tuple(each for each in table.keys if set(each) != set(key))
-        tables[name] = replace(table, primary_key=key, unique_keys=others)
-    return Schema(tables)
+MOST_DISTINCT_QUERIES = 1024
+"""Queries whose canonical form an evaluation remembers: many groups ask for the same ones."""
 
 
 class Evaluation:
-    """The pipelines of one way of identifying rows. Invariant: all of them read the same snapshot."""
+    """The query pipelines of one way of identifying rows. Invariant: all of them read the same snapshot.
+
+    `effort` limits the pipelines of the common evaluation; an evaluation aside passes a function that pauses instead.
+    """
 
     def __init__(
         self,
@@ -56,42 +39,69 @@ class Evaluation:
         connection: sqlite3.Connection,
         effort: Effort | Callable[[], bool],
         cost_model: CostModel | None = None,
-        most_rows: int | None = None,
+        most_rows: int = sys.maxsize,
     ) -> None:
         self.schema = keyed_schema(schema, choice)
+        self._choice = choice
         self.keys = RowKeys(self.schema)
-        self.stores: dict[str, FollowedTable] = {}
         self._effort = effort
         self._checkpoint = effort.expired if isinstance(effort, Effort) else effort
+        self._most_rows = most_rows
+        # The tables that queries read; the engine opens them on first use, and they stay open.
+        self.stores: dict[str, FollowedTable] = {}
+        self._sources: dict[str, Source] = {}
         self.engine = Engine(
             self.schema, self._open, cost_model=cost_model, checkpoint=self._checkpoint, in_order=False
         )
-        self.shared = SharedQueries(self.engine, most_rows)
-        self.query_keys: dict[Query, str] = {}
+        # The queries whose rows were touched since the last `settle`; `QueryRows` adds itself.
+        self._touched: dict[QueryRows, None] = {}
+        # Answers of `distinct`, by the query as clients send it.
+        self._distinct: dict[Query, DistinctQuery] = {}
+        # The snapshot that everything reads; replaced by `move_to`.
         self._connection = connection
 
     def _open(self, table: TableSchema) -> Source:
-        store = self.stores[table.name] = FollowedTable(self._connection, table, self._checkpoint)
-        if isinstance(self._effort, Effort):
-            return Source(store, effort=self._effort)
-        return Source(store, expired=self._effort)
+        store = FollowedTable(self._connection, table, self._checkpoint)
+        effort = self._effort
+        source = Source(store, effort=effort) if isinstance(effort, Effort) else Source(store, expired=effort)
+        self.stores[table.name], self._sources[table.name] = store, source
+        return source
 
-    def subscribe(self, query: Query) -> Iterator[Pause]:
-        """Start a query, or join those who have it; read to the end."""
-        return self.shared.subscribe(query)
+    def distinct(self, query: Query) -> DistinctQuery:
+        """The query's identity; remembered, so not for large queries."""
+        known = self._distinct.get(query)
+        if known is None:
+            if len(self._distinct) >= MOST_DISTINCT_QUERIES:
+                self._distinct.clear()
+            known = self._distinct[query] = distinct_query(query, self._choice, self.schema)
+        return known
+
+    def start(self, query: Query) -> Pipeline[QueryRows]:
+        """Build the pipeline of a canonical query; hydrate it to the end before changes are pushed."""
+        return self.engine.add_query(query, QueryRows(self.keys, self._touched, self._most_rows))
+
+    def adopt(self, pipeline: Pipeline[QueryRows], other: Evaluation) -> None:
+        """Take over a hydrated pipeline of another evaluation at the same version, with the same keys."""
+        self.engine.adopt(pipeline, other.engine)
+        pipeline.rows.move_to(self.keys, self._touched)
 
     def push(self, table: str, change: SourceChange) -> None:
-        """Take one change in; a row that changes its key goes, and another comes."""
-        store = self.stores[table]
-        if isinstance(change, Edit) and store.key(change.node.row) != store.key(change.old_node.row):
-            self.shared.push(table, remove(change.old_node.row))
-            self.shared.push(table, add(change.node.row))
+        """Push one change of a table that is read; a change of the row's key becomes a remove and an add."""
+        source = self._sources[table]
+        if isinstance(change, Edit) and source.key(change.node.row) != source.key(change.old_node.row):
+            source.push(remove(change.old_node.row))
+            source.push(add(change.node.row))
         else:
-            self.shared.push(table, change)
+            source.push(change)
 
-    def settle(self) -> list[SharedQuery]:
-        """The queries that the changes pushed since the last time have touched."""
-        return self.shared.settle()
+    def settle(self) -> list[QueryRows]:
+        """The rows that pushes have touched since the last call, without those of queries that failed."""
+        touched = list(self._touched)
+        self._touched.clear()
+        if not self.engine.failed:
+            return touched
+        failed = {pipeline.rows for pipeline in self.engine.failed}
+        return [rows for rows in touched if rows not in failed]
 
     def move_to(self, connection: sqlite3.Connection) -> None:
         """Read a snapshot that has everything pushed so far."""

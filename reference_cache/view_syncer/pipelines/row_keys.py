@@ -17,15 +17,15 @@ from reference_cache.zql.schema import Row, Schema, TableSchema
 
 
 class TableKeys:
-    """One table's keys. Invariant: `row_id(text(row))` is the engine's id of the row. The last column is the row's
-    version."""
+    """One table's keys. Invariant: `row_id(text(row))` is the engine's id of the row. `key` gives the engine's key of a
+    row, and None for a null in it. The last column of a row is its version."""
 
-    __slots__ = ("_get", "_key", "_names", "_put", "_table", "names")
+    __slots__ = ("_get", "_names", "_put", "_table", "key", "names")
 
     def __init__(self, table: TableSchema) -> None:
         self._table = table
         self._names = table.primary_key
-        self._key = join_key(table.primary_key, table)
+        self.key = join_key(table.primary_key, table)
         self._get: Callable[[Row], Any] = itemgetter(*table.positions(table.primary_key))
         name = orjson.dumps(table.name).replace(b"%", b"%%")
         self._put = b'{"op":"put","tableName":%b,"value":%%b}' % name
@@ -39,27 +39,23 @@ class TableKeys:
 
     def row_id(self, text: str) -> RowId:
         """The engine's id of the row with this key."""
-        return self._table.name, self._key(self._table.row(orjson.loads(text)))
+        return self._table.name, self.key(self._table.row(orjson.loads(text)))
 
     def put(self, row: Row) -> bytes:
-        """The patch that gives a client this row; everything but the version."""
+        """The `put` of a row patch, with every column but the version."""
         return self._put % orjson.dumps(dict(zip(self.names, row, strict=False)))
 
 
-class RowKeys:
-    """The keys of all tables of a schema, made on first use."""
-
-    __slots__ = ("_schema", "_tables")
+class RowKeys(dict[str, TableKeys]):
+    """The keys of a schema's tables by name, made on first use: a dictionary, because every row that moves asks it."""
 
     def __init__(self, schema: Schema) -> None:
+        super().__init__()
         self._schema = schema
-        self._tables: dict[str, TableKeys] = {}
 
-    def __getitem__(self, table: str) -> TableKeys:
-        found = self._tables.get(table)
-        if found is None:
-            found = self._tables[table] = TableKeys(self._schema.tables[table])
-        return found
+    def __missing__(self, table: str) -> TableKeys:
+        keys = self[table] = TableKeys(self._schema.tables[table])
+        return keys
 
     def row_id(self, table: str, text: str) -> RowId:
         """The engine's id of a recorded row; of a table that is no longer there, an id that no row has."""
@@ -67,5 +63,5 @@ class RowKeys:
 
 
 def delete(table: str, text: str) -> bytes:
-    """The patch that takes a row from a client."""
+    """The `del` of a row patch."""
     return b'{"op":"del","tableName":%b,"id":%b}' % (orjson.dumps(table), text.encode())

@@ -1,7 +1,7 @@
-"""Starting the queries that take long: hydrated aside, brought up to the version of the others, and taken in.
+"""Starting slow queries: hydrate aside, catch up with the version of the others, and move into the common engine.
 
-One hydration serves everybody who asks for the query meanwhile. Its rows are recorded before it is taken in, so that
-the lock is needed only for what has changed in the end.
+One hydration serves all groups that ask for the query meanwhile. Its rows are recorded before it is moved, so that the
+lock is held only for what has changed since.
 """
 
 from __future__ import annotations
@@ -16,15 +16,14 @@ from protocol.sync.ast import Query
 from protocol.sync.errors import ErrorKind, SyncError
 from reference_cache.replica.errors import ChangesForgotten
 from reference_cache.view_syncer.api import SyncerOptions
-from reference_cache.view_syncer.cvr.file import CvrFile
-from reference_cache.view_syncer.cvr.records import RecordedQuery
+from reference_cache.view_syncer.cvr.records import RowPatch
 from reference_cache.view_syncer.pipelines.aside import WAITING, Aside, Moved, TooExpensive, Turns, Wanted, slot
-from reference_cache.view_syncer.pipelines.evaluation import KeyChoice
-from reference_cache.view_syncer.pipelines.live_query import LiveQuery, Patch
+from reference_cache.view_syncer.pipelines.distinct_query import KeyChoice
+from reference_cache.view_syncer.pipelines.live_query import LiveQuery
 from reference_cache.view_syncer.pipelines.pacing import Pace
-from reference_cache.view_syncer.pipelines.recording import find_differences, record, record_new
+from reference_cache.view_syncer.pipelines.query_rows import TooManyRows
+from reference_cache.view_syncer.pipelines.recording import Recording
 from reference_cache.zql.engine.engine import Engine
-from reference_cache.zql.engine.shared import TooManyRows
 
 if TYPE_CHECKING:
     from reference_cache.view_syncer.pipelines.driver import Pipelines
@@ -32,17 +31,21 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 ATTEMPTS = 3
-"""How often a hydration is begun again because the tables have changed under it."""
+"""How often a hydration is started, if tables change meanwhile in a way that it cannot follow."""
 
 
 class Starting:
-    """A query on its way. `wanted` has an entry for everybody who waits for it."""
+    """A query that is being hydrated aside. Used on the event loop only."""
 
     def __init__(self) -> None:
+        # One entry for each call of `SlowStart.open` that waits for it.
         self.wanted: list[Wanted] = []
+        # Set right after construction, by `SlowStart.open`.
         self.task: asyncio.Task[LiveQuery]
-        self.aside: Aside | None = None  # while it is hydrated
-        self.recorded: RecordedQuery | None = None  # once something is in the file
+        # Set during an attempt.
+        self.aside: Aside | None = None
+        # The query's number in the CVR file, 0 before it has one; keeps its records from being purged.
+        self.recorded_id = 0
 
     def is_wanted(self) -> bool:
         return any(wanted() for wanted in self.wanted)
@@ -51,11 +54,12 @@ class Starting:
 class SlowStart:
     """The queries that are being hydrated aside, by key."""
 
-    def __init__(self, pipelines: Pipelines, options: SyncerOptions, file: CvrFile, pace: Pace) -> None:
+    def __init__(self, pipelines: Pipelines, recording: Recording, options: SyncerOptions, pace: Pace) -> None:
         self._pipelines = pipelines
-        self._file = file
+        self._recording = recording
         self._pace = pace
         self._turns = Turns(options.time_slice)
+        # Written by `open`, and by `_start` when it ends.
         self._starting: dict[str, Starting] = {}
 
     def is_starting(self, key: str) -> bool:
@@ -63,19 +67,19 @@ class SlowStart:
 
     @property
     def oldest_version(self) -> str | None:
-        """The oldest version of the data that a hydration reads."""
+        """The oldest state version that a hydration aside reads; None if there is none."""
         return min((each.aside.version for each in self._starting.values() if each.aside), default=None)
 
     def recorded_ids(self) -> set[int]:
-        """The queries that have records already."""
-        return {each.recorded.id for each in self._starting.values() if each.recorded}
+        """The numbers of the queries that have records already."""
+        return {each.recorded_id for each in self._starting.values() if each.recorded_id}
 
     def stop(self) -> None:
-        """Give all of them up, at their next pause."""
+        """Give up all of them, at their next pause, and start none."""
         self._turns.stopping = True
 
     async def open(self, key: str, query: Query, choice: KeyChoice, wanted: Wanted) -> LiveQuery:
-        """The query, running and counted once more; raises `SyncError`."""
+        """The query, running and with one user more; raises `SyncError`."""
         starting = self._starting.get(key)
         if starting is None:
             starting = self._starting[key] = Starting()
@@ -84,7 +88,7 @@ class SlowStart:
         return await asyncio.shield(starting.task)
 
     async def examine(self, query: Query, choice: KeyChoice, wanted: Wanted, work: Callable[[Engine], T]) -> T:
-        """The result of plain code over an engine of its own."""
+        """The result of plain code, run with an engine of its own."""
         async with slot(self._turns, wanted):
             aside = self._pipelines.aside(query, choice, self._turns, wanted)
             try:
@@ -110,31 +114,32 @@ class SlowStart:
         began = time.perf_counter()
         aside = starting.aside = self._pipelines.aside(query, choice, self._turns, starting.is_wanted)
         try:
-            hydration = await aside.compiled(query)
-            await aside.run(lambda: deque(hydration, maxlen=0))
-            live = LiveQuery(key, query, choice, aside.evaluation)
-            patches = await self._recorded(live, aside.version, starting)
+            pipeline = await aside.compile(query)
+            await aside.run(lambda: deque(pipeline.hydrate(), maxlen=0))
+            live = LiveQuery(key, query, choice, aside.evaluation, pipeline)
+            patches = await self._record(live, aside.version, starting)
             while True:
                 await self._follow(aside, starting)
-                taken = await self._take_in(live, aside, patches, starting, began)
-                if taken is not None:
-                    return taken
+                adopted = await self._adopt(live, aside, patches, starting, began)
+                if adopted is not None:
+                    return adopted
         finally:
             starting.aside = None
             aside.close()
 
-    async def _recorded(self, live: LiveQuery, version: str, starting: Starting) -> list[Patch]:
-        """Record what can be recorded at once; what is left."""
-        store = self._pipelines.records
-        starting.recorded, patches = await find_differences(live, store, self._pace)
-        if starting.recorded is None or not starting.recorded.last_patch:
-            starting.recorded = await record_new(live, patches, self._file, store, version, self._pace)
-            return []
-        # Somebody may have had its rows: what changed since goes in at a version that is newer than all cookies.
-        return patches
+    async def _record(self, live: LiveQuery, version: str, starting: Starting) -> list[RowPatch]:
+        """Record what can be recorded before the query is adopted; returns the rest."""
+        patches = await self._recording.find_differences(live)
+        starting.recorded_id = live.id
+        if live.last_patch:
+            # Clients may have had its rows: differences are recorded at a version that is newer than all cookies.
+            return patches
+        await self._recording.record_new(live, patches, version)
+        starting.recorded_id = live.id
+        return []
 
     async def _follow(self, aside: Aside, starting: Starting) -> None:
-        """Come nearer to the version of the others: go after them, or wait until they are here."""
+        """Come near to the version of the other queries: catch up with them, or wait until they are here."""
         pipelines = self._pipelines
         if aside.version < pipelines.version:
             await aside.run(aside.catch_up)
@@ -146,10 +151,10 @@ class SlowStart:
             except TimeoutError:
                 continue
 
-    async def _take_in(
-        self, live: LiveQuery, aside: Aside, patches: list[Patch], starting: Starting, began: float
+    async def _adopt(
+        self, live: LiveQuery, aside: Aside, patches: list[RowPatch], starting: Starting, began: float
     ) -> LiveQuery | None:
-        """The query among the others, counted for everybody who waits; None if they are not at its version yet."""
+        """The query among the others, with a user for each waiting call; None if they are not at its version yet."""
         pipelines = self._pipelines
         async with pipelines.lock:
             if pipelines.schema is not aside.schema:
@@ -158,24 +163,23 @@ class SlowStart:
                 return None
             if aside.version < pipelines.version:
                 await aside.run(lambda: aside.push_changes(pipelines.connection, pipelines.version))
-            patches = patches + await self._pace.collected(live.patches())
+            patches = patches + await self._pace.collected(live.rows.patches())
             adopted = pipelines.adopt(live)
             if adopted is live:
-                await self._finish(live, patches, starting)
+                await self._finish(live, patches)
                 pipelines.enter(live, time.perf_counter() - began)
             adopted.users += len(starting.wanted)
         return adopted
 
-    async def _finish(self, live: LiveQuery, patches: list[Patch], starting: Starting) -> None:
-        """Record what is left, at the version of the others."""
-        pipelines = self._pipelines
+    async def _finish(self, live: LiveQuery, patches: list[RowPatch]) -> None:
+        """Record the rest, at the version of the other queries."""
         try:
-            await record(live, starting.recorded, patches, self._file, pipelines.records, pipelines.version, self._pace)
+            await self._recording.record(live, patches, self._pipelines.version)
         except BaseException:
-            live.evaluation.shared.unsubscribe(live.query)
+            live.stop()
             raise
 
 
 def too_many_rows(query: Query, error: TooManyRows) -> TooExpensive:
-    """Tells a client that a query has more rows than one may have."""
+    """The error for the clients of a query that has more rows than one may have."""
     return TooExpensive(query.table, f"{error}; select fewer, or raise CHANGESOURCE_CACHE_HYDRATION_ROWS")

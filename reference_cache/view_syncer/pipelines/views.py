@@ -1,7 +1,7 @@
-"""What a group's view is made of, and the row patches from one state of it to another.
+"""The row patches that take a client's view from one state to another.
 
 A view is a set of queries; a row is in it while one of them has it. The same set in many groups gives the same patches,
-so they are worked out and encoded once per distinct set.
+so they are computed and encoded once per distinct set.
 """
 
 from __future__ import annotations
@@ -10,9 +10,9 @@ from collections.abc import Iterator
 from typing import TypeAlias
 
 from reference_cache.view_syncer.cvr.groups import Membership
-from reference_cache.view_syncer.cvr.records import RecordStore
+from reference_cache.view_syncer.cvr.records import RecordStore, RowPatch
 from reference_cache.view_syncer.cvr.versions import state_of
-from reference_cache.view_syncer.pipelines.live_query import LiveQuery, Patch
+from reference_cache.view_syncer.pipelines.live_query import LiveQuery
 from reference_cache.view_syncer.pipelines.row_keys import delete
 from reference_cache.zql.engine.row_set import RowId
 
@@ -20,52 +20,54 @@ View: TypeAlias = frozenset[LiveQuery]
 
 
 class StepPatches:
-    """The row patches one transaction means to each view. Rows are encoded once per query."""
+    """The row patches of one step, encoded for each view. Every row is encoded once, however many views have it."""
 
-    def __init__(self, patches: dict[LiveQuery, list[Patch]]) -> None:
+    def __init__(self, patches: dict[LiveQuery, list[RowPatch]]) -> None:
         self._patches = patches
+        # Both are caches, filled on first use: the rows that changed in a query, and encoded patches by table, key and
+        # whether the row left.
         self._changed: dict[LiveQuery, set[RowId]] = {}
         self._encoded: dict[tuple[str, str, bool], bytes] = {}
 
     def of(self, view: View) -> Iterator[bytes]:
-        """What a client with this view must be told, each row once."""
-        told: set[RowId] = set()
+        """The encoded patches for a client with this view, each row once."""
+        sent: set[RowId] = set()
         for live in view:
             for patch in self._patches.get(live, ()):
                 if len(view) == 1:
                     yield self._encode(live, patch)
-                elif patch.row_id not in told and self._is_news(patch, view):
-                    told.add(patch.row_id)
+                elif patch.row_id not in sent and self._changes_view(patch, view):
+                    sent.add(patch.row_id)
                     yield self._encode(live, patch)
 
-    def _is_news(self, patch: Patch, view: View) -> bool:
-        """A row is no news if another query of the view has it, unchanged; a change that query tells by itself."""
+    def _changes_view(self, patch: RowPatch, view: View) -> bool:
+        """False if another query of the view has the row unchanged; if it changed there, it has a patch of its own."""
         if patch.row is None:
-            return not any(patch.row_id in live.held for live in view)
-        return not any(patch.row_id in live.held and patch.row_id not in self._changes(live) for live in view)
+            return not any(patch.row_id in live.rows for live in view)
+        return not any(patch.row_id in live.rows and patch.row_id not in self._changes(live) for live in view)
 
     def _changes(self, live: LiveQuery) -> set[RowId]:
-        found = self._changed.get(live)
-        if found is None:
-            found = self._changed[live] = {patch.row_id for patch in self._patches.get(live, ())}
-        return found
+        changed = self._changed.get(live)
+        if changed is None:
+            changed = self._changed[live] = {patch.row_id for patch in self._patches.get(live, ())}
+        return changed
 
-    def _encode(self, live: LiveQuery, patch: Patch) -> bytes:
+    def _encode(self, live: LiveQuery, patch: RowPatch) -> bytes:
         table = patch.row_id[0]
-        place = table, patch.key, patch.row is None
-        found = self._encoded.get(place)
-        if found is None:
-            found = delete(table, patch.key) if patch.row is None else live.keys[table].put(patch.row)
-            self._encoded[place] = found
-        return found
+        cache_key = table, patch.key, patch.row is None
+        encoded = self._encoded.get(cache_key)
+        if encoded is None:
+            encoded = delete(table, patch.key) if patch.row is None else live.keys[table].put(patch.row)
+            self._encoded[cache_key] = encoded
+        return encoded
 
 
 def whole(view: View) -> Iterator[bytes]:
-    """All rows of a view, for a client that has none."""
+    """All rows of a view, encoded, for a client that has none."""
     seen: set[RowId] = set()
     for live in view:
         keys = live.keys
-        for row_id, row in live.held.items():
+        for row_id, row in live.rows.items():
             if row_id not in seen:
                 if len(view) > 1:
                     seen.add(row_id)
@@ -73,61 +75,61 @@ def whole(view: View) -> Iterator[bytes]:
 
 
 class _Known:
-    """A query of the view that the client has had since before its cookie, and what happened to its rows after it."""
+    """A query that the client had at its cookie: the rows of it that changed, or left it, after that cookie."""
 
-    __slots__ = ("changed", "gone", "live")
+    __slots__ = ("changed", "left", "live")
 
     def __init__(self, live: LiveQuery, records: RecordStore, cookie: str) -> None:
         self.live = live
         self.changed: set[RowId] = set()
-        self.gone: list[tuple[str, str]] = []
+        self.left: list[tuple[str, str]] = []
         for table, key, there in records.changed_after(live.id, cookie):
             if there:
                 self.changed.add(live.keys.row_id(table, key))
             else:
-                self.gone.append((table, key))
+                self.left.append((table, key))
 
-    def gave(self, row_id: RowId) -> bool:
-        """Whether the client has the row from this query, as it is now."""
-        return row_id in self.live.held and row_id not in self.changed
+    def has_sent(self, row_id: RowId) -> bool:
+        """Whether the client has the row from this query, with its present values."""
+        return row_id in self.live.rows and row_id not in self.changed
 
 
 def catch_up(view: View, memberships: dict[int, Membership], records: RecordStore, cookie: str) -> Iterator[bytes]:
-    """The rows that a client at this cookie lacks, has in an older state, or should not have any more.
+    """Encoded patches for the rows that a client at this cookie lacks, has with older values, or must remove.
 
-    Queries of the view that the group has had since before the cookie tell by their records what changed after it. Of
-    those that came later all rows are new, except what the client has from another. Queries that ended after the cookie
-    leave rows behind that no query of the view has.
+    For queries that the group had at the cookie, the records say what changed after it. Of queries that it got later,
+    all rows are new, except those the client has from another. Queries that ended after the cookie may leave rows
+    behind that no query of the view has.
     """
     known = [_Known(live, records, cookie) for live in view if memberships[live.id].got <= cookie]
     new = [live for live in view if memberships[live.id].got > cookie]
     sent: set[RowId] = set()
     for live, row_id in _may_be_new(known, new):
-        if row_id not in sent and not any(each.gave(row_id) for each in known):
+        if row_id not in sent and not any(each.has_sent(row_id) for each in known):
             sent.add(row_id)
-            yield live.keys[row_id[0]].put(live.held[row_id])
+            yield live.keys[row_id[0]].put(live.rows[row_id])
     ids = [live.id for live in view]
-    for table, key in set(_may_be_gone(known, new, memberships, records, cookie)):
+    for table, key in set(_may_have_left(known, new, memberships, records, cookie)):
         if not records.is_there(ids, table, key):
             yield delete(table, key)
 
 
 def _may_be_new(known: list[_Known], new: list[LiveQuery]) -> Iterator[tuple[LiveQuery, RowId]]:
     for live in new:
-        for row_id, _ in live.held.items():
+        for row_id, _ in live.rows.items():
             yield live, row_id
     for each in known:
         for row_id in each.changed:
             yield each.live, row_id
 
 
-def _may_be_gone(
+def _may_have_left(
     known: list[_Known], new: list[LiveQuery], memberships: dict[int, Membership], records: RecordStore, cookie: str
 ) -> Iterator[tuple[str, str]]:
     for each in known:
-        yield from each.gone
+        yield from each.left
     for live in new:
-        if memberships[live.id].since <= cookie:  # had before, lost and had again: what left it meanwhile
+        if memberships[live.id].since <= cookie:  # had it, lost it and got it again: what left it meanwhile
             yield from records.gone_since(live.id, state_of(cookie))
     for membership in memberships.values():
         if membership.removed is not None and membership.removed > cookie and membership.since <= cookie:

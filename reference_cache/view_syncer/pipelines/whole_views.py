@@ -1,7 +1,7 @@
-"""Views as they are sent to a client that has nothing yet, encoded, for all groups that start with the same view.
+"""A cache of encoded views, as sent to clients that have no rows yet, for all groups that start with the same view.
 
-What is kept is bounded by its bytes, and forgotten with the queries it is made of: an entry would keep them, and all
-their rows, in memory.
+It is bounded in bytes, and an entry is dropped when one of its queries ends: it would keep the query, and all its rows,
+in memory.
 """
 
 from __future__ import annotations
@@ -18,22 +18,27 @@ MOST_BYTES = 64 << 20
 
 
 class WholeViews:
-    """Encoded views. Invariant: all belong to the pipelines' version and consist of running queries; `_bytes` is their
-    size. A view that was asked for once has an empty entry: most views are one group's own and are never kept."""
+    """Encoded views. Invariant: all belong to the pipelines' version and consist of running queries. A view that was
+    needed once has an empty entry: most views are one group's own and are never kept.
+
+    Used under the pipelines' lock.
+    """
 
     def __init__(self) -> None:
+        # In the order of insertion, which is the order of eviction.
         self._views: dict[View, list[bytes]] = {}
+        # The size of all parts in `_views`.
         self._bytes = 0
 
     def __len__(self) -> int:
         return len(self._views)
 
     def get(self, view: View) -> list[bytes] | None:
-        """The view's parts; empty if it was asked for once, None if never."""
+        """The view's parts; empty if it was needed once before, None if never."""
         return self._views.get(view)
 
     def note(self, view: View, parts: list[bytes]) -> None:
-        """A view was encoded: keep it from the second time on."""
+        """Note that a view was encoded, and keep it from the second time on."""
         known = self._views.get(view)
         kept = parts if known is not None and _size(parts) <= LARGEST_VIEW else []
         self._drop(view)
@@ -43,13 +48,13 @@ class WholeViews:
         self._bytes += _size(kept)
 
     def forget(self, ended: Iterable[LiveQuery]) -> None:
-        """Forget the views that these queries were part of."""
+        """Drop the views that these queries were part of."""
         gone = set(ended)
         for view in [view for view in self._views if not gone.isdisjoint(view)]:
             self._drop(view)
 
     def clear(self) -> None:
-        """Forget all: the data has moved on."""
+        """Drop all: the rows have changed."""
         self._views.clear()
         self._bytes = 0
 

@@ -49,16 +49,14 @@ class BuildError(ValueError):
 
 @dataclass(frozen=True, slots=True)
 class Host:
-    """What a pipeline is built on: the sources, what the host allows, and a hook around every operator.
+    """What a pipeline is built on: the sources, and a hook around every operator.
 
     `ordered` is False where rows are only counted: tables are then read in order only as far as limits depend on it.
     """
 
     source_of: SourceOf
     ordered: bool = True
-    allow_not_exists: bool = True
     wrap: Wrap = lambda operator, label: operator
-    union: type[UnionFanIn] = UnionFanIn
 
 
 def build(query: Query, host: Host, opened: list[Connection] | None = None) -> Input:
@@ -101,8 +99,6 @@ class _Level:
     def _check(self, conditions: list[Exists]) -> None:
         for condition in conditions:
             child = condition.related.subquery
-            if condition.op == "NOT EXISTS" and not self._host.allow_not_exists:
-                raise BuildError(f"NOT EXISTS ({child.alias}) on table {self._query.table!r} is not allowed here")
             if not _is_flipped(condition) and (child.start is not None or child.related):
                 raise BuildError(
                     f"the subquery {child.alias!r} of an EXISTS on table {self._query.table!r} "
@@ -202,7 +198,7 @@ class _Level:
         plain = tuple(member for member in where.conditions if not _has_flip(member))
         branches = [self._where(fan_out.branch(), Or(plain))] if plain else []
         branches += [self._where(fan_out.branch(), member) for member in where.conditions if _has_flip(member)]
-        return self._wrap(self._host.union(fan_out, branches), "union")
+        return self._wrap(UnionFanIn(fan_out, branches), "union")
 
     def _flipped_join(self, input: Input, condition: Exists) -> Input:
         related = condition.related

@@ -1,6 +1,6 @@
 """A table as the beginning of pipelines: shared by all its readers, changed one row at a time.
 
-A `Source` pairs a `RowStore` (where rows live: `tables.memory`, `tables.followed`, `tables.written`) with the rules of
+A `Source` pairs a `RowStore` (where rows live: `tables.memory`, `tables.followed`) with the rules of
 changing them. Every pipeline that reads the table holds a `Connection`, with its own ordering and filter. `push`
 writes a change to the store and hands it to the connections in creation order, each completely before the next.
 

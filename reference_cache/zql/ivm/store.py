@@ -1,7 +1,7 @@
 """The contract of a row store: where the rows of one table live, below a `Source`.
 
-A store reads and writes rows and knows nothing of pipelines: `tables.memory`, `tables.followed` and `tables.written`
-are stores. Each way of reading is a `Reader`, compiled once. What every store needs to answer requests is here too.
+A store reads and writes rows and knows nothing of pipelines: `tables.memory` and `tables.followed` are stores. Each way
+of reading is a `Reader`, compiled once. What every store needs to answer requests is here too.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Reading one table of a SQLite database, as it is.
 
 One SELECT per request, pulled lazily, with all values bound; statements repeat their text so that the connection's
-statement cache serves them. What changes on top of the table is `tables.followed` and `tables.written`.
+statement cache serves them. What changes on top of the table is `tables.followed`.
 """
 
 from __future__ import annotations

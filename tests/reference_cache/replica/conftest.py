@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from reference_cache.replica.change_log import Logged, changes_between
+from reference_cache.replica.change_log import LoggedChange, changes_between
 from reference_cache.replica.replica import open_replica
 from reference_cache.replica.schema import read_schema
 from reference_cache.replica.stored_catalog import Origin
@@ -46,7 +46,7 @@ class Filled:
     def rows(self, sql: str = "SELECT id, name FROM item ORDER BY id") -> list[tuple[object, ...]]:
         return self.connect().execute(sql).fetchall()
 
-    def changes(self, after: str, upto: str) -> list[Logged]:
+    def changes(self, after: str, upto: str) -> list[LoggedChange]:
         connection = self.connect()
         return list(changes_between(connection, read_schema(connection), after, upto))
 

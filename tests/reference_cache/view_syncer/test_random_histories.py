@@ -21,12 +21,11 @@ from protocol.specs import Relation
 from protocol.sync.ast_json import parse
 from protocol.sync.errors import ErrorKind, SyncError
 from reference_cache.view_syncer.pipelines.driver import Pipelines
-from reference_cache.zql.engine.engine import Engine
-from reference_cache.zql.engine.row_changes import RowChange
 from reference_cache.zql.tables.memory import memory_source
 from tests.reference_cache.view_syncer.clients import Client, dropped, named
 from tests.reference_cache.view_syncer.conftest import QUERIES, Setup, issue
 from tests.reference_cache.view_syncer.world import Rows
+from tests.support.zql.recording_engine import RecordingEngine
 
 HISTORIES = int(os.environ.get("SYNCER_HISTORIES", "8"))
 STEPS = int(os.environ.get("SYNCER_STEPS", "50"))
@@ -229,9 +228,8 @@ class History:
         by_table: dict[str, list[tuple[Any, ...]]] = {name: [] for name in schema.tables}
         for (table, _), row in rows.items():
             by_table[table].append((*row.values(), ""))
-        engine = Engine(schema, lambda table: memory_source(table, by_table[table.name]))
-        changes = [each for each in engine.add_query("q", query) if isinstance(each, RowChange)]
-        return {change.row for change in changes if change.table == query.table}
+        engine = RecordingEngine(schema, lambda table: memory_source(table, by_table[table.name]))
+        return {change.row for change in engine.rows("q", query) if change.table == query.table}
 
 
 WEIGHTS = {

@@ -18,12 +18,11 @@ from reference_cache.replica.schema import read_schema
 from reference_cache.replica.stored_catalog import Origin
 from reference_cache.replica.writing.initial_load import load_beside, load_over
 from reference_cache.replica.writing.writer import open_writer
-from reference_cache.zql.engine.engine import Engine
-from reference_cache.zql.engine.row_changes import RowChange
 from reference_cache.zql.schema import Schema
 from reference_cache.zql.tables.memory import memory_source
 from reference_cache.zql.tables.sqlite_codec import decoder
 from service_kit.sqlite import quoted
+from tests.support.zql.recording_engine import RecordingEngine
 
 ORIGIN = Origin("zero")
 TYPES = {"string": "text", "number": "float8", "boolean": "bool", "json": "json"}
@@ -127,13 +126,12 @@ class World:
     def rows_of(self, queries: list[Query]) -> Rows:
         """The rows of all these queries together, evaluated from nothing."""
         schema, rows = self.tables()
-        engine = Engine(schema, lambda table: memory_source(table, rows[table.name]))
+        engine = RecordingEngine(schema, lambda table: memory_source(table, rows[table.name]))
         found: Rows = {}
         for number, query in enumerate(queries):
-            for change in engine.add_query(str(number), query):
-                if isinstance(change, RowChange):
-                    named = dict(zip(list(schema.tables[change.table].columns)[:-1], change.row, strict=False))
-                    found[change.table, row_key(change.table, named, self.keys)] = named
+            for change in engine.rows(str(number), query):
+                named = dict(zip(list(schema.tables[change.table].columns)[:-1], change.row, strict=False))
+                found[change.table, row_key(change.table, named, self.keys)] = named
         return found
 
     def everything(self) -> Rows:

@@ -12,8 +12,8 @@ from reference_cache.zql.schema import Row, Schema, TableSchema
 from reference_cache.zql.tables.followed import FollowedTable
 from reference_cache.zql.tables.memory import MemoryTable
 from reference_cache.zql.tables.sqlite_codec import encoder
-from reference_cache.zql.tables.written import WrittenTable
 from service_kit.sqlite import quoted
+from tests.support.zql.written_table import WrittenTable
 
 SourceKind = Literal["memory", "sqlite", "followed"]
 SOURCE_KINDS: tuple[SourceKind, ...] = ("memory", "sqlite", "followed")

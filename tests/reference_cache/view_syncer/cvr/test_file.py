@@ -7,16 +7,17 @@ from pathlib import Path
 import pytest
 
 from reference_cache.view_syncer.cvr.file import CvrFile
-from reference_cache.view_syncer.cvr.records import RecordStore
+from reference_cache.view_syncer.cvr.records import RecordedQuery, RecordStore, RowPatch
 
 
 def test_a_transaction_that_fails_records_nothing_and_the_version_stays(tmp_path: Path) -> None:
     file = CvrFile(tmp_path / "cvr.db")
     store = RecordStore(file)
+    query = RecordedQuery("k")
     with file.transaction("05"):
-        query = store.enter("k")
+        store.enter(query)
     with pytest.raises(RuntimeError), file.transaction("06"):
-        store.write(query, "06", [("issue", "{}", "06", True)])
+        store.write(query, "06", [RowPatch(("issue", 1), "{}", (1, "06"))])
         raise RuntimeError
     assert file.data_version == "05"
     assert list(store.changed_after(query.id, "")) == []
@@ -28,13 +29,15 @@ def test_what_is_recorded_is_there_when_the_file_is_opened_again(tmp_path: Path)
     file.start_over("01")
     with file.transaction("05"):
         store = RecordStore(file)
-        query = store.enter("k")
-        store.write(query, "05", [("issue", '{"id":1}', "03", True)])
+        query = RecordedQuery("k")
+        store.enter(query)
+        store.write(query, "05", [RowPatch(("issue", 1), '{"id":1}', (1, "03"))])
         store.settle(query, None)
     file.close()
     again = CvrFile(tmp_path / "cvr.db")
-    found = RecordStore(again).find("k")
-    assert found is not None
+    found = RecordedQuery("k")
+    RecordStore(again).load(found)
+    assert dict(RecordStore(again).rows_of(found)) == {("issue", '{"id":1}'): "03"}
     assert (again.replica_version, again.data_version) == ("01", "05")
     assert (found.id, found.settled, found.last_patch) == (query.id, "05", "05")
     again.close()

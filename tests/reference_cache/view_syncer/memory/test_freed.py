@@ -10,7 +10,8 @@ from protocol.sync.ast import And, Column, Literal, Or, Simple
 from reference_cache.view_syncer.pipelines.live_query import LiveQuery
 from reference_cache.view_syncer.pipelines.whole_views import LARGEST_VIEW, MOST_BYTES, WholeViews
 from reference_cache.zql import predicate
-from reference_cache.zql.engine.shared import SharedQuery
+from reference_cache.zql.engine.engine import Pipeline
+from reference_cache.zql.engine.row_set import RowSet
 from reference_cache.zql.ivm.one_input import OneInput
 from reference_cache.zql.ivm.operators.correlation import Correlated
 from reference_cache.zql.ivm.source import Connection
@@ -42,7 +43,7 @@ async def test_a_query_nobody_uses_any_more_is_freed_at_once(setup: Setup, name:
 
 def remaining() -> set[str]:
     """Which parts of queries are in memory."""
-    parts = (LiveQuery, SharedQuery, Connection, OneInput, Correlated)
+    parts = (LiveQuery, Pipeline, RowSet, Connection, OneInput, Correlated)
     return {type(each).__name__ for each in gc.get_objects() if isinstance(each, parts)}
 
 

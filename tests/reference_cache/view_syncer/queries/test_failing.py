@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import logging
-from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -58,13 +57,12 @@ async def test_a_query_that_a_change_breaks_is_stopped_alone(setup: Setup) -> No
     healthy, unlucky = Client("ann", "g1"), Client("bob", "g2")
     await healthy.connect(setup.syncer, [named("all")])
     await unlucky.connect(setup.syncer, [named("talk")])
-    (evaluation,) = setup.syncer._services.pipelines._evaluations.values()
     talk = next(live for live in setup.syncer._services.pipelines.live.values() if live.query.related)
 
     def fail(*_: object) -> None:
         raise TypeError("cannot compare apples with pears")
 
-    evaluation.engine._queries[talk.shared.id].rows = SimpleNamespace(expand=fail)  # type: ignore[assignment]
+    talk.pipeline.input.set_output(fail)
     await setup.commit(("put", "issue", issue("1")))
     assert [error.kind for error in unlucky.errors] == [ErrorKind.INTERNAL]
     assert healthy.errors == []

@@ -9,9 +9,9 @@ from typing import Any
 import pytest
 
 from protocol.sync.ast_json import parse
-from reference_cache.zql.engine.engine import Engine
-from reference_cache.zql.engine.row_changes import RowChange
-from reference_cache.zql.engine.shared import SharedQueries
+from reference_cache.view_syncer.pipelines.query_rows import QueryRows
+from reference_cache.view_syncer.pipelines.row_keys import RowKeys
+from reference_cache.zql.engine.engine import Engine, Pipeline
 from reference_cache.zql.ivm.change import add, edit, remove
 from reference_cache.zql.ivm.source import Source
 from reference_cache.zql.schema import Row, TableSchema, schema, table
@@ -92,8 +92,7 @@ class Tables:
         return name, edit(row, old)
 
     def fresh(self, query: dict[str, Any]) -> set[tuple[str, Row]]:
-        changes = self.engine(0).add_query("q", parse(query))
-        return {(change.table, change.row) for change in changes if isinstance(change, RowChange)}
+        return held(hydrated(self.engine(0), query))
 
 
 @pytest.mark.parametrize("few_readers", [0, 100])
@@ -101,35 +100,39 @@ class Tables:
 def test_a_query_taken_over_follows_changes_as_if_it_had_always_been_here(seed: int, few_readers: int) -> None:
     tables = Tables(Random(seed))
     engine = tables.engine(few_readers)
-    shared = SharedQueries(engine)
+    pipelines: list[Pipeline[QueryRows]] = []
     for number, query in enumerate(QUERIES):
         if number % 3 == 0:
-            list(shared.subscribe(parse(query)))
+            pipelines.append(hydrated(engine, query))
             continue
-        other = SharedQueries(tables.engine(few_readers))
-        list(other.subscribe(parse(query)))
+        other = tables.engine(few_readers)
+        pipelines.append(hydrated(other, query))
         for _ in range(3):  # both engines follow the same changes meanwhile
             name, change = tables.change()
-            shared.push(name, change)
+            engine.push(name, change)
             other.push(name, change)
-        shared.settle()
-        other.settle()
-        shared.adopt(parse(query), other)
-        assert len(other) == 0
+        engine.adopt(pipelines[-1], other)
+        assert [list(other.source(name).connections) for name in SCHEMA.tables] == [[], []]
     for _ in range(150):
-        shared.push(*tables.change())
-        shared.settle()
-    for query in QUERIES:
+        engine.push(*tables.change())
+    assert engine.failed == {}
+    for query, pipeline in zip(QUERIES, pipelines, strict=True):
         if "limit" in str(query) or "EXISTS" in str(query):
-            roots = {row for table, row in held(shared, query) if table == query["table"]}
+            roots = {row for table, row in held(pipeline) if table == query["table"]}
             assert roots >= {row for table, row in tables.fresh(query) if table == query["table"]}
         else:
-            assert held(shared, query) == tables.fresh(query)
-    for query in QUERIES:
-        shared.unsubscribe(parse(query))
+            assert held(pipeline) == tables.fresh(query)
+    for pipeline in pipelines:
+        engine.remove_query(pipeline)
     readers = Counter({name: len(list(engine.source(name).connections)) for name in SCHEMA.tables})
     assert readers.total() == 0
 
 
-def held(shared: SharedQueries, query: dict[str, Any]) -> set[tuple[str, Row]]:
-    return {(table, row) for (table, _), row in shared.find(parse(query)).held.items()}
+def hydrated(engine: Engine, query: dict[str, Any]) -> Pipeline[QueryRows]:
+    pipeline = engine.add_query(parse(query), QueryRows(RowKeys(SCHEMA), {}))
+    assert list(pipeline.hydrate()) == []
+    return pipeline
+
+
+def held(pipeline: Pipeline[QueryRows]) -> set[tuple[str, Row]]:
+    return {(table, row) for (table, _), row in pipeline.rows.items()}

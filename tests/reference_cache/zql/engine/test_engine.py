@@ -1,4 +1,4 @@
-"""The engine: queries on shared tables, their row changes, companions, and explanations."""
+"""The engine: queries on shared tables, their row changes, and explanations."""
 
 from collections import Counter
 from typing import Any
@@ -6,13 +6,14 @@ from typing import Any
 import pytest
 
 from protocol.sync.ast_json import AstError, parse
-from reference_cache.zql.engine.engine import Engine, EngineError
-from reference_cache.zql.engine.row_changes import RowChange
+from reference_cache.zql.engine.engine import EngineError
 from reference_cache.zql.format import Format
-from reference_cache.zql.ivm.change import Pause, add, edit, remove
+from reference_cache.zql.ivm.change import add, edit, remove
 from reference_cache.zql.ivm.store import SourceError
+from reference_cache.zql.schema import Row
 from tests.reference_cache.zql.ivm.pipelines import SCHEMA
 from tests.support.workloads.tables import SOURCE_KINDS, SourceKind, Tables
+from tests.support.zql.recording_engine import RecordingEngine, RowChange, RowLog
 
 DATA: dict[str, list[dict[str, Any]]] = {
     "issue": [{"id": "i1", "owner": "u1", "rank": 1}, {"id": "i2", "owner": "u2", "rank": 2}],
@@ -42,24 +43,24 @@ COMMENTS = {"table": "issue", "related": [hop("comment", "id", "issue")]}
 
 
 @pytest.fixture(params=SOURCE_KINDS)
-def engine(request: pytest.FixtureRequest) -> Engine:
+def engine(request: pytest.FixtureRequest) -> RecordingEngine:
     kind: SourceKind = request.param
     return new_engine(kind)
 
 
-def new_engine(kind: SourceKind = "memory", **options: Any) -> Engine:
-    return Engine(SCHEMA, Tables(SCHEMA, DATA, kind).open_source, **options)
+def new_engine(kind: SourceKind = "memory", **options: Any) -> RecordingEngine:
+    return RecordingEngine(SCHEMA, Tables(SCHEMA, DATA, kind).open_source, **options)
 
 
-def hydrated(engine: Engine, query_id: str, query: dict[str, Any]) -> list[tuple[str, str, str]]:
-    return said([change for change in engine.add_query(query_id, parse(query)) if not isinstance(change, Pause)])
+def hydrated(engine: RecordingEngine, query_id: str, query: dict[str, Any]) -> list[tuple[str, str, str]]:
+    return said(engine.rows(query_id, parse(query)))
 
 
 def said(changes: list[RowChange]) -> list[tuple[str, str, str]]:
     return [(change.query_id, change.op, change.row[0]) for change in changes]
 
 
-def test_hydration_announces_every_row_of_the_tree_depth_first(engine: Engine) -> None:
+def test_hydration_announces_every_row_of_the_tree_depth_first(engine: RecordingEngine) -> None:
     assert hydrated(engine, "q", COMMENTS) == [
         ("q", "add", "i1"),
         ("q", "add", "c1"),
@@ -68,45 +69,61 @@ def test_hydration_announces_every_row_of_the_tree_depth_first(engine: Engine) -
     ]
 
 
-def test_a_row_reached_twice_is_announced_twice(engine: Engine) -> None:
+def test_a_row_reached_twice_is_announced_twice(engine: RecordingEngine) -> None:
     query = {"table": "comment", "related": [hop("issue", "issue", "id")]}
     assert Counter(hydrated(engine, "q", query))["q", "add", "i1"] == 2
 
 
-def test_rows_below_permissions_are_kept_back(engine: Engine) -> None:
+def test_rows_below_permissions_are_kept_back(engine: RecordingEngine) -> None:
     query = {"table": "issue", "where": exists(hop("comment", "id", "issue", system="permissions"))}
     assert hydrated(engine, "q", query) == [("q", "add", "i1")]
-    assert said(engine.push("comment", edit(("c1", "i1", "!"), ("c1", "i1", "x")))) == []
+    assert said(engine.change("comment", edit(("c1", "i1", "!"), ("c1", "i1", "x")))) == []
 
 
-def test_a_push_tells_every_query_what_it_means_for_it(engine: Engine) -> None:
+def test_a_push_tells_every_query_what_it_means_for_it(engine: RecordingEngine) -> None:
     hydrated(engine, "a", COMMENTS)
     hydrated(engine, "b", {"table": "comment", "where": equals("text", "z")})
-    assert said(engine.push("comment", add(("c3", "i2", "z")))) == [("a", "add", "c3"), ("b", "add", "c3")]
-    assert said(engine.push("issue", remove(("i1", "u1", 1)))) == [
+    assert said(engine.change("comment", add(("c3", "i2", "z")))) == [("a", "add", "c3"), ("b", "add", "c3")]
+    assert said(engine.change("issue", remove(("i1", "u1", 1)))) == [
         ("a", "remove", "i1"),
         ("a", "remove", "c1"),
         ("a", "remove", "c2"),
     ]
-    assert said(engine.push("issue", edit(("i2", "u2", 9), ("i2", "u2", 2)))) == [("a", "edit", "i2")]
+    assert said(engine.change("issue", edit(("i2", "u2", 9), ("i2", "u2", 2)))) == [("a", "edit", "i2")]
 
 
-def test_a_removed_query_hears_nothing_and_its_name_is_free(engine: Engine) -> None:
+def test_a_removed_query_hears_nothing(engine: RecordingEngine) -> None:
     hydrated(engine, "q", COMMENTS)
-    with pytest.raises(EngineError, match="already"):
-        engine.add_query("q", parse(COMMENTS))
-    engine.remove_query("q")
-    assert engine.push("issue", add(("i3", None, 3))) == []
+    engine.stop("q")
+    assert engine.change("issue", add(("i3", None, 3))) == []
     assert len(hydrated(engine, "q", COMMENTS)) == 5
-    with pytest.raises(EngineError, match="no query"):
-        engine.remove_query("other")
 
 
-def test_unknown_names_are_refused_with_their_place(engine: Engine) -> None:
+def test_a_pipeline_is_removed_once(engine: RecordingEngine) -> None:
+    pipeline = engine.add_query(parse(COMMENTS), RowLog("q", []))
+    engine.remove_query(pipeline)
+    with pytest.raises(EngineError, match="no longer"):
+        engine.remove_query(pipeline)
+
+
+def test_a_query_whose_receiver_raises_fails_alone(engine: RecordingEngine) -> None:
+    class Full(RowLog):
+        def added(self, table: str, row: Row) -> None:
+            raise OverflowError(table)
+
+    hydrated(engine, "a", COMMENTS)
+    pipeline = engine.add_query(parse(COMMENTS), Full("b", []))
+    assert list(pipeline.hydrate()) == []
+    assert said(engine.change("comment", add(("c3", "i2", "z")))) == [("a", "add", "c3")]
+    assert [(each, str(error)) for each, error in engine.failed.items()] == [(pipeline, "comment")]
+    assert said(engine.change("comment", remove(("c3", "i2", "z")))) == [("a", "remove", "c3")]
+
+
+def test_unknown_names_are_refused_with_their_place(engine: RecordingEngine) -> None:
     with pytest.raises(EngineError, match="nothing"):
         engine.push("nothing", add(("x",)))
     with pytest.raises(AstError, match="where"):
-        engine.add_query("q", parse({"table": "issue", "where": equals("colour", 1)}))
+        engine.start("q", parse({"table": "issue", "where": equals("colour", 1)}))
 
 
 def test_a_refused_change_leaves_no_trace() -> None:
@@ -114,46 +131,19 @@ def test_a_refused_change_leaves_no_trace() -> None:
     hydrated(engine, "q", COMMENTS)
     with pytest.raises(SourceError):
         engine.push("issue", add(("i1", None, 1)))
-    assert said(engine.push("issue", add(("i3", None, 1)))) == [("q", "add", "i3")]
+    assert said(engine.change("issue", add(("i3", None, 1)))) == [("q", "add", "i3")]
 
 
-# Scalars
-
-OWNER_IS_U1 = {
-    "table": "issue",
-    "where": exists(hop("user", "owner", "id", where=equals("id", "u1")), scalar=True),
-}
-
-
-def test_without_scalars_the_hint_is_an_ordinary_exists(engine: Engine) -> None:
-    assert hydrated(engine, "q", OWNER_IS_U1) == [("q", "add", "i1"), ("q", "add", "u1")]
-    assert said(engine.push("user", remove(("u1", True)))) == [("q", "remove", "i1"), ("q", "remove", "u1")]
-    assert engine.stale == set()
-
-
-def test_a_scalar_s_row_is_synced_and_its_other_columns_may_change() -> None:
-    engine = new_engine(use_scalars=True)
-    assert hydrated(engine, "q", OWNER_IS_U1) == [("q", "add", "i1"), ("q", "add", "u1")]
-    assert said(engine.push("user", edit(("u1", False), ("u1", True)))) == [("q", "edit", "u1")]
-    assert engine.stale == set()
-
-
-def test_a_query_whose_scalar_changes_is_stale_until_it_is_added_again() -> None:
-    engine = new_engine(use_scalars=True)
-    hydrated(engine, "q", OWNER_IS_U1)
-    engine.push("user", remove(("u1", True)))
-    assert engine.stale == {"q"}
-    engine.remove_query("q")
-    assert engine.stale == set()
-    assert hydrated(engine, "q", OWNER_IS_U1) == []
-    engine.push("user", add(("u1", True)))
-    assert engine.stale == {"q"}
+def test_the_hint_that_an_exists_is_scalar_changes_nothing(engine: RecordingEngine) -> None:
+    by_id = exists(hop("user", "owner", "id", where=equals("id", "u1")), scalar=True)
+    assert hydrated(engine, "q", {"table": "issue", "where": by_id}) == [("q", "add", "i1"), ("q", "add", "u1")]
+    assert said(engine.change("user", remove(("u1", True)))) == [("q", "remove", "i1"), ("q", "remove", "u1")]
 
 
 # Explaining
 
 
-def test_an_explanation_counts_what_each_operator_did(engine: Engine) -> None:
+def test_an_explanation_counts_what_each_operator_did(engine: RecordingEngine) -> None:
     explained = engine.explain(parse({**COMMENTS, "limit": 1}))
     figures = {meter.label: (meter.fetches, meter.rows_fetched) for meter in explained.meters.meters}
     assert figures == {
@@ -168,7 +158,7 @@ def test_an_explanation_counts_what_each_operator_did(engine: Engine) -> None:
     assert explained.picture() is None
 
 
-def test_an_explanation_tells_which_rows_were_read_and_how_they_were_asked_for(engine: Engine) -> None:
+def test_an_explanation_tells_which_rows_were_read_and_how_they_were_asked_for(engine: RecordingEngine) -> None:
     explained = engine.explain(parse(COMMENTS), keep_rows=True)
     assert explained.reads.rows is not None
     read = {table: {shape: len(rows) for shape, rows in asked.items()} for table, asked in explained.reads.rows.items()}
@@ -213,7 +203,7 @@ def test_a_view_is_in_order_whatever_the_engine_was_told(kind: SourceKind) -> No
 
 def test_with_a_cost_model_the_plan_is_explained_too() -> None:
     tables = Tables(SCHEMA, DATA, "sqlite")
-    engine = Engine(SCHEMA, tables.open_source, cost_model=tables.cost_model())
+    engine = RecordingEngine(SCHEMA, tables.open_source, cost_model=tables.cost_model())
     explained = engine.explain(parse({"table": "issue", "where": exists(hop("comment", "id", "issue"))}))
     assert "parent first" in str(explained)
     picture = explained.picture()

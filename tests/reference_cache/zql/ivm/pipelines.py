@@ -8,11 +8,11 @@ from protocol.sync.ast_json import parse
 from reference_cache.zql.engine.build import Host, build
 from reference_cache.zql.ivm.change import Change
 from reference_cache.zql.ivm.operator import EVERYTHING, Input, Request, nodes
-from reference_cache.zql.ivm.operators.recorder import Message, plain_change, plain_node
 from reference_cache.zql.ivm.source import Source
 from reference_cache.zql.ordering import complete_query
 from reference_cache.zql.schema import Row, Schema, TableSchema, hop, schema, table
 from tests.support.workloads.tables import SourceKind, Tables
+from tests.support.zql.recorder import Message, plain_change, plain_node
 
 ISSUE = table("issue", {"id": "string", "owner": "string?", "rank": "number?"})
 COMMENT = table("comment", {"id": "string", "issue": "string?", "text": "string?"})

@@ -8,12 +8,12 @@ from protocol.sync.ast import And, Column, Exists, Literal, Or, Ordering, Simple
 from protocol.sync.ast_json import parse_condition
 from reference_cache.zql.ivm.change import YIELD, Change, add, edit, remove
 from reference_cache.zql.ivm.operator import AnyOf, Request, Start, first
-from reference_cache.zql.ivm.operators.recorder import plain_change
 from reference_cache.zql.ivm.source import Connection, Source
 from reference_cache.zql.ivm.store import SourceError
 from reference_cache.zql.schema import Row, schema, table
 from tests.reference_cache.zql.ivm.pipelines import BY_ID, ISSUE, PART, SCHEMA, keys, rows_of
 from tests.support.workloads.tables import SOURCE_KINDS, SourceKind, Tables
+from tests.support.zql.recorder import plain_change
 
 RANKED: Ordering = (("rank", "asc"), ("id", "asc"))
 RANKED_DOWN: Ordering = (("rank", "desc"), ("id", "asc"))

@@ -3,11 +3,11 @@
 from typing import Any
 
 from protocol.sync.ast_json import parse
-from reference_cache.zql.engine.engine import Engine
 from reference_cache.zql.ivm.change import YIELD
 from reference_cache.zql.ivm.time_slice import TimeSlice
 from tests.reference_cache.zql.ivm.pipelines import SCHEMA
 from tests.support.workloads.tables import Tables
+from tests.support.zql.recording_engine import RecordingEngine
 
 
 class Ticks:
@@ -43,9 +43,9 @@ def test_a_paused_hydration_goes_on_where_it_stopped() -> None:
         },
     }
     pace = TimeSlice(10, Ticks())
-    engine = Engine(SCHEMA, Tables(SCHEMA, rows, "memory", expired=pace.expired).open_source)
+    engine = RecordingEngine(SCHEMA, Tables(SCHEMA, rows, "memory", expired=pace.expired).open_source)
     pauses = found = 0
-    for change in engine.add_query("q", parse({"table": "issue", "where": exists})):
+    for change in engine.start("q", parse({"table": "issue", "where": exists})):
         if change is YIELD:
             pauses += 1
             pace.restart()

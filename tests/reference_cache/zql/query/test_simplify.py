@@ -3,11 +3,11 @@
 from protocol.sync.ast import Literal, Query, Simple
 from protocol.sync.ast_json import parse, to_json
 from protocol.sync.normal_form import normalize
-from reference_cache.zql.engine.engine import Engine
-from reference_cache.zql.engine.shared import SharedQueries
+from reference_cache.zql.query.canonical import canonical
 from reference_cache.zql.query.simplify import NEVER, simplify
 from reference_cache.zql.schema import schema, table
 from reference_cache.zql.tables.memory import memory_source
+from tests.support.zql.recording_engine import RecordingEngine
 
 OPEN = {
     "type": "simple",
@@ -41,11 +41,13 @@ def test_what_says_something_stays() -> None:
 
 def test_a_query_that_never_holds_shares_nothing_with_one_that_has_no_condition() -> None:
     issue = table("issue", {"id": "number"})
-    shared = SharedQueries(Engine(schema([issue], {}), lambda each: memory_source(each, [(1,)])))
-    nothing, everything = parse({"table": "issue", "where": NOTHING}), parse({"table": "issue"})
-    for query in (nothing, everything):
-        assert list(shared.subscribe(query)) == []
-    assert (shared.rows(nothing), len(shared.rows(everything))) == ([], 1)
+    issues = schema([issue], {})
+    engine = RecordingEngine(issues, lambda each: memory_source(each, [(1,)]))
+    nothing, everything = (
+        canonical(parse(each), issues) for each in ({"table": "issue", "where": NOTHING}, {"table": "issue"})
+    )
+    assert nothing != everything
+    assert (engine.rows("nothing", nothing), len(engine.rows("everything", everything))) == ([], 1)
 
 
 def test_a_comparison_of_two_literals_is_settled_once() -> None:

@@ -15,8 +15,8 @@ from reference_cache.zql.tables.followed import FollowedTable, followed_source
 from reference_cache.zql.tables.sqlite_codec import MOST_TEXTS, SHORT, StoredValueError, decoder
 from reference_cache.zql.tables.sqlite_snapshot import SqliteSnapshot, tune
 from reference_cache.zql.tables.sqlite_text import split_filter, start_sql
-from reference_cache.zql.tables.written import KEPT_BACK, WrittenTable, sqlite_source
 from tests.support.workloads.tables import create_table
+from tests.support.zql.written_table import KEPT_BACK, WrittenTable, sqlite_source
 
 THING = table("thing", {"id": "number", "name": "string?", "on": "boolean?", "data": "json?"}, unique=[["name"]])
 BY_ID: Ordering = (("id", "asc"),)

@@ -6,7 +6,7 @@ from reference_cache.zql.ivm.change import Add, Change, Child, Edit, Node, Remov
 from reference_cache.zql.ivm.operators.collapse import collapse
 from reference_cache.zql.ivm.operators.fan import AnyBranch
 from reference_cache.zql.ivm.operators.filter import AllOf, Filter
-from reference_cache.zql.ivm.operators.recorder import plain_change
+from tests.support.zql.recorder import plain_change
 
 NEW, OLD = ("a", 2), ("a", 1)
 CHILD = Child(Node(NEW), "x", add(("c",)))

@@ -4,13 +4,11 @@ from typing import Any
 
 import pytest
 
-from protocol.sync.ast_json import parse
-from reference_cache.zql.engine.build import BuildError, Host, build
+from reference_cache.zql.engine.build import BuildError
 from reference_cache.zql.ivm.change import add, edit, remove
 from reference_cache.zql.ivm.operator import Request
 from reference_cache.zql.ivm.operators.cap import Cap
-from reference_cache.zql.ordering import complete_query
-from tests.reference_cache.zql.ivm.pipelines import SCHEMA, World, fetched, keys
+from tests.reference_cache.zql.ivm.pipelines import World, fetched, keys
 from tests.support.workloads.tables import SOURCE_KINDS, SourceKind
 
 I1, I2 = ("i1", "u1", 1), ("i2", "u2", 2)
@@ -122,12 +120,6 @@ def test_start_and_related_make_no_sense_below_exists(world: World) -> None:
     ):
         with pytest.raises(BuildError, match="comments"):
             world.build(where(exists(**nonsense)))
-
-
-def test_a_host_may_refuse_not_exists(world: World) -> None:
-    query = complete_query(parse(where(exists("NOT EXISTS"))), SCHEMA)
-    with pytest.raises(BuildError, match="NOT EXISTS"):
-        build(query, Host(world.source, allow_not_exists=False))
 
 
 # Cap

@@ -8,9 +8,9 @@ from reference_cache.zql.ivm.change import Change, add, edit, remove
 from reference_cache.zql.ivm.operator import Input, Request, Start
 from reference_cache.zql.ivm.operators.flipped_join import FlippedJoin
 from reference_cache.zql.ivm.operators.join import Join
-from reference_cache.zql.ivm.operators.recorder import Message, Recorder
 from tests.reference_cache.zql.ivm.pipelines import BY_ID, COMMENTS_OF_ISSUE, World, fetched, keys
 from tests.support.workloads.tables import SOURCE_KINDS, SourceKind
+from tests.support.zql.recorder import Message, Recorder
 
 I1, I2, I3 = ("i1", "u1", 1), ("i2", "u1", 2), ("i3", None, 3)
 C1, C2, C3, C4 = ("c1", "i1", "x"), ("c2", "i1", "y"), ("c3", "i2", "z"), ("c4", None, "w")

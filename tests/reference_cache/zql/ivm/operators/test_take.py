@@ -8,11 +8,11 @@ import pytest
 from protocol.sync.ast import Ordering
 from reference_cache.zql.ivm.change import SourceChange, add, edit, remove
 from reference_cache.zql.ivm.operator import Input, Request, Start
-from reference_cache.zql.ivm.operators.recorder import Message, Recorder
 from reference_cache.zql.ivm.operators.take import RESERVE, SEARCHED, Take
 from reference_cache.zql.schema import Row
 from tests.reference_cache.zql.ivm.pipelines import World, keys
 from tests.support.workloads.tables import SOURCE_KINDS, SourceKind
+from tests.support.zql.recorder import Message, Recorder
 
 BY_RANK: Ordering = (("rank", "asc"), ("id", "asc"))
 BY_OWNER = ("owner",)

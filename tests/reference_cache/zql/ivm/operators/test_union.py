@@ -9,7 +9,7 @@ from reference_cache.zql.engine.build import Host, build
 from reference_cache.zql.ivm.change import add, edit, remove
 from reference_cache.zql.ivm.operator import Request
 from reference_cache.zql.ordering import complete_query
-from tests.golden.drifting_union import DriftingUnionFanIn
+from tests.golden.drifting_union import drifting
 from tests.reference_cache.zql.ivm.pipelines import SCHEMA, World, fetched, keys
 from tests.support.workloads.tables import SOURCE_KINDS, SourceKind
 
@@ -111,7 +111,8 @@ def test_leaving_disconnects_every_branch_and_the_input(world: World) -> None:
 
 def test_the_drifting_union_speaks_for_all_branches_at_once(world: World) -> None:
     query = complete_query(parse(any_of(COMMENTED, OWNED)), SCHEMA)
-    world.listen(build(query, Host(world.source, union=DriftingUnionFanIn)))
+    with drifting():
+        world.listen(build(query, Host(world.source)))
     c2 = ("c2", "i2", "")
     assert world.push("comment", add(c2)) == []
     assert world.push("issue", remove(I2)) == [("remove", I2, {"comment_0": [(c2,)], "user_1": [(U1,)]})]

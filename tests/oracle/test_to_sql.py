@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 
 from protocol.sync.ast_json import parse
-from reference_cache.zql.query.to_sql import prepare, to_sql
 from reference_cache.zql.schema import schema, table
+from tests.oracle.to_sql import prepare, to_sql
 
 SCHEMA = schema(
     [

@@ -1,0 +1,1 @@
+"""Parts of query pipelines that only tests and benchmarks use."""
