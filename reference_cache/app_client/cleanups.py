@@ -15,8 +15,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from reference_cache.app_client.credentials import Credentials
 from reference_cache.app_client.post import AppFailure, AppPost
+from reference_cache.credentials import Credentials
 from service_kit.logs import event, logger
 
 log = logger("cache.mutations")

@@ -18,9 +18,9 @@ from yarl import URL
 
 from protocol import values
 from protocol.errors import CodecError
-from reference_cache.app_client.credentials import Address
 from reference_cache.app_client.url_pattern import canonical, is_allowed
 from reference_cache.config import AppEndpoint, reserved_parameters
+from reference_cache.credentials import Address
 from service_kit.backoff import Backoff
 from service_kit.logs import event, logger
 

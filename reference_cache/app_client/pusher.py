@@ -23,9 +23,9 @@ from protocol.sync.app_server import LegacyPushError, MutateResponse, MutationId
 from protocol.sync.errors import SyncError, push_failed
 from protocol.sync.messages import Push
 from reference_cache.app_client.cleanups import Cleanups
-from reference_cache.app_client.credentials import Credentials
 from reference_cache.app_client.post import AppFailure, AppPost
 from reference_cache.byte_budget import ByteBudget
+from reference_cache.credentials import Credentials
 from reference_cache.view_syncer.api import Downstream
 from service_kit.logs import event, logger, unexpected
 

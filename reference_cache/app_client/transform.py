@@ -20,9 +20,9 @@ from protocol.errors import CodecError
 from protocol.sync.app_server import ErroredQuery, QueryResponse, TransformFailed, parse_query_answer
 from protocol.sync.ast import Query
 from protocol.sync.errors import ErrorKind, SyncError, transform_failed, unauthorized
-from reference_cache.app_client.credentials import Credentials
 from reference_cache.app_client.post import AppFailure, AppPost
 from reference_cache.background import in_background
+from reference_cache.credentials import Credentials
 from reference_cache.view_syncer.api import NamedQuery, QueryFailure
 from service_kit.logs import event, logger
 

@@ -26,11 +26,12 @@ from protocol.sync import messages as up
 from protocol.sync.errors import ErrorKind, SyncError
 from protocol.sync.handshake import ConnectRequest
 from reference_cache.app_client.cleanups import CLEANUP
-from reference_cache.app_client.credentials import Credentials, chosen_by_client
+from reference_cache.app_client.credentials import chosen_by_client
 from reference_cache.app_client.pusher import Pusher
 from reference_cache.background import in_background
 from reference_cache.byte_budget import ByteBudget
 from reference_cache.config import CacheConfig
+from reference_cache.credentials import Credentials
 from reference_cache.sync_server.access import auth
 from reference_cache.sync_server.access.auth import Authenticator, Identity
 from reference_cache.sync_server.access.inspectors import Inspectors

@@ -23,7 +23,8 @@ from websockets.typing import Subprotocol
 from protocol.errors import HandshakeError
 from protocol.sync.errors import ErrorKind, SyncError
 from protocol.sync.handshake import MAX_VERSION, ConnectRequest, parse_request
-from reference_cache.app_client.credentials import Credentials, address
+from reference_cache.app_client.credentials import address
+from reference_cache.credentials import Credentials
 from reference_cache.errors import CacheError
 from reference_cache.sync_server.accept import (
     ACCEPT_AT_ONCE,

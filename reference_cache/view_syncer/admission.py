@@ -1,4 +1,4 @@
-"""Whether a client may connect, by what it says it has seen, and what its first message changes. Pure."""
+"""Whether a client may connect, by its cookie, user and schema; and what its first message changes. Pure."""
 
 from __future__ import annotations
 
@@ -24,11 +24,11 @@ class Admission:
 
     @property
     def names_deleted(self) -> bool:
-        """Whether the client says which clients are gone, and so expects to be answered."""
+        """Whether the client names deleted clients, which is to be acknowledged."""
         return self.init.deleted is not None and bool(self.init.deleted.client_ids)
 
     def check_new(self) -> None:
-        """The group is not known: only a client that has seen nothing may begin it."""
+        """The group is new: raise `SyncError` unless the client has no cookie and sends its schema."""
         self._check_cookie()
         if self.client.base_cookie is not None:
             raise SyncError(ErrorKind.CLIENT_NOT_FOUND, "Client not found")
@@ -39,7 +39,7 @@ class Admission:
             )
 
     def check_known(self, stored: StoredGroup, newest: str, *, takes_credentials: bool) -> None:
-        """The group is known: the client must be of the same user and schema, and not ahead of `newest`."""
+        """The group exists: raise `SyncError` unless user and schema are its own and the cookie is at most `newest`."""
         self._check_cookie()
         self.check_owner(stored, takes_credentials)
         cookie = self.client.base_cookie
@@ -52,7 +52,7 @@ class Admission:
             raise SyncError(ErrorKind.INVALID_CONNECTION_REQUEST, "Provided schema does not match previous schema")
 
     def check_owner(self, stored: StoredGroup, takes_credentials: bool) -> None:
-        """The client must prove that it is the group's user."""
+        """Raise `SyncError` unless the client proves that it is the group's user."""
         if self.client.user_id != stored.user_id:
             raise unauthorized(
                 "Client groups are pinned to a single userID. "
@@ -71,15 +71,15 @@ class Admission:
             raise SyncError(ErrorKind.INTERNAL, str(error)) from None
 
     def edit(self, edit: GroupEdit, now: float) -> list[str]:
-        """Take the first message in; the clients that it says are gone."""
+        """Apply the first message; returns the clients that it declares as deleted."""
         client_id = self.client.client_id
         named = (self.init.deleted.client_ids or []) if self.init.deleted is not None else []
         if client_id in named:
             raise SyncError(ErrorKind.INTERNAL, "cannot delete self")
         active = self.init.active_clients
-        gone = [] if active is None else sorted(edit.config.clients - {*active, client_id})
-        gone += [each for each in named if each not in gone]
+        deleted = [] if active is None else sorted(edit.config.clients - {*active, client_id})
+        deleted += [each for each in named if each not in deleted]
         edit.add_client(client_id)
         edit.apply(client_id, self.init.desired_queries_patch, now)
-        edit.remove_clients(gone, now)
-        return gone
+        edit.remove_clients(deleted, now)
+        return deleted

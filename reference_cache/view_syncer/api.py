@@ -1,15 +1,15 @@
-"""The border of the view syncer: what the sync server gives it, and what it gives the sync server.
+"""The interface between the sync server and the view syncer.
 
     syncer = ViewSyncer(options, transformer)               # reference_cache.view_syncer.syncer
     await syncer.start()
     connection = await syncer.connect(client, init_connection, downstream)
     await connection.change_desired_queries(patch)          # one call at a time per connection
-    await connection.close()                                # the socket is gone, for whatever reason
+    await connection.close()                                # the socket is closed
     syncer.notify()                                         # the replica has a new version
     await syncer.stop()
 
-All of it happens on one event loop. Calls raise `SyncError` if the client must be told and dropped; the caller sends
-the error frame. Faults found later, on nobody's call, go to `Downstream.fail`.
+All calls are made on one event loop. They raise `SyncError` if the client must be sent an error and disconnected; the
+caller sends the error frame. Errors outside of a call go to `Downstream.fail`.
 """
 
 from __future__ import annotations
@@ -23,18 +23,19 @@ from typing import Any, Protocol, TypeAlias
 from protocol.sync.ast import Query
 from protocol.sync.errors import SyncError
 from protocol.sync.messages import InitConnection, Inspection, QueryPatch
+from reference_cache.credentials import Credentials
 from reference_cache.view_syncer.cvr.limits import GroupLimits
 
-Credentials: TypeAlias = Any
-"""Whatever the transformer needs to speak for a client (token, cookies, headers, URL); the syncer only passes it on."""
+InspectorAnswer: TypeAlias = str | Mapping[str, Any] | Sequence[Mapping[str, Any]]
+"""The `value` of an answer to the inspector, as JSON: a version, figures, or one item per desired query."""
 
 
 @dataclass(slots=True, eq=False)
 class Outgoing:
-    """Text frames (JSON) that go out one after the other, with nothing in between.
+    """Text frames (JSON) that are sent one after the other, with nothing in between.
 
-    The same object goes to every client that is to get the same frames; `wire` is the socket side's own, for what it
-    makes of them once for all.
+    The same object goes to every client that gets the same frames. `wire` belongs to the sync server, which caches the
+    framed bytes there when it sends the object for the first time.
     """
 
     frames: tuple[bytes, ...]
@@ -42,14 +43,14 @@ class Outgoing:
 
 
 class Downstream(Protocol):
-    """One client's socket. Neither call blocks or raises; a slow or dead socket is the other side's affair."""
+    """One client's socket. The calls neither block nor raise; the sync server handles slow and dead sockets."""
 
     @property
     def is_open(self) -> bool:
-        """Whether anybody may still be there."""
+        """Whether the client may still be connected."""
 
     def send(self, outgoing: Outgoing) -> None:
-        """Send these frames, in order, after everything given before."""
+        """Send these frames, in order, after all frames of earlier calls."""
 
     def fail(self, error: SyncError) -> None:
         """Send the error and close; nothing is sent after it."""
@@ -75,7 +76,7 @@ class Transformer(Protocol):
     """The application's query endpoint."""
 
     async def validate(self, credentials: Credentials) -> bool:
-        """Ask the application whether it accepts the credentials; raises `SyncError` if not.
+        """Ask the application whether it accepts the credentials; raises `SyncError` if it does not.
 
         Returns whether it confirmed the user id: it may accept credentials without naming a user.
         """
@@ -83,15 +84,15 @@ class Transformer(Protocol):
     async def transform(
         self, credentials: Credentials, queries: Sequence[NamedQuery]
     ) -> Mapping[str, Query | QueryFailure]:
-        """The queries by hash, in server names, and no others; one left out is never answered. Raises `SyncError`."""
+        """The queries by hash, in server names; a hash that is missing gets no answer. Raises `SyncError`."""
 
 
 @dataclass(frozen=True, slots=True)
 class ClientInfo:
-    """Who connects.
+    """A client that connects.
 
     `auth_data` are the verified claims that read permissions may refer to; None unless a signed token confirmed the
-    user id. `secret` is what the client presented to prove who it is (a token, cookies); None if it presented nothing.
+    user id. `secret` is what the client presented to prove its identity (a token, cookies); None if nothing.
     """
 
     client_id: str
@@ -99,46 +100,46 @@ class ClientInfo:
     user_id: str | None = None
     base_cookie: str | None = None
     profile_id: str | None = None
-    credentials: Credentials = None
+    credentials: Credentials = field(default_factory=Credentials)
     auth_data: Mapping[str, Any] | None = None
     secret: str | None = field(default=None, repr=False)
 
 
 @dataclass(frozen=True, slots=True)
 class SyncerOptions:
-    """Where the files are, whose tables to look for, and how long things last. Times are seconds."""
+    """Files, tables, limits and durations. Times are seconds."""
 
     replica_file: Path
     cvr_file: Path
     app_id: str = "zero"
     shard_num: int = 0
     linger: float = 5.0
-    """How long a group's pipelines outlive its last client."""
+    """How long a group's queries keep running after its last client has disconnected."""
     time_slice: float = 0.01
-    """How long the event loop may be kept by evaluation."""
+    """How long evaluation may occupy the event loop at a time."""
     hydration_seconds: float = 60.0
-    """How much time one query's hydration may take of the event loop."""
+    """How long one query's hydration may occupy the event loop in total."""
     hydration_rows: int = 1_000_000
-    """How many rows one query may have when it is hydrated, counted as often as they are reached."""
+    """How many rows one query may have when it is hydrated, each counted as often as it is referenced."""
     push_seconds: float = 1.0
-    """How long queries that are out of the ordinary may hold up one step to a new version."""
+    """How long expensive queries may delay one step to a new version."""
     forget_groups_after: float = 48 * 3600.0
-    """How long a group nobody connects to is remembered."""
+    """How long a group without clients is kept."""
     takes_credentials: bool = False
     """Whether clients can present credentials: the cache verifies tokens, or an application does."""
     refuse_ad_hoc_queries: bool = False
     """Whether only named queries are run, and none whose AST a client sent."""
     limits: GroupLimits = field(default_factory=GroupLimits)
-    """What one group may have recorded."""
+    """How much one group may have in the CVR file."""
     records_bytes: int = 8 << 30
-    """How large the records of all groups may become; then groups that nobody uses are forgotten, longest first."""
+    """How large the CVR file may become; beyond, unused groups are deleted, longest unused first."""
     clock: Callable[[], float] = time.monotonic
-    """What time to live and lingering are measured by."""
+    """Measures time to live and lingering, in seconds."""
 
 
 @dataclass(slots=True)
 class SyncerStatus:
-    """What the syncer is doing, for health checks and metrics."""
+    """Figures for health checks and metrics, written by the view syncer; `status()` updates the first five."""
 
     version: str | None = None
     groups: int = 0
@@ -154,16 +155,16 @@ class SyncerStatus:
 class Connection(Protocol):
     """A connected client. Calls are made one at a time; after `close` there are none.
 
-    `deleted_clients` are those of the group that its first message declared gone.
+    `deleted_clients` are the clients that its first message declared as deleted.
     """
 
     deleted_clients: Sequence[str]
 
     async def change_desired_queries(self, patch: Sequence[QueryPatch]) -> None:
-        """Take what the client wants from now on; pokes follow."""
+        """Change the client's desired queries; pokes follow."""
 
     async def delete_clients(self, client_ids: Sequence[str]) -> None:
-        """Forget clients of the group; acknowledged to all of the group."""
+        """Delete clients of the group; acknowledged to all connected clients of the group."""
 
     async def update_auth(
         self, credentials: Credentials, auth_data: Mapping[str, Any] | None = None, secret: str | None = None
@@ -173,22 +174,24 @@ class Connection(Protocol):
     async def transform_again(self) -> None:
         """Transform the group's named queries again, with this client's credentials."""
 
-    async def inspect(self, question: Inspection) -> Any:
-        """The `value` of the answer to an inspector's question (not `authenticate`, which is the server's)."""
+    async def inspect(self, question: Inspection) -> InspectorAnswer:
+        """Answer an inspector's question (not `authenticate`, which the sync server answers)."""
 
     async def close(self) -> None:
-        """The socket is gone."""
+        """The socket is closed: send nothing more to the client."""
 
 
 class Syncer(Protocol):
-    """The view syncer as the sync server sees it."""
+    """What the sync server needs of the view syncer."""
 
     async def start(self) -> None:
-        """Open the files and begin to follow the replica; waits until there is one."""
+        """Wait for the replica, open it, and start following it."""
 
     async def connect(self, client: ClientInfo, init: InitConnection, downstream: Downstream) -> Connection:
-        """Admit a client; on return its first poke has been sent. Another connection of the same client is replaced:
-        its `Downstream` gets no more frames, and closing it is the caller's affair."""
+        """Admit a client; on return its first poke has been sent.
+
+        Another connection of the same client is replaced: its `Downstream` gets no more frames; the caller closes it.
+        """
 
     def notify(self) -> None:
         """The replica may have a new version."""
@@ -196,4 +199,4 @@ class Syncer(Protocol):
     def status(self) -> SyncerStatus: ...
 
     async def stop(self) -> None:
-        """Write what is to be written and let go of everything."""
+        """Disconnect all clients, write what is pending, and close the files."""

@@ -1,4 +1,4 @@
-"""A connected client: its socket, its position, and its calls handed to the group, one by one and to the end."""
+"""A connected client: its socket, its cookie, and its calls, each of which the group completes."""
 
 from __future__ import annotations
 
@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from protocol.sync.errors import SyncError
 from protocol.sync.messages import Inspection, QueryPatch
-from reference_cache.view_syncer.api import ClientInfo, Credentials, Downstream, Outgoing
+from reference_cache.credentials import Credentials
+from reference_cache.view_syncer.api import ClientInfo, Downstream, InspectorAnswer, Outgoing
 from reference_cache.view_syncer.cvr.owner import Proof
 
 if TYPE_CHECKING:
@@ -18,22 +19,29 @@ T = TypeVar("T")
 
 
 async def to_the_end(work: Coroutine[Any, Any, T]) -> T:
-    """Do work that must not be left half done: if the caller is cancelled, it goes on without it."""
+    """Await work that must not be left half done: if the caller is cancelled, the work continues."""
     return await asyncio.shield(asyncio.ensure_future(work))
 
 
 class ClientConnection:
-    """One client's connection. Invariant: while it is one of the group's, `cookie` is the group's version between two
-    pokes; after `close` or a failure nothing is sent."""
+    """One client's connection. Invariant: while it is one of `ClientGroup.clients`, `cookie` is the group's version
+    between two pokes; after `close` or `fail` nothing is sent.
+
+    Used on the event loop only.
+    """
 
     def __init__(self, client: ClientInfo, proof: Proof, group: ClientGroup, downstream: Downstream) -> None:
         self.client_id = client.client_id
+        self.group = group
+        # What the client presented last; `ClientGroup.change_credentials` replaces the three under the group's lock.
         self.credentials = client.credentials
         self.auth_data = client.auth_data
-        self.proof = proof  # of the credentials in use; the group replaces it with them
+        self.proof = proof
+        # The version that the client is at; moved on by `poke`.
         self.cookie = client.base_cookie
-        self.group = group
+        # The clients that its first message declared as deleted; set once, by `ClientGroup.connect`.
         self.deleted_clients: Sequence[str] = ()
+        # None once nothing more is to be sent.
         self._downstream: Downstream | None = downstream
 
     @property
@@ -42,21 +50,21 @@ class ClientConnection:
 
     @property
     def is_there(self) -> bool:
-        """Whether anybody may still listen: its socket may be gone before the group hears of it."""
+        """Whether the socket may still be open: it may be closed before the group is told."""
         return self._downstream is not None and self._downstream.is_open
 
     def send(self, outgoing: Outgoing) -> None:
-        """Send frames that do not change the client's position."""
+        """Send frames that do not change the client's cookie."""
         if self._downstream is not None:
             self._downstream.send(outgoing)
 
     def poke(self, outgoing: Outgoing, cookie: str) -> None:
-        """Send a poke that ends at a cookie."""
+        """Send a poke that takes the client to a cookie."""
         self.send(outgoing)
         self.cookie = cookie
 
     def fail(self, error: SyncError) -> None:
-        """Tell the client what went wrong, and part."""
+        """Send the error and disconnect the client."""
         if self._downstream is not None:
             self._downstream.fail(error)
             self._downstream = None
@@ -79,7 +87,7 @@ class ClientConnection:
     async def transform_again(self) -> None:
         await to_the_end(self.group.transform_again(self))
 
-    async def inspect(self, question: Inspection) -> Any:
+    async def inspect(self, question: Inspection) -> InspectorAnswer:
         return await to_the_end(self.group.inspect(self, question))
 
     async def close(self) -> None:

@@ -1,12 +1,12 @@
-"""A client group at work: its clients, its view, and every way in which the two change.
+"""A client group in use: its clients, its view, and every way in which the two change.
 
-The configuration changes first (`GroupEdit`, stored at once), then the view follows: queries are transformed, started
-or dropped, and the `GroupView` moves to the new set in one step, stored before anybody is told. Data moves the view
-through `step`. All clients of the group are at its version whenever nothing is under way; a client that comes back is
-caught up from its own cookie first.
+The desired queries change first (`GroupEdit`, stored at once), then the view follows: queries are transformed, started
+or dropped, and the `GroupView` switches to the new set in one step, which is stored before any client is poked. Changed
+data moves the view through `step`. All clients are at the group's version while no call is running; a client that
+reconnects is caught up from its own cookie first.
 
-Calls hold the group's lock, and the pipelines' lock while they deal with rows; `step` is called with the latter only
-and finds the group consistent, because between its awaits it always is.
+Calls hold the group's lock, and the pipelines' lock while they use rows. `step` is called with the latter only; it may,
+because a group is consistent at each of its awaits.
 """
 
 from __future__ import annotations
@@ -22,9 +22,10 @@ from protocol.sync.ast import Query
 from protocol.sync.errors import ErrorKind, SyncError, overloaded
 from protocol.sync.messages import Inspection, PutQuery, QueryPatch
 from protocol.watermark import EMPTY
+from reference_cache.credentials import Credentials
 from reference_cache.replica.schema import ReplicaSchema
 from reference_cache.view_syncer.admission import Admission
-from reference_cache.view_syncer.api import Credentials, NamedQuery, Outgoing, QueryFailure
+from reference_cache.view_syncer.api import InspectorAnswer, NamedQuery, Outgoing, QueryFailure
 from reference_cache.view_syncer.client_connection import ClientConnection
 from reference_cache.view_syncer.cvr.client_schema import check_client_schema
 from reference_cache.view_syncer.cvr.config import GroupEdit, QueryConfig
@@ -35,76 +36,90 @@ from reference_cache.view_syncer.group_view import GroupView
 from reference_cache.view_syncer.inspector import analysis, answer, subject
 from reference_cache.view_syncer.mutation_data import Confirmed
 from reference_cache.view_syncer.pipelines.live_query import LiveQuery
+from reference_cache.view_syncer.pipelines.views import View
 from reference_cache.view_syncer.pokes import PokeContent, compose
 from reference_cache.view_syncer.read_permissions import ReadPermissions
 from reference_cache.view_syncer.services import Services
 from reference_cache.view_syncer.ttl_clock import TtlClock
 
 EVICTION_SLACK = 0.05
-"""Seconds an expired query may outlive its time, so that several go together."""
+"""Seconds that an expired query may stay, so that several are dropped together."""
 
 
 class ClientGroup:
-    """A group in use. Invariant: whoever is in `clients` has been told everything up to the group's version, except
-    while a call is telling them."""
+    """A group in use. Invariant: each of `clients` has been sent everything up to the group's version, except while a
+    call is poking them.
+
+    Used on the event loop only.
+    """
 
     def __init__(self, stored: StoredGroup, services: Services, *, is_new: bool) -> None:
         self.stored = stored
         self.config = stored.config
-        self.is_new = is_new
-        self.clients: dict[str, ClientConnection] = {}
         self.view = GroupView(stored, services)
         self.lock = asyncio.Lock()
-        self.pending = 0
-        self.stopped = False
-        self.idle_since: float | None = None
         self._services = services
-        self._restricted_by: ReadPermissions | None = None
-        self._fits: ReplicaSchema | None = None
         self._clock = TtlClock(stored.ttl_clock, services.options.clock)
+        # Whether the group is still to be stored; `_store` clears it.
+        self.is_new = is_new
+        # The connected clients by id; written by `_admit`, `disconnect`, `fail` and `_note_owner`.
+        self.clients: dict[str, ClientConnection] = {}
+        # Clients that are connecting; written by `ViewSyncer`. While there are some the group is not abandoned.
+        self.pending = 0
+        # Set by `stop`, for calls that waited meanwhile.
+        self.stopped = False
+        # When the last client disconnected, on the options' clock; None while there are clients.
+        self.idle_since: float | None = None
+        # The rules that the running ad hoc queries were restricted by; written under the group's lock.
+        self._restricted_by: ReadPermissions | None = None
+        # The tables that were last compared with the clients' schema, and fit.
+        self._fitting_schema: ReplicaSchema | None = None
+        # The timer that drops expired queries; None if no query is to expire.
         self._eviction: asyncio.TimerHandle | None = None
-        self._forgotten = ""  # clients with a cookie before this version cannot be caught up
+        # Clients with a cookie before this version cannot be caught up; written by `_forget_ended`.
+        self._forgotten_before = ""
 
     @property
     def ttl_clock(self) -> float:
-        """The time queries expire by."""
+        """The time on the group's TTL clock, in milliseconds."""
         return self._clock.now()
 
     def is_abandoned(self, latest: float) -> bool:
-        """Whether the last client left before this time and none is coming."""
+        """Whether the last client disconnected before this time and none is connecting."""
         return not self.clients and not self.pending and self.idle_since is not None and self.idle_since <= latest
 
-    # --- clients come and go ---
+    # --- connecting and disconnecting ---
 
     async def connect(self, connection: ClientConnection, admission: Admission) -> None:
-        """Admit a client whose request has been checked; on return it is up to date."""
+        """Admit a client whose request has been checked; on return it is up to date. Raises `SyncError`."""
         async with self.lock:
-            # Checked before, but the group may have got an owner while this client waited for its turn.
+            # Checked before, but the group may have got an owner while this client waited for the lock.
             admission.check_owner(self.stored, self._services.options.takes_credentials)
             self._note_owner(connection)
             self._check_patch(admission.init.desired_queries_patch)
             self._check_room(admission.init.desired_queries_patch)
             self._services.options.limits.check_client(self.config, connection.client_id)
-            if connection.cookie is not None and connection.cookie < self._forgotten:
+            if connection.cookie is not None and connection.cookie < self._forgotten_before:
                 raise SyncError(ErrorKind.CLIENT_NOT_FOUND, "Client not found: too much has ended since it was here")
             before = self.config.version
             edit = GroupEdit(self.config)
             connection.deleted_clients = admission.edit(edit, self._clock.now())
             self._store(edit)
-            self._tell_wishes(edit)
+            self._poke_desired_queries(edit)
             if connection.cookie == before or (connection.cookie is None and before == EMPTY):
-                connection.poke(self._wishes(edit, connection.cookie), self.config.version)
+                # Up to date but for the edit: it gets the pokes of the other clients from here on.
+                connection.poke(self._desired_queries_poke(edit, connection.cookie), self.config.version)
                 self._admit(connection)
-            await self._follow_wishes(connection, again=True)
+            await self._sync_queries(connection, again=True)
             if connection.open and self.clients.get(connection.client_id) is not connection:
                 async with self._services.pipelines.lock:
-                    await self._bring_up([connection])
+                    await self._catch_up([connection])
                     self._admit(connection)
             if admission.names_deleted:
-                self._tell_deleted(connection.deleted_clients)
+                self._send_deleted(connection.deleted_clients)
 
     def _note_owner(self, connection: ClientConnection) -> None:
-        """Store what a connection proves, and part with clients that cannot prove as much."""
+        """Store what a connection proves, and disconnect clients that cannot prove as much."""
         owner = self.stored.owner.after(connection.proof)
         if owner == self.stored.owner:
             return
@@ -127,13 +142,13 @@ class ClientGroup:
         self.idle_since = None
 
     def disconnect(self, connection: ClientConnection) -> None:
-        """A client's socket is gone."""
+        """Remove a client whose socket is closed."""
         if self.clients.get(connection.client_id) is connection:
             del self.clients[connection.client_id]
             self.rest_if_alone()
 
     def rest_if_alone(self) -> None:
-        """If nobody is connected, the clock stands still, and the time counts after which the queries stop."""
+        """If no client is connected, stop the TTL clock, and note since when: after `linger` the queries stop."""
         if self.clients or self.idle_since is not None:
             return
         self._clock.stop()
@@ -143,48 +158,48 @@ class ClientGroup:
             self._services.groups.touch(self.config.group_id, self._clock.now(), time.time())
 
     def fail(self, error: SyncError) -> None:
-        """Part from all clients."""
+        """Disconnect all clients with this error."""
         connections, self.clients = list(self.clients.values()), {}
         for connection in connections:
             connection.fail(error)
         self.rest_if_alone()
 
     def stop(self) -> None:
-        """Stop the queries and do nothing more; call with the pipelines' lock."""
+        """Stop the queries, for good; call with the pipelines' lock."""
         self.stopped = True
         self._cancel_eviction()
         self.view.stop(self)
 
-    # --- what clients ask for ---
+    # --- requests of clients ---
 
     async def change_desired_queries(self, connection: ClientConnection, patch: Sequence[QueryPatch]) -> None:
-        """A client wants other queries from now on."""
+        """Change a client's desired queries."""
         async with self.lock:
             self._check_patch(patch)
             self._check_room(patch)
             edit = GroupEdit(self.config)
             edit.apply(connection.client_id, patch, self._clock.now())
             self._store(edit)
-            self._tell_wishes(edit)
-            await self._follow_wishes(connection, again=False)
+            self._poke_desired_queries(edit)
+            await self._sync_queries(connection, again=False)
             self._forget_ended()
 
     async def delete_clients(self, connection: ClientConnection, client_ids: Sequence[str]) -> None:
-        """Clients of the group are gone for good."""
+        """Delete clients of the group."""
         async with self.lock:
             if connection.client_id in client_ids:
                 raise SyncError(ErrorKind.INTERNAL, "cannot delete self")
             edit = GroupEdit(self.config)
             edit.remove_clients(client_ids, self._clock.now())
             self._store(edit)
-            self._tell_wishes(edit)
-            self._tell_deleted(client_ids)
-            await self._follow_wishes(connection, again=False)
+            self._poke_desired_queries(edit)
+            self._send_deleted(client_ids)
+            await self._sync_queries(connection, again=False)
 
-    def _tell_deleted(self, client_ids: Sequence[str]) -> None:
-        told = Outgoing((values.dumps(["deleteClients", {"clientIDs": list(client_ids)}]),))
+    def _send_deleted(self, client_ids: Sequence[str]) -> None:
+        message = Outgoing((values.dumps(["deleteClients", {"clientIDs": list(client_ids)}]),))
         for connection in self.clients.values():
-            connection.send(told)
+            connection.send(message)
 
     async def change_credentials(
         self,
@@ -193,7 +208,7 @@ class ClientGroup:
         auth_data: Mapping[str, Any] | None,
         secret: str | None,
     ) -> None:
-        """A client of the group has new credentials: the application must accept them before they are used."""
+        """Use a client's new credentials, once the application has accepted them. Raises `SyncError` if it does not."""
         named = await self._services.transformer.validate(credentials)
         async with self.lock:
             if self.clients.get(connection.client_id) is not connection:
@@ -201,21 +216,21 @@ class ClientGroup:
             connection.credentials, connection.auth_data = credentials, auth_data
             connection.proof = Proof(named or auth_data is not None, secret)
             self._note_owner(connection)
-            await self._follow_wishes(connection, again=True)
+            await self._sync_queries(connection, again=True)
 
     async def transform_again(self, connection: ClientConnection) -> None:
-        """Ask the application again what the group's named queries mean, for this client."""
+        """Have the application transform the group's named queries again, with this client's credentials."""
         async with self.lock:
-            await self._follow_wishes(connection, again=True)
+            await self._sync_queries(connection, again=True)
 
     async def restrict_again(self) -> None:
-        """The rules for ad hoc queries are others now."""
+        """Apply changed read permissions to the ad hoc queries."""
         async with self.lock:
-            speaker = next(iter(self.clients.values()), None)
-            if speaker is not None:
-                await self._follow_wishes(speaker, again=False)
+            requester = next(iter(self.clients.values()), None)
+            if requester is not None:
+                await self._sync_queries(requester, again=False)
 
-    async def inspect(self, connection: ClientConnection, question: Inspection) -> Any:
+    async def inspect(self, connection: ClientConnection, question: Inspection) -> InspectorAnswer:
         """Answer an inspector's question."""
         query = await subject(question, self._services, connection)
         if query is not None:
@@ -227,25 +242,26 @@ class ClientGroup:
     # --- limits ---
 
     def _check_room(self, patch: Sequence[QueryPatch]) -> None:
-        """Raise `SyncError` if the group, or all groups together, have no room for the queries of a patch."""
+        """Raise `SyncError` if the group, or the CVR file, has no room for the queries of a patch."""
         self._services.options.limits.check_patch(self.config, patch)
         if (self.is_new or patch) and not self._services.file.has_room:
             raise overloaded("The cache has no room for more client records")
 
     def _forget_ended(self) -> None:
-        """Keep what has ended within its limit. Every client that is connected knows of it."""
+        """Keep tombstones within their limit. Every connected client has been sent what they are about."""
         if not self.is_new and self._services.options.limits.must_forget(self.config):
             with self._services.file.transaction():
-                self._forgotten = self._services.retention.forget_ended(self.stored)
+                self._forgotten_before = self._services.retention.forget_ended(self.stored)
 
-    # --- wishes ---
+    # --- desired queries ---
 
     def _check_patch(self, patch: Sequence[QueryPatch]) -> None:
+        """Raise `SyncError` for ad hoc queries where they are refused."""
         if self._services.options.refuse_ad_hoc_queries and any(isinstance(op, PutQuery) and op.ast for op in patch):
             raise SyncError(ErrorKind.INVALID_MESSAGE, "Ad hoc queries are refused here; ask for a named query")
 
     def _store(self, edit: GroupEdit) -> None:
-        """Store a change of the configuration; the first one stores the group."""
+        """Store changed desired queries; the first change stores the group."""
         if not edit.finish():
             return
         with self._services.file.transaction():
@@ -254,40 +270,44 @@ class ClientGroup:
             self._services.groups.save(edit, self._clock.now())
         self.is_new = False
 
-    def _tell_wishes(self, edit: GroupEdit) -> None:
-        """Tell the clients that are up to date what the group's clients want now."""
+    def _poke_desired_queries(self, edit: GroupEdit) -> None:
+        """Send the connected clients the changed desired queries of all clients."""
         if edit.changed and self.clients:
-            poke = self._wishes(edit, edit.before)
+            poke = self._desired_queries_poke(edit, edit.before)
             for connection in self.clients.values():
                 connection.poke(poke, self.config.version)
 
-    def _wishes(self, edit: GroupEdit, base: str | None) -> Outgoing:
+    def _desired_queries_poke(self, edit: GroupEdit, base: str | None) -> Outgoing:
         self._services.status.pokes += 1
         return compose(base, self.config.version, PokeContent(desired=edit.desired))
 
-    async def _follow_wishes(self, speaker: ClientConnection, *, again: bool) -> None:
-        """Make the view what the configuration says: start what is missing, drop what has expired."""
+    async def _sync_queries(self, requester: ClientConnection, *, again: bool) -> None:
+        """Make the view's queries the desired ones: start what is missing, drop what has expired, and poke the clients.
+
+        Named queries are transformed with the requester's credentials; `again` transforms running queries, too. Call
+        with the group's lock. Raises `SyncError`, with the view unchanged.
+        """
         services = self._services
         self._check_schema()
         expired = self.config.expired(self._clock.now())
         if services.options.refuse_ad_hoc_queries:
-            # Those of a group that was stored when they were not refused.
+            # The group may have been stored when they were not refused yet.
             expired += [query.hash for query in self.config.wanted() if query.ast and query.hash not in expired]
-        queries, failures = await self._transformed(speaker, set(expired), again)
-        started = await self._started(queries, speaker)
+        queries, failures = await self._transform(requester, set(expired), again)
+        started = await self._start(queries, requester)
         async with services.pipelines.lock:
             self._check_started(started)
-            self._tell_failures(failures, speaker)
+            self._send_failures(failures, requester)
             if self._switch(started, [*expired, *failures]) or self._is_behind():
-                await self._bring_up(list(self.clients.values()))
+                await self._catch_up(list(self.clients.values()))
         self._schedule_eviction()
 
     def _check_schema(self) -> None:
-        """Refuse to go on if the tables are not what the clients were built for; once per state of the tables."""
+        """Raise `SyncError` if the tables do not fit the clients' schema; compared once per state of the tables."""
         schema = self._services.pipelines.schema
-        if schema is not self._fits:
+        if schema is not self._fitting_schema:
             check_client_schema(self.stored.client_schema, schema)
-            self._fits = schema
+            self._fitting_schema = schema
 
     def _switch(self, started: dict[str, LiveQuery], dropped: Sequence[str]) -> bool:
         return self.view.switch(self, started, dropped, self._clock.now())
@@ -295,35 +315,35 @@ class ClientGroup:
     def _is_behind(self) -> bool:
         return any(connection.cookie != self.config.version for connection in self.clients.values())
 
-    async def _transformed(
-        self, speaker: ClientConnection, expired: set[str], again: bool
+    async def _transform(
+        self, requester: ClientConnection, expired: set[str], again: bool
     ) -> tuple[dict[str, Query], dict[str, QueryFailure]]:
-        """What the queries mean that are to be started, or all of them; and those the application refuses."""
+        """The queries to start, by hash, transformed or restricted; and those that the application refuses."""
         wanted = [query for query in self.config.wanted() if query.hash not in expired]
         fresh = [query for query in wanted if again or query.hash not in self.view.running]
-        permissions = self._services.permissions()
+        permissions = self._services.read_permissions()
         ad_hoc = fresh if permissions is self._restricted_by else wanted
         self._restricted_by = permissions
         queries: dict[str, Query] = {}
         async for query in self._services.pace.sliced(ad_hoc, every=16):
             if query.ast is not None:
-                queries[query.hash] = permissions.apply(query.ast, speaker.auth_data)
+                queries[query.hash] = permissions.apply(query.ast, requester.auth_data)
         named = [_named(query) for query in fresh if query.ast is None]
         if not named:
             return queries, {}
-        answers = await self._services.transformer.transform(speaker.credentials, named)
-        failures = {hash: found for hash, found in answers.items() if isinstance(found, QueryFailure)}
-        queries |= {hash: found for hash, found in answers.items() if isinstance(found, Query)}
+        answers = await self._services.transformer.transform(requester.credentials, named)
+        failures = {hash: answer for hash, answer in answers.items() if isinstance(answer, QueryFailure)}
+        queries |= {hash: answer for hash, answer in answers.items() if isinstance(answer, Query)}
         return queries, failures
 
-    async def _started(self, queries: Mapping[str, Query], speaker: ClientConnection) -> dict[str, LiveQuery]:
-        """The queries, running; each counted once more. Starting them ends when no client of the group is there."""
+    async def _start(self, queries: Mapping[str, Query], requester: ClientConnection) -> dict[str, LiveQuery]:
+        """Open the queries, by hash; given up when no client of the group is connected any more. Raises `SyncError`."""
         pipelines = self._services.pipelines
         choice = self.view.choice
         started: dict[str, LiveQuery] = {}
 
         def wanted() -> bool:
-            return not self.stopped and (speaker.is_there or any(each.is_there for each in self.clients.values()))
+            return not self.stopped and (requester.is_there or any(each.is_there for each in self.clients.values()))
 
         try:
             for hash, query in queries.items():
@@ -337,9 +357,9 @@ class ClientGroup:
         return started
 
     def _check_started(self, started: Mapping[str, LiveQuery]) -> None:
-        """Raise `SyncError`, and release the queries, if the view cannot move to them; call with the pipelines' lock.
+        """Raise `SyncError`, and release the queries, if the view cannot switch to them; call with the pipelines' lock.
 
-        Others had their turn while the queries were started: the tables may be others, and queries may have stopped.
+        The lock was free while they were started, so tables may have changed, and queries may have stopped.
         """
         pipelines = self._services.pipelines
         try:
@@ -351,9 +371,9 @@ class ClientGroup:
             pipelines.release(started.values())
             raise
 
-    def _tell_failures(self, failures: Mapping[str, QueryFailure], speaker: ClientConnection) -> None:
-        """Tell the clients that want them which queries the application refused."""
-        for client_id, connection in {**self.clients, speaker.client_id: speaker}.items():
+    def _send_failures(self, failures: Mapping[str, QueryFailure], requester: ClientConnection) -> None:
+        """Send each client the refusals of the queries that it desires."""
+        for client_id, connection in {**self.clients, requester.client_id: requester}.items():
             bodies = [
                 dict(failure.body)
                 for hash, failure in failures.items()
@@ -364,8 +384,8 @@ class ClientGroup:
 
     # --- the view ---
 
-    async def _bring_up(self, connections: Iterable[ClientConnection]) -> None:
-        """Tell clients everything between their cookies and the group's version."""
+    async def _catch_up(self, connections: Iterable[ClientConnection]) -> None:
+        """Poke clients from their cookies to the group's version. Call with the pipelines' lock."""
         version = self.config.version
         pokes: dict[str | None, Outgoing] = {}
         for connection in connections:
@@ -375,21 +395,31 @@ class ClientGroup:
                 self._services.status.pokes += 1
             connection.poke(pokes[base], version)
 
-    def step(self, version: str, rows: list[bytes], confirmed: Confirmed | None, pokes: dict[Any, Outgoing]) -> None:
-        """The data has moved, and this is what it means here. `pokes` has what other groups were told in this step."""
+    def step(
+        self,
+        version: str,
+        rows: list[bytes],
+        confirmed: Confirmed | None,
+        pokes: dict[tuple[View, str], Outgoing],
+    ) -> None:
+        """Move to a version of the data and poke the clients. Call with the pipelines' lock.
+
+        `pokes` has the pokes of this step, by queries and base cookie, for groups that share them; it gets new ones.
+        """
         base = self.config.version
         self.config.version = version
         if not self.clients:
             return
-        place = (self.view.queries, base)
-        poke = None if confirmed is not None else pokes.get(place)
+        shared_by = (self.view.queries, base)
+        # A poke that confirms mutations is this group's own.
+        poke = None if confirmed is not None else pokes.get(shared_by)
         if poke is None:
             content = PokeContent(rows=rows)
             if confirmed is not None:
                 content.last_mutation_ids, content.mutations = confirmed.last_mutation_ids, confirmed.mutations
             poke = compose(base, version, content)
             if confirmed is None:
-                pokes[place] = poke
+                pokes[shared_by] = poke
         for connection in self.clients.values():
             connection.poke(poke, version)
         self._services.status.pokes += len(self.clients)
@@ -413,11 +443,11 @@ class ClientGroup:
         self._services.background(self.evict_expired())
 
     async def evict_expired(self) -> None:
-        """Drop the queries whose time is over."""
+        """Drop the expired queries and poke the clients."""
         async with self.lock, self._services.pipelines.lock:
             expired = self.config.expired(self._clock.now()) if self.view.active else []
             if expired and self._switch({}, expired):
-                await self._bring_up(list(self.clients.values()))
+                await self._catch_up(list(self.clients.values()))
         self._schedule_eviction()
 
 

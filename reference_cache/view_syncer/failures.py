@@ -1,4 +1,4 @@
-"""What clients are told of queries that cannot be run: their own mistakes in words, anything else by an id."""
+"""The errors that clients get for queries that cannot run: their own mistakes in words, others as an id in the log."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ log = logger("cache.queries")
 
 
 def query_failed(error: Exception) -> SyncError:
-    """The error for the clients that want the query."""
+    """The error for the clients that desire the query."""
     match error:
         case SyncError():
             return error
         case UnknownName():
-            # Which tables and columns there are is not everybody's business.
+            # Without the suggestions: clients must not learn which tables and columns there are.
             return SyncError(ErrorKind.INTERNAL, error.bare)
         case AstError() | BuildError():
             return SyncError(ErrorKind.INTERNAL, str(error))

@@ -1,8 +1,8 @@
 """A group's view: which queries it is made of, since when, and what a client at any cookie lacks of it.
 
 The view is the union of its queries' rows. It moves to another set of queries in one step (`switch`), which is durable
-before anybody is told, and it can say what happened to it after any cookie (`content_since`). Whoever calls holds the
-pipelines' lock.
+before any client is poked, and `content_since` computes what has happened to it after any cookie. Call everything with
+the pipelines' lock.
 """
 
 from __future__ import annotations
@@ -26,20 +26,22 @@ if TYPE_CHECKING:
 
 
 class GroupView:
-    """What a group sees. Invariant: `queries` is the set of those in `running`, each held once per hash; once the view
-    is `active`, the memberships that have not ended are exactly theirs.
+    """What a group sees. Invariant: `queries` is the set of those in `running`, which has a user of each per hash; once
+    the view is `active`, the memberships that have not ended are exactly theirs.
 
-    Only an active view may be taken to a later version of the data: one whose queries do not run would pass over what
+    Only an active view may be moved to a later version of the data: one whose queries do not run would skip what
     happened to their rows.
     """
 
     def __init__(self, stored: StoredGroup, services: Services) -> None:
-        self.active = False
-        self.running: dict[str, LiveQuery] = {}
-        self.queries: View = frozenset()
         self._stored = stored
         self._config = stored.config
         self._services = services
+        # Whether the queries run; set by `switch`, cleared by `stop`.
+        self.active = False
+        # The running queries by hash, and the set of them; replaced by `switch` and `stop`.
+        self.running: dict[str, LiveQuery] = {}
+        self.queries: View = frozenset()
 
     @property
     def choice(self) -> KeyChoice:
@@ -48,11 +50,11 @@ class GroupView:
 
     @property
     def data_version(self) -> str:
-        """The version of the data that has been seen."""
+        """The state version that the view is at."""
         return state_of(self._config.version)
 
     def resume(self, cookie: str | None) -> None:
-        """Find the version of a group that was just loaded: rows and mutations have moved it on since it was stored."""
+        """Find the version of a group that was just loaded: rows and mutations have moved it since it was stored."""
         patched = self._services.groups.last_patch(self._config.group_id)
         confirmed = self.confirmed_since(self.data_version).version
         self._config.version = max(self._config.version, confirmed, patched, cookie or EMPTY)
@@ -65,7 +67,7 @@ class GroupView:
         self.active, self.running, self.queries = False, {}, frozenset()
 
     def switch(self, group: ClientGroup, started: dict[str, LiveQuery], dropped: Sequence[str], now: float) -> bool:
-        """Move to another set of queries, at once and durably; whether that made a new version."""
+        """Move to another set of queries, durably; returns whether that made a new version."""
         services = self._services
         version = services.pipelines.version
         edit = GroupEdit(self._config, next_version(self._seen_version(), version))
@@ -86,7 +88,7 @@ class GroupView:
         return bool(joined or edit.changed)
 
     def _replace(self, group: ClientGroup, started: dict[str, LiveQuery], dropped: Sequence[str]) -> list[LiveQuery]:
-        """Run the started queries too, and not the dropped; those no longer held for a hash."""
+        """Add the started queries and remove the dropped; returns those to release, once per hash."""
         ended = [live for hash, live in self.running.items() if hash in started or hash in dropped]
         running = {hash: live for hash, live in {**self.running, **started}.items() if hash not in dropped}
         before, self.running, self.queries = self.queries, running, frozenset(running.values())
@@ -97,19 +99,19 @@ class GroupView:
         return ended
 
     def _join(self, version: str) -> list[Membership]:
-        """Bring the memberships in line with the queries; those that changed."""
+        """Make the memberships those of the queries; returns the ones that changed."""
         changed = []
         memberships = self._stored.memberships
         current = {live.id for live in self.queries}
         for live in self.queries:
-            found = memberships.get(live.id)
-            if found is None:
-                found = memberships[live.id] = Membership(live.id, version, version, live.epoch)
-            elif found.removed is not None or found.epoch != live.epoch:
-                found.got, found.epoch, found.removed = version, live.epoch, None
+            membership = memberships.get(live.id)
+            if membership is None:
+                membership = memberships[live.id] = Membership(live.id, version, version, live.epoch)
+            elif membership.removed is not None or membership.epoch != live.epoch:
+                membership.got, membership.epoch, membership.removed = version, live.epoch, None
             else:
                 continue
-            changed.append(found)
+            changed.append(membership)
         for each in memberships.values():
             if each.removed is None and each.query not in current:
                 each.removed = version
@@ -117,7 +119,7 @@ class GroupView:
         return changed
 
     def _catch_up_with_data(self) -> None:
-        """Nothing was changed here, but rows or mutations may have moved on since the group was stored."""
+        """Move to the version of rows and mutations that have changed since the group was stored."""
         seen = self._seen_version()
         if seen > self._config.version and self.data_version == EMPTY:
             seen = self._services.pipelines.version  # a new group's versions are never older than itself
@@ -126,7 +128,7 @@ class GroupView:
         self._config.version = seen
 
     def _seen_version(self) -> str:
-        """The group's version, with what its queries' rows and its mutations have been through since it was stored."""
+        """The group's version, or that of newer changes of its queries' rows and its mutations."""
         confirmed = self.confirmed_since(self.data_version).version
         return max([self._config.version, confirmed, *(live.last_patch for live in self.queries)])
 

@@ -1,4 +1,4 @@
-"""Answers to the inspector: what a group's clients want, what it costs, and how a query is evaluated."""
+"""Answers to the inspector: the desired queries of a group, what they cost, and how a query is evaluated."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from protocol.sync.messages import (
     InspectQueries,
     InspectVersion,
 )
-from reference_cache.view_syncer.api import NamedQuery
+from reference_cache.view_syncer.api import InspectorAnswer, NamedQuery
 from reference_cache.zql.engine.engine import Engine
 from reference_cache.zql.query.query_id import named_query_id
 from reference_cache.zql.schema import Row, TableSchema
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 
 
 async def subject(question: Inspection, services: Services, connection: ClientConnection) -> Query | None:
-    """The query a question is about, as this client may ask it."""
+    """The query that a question is about, as this client may ask it; None if it is about none."""
     if not isinstance(question, InspectAnalyzeQuery):
         return None
     if question.name is not None and question.args is not None:
@@ -39,19 +39,19 @@ async def subject(question: Inspection, services: Services, connection: ClientCo
     ast = question.ast if question.ast is not None else question.value
     if ast is None:
         raise ValueError("analyze-query needs an AST, or the name and the arguments of a query")
-    return services.permissions().apply(ast, connection.auth_data)
+    return services.read_permissions().apply(ast, connection.auth_data)
 
 
 async def _transformed(name: str, args: Sequence[Any], services: Services, connection: ClientConnection) -> Query:
-    asked = NamedQuery(named_query_id(name, args), name, args)
-    found = (await services.transformer.transform(connection.credentials, [asked])).get(asked.hash)
-    if not isinstance(found, Query):
-        raise ValueError(f"the application does not know the query {name!r}: {found}")
-    return found
+    query = NamedQuery(named_query_id(name, args), name, args)
+    transformed = (await services.transformer.transform(connection.credentials, [query])).get(query.hash)
+    if not isinstance(transformed, Query):
+        raise ValueError(f"the application does not know the query {name!r}: {transformed}")
+    return transformed
 
 
-def answer(question: Inspection, group: ClientGroup, services: Services) -> Any:
-    """The value of the answer to a question that is about no query. Call with the pipelines' lock."""
+def answer(question: Inspection, group: ClientGroup, services: Services) -> InspectorAnswer:
+    """Answer a question that is about no query. Call with the pipelines' lock."""
     match question:
         case InspectVersion():
             return _own_version()
@@ -97,7 +97,7 @@ def _described(group: ClientGroup, query: QueryConfig, client_id: str, desire: D
 
 
 def analysis(query: Query, question: Inspection, engine: Engine) -> dict[str, Any]:
-    """Evaluate a query once, watching it; the value of the answer."""
+    """Evaluate a query once, watching every operator; returns the answer. Plain code for `Pipelines.examine`."""
     options = (isinstance(question, InspectAnalyzeQuery) and question.options) or AnalyzeOptions()
     start = time.time()
     explanation = engine.explain(query, keep_rows=bool(options.vended_rows))
@@ -105,7 +105,7 @@ def analysis(query: Query, question: Inspection, engine: Engine) -> dict[str, An
     reads = explanation.reads
     tables = engine.schema.tables
     synced = {table: _distinct(tables[table], rows) for table, rows in explanation.synced.items()}
-    found = {
+    answer = {
         "warnings": [],
         "syncedRowCount": sum(map(len, synced.values())),
         "start": start * 1000,
@@ -117,13 +117,13 @@ def analysis(query: Query, question: Inspection, engine: Engine) -> dict[str, An
         "sqlitePlans": {"operators": str(explanation).splitlines()},
     }
     if options.synced_rows is not False:
-        found["syncedRows"] = {table: _named(engine, table, rows.values()) for table, rows in synced.items()}
+        answer["syncedRows"] = {table: _named(engine, table, rows.values()) for table, rows in synced.items()}
     if reads.rows is not None:
-        found["readRows"] = {
-            table: {shape: _named(engine, table, rows) for shape, rows in asked.items()}
-            for table, asked in reads.rows.items()
+        answer["readRows"] = {
+            table: {shape: _named(engine, table, rows) for shape, rows in by_shape.items()}
+            for table, by_shape in reads.rows.items()
         }
-    return found
+    return answer
 
 
 def _distinct(table: TableSchema, rows: Iterable[Row]) -> dict[Row, Row]:

@@ -1,8 +1,8 @@
-"""Confirmed mutations and their results: two tables of the application, told to the group they belong to.
+"""Confirmed mutations and their results: two tables of the application, sent to the group they belong to.
 
 The application writes a client's last mutation id and the results of failed mutations with its own data, so they arrive
-with the rows they belong to. They need no queries: a change names its group, and what happened since a cookie is found
-by the versions of rows. Only results that went away must be remembered (`GroupStore.drop_results`).
+with the rows they belong to. They need no queries: a change names its group, and row versions tell what happened after
+a cookie. Only deleted results must be recorded (`GroupStore.drop_results`).
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from service_kit.sqlite import quoted
 
 @dataclass(slots=True)
 class Confirmed:
-    """What a group's clients are to be told: last mutation ids, and patches of results. `version` is the newest."""
+    """What a group's clients get: last mutation ids, and patches of results. `version` is the newest of their rows."""
 
     last_mutation_ids: dict[str, int] = field(default_factory=dict)
     results: dict[tuple[str, int], Mapping[str, Any]] = field(default_factory=dict)
@@ -42,14 +42,14 @@ class Confirmed:
 
 
 class MutationTables:
-    """The two tables of an app's shard; either may be missing, then nothing is ever confirmed."""
+    """The two tables of an app's shard; if either is missing, nothing is ever confirmed in it."""
 
     def __init__(self, app_id: str, shard_num: int) -> None:
         self.clients = f"{app_id}_{shard_num}.clients"
         self.mutations = f"{app_id}_{shard_num}.mutations"
 
     def by_group(self, changes: Iterable[LoggedChange], schema: ReplicaSchema) -> dict[str, Confirmed]:
-        """What changes of the two tables mean to each group."""
+        """The confirmations in changes of the two tables, by group; changes of other tables are skipped."""
         groups: dict[str, Confirmed] = {}
         for _, table, change in changes:
             if table not in (self.clients, self.mutations) or isinstance(change, Truncate | SchemaChanged):
@@ -63,7 +63,7 @@ class MutationTables:
         return groups
 
     def since(self, connection: sqlite3.Connection, schema: ReplicaSchema, group_id: str, version: str) -> Confirmed:
-        """What a group's clients lack if they have seen everything up to a version of the data."""
+        """What a group's clients lack that have seen everything up to a version of the data."""
         confirmed = Confirmed()
         for row in self._rows(connection, schema, self.clients, ("clientID", "lastMutationID"), group_id, version):
             confirmed.last_mutation_ids[row[0]] = int(row[1])

@@ -1,7 +1,7 @@
 """Composing pokes: patches in, text frames out. Pure.
 
-A poke is `pokeStart`, parts, `pokeEnd`. Row patches arrive encoded, each once for everybody; here they are cut into the
-bodies of parts (`row_chunks`), which may serve any number of pokes, and bodies are wrapped for one poke (`compose`).
+A poke is `pokeStart`, parts, `pokeEnd`. Row patches arrive encoded, once for all groups; `row_chunks` joins them to the
+bodies of parts, which may be used in any number of pokes, and `compose` wraps bodies for one poke.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ MAX_BYTES = 1 << 20
 
 @dataclass(slots=True)
 class PokeContent:
-    """What a poke says beside rows. `mutations` are whole patches; `rows` are bodies made by `row_chunks`."""
+    """What a poke contains. `mutations` are whole patches; `rows` are bodies made by `row_chunks`."""
 
     desired: Mapping[str, Sequence[QueryOp]] = field(default_factory=dict)
     got: Sequence[QueryOp] = ()
@@ -47,7 +47,7 @@ def row_chunks(patches: Iterable[bytes]) -> list[bytes]:
 
 
 def compose(base: str | None, cookie: str, content: PokeContent) -> Outgoing:
-    """The frames of a whole poke."""
+    """The frames of a poke from the cookie `base` to `cookie`."""
     poke_id = values.dumps(cookie)
     start = b'["pokeStart",{"pokeID":%b,"baseCookie":%b}]' % (poke_id, values.dumps(base))
     end = b'["pokeEnd",{"pokeID":%b,"cookie":%b}]' % (poke_id, poke_id)
@@ -66,16 +66,16 @@ def _parts(poke_id: bytes, content: PokeContent) -> list[bytes]:
 
 def _fields(content: PokeContent) -> bytes:
     """Everything but rows, as members of a JSON object."""
-    found: dict[str, object] = {}
+    fields: dict[str, object] = {}
     if content.last_mutation_ids:
-        found["lastMutationIDChanges"] = dict(content.last_mutation_ids)
+        fields["lastMutationIDChanges"] = dict(content.last_mutation_ids)
     if content.desired:
-        found["desiredQueriesPatches"] = {client: _query_ops(ops) for client, ops in content.desired.items()}
+        fields["desiredQueriesPatches"] = {client: _query_ops(ops) for client, ops in content.desired.items()}
     if content.got:
-        found["gotQueriesPatch"] = _query_ops(content.got)
+        fields["gotQueriesPatch"] = _query_ops(content.got)
     if content.mutations:
-        found["mutationsPatch"] = list(content.mutations)
-    return values.dumps(found)[1:-1]
+        fields["mutationsPatch"] = list(content.mutations)
+    return values.dumps(fields)[1:-1]
 
 
 def _query_ops(ops: Sequence[QueryOp]) -> list[dict[str, str]]:

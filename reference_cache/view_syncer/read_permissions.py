@@ -1,7 +1,7 @@
-"""Read permissions: what an ad hoc query may see, by the rules the application has deployed.
+"""Read permissions: which rows an ad hoc query may see, by the rules the application has deployed.
 
-The rules are a JSON document in the replica (`{app}.permissions`), per table a list of conditions, one of which must
-hold. A table without rules shows nothing. Named queries are not subject to them: the application wrote those itself.
+The rules are a JSON document in the replica (`{app}.permissions`): per table a list of conditions, one of which must
+hold. A table without rules shows nothing. Named queries are not restricted: the application defines them itself.
 """
 
 from __future__ import annotations
@@ -23,12 +23,12 @@ from service_kit.sqlite import quoted
 
 @dataclass(frozen=True, slots=True)
 class ReadPermissions:
-    """Per table the conditions of which one must hold for a row to be seen."""
+    """Per table the conditions, of which one must hold for a row to be visible."""
 
     rules: Mapping[str, tuple[Condition, ...]]
 
     def apply(self, query: Query, auth_data: Mapping[str, Any] | None) -> Query:
-        """The query as far as this user may ask it."""
+        """The query restricted to what this user may see."""
         return bind(self._restricted(query), {"authData": auth_data or {}})
 
     def _restricted(self, query: Query) -> Query:
@@ -59,10 +59,26 @@ def _select_rules(spec: Mapping[str, Any]) -> tuple[Condition, ...]:
     return tuple(parse_condition(condition) for _, condition in rules)
 
 
-def load_permissions(connection: sqlite3.Connection, schema: ReplicaSchema, app_id: str) -> ReadPermissions:
-    """The rules in the replica; none at all if there is no document."""
-    table = f"{app_id}.permissions"
-    if table not in schema.tables:
-        return ReadPermissions({})
-    row = connection.execute(f"SELECT permissions FROM {quoted(table)}").fetchone()
-    return parse_permissions(None if row is None or row[0] is None else orjson.loads(row[0]))
+class DeployedPermissions:
+    """The rules that the application has deployed to the replica, read once until `forget`."""
+
+    def __init__(self, app_id: str) -> None:
+        self.table = f"{app_id}.permissions"
+        # Set by `load`; None after `forget`, which the view syncer calls when the table may have changed.
+        self._permissions: ReadPermissions | None = None
+
+    def load(self, connection: sqlite3.Connection, schema: ReplicaSchema) -> ReadPermissions:
+        """The rules in the replica; none at all if there is no document. Raises `SyncError` if it cannot be parsed."""
+        if self._permissions is None:
+            self._permissions = self._read(connection, schema)
+        return self._permissions
+
+    def _read(self, connection: sqlite3.Connection, schema: ReplicaSchema) -> ReadPermissions:
+        if self.table not in schema.tables:
+            return ReadPermissions({})
+        row = connection.execute(f"SELECT permissions FROM {quoted(self.table)}").fetchone()
+        return parse_permissions(None if row is None or row[0] is None else orjson.loads(row[0]))
+
+    def forget(self) -> None:
+        """Read the rules again the next time."""
+        self._permissions = None

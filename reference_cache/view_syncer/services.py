@@ -1,4 +1,4 @@
-"""What all client groups share: the pipelines, the file of records, the application's query endpoint."""
+"""What all client groups share: the pipelines, the CVR file, the application's query endpoint."""
 
 from __future__ import annotations
 
@@ -18,14 +18,17 @@ from reference_cache.view_syncer.pipelines.pacing import Pace
 from reference_cache.view_syncer.pipelines.views import View, whole
 from reference_cache.view_syncer.pipelines.whole_views import WholeViews
 from reference_cache.view_syncer.pokes import row_chunks
-from reference_cache.view_syncer.read_permissions import ReadPermissions, load_permissions
+from reference_cache.view_syncer.read_permissions import DeployedPermissions, ReadPermissions
 
 log = logging.getLogger(__name__)
 
 
-@dataclass(slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Services:
-    """Shared by all groups. Invariant: `whole_views` and `read_permissions` belong to the pipelines' version."""
+    """Shared by all groups. The parts stay the same; their state changes on the event loop only.
+
+    Invariant: `whole_views` and `permissions` belong to the pipelines' version.
+    """
 
     options: SyncerOptions
     transformer: Transformer
@@ -34,14 +37,15 @@ class Services:
     retention: Retention
     pipelines: Pipelines
     mutations: MutationTables
+    permissions: DeployedPermissions
     pace: Pace
     status: SyncerStatus = field(default_factory=SyncerStatus)
     whole_views: WholeViews = field(default_factory=WholeViews)
-    read_permissions: ReadPermissions | None = None
     tasks: set[asyncio.Task[None]] = field(default_factory=set)
+    """The running tasks of `background`; `ViewSyncer.stop` cancels them."""
 
     def background(self, work: Coroutine[Any, Any, None]) -> None:
-        """Do work that nobody waits for."""
+        """Run a task that nobody waits for; an exception in it is logged."""
         task = asyncio.ensure_future(work)
         self.tasks.add(task)
         task.add_done_callback(self._ended)
@@ -51,22 +55,19 @@ class Services:
         if not task.cancelled() and (error := task.exception()) is not None:
             log.error("background work of the view syncer failed", exc_info=error)
 
-    def permissions(self) -> ReadPermissions:
+    def read_permissions(self) -> ReadPermissions:
         """The rules for ad hoc queries, as deployed at this version of the data."""
-        if self.read_permissions is None:
-            pipelines = self.pipelines
-            self.read_permissions = load_permissions(pipelines.connection, pipelines.schema, self.options.app_id)
-        return self.read_permissions
+        return self.permissions.load(self.pipelines.connection, self.pipelines.schema)
 
     async def whole_view(self, view: View) -> list[bytes]:
-        """All rows of a view, in parts; the same for every group that starts with it. Call with the pipelines' lock."""
+        """All rows of a view, encoded, in parts; shared by the groups that start with it. Needs the pipelines' lock."""
         known = self.whole_views.get(view)
         if known:
             return known
-        found = await self.chunks(whole(view))
-        self.whole_views.note(view, found)
-        return found
+        parts = await self.chunks(whole(view))
+        self.whole_views.note(view, parts)
+        return parts
 
     async def chunks(self, patches: Iterator[bytes]) -> list[bytes]:
-        """Row patches in parts, worked out with pauses."""
+        """Encoded row patches in parts, computed with pauses."""
         return row_chunks(await self.pace.collected(patches))

@@ -1,8 +1,8 @@
-"""The view syncer: client groups over one replica, each told exactly what its clients lack.
+"""The view syncer: client groups over one replica, each of which gets exactly what its clients lack.
 
-It follows the replica with one task: told that there may be a new version, it goes straight to the newest, evaluates
-the changes once for everybody, records them, and hands each group that is concerned its part. While it works, commits
-pile up and become one step; when idle, each goes out at once.
+One task follows the replica: when notified of a new version, it advances straight to the newest, evaluates the changes
+once for all groups, records them in the CVR file, and pokes each group they affect. Commits that arrive meanwhile
+become one step; when idle, each commit is a step of its own.
 """
 
 from __future__ import annotations
@@ -10,7 +10,6 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
-from typing import Any
 
 from protocol.sync.errors import ErrorKind, SyncError
 from protocol.sync.messages import ClientSchema, InitConnection
@@ -39,55 +38,72 @@ from reference_cache.view_syncer.mutation_data import Confirmed, MutationTables
 from reference_cache.view_syncer.pipelines.driver import Pipelines, Step
 from reference_cache.view_syncer.pipelines.pacing import Pace
 from reference_cache.view_syncer.pipelines.views import StepPatches, View
+from reference_cache.view_syncer.read_permissions import DeployedPermissions
 from reference_cache.view_syncer.services import Services
 
 log = logging.getLogger(__name__)
 
 HOUSEKEEPING = 1.0
-"""Seconds between looks for groups that have been alone for long enough."""
+"""Seconds between two checks for groups whose queries are to be stopped."""
 
 AT_ONCE = 100
-"""Groups and queries forgotten in one go when there is no room."""
+"""Groups and queries deleted in one transaction when the CVR file is full."""
 
 PURGING = 600.0
-"""Seconds between looks for what has been gone for too long."""
+"""Seconds between two purges of groups and tombstones that are too old."""
 
 
 class ViewSyncer:
-    """All client groups. Invariant: a group in `_groups` has clients, had some until lately, or is to get some."""
+    """All client groups. Invariant: a group in `_groups` has clients, had some within `linger`, or is getting some.
+
+    Everything runs on the event loop. Take `ClientGroup.lock` before `Pipelines.lock`.
+    """
 
     def __init__(self, options: SyncerOptions, transformer: Transformer) -> None:
         self._options = options
         file = CvrFile(options.cvr_file, options.records_bytes)
         mutations = MutationTables(options.app_id, options.shard_num)
-        self._permissions_table = f"{options.app_id}.permissions"
-        watched = (mutations.clients, mutations.mutations, self._permissions_table)
+        permissions = DeployedPermissions(options.app_id)
         pace = Pace(options.time_slice)
-        pipelines = Pipelines(options, file, watched, pace)
+        pipelines = Pipelines(options, file, (mutations.clients, mutations.mutations, permissions.table), pace)
         pipelines.notify = self.notify
-        stores = GroupStore(file), Retention(file)
-        self._services = Services(options, transformer, file, *stores, pipelines, mutations, pace)
+        self._services = Services(
+            options=options,
+            transformer=transformer,
+            file=file,
+            groups=GroupStore(file),
+            retention=Retention(file),
+            pipelines=pipelines,
+            mutations=mutations,
+            permissions=permissions,
+            pace=pace,
+        )
         pipelines.on_ended = self._services.whole_views.forget
         self._reclaimer = Reclaimer()
+        # Groups in use, by id: `connect` adds, `stop_abandoned`, misfits and restarts remove.
         self._groups: dict[str, ClientGroup] = {}
-        self._news = asyncio.Event()
+        # Set by `notify`; the following task clears it before it looks at the replica.
+        self._wakeup = asyncio.Event()
+        # Set while clients are admitted: there is a replica, and it is not older than the CVR file.
         self._ready = asyncio.Event()
+        # The newest version that all clients have been sent; `_advanced` is set, and replaced, when it changes.
+        self._announced_version = ""
         self._advanced = asyncio.Event()
-        self._told = ""
 
     # --- life ---
 
     async def start(self) -> None:
         """Wait for the replica, then follow it."""
         while not self._open():
-            self._news.clear()
-            await self._news.wait()
+            self._wakeup.clear()
+            await self._wakeup.wait()
         self._announce()
         services = self._services
         services.background(self._follow())
-        services.background(self._keep_house())
+        services.background(self._do_housekeeping())
 
     def _open(self) -> bool:
+        """Open the replica and the CVR file that belongs to it; False if there is no replica."""
         services = self._services
         try:
             state = services.pipelines.start()
@@ -96,21 +112,21 @@ class ViewSyncer:
         services.file.renew()
         if services.file.replica_version != state.replica_version:
             services.file.start_over(state.replica_version)
-        services.read_permissions = None
+        services.permissions.forget()
         services.whole_views.clear()
         self._note_missed_changes()
         self._admit_if_current()
         return True
 
     def _admit_if_current(self) -> None:
-        """Clients may have seen more than a restored replica has: then nobody is served until it has caught up."""
+        """Admit clients, unless the replica was restored from a backup and is older than what clients have seen."""
         if self._services.pipelines.version >= self._services.file.data_version:
             self._ready.set()
         else:
             self._ready.clear()
 
     def _note_missed_changes(self) -> None:
-        """Remember the results that went away while nobody looked."""
+        """Record the mutation results that were deleted while the cache was not running."""
         services, pipelines = self._services, self._services.pipelines
         after, table = services.file.data_version, services.mutations.mutations
         if not after or table not in pipelines.schema.tables:
@@ -122,10 +138,10 @@ class ViewSyncer:
         if any(isinstance(each.change, Truncate | SchemaChanged) for each in logged):
             return  # the table was emptied or is another one: clients keep results they do not need
         confirmed = services.mutations.by_group(logged, pipelines.schema)
-        self._remember_dropped(confirmed, pipelines.version)
+        self._record_dropped(confirmed, pipelines.version)
 
     async def stop(self) -> None:
-        """Write what is to be written and let go of everything; queries that are being started are given up."""
+        """Disconnect all clients, record what is pending and close the files; queries being started are given up."""
         self._services.pipelines.stop_starting()
         tasks = list(self._services.tasks)
         for task in tasks:
@@ -143,11 +159,11 @@ class ViewSyncer:
 
     def notify(self) -> None:
         """The replica may have a new version."""
-        self._news.set()
+        self._wakeup.set()
 
     async def reached(self, version: str) -> None:
-        """Wait until all clients have been told of everything up to a version of the replica."""
-        while self._told < version:
+        """Wait until all clients have been sent everything up to a version of the replica."""
+        while self._announced_version < version:
             await self._advanced.wait()
 
     @property
@@ -157,16 +173,15 @@ class ViewSyncer:
 
     @property
     def has_replica(self) -> bool:
-        """Whether there is a replica to serve clients from; not while it is deleted and yet to be synced again."""
+        """Whether there is a replica to serve clients from; not after it was deleted and before it is synced again."""
         return self._services.pipelines.is_in_place
 
     @property
     def read_version(self) -> str | None:
-        """The version up to which the replica's change log is not needed any more."""
+        """The version up to which the replica's change log is no longer needed."""
         return self._services.pipelines.read_version or None
 
     def status(self) -> SyncerStatus:
-        """What is going on."""
         status, pipelines = self._services.status, self._services.pipelines
         status.version = self.version
         status.groups = len(self._groups)
@@ -178,13 +193,14 @@ class ViewSyncer:
     # --- clients ---
 
     async def connect(self, client: ClientInfo, init: InitConnection, downstream: Downstream) -> Connection:
-        """Admit a client; on return it is up to date."""
+        """Admit a client; on return its first poke has been sent. Raises `SyncError`."""
         await self._ready.wait()
         named = await self._services.transformer.validate(client.credentials)
         if not downstream.is_open:
-            # The application took its time, and the client may be back: it must not be displaced by its own past.
+            # The client may have reconnected while the application checked: the new connection must not be replaced.
             raise SyncError(ErrorKind.REHOME, "The client has gone while its credentials were checked")
         proof = Proof(named or client.auth_data is not None, client.secret)
+        # Shielded, because a group must not be left half changed when the socket closes.
         work = asyncio.ensure_future(self._connect(Admission(client, init, proof), downstream))
         try:
             return await asyncio.shield(work)
@@ -211,7 +227,7 @@ class ViewSyncer:
         return connection
 
     def _group(self, admission: Admission) -> ClientGroup:
-        """The client's group: in use, remembered, or new."""
+        """The client's group: in use, stored, or new. Raises `SyncError` if the client may not join it."""
         services, client = self._services, admission.client
         takes_credentials = self._options.takes_credentials
         cookie = client.base_cookie
@@ -240,10 +256,10 @@ class ViewSyncer:
     # --- data ---
 
     async def _follow(self) -> None:
-        """Go to the newest version whenever there is one."""
+        """Advance to the newest version whenever there is one."""
         while True:
-            await self._news.wait()
-            self._news.clear()
+            await self._wakeup.wait()
+            self._wakeup.clear()
             try:
                 await self._advance()
             except Exception as error:
@@ -261,7 +277,7 @@ class ViewSyncer:
                 began = time.perf_counter()
                 step = await services.pipelines.advance()
                 if step is not None:
-                    await self._tell(step)
+                    await self._poke(step)
                     self._note_duration((time.perf_counter() - began) * 1000)
                     self._announce()
                 return
@@ -273,12 +289,13 @@ class ViewSyncer:
         durations["longestStepMs"] = max(durations.get("longestStepMs", 0.0), durations["lastStepMs"])
 
     def _announce(self) -> None:
-        self._told = self._services.pipelines.version
+        """All clients have been sent everything up to the pipelines' version."""
+        self._announced_version = self._services.pipelines.version
         self._advanced.set()
         self._advanced = asyncio.Event()
 
     async def _restart(self, error: SyncError) -> None:
-        """Part from everybody and begin again with the replica there is; whoever is connected must come again."""
+        """Disconnect all clients with this error and reopen the replica; clients reconnect on their own."""
         async with self._services.pipelines.lock:
             for group in self._groups.values():
                 group.fail(error)
@@ -289,57 +306,61 @@ class ViewSyncer:
             else:
                 self._ready.clear()
 
-    async def _tell(self, step: Step) -> None:
-        """Hand each group what a step means to it."""
+    async def _poke(self, step: Step) -> None:
+        """Poke each group that a step affects. Call with the pipelines' lock."""
         services = self._services
         services.status.advances += 1
         if step.patches or step.reset is not None:
             services.whole_views.clear()
         if step.reset is not None or step.failed:
-            self._part_with_misfits(step)
+            self._disconnect_misfits(step)
         confirmed = self._confirmed(step)
         patches = StepPatches(step.patches)
+        # Computed once for all groups with the same queries, and pokes for those at the same cookie, too.
         rows: dict[View, list[bytes]] = {}
-        pokes: dict[Any, Outgoing] = {}
+        pokes: dict[tuple[View, str], Outgoing] = {}
         touched = {group: None for live in step.patches for group in live.groups}
         touched |= {group: None for each in confirmed if (group := self._groups.get(each)) and group.view.active}
         async for group in services.pace.sliced(touched, every=16):
             queries = group.view.queries
             if queries not in rows:
                 rows[queries] = await services.chunks(patches.of(queries))
-            told = confirmed.get(group.config.group_id)
-            if rows[queries] or told is not None:
-                group.step(step.version, rows[queries], told, pokes)
+            mutations = confirmed.get(group.config.group_id)
+            if rows[queries] or mutations is not None:
+                group.step(step.version, rows[queries], mutations, pokes)
         if not self._ready.is_set():
             self._admit_if_current()
 
     def _confirmed(self, step: Step) -> dict[str, Confirmed]:
-        """The mutations that the step confirms, by group; and the rules it changes."""
+        """The mutations that the step confirms, by group. Applies changed read permissions, too."""
         services = self._services
         if step.reset is not None:
+            # A reset says nothing about single changes, so both are read from the replica.
             self._restrict_again()
             active = {id: group.view for id, group in self._groups.items() if group.view.active}
-            found = {id: view.confirmed_since(view.data_version) for id, view in active.items()}
-            return {id: each for id, each in found.items() if each.version}
-        if any(each.table == self._permissions_table for each in step.watched):
+            since = {id: view.confirmed_since(view.data_version) for id, view in active.items()}
+            return {id: each for id, each in since.items() if each.version}
+        if any(each.table == services.permissions.table for each in step.watched):
             self._restrict_again()
         confirmed = services.mutations.by_group(step.watched, services.pipelines.schema)
-        self._remember_dropped(confirmed, step.version)
+        self._record_dropped(confirmed, step.version)
         return confirmed
 
-    def _remember_dropped(self, confirmed: dict[str, Confirmed], version: str) -> None:
-        gone = [
+    def _record_dropped(self, confirmed: dict[str, Confirmed], version: str) -> None:
+        """Record the mutation results that were deleted: their rows no longer say so to clients that return."""
+        dropped = [
             (group_id, *mutation)
             for group_id, each in confirmed.items()
             for mutation, patch in each.results.items()
             if patch["op"] == "del"
         ]
-        if gone:
+        if dropped:
             with self._services.file.transaction(version):
-                self._services.groups.drop_results(gone, version)
+                self._services.groups.drop_results(dropped, version)
 
     def _restrict_again(self) -> None:
-        self._services.read_permissions = None
+        """Apply changed read permissions to the ad hoc queries of all groups, in the background."""
+        self._services.permissions.forget()
         for group in self._groups.values():
             if any(query.ast is not None for query in group.config.wanted()):
                 self._services.background(self._restrict(group))
@@ -350,8 +371,8 @@ class ViewSyncer:
         except SyncError as error:
             group.fail(error)
 
-    def _part_with_misfits(self, step: Step) -> None:
-        """Part from groups that cannot go on: the tables are others now, or one of their queries was stopped."""
+    def _disconnect_misfits(self, step: Step) -> None:
+        """Disconnect the groups that cannot continue: tables have changed, or one of their queries was stopped."""
         for group_id, group in list(self._groups.items()):
             error = self._misfit(group, step)
             if error is not None:
@@ -360,6 +381,7 @@ class ViewSyncer:
                 del self._groups[group_id]
 
     def _misfit(self, group: ClientGroup, step: Step) -> SyncError | None:
+        """Why a group cannot continue, if so."""
         services = self._services
         try:
             check_client_schema(group.stored.client_schema, services.pipelines.schema)
@@ -374,8 +396,8 @@ class ViewSyncer:
 
     # --- housekeeping ---
 
-    async def _keep_house(self) -> None:
-        """Stop the queries of groups that nobody came back to, and forget groups nobody has used for long."""
+    async def _do_housekeeping(self) -> None:
+        """Stop the queries of abandoned groups, keep the CVR file within its limits, and give memory back."""
         purged = time.monotonic()
         while True:
             await asyncio.sleep(min(HOUSEKEEPING, self._options.linger or HOUSEKEEPING))
@@ -391,7 +413,7 @@ class ViewSyncer:
                 self.purge()
 
     async def stop_abandoned(self) -> None:
-        """Stop the queries of groups whose last client has been gone for long enough."""
+        """Stop the queries of groups whose last client disconnected longer than `linger` ago."""
         latest = self._options.clock() - self._options.linger
         for group_id, group in list(self._groups.items()):
             if group.is_abandoned(latest):
@@ -402,12 +424,12 @@ class ViewSyncer:
                         self._reclaimer.freed()
 
     async def evict_expired(self) -> None:
-        """Drop all queries whose time is over, without waiting for the groups' own timers."""
+        """Drop all expired queries, without waiting for the groups' own timers."""
         for group in list(self._groups.values()):
             await group.evict_expired()
 
     def make_room(self) -> int:
-        """The records take too much: forget some of the groups that nobody uses, longest first; how many."""
+        """Delete some unused groups, longest unused first, because the CVR file is full; returns how many."""
         services = self._services
         idle = [each for each in services.groups.idle_since(time.time()) if each not in self._groups][:AT_ONCE]
         with services.file.transaction():
@@ -420,7 +442,7 @@ class ViewSyncer:
         return len(idle)
 
     def purge(self) -> int:
-        """Forget groups nobody has used for long, and what has been gone for as long; how many groups."""
+        """Delete groups and tombstones that are older than `forget_groups_after`; returns how many groups."""
         services = self._services
         now = time.time()
         long_ago = now - self._options.forget_groups_after
@@ -436,7 +458,7 @@ class ViewSyncer:
 
 
 def _close_unwanted(work: asyncio.Future[ClientConnection]) -> None:
-    """The caller has gone while its client was being admitted."""
+    """Disconnect a client whose caller was cancelled while it was being admitted."""
     if not work.cancelled() and work.exception() is None:
         connection = work.result()
         connection.leave()

@@ -1,4 +1,4 @@
-"""The clock queries expire by: it stands still while no client of the group is connected, and survives restarts."""
+"""The clock by which queries expire. It runs only while a client of the group is connected, and survives restarts."""
 
 from __future__ import annotations
 
@@ -7,25 +7,27 @@ from collections.abc import Callable
 
 
 class TtlClock:
-    """Milliseconds during which somebody was connected. Invariant: never goes back."""
+    """Milliseconds during which a client was connected. Invariant: never goes back. `clock` gives seconds."""
 
     __slots__ = ("_clock", "_elapsed", "_since")
 
     def __init__(self, elapsed: float = 0.0, clock: Callable[[], float] = time.monotonic) -> None:
-        self._elapsed = elapsed
         self._clock = clock
+        # Milliseconds up to the last `stop`.
+        self._elapsed = elapsed
+        # When `start` was called, in seconds of `clock`; None while the clock is stopped.
         self._since: float | None = None
 
     def now(self) -> float:
-        """The time on the clock."""
+        """The time in milliseconds."""
         return self._elapsed if self._since is None else self._elapsed + (self._clock() - self._since) * 1000
 
     def start(self) -> None:
-        """Somebody is connected; harmless if somebody was."""
+        """Start the clock; idempotent."""
         if self._since is None:
             self._since = self._clock()
 
     def stop(self) -> None:
-        """Nobody is connected any more."""
+        """Stop the clock; idempotent."""
         self._elapsed = self.now()
         self._since = None

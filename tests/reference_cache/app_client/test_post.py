@@ -6,9 +6,9 @@ import aiohttp
 import pytest
 from aiohttp import web
 
-from reference_cache.app_client.credentials import Address
 from reference_cache.app_client.post import AppFailure, AppPost
 from reference_cache.config import AppEndpoint
+from reference_cache.credentials import Address
 from tests.support.fakes.app_stub import AppStub
 from tests.support.ports import free_port
 

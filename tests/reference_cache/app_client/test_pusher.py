@@ -13,11 +13,11 @@ from aiohttp import web
 from protocol.sync.errors import SyncError
 from protocol.sync.messages import Push
 from reference_cache.app_client.cleanups import MAX_REQUESTS
-from reference_cache.app_client.credentials import Address, Credentials
 from reference_cache.app_client.post import AppPost
 from reference_cache.app_client.pusher import Pusher
 from reference_cache.byte_budget import ByteBudget
 from reference_cache.config import AppEndpoint
+from reference_cache.credentials import Address, Credentials
 from reference_cache.view_syncer.api import Outgoing
 from tests.support.fakes.app_stub import AppStub
 

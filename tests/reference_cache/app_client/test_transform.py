@@ -12,10 +12,10 @@ from aiohttp import web
 from protocol.sync.app_server import parse_query_answer
 from protocol.sync.ast_json import parse
 from protocol.sync.errors import ErrorKind, SyncError
-from reference_cache.app_client.credentials import Address, Credentials
 from reference_cache.app_client.post import AppPost
 from reference_cache.app_client.transform import MANY_QUERIES, QueryTransformer
 from reference_cache.config import AppEndpoint
+from reference_cache.credentials import Address, Credentials
 from reference_cache.view_syncer.api import NamedQuery, QueryFailure
 from tests.support.fakes.app_stub import AppStub
 

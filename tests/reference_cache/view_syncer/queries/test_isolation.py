@@ -4,14 +4,15 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Sequence
+from dataclasses import replace
 from random import Random
-from typing import Any
 
 import pytest
 
 from protocol.sync.ast import Query
 from protocol.sync.ast_json import parse
 from protocol.sync.messages import InitConnection
+from reference_cache.credentials import Credentials
 from reference_cache.view_syncer.api import ClientInfo, NamedQuery, QueryFailure
 from tests.reference_cache.view_syncer.clients import SCHEMA, Client, named
 from tests.reference_cache.view_syncer.conftest import Setup, equals, issue, related
@@ -22,11 +23,17 @@ USERS = ("ann", "bob", "cid")
 class PerUser:
     """An application whose one query means the rows of whoever asks."""
 
-    async def validate(self, credentials: Any) -> bool:
+    async def validate(self, credentials: Credentials) -> bool:
         return False
 
-    async def transform(self, credentials: Any, queries: Sequence[NamedQuery]) -> dict[str, Query | QueryFailure]:
-        mine = {"table": "issue", "where": equals("owner", credentials), "related": [related("comment", "id", "issue")]}
+    async def transform(
+        self, credentials: Credentials, queries: Sequence[NamedQuery]
+    ) -> dict[str, Query | QueryFailure]:
+        mine = {
+            "table": "issue",
+            "where": equals("owner", credentials.user_id),
+            "related": [related("comment", "id", "issue")],
+        }
         return {query.hash: parse(mine) for query in queries}
 
 
@@ -36,14 +43,16 @@ async def connect(client: Client, setup: Setup) -> None:
     init = InitConnection.model_validate({"desiredQueriesPatch": patch})
     if client.cookie is None:
         init = init.model_copy(update={"client_schema": SCHEMA})
-    info = ClientInfo(client.client_id, client.group_id, client.user_id, client.cookie, credentials=client.user_id)
+    info = ClientInfo(
+        client.client_id, client.group_id, client.user_id, client.cookie, credentials=Credentials(client.user_id)
+    )
     client.connection = await setup.syncer.connect(info, init, client)
 
 
 @pytest.mark.parametrize("seed", range(3))
 async def test_rows_reach_only_those_who_may_see_them(setup: Setup, seed: int) -> None:
     random = Random(seed)
-    setup.syncer._services.transformer = PerUser()
+    setup.syncer._services = replace(setup.syncer._services, transformer=PerUser())
     clients = {user: Client(user, f"group of {user}", user_id=user) for user in USERS}
     owners: dict[str, set[str]] = defaultdict(set)
     seen = dict.fromkeys(USERS, 0)
