@@ -1,6 +1,6 @@
-"""Whether the tables a client was built for are the tables there are; all that does not fit, in one message.
+"""Whether the client's schema fits the replica's tables; everything that does not fit, in one message.
 
-The message repeats what the client named and lists nothing else: which tables there are is not everybody's business.
+The message repeats only what the client named: clients must not learn which other tables there are.
 """
 
 from __future__ import annotations
@@ -14,18 +14,18 @@ from reference_cache.replica.schema import ReplicaSchema, ReplicaTable
 
 
 class KnownSchemas:
-    """The schemas that clients were built with, each kept once while somebody has it: many clients have the same."""
+    """The clients' schemas, each kept once while it is in use: many clients have the same."""
 
     def __init__(self) -> None:
         self._known: WeakValueDictionary[str, ClientSchema] = WeakValueDictionary()
 
     def shared(self, schema: ClientSchema) -> ClientSchema:
-        """This schema, or the equal one that others have."""
+        """This schema, or an equal one that is in use."""
         return self._known.setdefault(schema.model_dump_json(), schema)
 
 
 def check_client_schema(client: ClientSchema, replica: ReplicaSchema) -> None:
-    """Refuse a client whose schema does not fit."""
+    """Raise `SyncError` if the client's schema does not fit."""
     if not replica.tables and not replica.unsynced:
         raise SyncError(
             ErrorKind.INTERNAL,

@@ -1,12 +1,12 @@
-"""What a client group wants and has: clients, desired queries, got queries. Pure; versions and times are given.
+"""The clients, desired queries and got queries of a client group. Pure; versions and times are arguments.
 
     edit = GroupEdit(config)
     edit.apply("client1", patch, now)         # and any other calls that belong to the same change
-    edit.finish()                             # one version up if anything changed
+    edit.finish()                             # the next version, if anything changed
 
-A client *desires* a query from its put to its del; then the desire is inactive and the query lives on until the time to
-live of all its desires is over. A query is *got* once its rows are part of the view. Whatever ends leaves a tombstone
-with the version of its end, so that `since` can tell a returning client what happened after its cookie.
+A client *desires* a query from its put to its del; then the desire is inactive, and the query stays until the time to
+live of all its desires is over. A query is *got* once its rows are part of the view. What ends leaves a tombstone with
+the version of its end, so that `desired_since` and `got_since` can bring a returning client up to date.
 """
 
 from __future__ import annotations
@@ -32,25 +32,25 @@ QueryOp: TypeAlias = tuple[Op, str]
 
 
 def clamped_ttl(ttl: float | None) -> float:
-    """Milliseconds a query outlives its last desire: five minutes unless told, never more than ten; forever is ten."""
+    """Milliseconds that a query outlives its last desire: by default five minutes, at most ten (also for < 0)."""
     if ttl is None:
         return DEFAULT_TTL
     return MAX_TTL if ttl < 0 else min(float(ttl), MAX_TTL)
 
 
 def definition_size(hash: str, ast: Query | None, name: str | None, args: Sequence[Any]) -> int:
-    """About how many bytes a query takes to record."""
+    """About how many bytes the record of a query takes."""
     return len(hash) + len(definition(ast, name, args))
 
 
 def definition(ast: Query | None, name: str | None, args: Sequence[Any]) -> bytes:
-    """A query as it is recorded."""
+    """A query's definition, as it is recorded."""
     return orjson.dumps([None if ast is None else ast_json.to_json(ast), name, list(args)])
 
 
 @dataclass(slots=True)
 class Desire:
-    """A client's wish for a query. `inactivated_at` is on the group's TTL clock; None while the wish stands."""
+    """A client desires a query. Times are milliseconds; `inactivated_at` is on the TTL clock, None while active."""
 
     ttl: float
     version: str
@@ -79,12 +79,15 @@ class QueryConfig:
     size: int = 0  # bytes of its definition
 
     def ended_desires(self) -> list[str]:
-        """The clients whose desires are over, of a query that others still desire; else its expiry depends on them."""
+        """The clients whose inactive desires only matter to returning clients.
+
+        None if all desires are inactive: then the query's expiry depends on them.
+        """
         ended = [client_id for client_id, desire in self.desires.items() if not desire.active]
         return ended if self.deleted or len(ended) < len(self.desires) else []
 
     def expires_at(self) -> float | None:
-        """When the last wish runs out, on the TTL clock; None while one stands."""
+        """When the last desire expires, on the TTL clock; None while one is active."""
         latest = float("-inf")
         for desire in self.desires.values():
             if desire.inactivated_at is None:
@@ -105,15 +108,15 @@ class GroupConfig:
     desire_count: int = 0  # desires of all clients, those that have ended included
 
     def wanted(self) -> Iterator[QueryConfig]:
-        """The queries that are to run."""
+        """The queries that are to run: desired ones, and those whose time to live is not over."""
         return (query for query in self.queries.values() if not query.deleted)
 
     def count_ended(self) -> int:
-        """How many queries and desires have ended and are remembered."""
+        """How many queries and desires are tombstones."""
         return sum(query.deleted + len(query.ended_desires()) for query in self.queries.values())
 
     def forget_ended(self) -> str:
-        """Forget the older half of what has ended; the version before which nothing that ended is known now."""
+        """Drop the older half of the tombstones; returns the version before which there are none now."""
         ended = [query.version or EMPTY for query in self.queries.values() if query.deleted]
         ended += [query.desires[client].version for query in self.queries.values() for client in query.ended_desires()]
         before = sorted(ended)[len(ended) // 2]
@@ -129,26 +132,26 @@ class GroupConfig:
         return before
 
     def expired(self, now: float) -> list[str]:
-        """The hashes of the queries nobody wishes for any more."""
+        """The hashes of the queries whose time to live is over, on the TTL clock."""
         return [query.hash for query in self.wanted() if (at := query.expires_at()) is not None and at <= now]
 
     def next_expiry(self) -> float | None:
-        """When the next query expires, on the TTL clock, as things are."""
+        """When the next query expires, on the TTL clock; None if all are desired."""
         times = [at for query in self.wanted() if (at := query.expires_at()) is not None]
         return min(times, default=None)
 
     def desired_since(self, cookie: str | None) -> dict[str, list[QueryOp]]:
-        """What clients' wishes have become since a cookie; for a client that knows nothing, what they are."""
-        found: dict[str, list[QueryOp]] = {}
+        """The changes of desired queries after a cookie, by client; without a cookie, the desired queries."""
+        ops: dict[str, list[QueryOp]] = {}
         for query in self.queries.values():
             for client_id, desire in query.desires.items():
                 if desire.active if cookie is None else desire.version > cookie:
                     op: Op = "put" if desire.active else "del"
-                    found.setdefault(client_id, []).append((op, query.hash))
-        return found
+                    ops.setdefault(client_id, []).append((op, query.hash))
+        return ops
 
     def got_since(self, cookie: str | None) -> list[QueryOp]:
-        """Which queries were got and removed since a cookie; for a client that knows nothing, which are got."""
+        """The queries that were got or removed after a cookie; without a cookie, the got queries."""
         if cookie is None:
             return [("put", query.hash) for query in self.queries.values() if query.got]
         changed = (query for query in self.queries.values() if query.version is not None and query.version > cookie)
@@ -156,10 +159,10 @@ class GroupConfig:
 
 
 class GroupEdit:
-    """One change of a group's configuration: everything done through it carries the same version.
+    """One change of a group's configuration: everything done through it has the same version.
 
-    `desired` and `got` are what a client at the version before must be told; the `touched_…` sets name what is to be
-    stored. `begun_queries` are those of `touched_queries` whose definition is new.
+    `desired` and `got` are what a client at the version before must be sent; the `touched_…` sets name what is to be
+    stored. `new_queries` are those of `touched_queries` whose definition is new. The methods write all of them.
     """
 
     def __init__(self, config: GroupConfig, version: str | None = None) -> None:
@@ -168,7 +171,7 @@ class GroupEdit:
         self.version = next_config(config.version) if version is None else version
         self._desired: dict[str, dict[str, Op]] = {}  # by client and hash, in the order of the last change
         self.got: list[QueryOp] = []
-        self.begun_queries: set[str] = set()
+        self.new_queries: set[str] = set()
         self.touched_queries: set[str] = set()
         self.touched_desires: set[tuple[str, str]] = set()
         self.touched_clients: set[str] = set()
@@ -182,19 +185,19 @@ class GroupEdit:
         return bool(self.touched_queries or self.touched_desires or self.touched_clients)
 
     def finish(self) -> bool:
-        """Move the group to the new version if anything changed; whether it did."""
+        """Move the group to the new version if anything changed; returns whether it did."""
         if self.changed:
             self.config.version = self.version
         return self.changed
 
     def add_client(self, client_id: str) -> None:
-        """A client of the group has appeared."""
+        """Add a client, if it is new."""
         if client_id not in self.config.clients:
             self.config.clients.add(client_id)
             self.touched_clients.add(client_id)
 
     def remove_clients(self, client_ids: Iterable[str], now: float) -> None:
-        """Clients are gone for good; their wishes end, and the queries live on for their time."""
+        """Delete clients: their desires become inactive, and the queries stay for their time to live."""
         for client_id in client_ids:
             for query in self.config.queries.values():
                 self._inactivate(query, client_id, now)
@@ -203,7 +206,7 @@ class GroupEdit:
                 self.touched_clients.add(client_id)
 
     def apply(self, client_id: str, patch: Sequence[QueryPatch], now: float) -> None:
-        """Take what a client wants from now on."""
+        """Apply a patch of a client's desired queries."""
         for op in patch:
             match op:
                 case PutQuery():
@@ -220,7 +223,7 @@ class GroupEdit:
         ttl = clamped_ttl(put.ttl)
         query = self.config.queries.get(put.hash)
         if query is None or query.deleted:
-            query = self._begin(put, query)
+            query = self._add_query(put, query)
         desire = query.desires.get(client_id)
         if desire is not None and desire.active and desire.ttl >= ttl:
             return
@@ -230,15 +233,15 @@ class GroupEdit:
         query.desires[client_id] = Desire(ttl, self.version)
         self._note_desire("put", client_id, query.hash)
 
-    def _begin(self, put: PutQuery, tombstone: QueryConfig | None) -> QueryConfig:
-        """A query the group does not have; what is known of its past stays, for clients that missed its end."""
+    def _add_query(self, put: PutQuery, tombstone: QueryConfig | None) -> QueryConfig:
+        """Add a query; the desires and version of its tombstone stay, for clients that missed its end."""
         query = QueryConfig(put.hash, put.ast, put.name, put.args or ())
         query.size = definition_size(put.hash, put.ast, put.name, query.args)
         self.config.definition_bytes += query.size
         if tombstone is not None:
             query.desires, query.version = tombstone.desires, tombstone.version
         self.config.queries[put.hash] = query
-        self.begun_queries.add(put.hash)
+        self.new_queries.add(put.hash)
         self.touched_queries.add(put.hash)
         return query
 
@@ -261,7 +264,7 @@ class GroupEdit:
         self.touched_desires.add((client_id, hash))
 
     def get(self, hash: str) -> None:
-        """The query's rows are part of the view from this version on."""
+        """Mark a query as got: its rows are part of the view from this version on."""
         query = self.config.queries[hash]
         if not query.got:
             query.got, query.version = True, self.version
@@ -269,7 +272,7 @@ class GroupEdit:
             self.touched_queries.add(hash)
 
     def drop(self, hash: str) -> None:
-        """The query is no longer part of the view; what is left is a tombstone."""
+        """Make a tombstone of a query: it is no longer part of the view."""
         query = self.config.queries[hash]
         self.config.definition_bytes -= 0 if query.deleted else query.size
         query.got, query.deleted, query.version = False, True, self.version

@@ -1,12 +1,12 @@
-"""The file of client view records: its tables, its transactions, and the version of the data it belongs to.
+"""The CVR file (client view records): its tables, its transactions, and the version of the data it belongs to.
 
-Two halves. Rows are recorded per distinct query, for all groups that run it (`cvr.records`); groups record what they
-want and since when they have which query (`cvr.groups`). A transaction that records anything also records the version
-of the data it was made at, so a cookie is valid exactly if the file knows its version.
+It has two halves. Rows are recorded per distinct query, for all groups that run it (`cvr.records`); groups record their
+desired and got queries (`cvr.groups`). A transaction that records anything also records the version of the data it was
+made at, so a cookie is valid exactly if the file knows its version.
 
-The file is in WAL mode with `synchronous=NORMAL`: what is committed survives the death of the process. After a power
-failure the last commits may be missing; a client that is ahead is then told to start over. Commits do not wait for the
-disk: the log is moved into the database by a thread.
+The file is in WAL mode with `synchronous=NORMAL`: what is committed survives a crash of the process. After a power
+failure the last commits may be missing; a client that is ahead must then start over. Commits do not wait for the disk:
+a thread moves the write-ahead log into the database.
 """
 
 from __future__ import annotations
@@ -25,10 +25,10 @@ from service_kit.sqlite import connect, use_wal
 
 FORMAT = 1
 KEPT_FREE = 64 << 20
-"""Bytes of the disk that records for clients do not use: the replica, and what commits change, need them."""
+"""Bytes of the disk that must stay free for the replica, and for the records of rows that commits change."""
 
 MEMORY_LIMIT = 256 << 20
-"""How large the records may become while they are kept in memory."""
+"""How many bytes the records may take while they are kept in memory."""
 
 _TABLES = """
 CREATE TABLE state (format INTEGER, replica_version TEXT, data_version TEXT);
@@ -67,7 +67,7 @@ _OWNERS = """
 CREATE TABLE IF NOT EXISTS group_owners (group_id TEXT PRIMARY KEY, verified INTEGER, salt BLOB, digests TEXT)
 WITHOUT ROWID
 """
-"""A table of its own, so that files of the version before it, which has none, are opened as they are."""
+"""A table of its own, so that files of earlier versions, which do not have it, can still be opened."""
 
 _ALL = (
     "state",
@@ -85,20 +85,31 @@ _ALL = (
 
 
 class CvrFile:
-    """The open file. Invariant: outside `transaction` nothing is pending, so a crash loses nothing that was told.
+    """The open file. Invariant: outside `transaction` nothing is pending, so a crash loses nothing that was sent.
 
-    `data_version` is the newest version of the data that anything in the file was recorded at.
+    Used on the event loop only. `limit` is the largest size in bytes.
     """
 
     def __init__(self, path: Path, limit: int = 8 << 30) -> None:
         self._path = path
         self._limit = limit
-        self.has_room = True  # whether more may be recorded for clients; as of the last `measure`
-        self.is_in_memory = False  # whether the disk was given up, until the process ends
+        # Whether new groups and queries may be recorded; written by `measure`.
+        self.has_room = True
+        # Whether the disk was given up, until the process ends; written by `leave_disk`.
+        self.is_in_memory = False
+        # The initial sync that the records belong to; written by `_open` and `start_over`.
+        self.replica_version = ""
+        # The newest version of the data that anything was recorded at; written by `_open` and `transaction`.
+        self.data_version = ""
+        # All of these belong to the open file and are replaced by `_open`; the last two are None while in memory.
+        self.connection: sqlite3.Connection
+        self._identity: tuple[int, int] | None = None
+        self._checkpoints: Checkpoints | None = None
+        self._wal: Wal | None = None
         self._open()
 
     def renew(self) -> None:
-        """Begin a new file if the one that is open was deleted."""
+        """Create a new file if the one that is open was deleted."""
         if not self.is_in_memory and file_identity(self._path) != self._identity:
             self.close()
             if not self._path.exists():
@@ -106,10 +117,10 @@ class CvrFile:
             self._open()
 
     def leave_disk(self) -> None:
-        """Keep the records in memory until the process ends, because the disk is full. Every client starts over.
+        """Keep the records in memory until the process ends, because the disk is full. All clients start over.
 
-        The file is removed, not only left alone: a later process would take cookies that were given out meanwhile for
-        cookies of its own, and miss what they stand for.
+        The file is deleted, because a later process would accept cookies that were issued meanwhile as cookies of the
+        file, although it lacks what was sent with them.
         """
         self.close()
         self._path.unlink(missing_ok=True)
@@ -119,8 +130,7 @@ class CvrFile:
 
     def _open(self) -> None:
         path = self._path
-        self._checkpoints: Checkpoints | None = None  # None while the records are in memory
-        self._wal: Wal | None = None  # likewise
+        self._checkpoints = self._wal = None
         if self.is_in_memory:
             self.connection = connect(":memory:", cached_statements=256, one_thread=True)
         else:
@@ -130,28 +140,28 @@ class CvrFile:
             leave_to_others(self.connection)  # the event loop would wait for the disk
             self._checkpoints = Checkpoints(path)
             self._wal = Wal(path)
-            self._identity = file_identity(path)  # of the file that is open
+            self._identity = file_identity(path)
         self.connection.execute("PRAGMA cache_size = -32768")
-        found = self._stored_state()
-        if found is None:
+        state = self._stored_state()
+        if state is None:
             self._create()
-            found = FORMAT, "", ""
-        self.replica_version: str = found[1]
-        self.data_version: str = found[2]
+            state = FORMAT, "", ""
+        _, self.replica_version, self.data_version = state
         with self.transaction():
             self.connection.execute(_OWNERS)
-            # Queries that ran when the process ended were right up to the last version recorded.
+            # The records of queries that ran when the process ended are right up to the last recorded version.
             self.connection.execute("UPDATE queries SET settled = ? WHERE settled IS NULL", (self.data_version,))
 
     def _stored_state(self) -> tuple[int, str, str] | None:
+        """Format, replica version and data version; None for an empty file or another format."""
         try:
-            found: tuple[int, str, str] | None = self.connection.execute("SELECT * FROM state").fetchone()
+            state: tuple[int, str, str] | None = self.connection.execute("SELECT * FROM state").fetchone()
         except sqlite3.OperationalError:
             return None
-        return found if found is not None and found[0] == FORMAT else None
+        return state if state is not None and state[0] == FORMAT else None
 
     def _create(self) -> None:
-        """Begin with nothing: clients of an earlier file will start over."""
+        """Drop all records and create empty tables; clients of an earlier file start over."""
         with self.transaction():
             for table in _ALL:
                 self.connection.execute(f"DROP TABLE IF EXISTS {table}")
@@ -161,14 +171,14 @@ class CvrFile:
             self.connection.execute("INSERT INTO state VALUES (?, '', '')", (FORMAT,))
 
     def start_over(self, replica_version: str) -> None:
-        """Forget everybody: the data stems from another initial sync, to which no cookie refers."""
+        """Drop all records: the replica is from another initial sync, to which no cookie belongs."""
         self._create()
         self.connection.execute("UPDATE state SET replica_version = ?", (replica_version,))
         self.replica_version, self.data_version = replica_version, ""
 
     @contextmanager
     def transaction(self, data_version: str | None = None) -> Iterator[sqlite3.Connection]:
-        """All or nothing. `data_version` is the version of the data that is being recorded, if any is."""
+        """A SQLite transaction: all or nothing. `data_version` is the version of the data that is recorded, if any."""
         self.connection.execute("BEGIN IMMEDIATE")
         try:
             if data_version is not None and data_version > self.data_version:
@@ -176,7 +186,7 @@ class CvrFile:
             yield self.connection
             self.connection.execute("COMMIT")
         except BaseException:
-            if self.connection.in_transaction:  # SQLite has rolled back by itself where the disk is full
+            if self.connection.in_transaction:  # SQLite rolls back on its own when the disk is full
                 self.connection.execute("ROLLBACK")
             raise
         if self._checkpoints is not None:
@@ -185,7 +195,7 @@ class CvrFile:
             self.data_version = data_version
 
     def measure(self) -> bool:
-        """Find out whether there is room for more: within the limit, and on the disk."""
+        """Update `has_room`: whether the file is within its limit, and enough of the disk is free."""
         pages, free, size = (
             self.connection.execute(f"PRAGMA {name}").fetchone()[0]
             for name in ("page_count", "freelist_count", "page_size")
@@ -199,12 +209,12 @@ class CvrFile:
         return self.has_room
 
     def tidy(self) -> None:
-        """Cut the write-ahead log back, if it could not begin anew for so long that it grew large."""
+        """Truncate the write-ahead log if it has grown large because it could not be restarted."""
         if self._wal is not None:
             self._wal.shrink(self.connection)
 
     def release_memory(self) -> None:
-        """Drop the pages that SQLite keeps in memory; what is used again is read from the system's cache."""
+        """Drop SQLite's page cache; pages that are used again come from the system's cache."""
         self.connection.execute("PRAGMA shrink_memory")
 
     def close(self) -> None:

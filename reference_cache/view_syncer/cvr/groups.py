@@ -1,4 +1,4 @@
-"""Client groups in the file: configuration, memberships, and what is to be known when a client comes back."""
+"""Client groups in the CVR file: configuration, memberships, and what returning clients need."""
 
 from __future__ import annotations
 
@@ -19,10 +19,10 @@ from reference_cache.view_syncer.cvr.owner import GroupOwner
 
 @dataclass(slots=True)
 class Membership:
-    """A group's relation to a recorded query.
+    """That a recorded query is or was part of a group's view, with versions of the view.
 
-    `since` is when the group first had it, `got` when it last began to have it, `removed` when that ended (None: it has
-    not); `epoch` is the query's at that time.
+    `since` is when the group first got it, `got` when it last got it, `removed` when it last lost it (None: it has
+    not); `epoch` is the query's at `got`. Written by `GroupView`.
     """
 
     query: int
@@ -34,7 +34,7 @@ class Membership:
 
 @dataclass(slots=True)
 class StoredGroup:
-    """Everything the file knows of a group."""
+    """Everything the file has about a group. `ttl_clock` is the time when it was stored, in milliseconds."""
 
     config: GroupConfig
     user_id: str | None
@@ -45,7 +45,7 @@ class StoredGroup:
 
 
 class GroupStore:
-    """The groups in the file. Calls that write are made inside a transaction of the file."""
+    """The groups in the file. Calls that write must be made inside a transaction of the file."""
 
     def __init__(self, file: CvrFile) -> None:
         self._file = file
@@ -56,12 +56,12 @@ class GroupStore:
         return self._file.connection
 
     def load(self, group_id: str) -> StoredGroup | None:
-        """A group as it was last stored."""
+        """A group as it was last stored; None if there is none."""
         sql = "SELECT version, user_id, client_schema, ttl_clock FROM groups WHERE id = ?"
-        found = self._connection.execute(sql, (group_id,)).fetchone()
-        if found is None:
+        row = self._connection.execute(sql, (group_id,)).fetchone()
+        if row is None:
             return None
-        version, user_id, schema, ttl_clock = found
+        version, user_id, schema, ttl_clock = row
         queries = self._queries(group_id)
         config = GroupConfig(group_id, version, self._clients(group_id), queries)
         config.definition_bytes = sum(query.size for query in config.wanted())
@@ -71,15 +71,15 @@ class GroupStore:
         return StoredGroup(config, user_id, client_schema, self._owner(group_id), ttl_clock, memberships)
 
     def new(self, group_id: str, user_id: str | None, client_schema: ClientSchema, owner: GroupOwner) -> StoredGroup:
-        """A group that is to be stored; `create` does it."""
+        """A group that `create` will store."""
         return StoredGroup(GroupConfig(group_id), user_id, self._schemas.shared(client_schema), owner)
 
     def _owner(self, group_id: str) -> GroupOwner:
         sql = "SELECT verified, salt, digests FROM group_owners WHERE group_id = ?"
-        found = self._connection.execute(sql, (group_id,)).fetchone()
-        if found is None:
+        row = self._connection.execute(sql, (group_id,)).fetchone()
+        if row is None:
             return GroupOwner(is_unknown=True)
-        verified, salt, digests = found
+        verified, salt, digests = row
         return GroupOwner(bool(verified), salt, tuple(bytes.fromhex(each) for each in orjson.loads(digests)))
 
     def _clients(self, group_id: str) -> set[str]:
@@ -109,7 +109,7 @@ class GroupStore:
         return self._connection.execute(sql, (group_id,)).fetchone()[0] or ""
 
     def create(self, group: StoredGroup, data_version: str, now: float) -> None:
-        """Enter a new group; cookies from before it, which a forgotten group of this name gave out, are not its own."""
+        """Store a new group. Older cookies, of a deleted group with the same id, are not valid for it."""
         schema = group.client_schema.model_dump_json()
         config = group.config
         row = (config.group_id, config.version, group.user_id, schema, group.ttl_clock, now, data_version)
@@ -123,7 +123,7 @@ class GroupStore:
         self._connection.execute("REPLACE INTO group_owners VALUES (?, ?, ?, ?)", row)
 
     def touch(self, group_id: str, ttl_clock: float, now: float) -> None:
-        """Note that a group is in use."""
+        """Store when a group was last in use, in seconds since the epoch, and its TTL clock."""
         sql = "UPDATE groups SET ttl_clock = ?, last_active = ? WHERE id = ?"
         self._connection.execute(sql, (ttl_clock, now, group_id))
 
@@ -143,9 +143,9 @@ class GroupStore:
             self._connection.execute(sql, (group_id, client_id))
         self._connection.executemany(
             "REPLACE INTO group_queries VALUES (?, ?, ?, ?, ?, ?)",
-            [(group_id, *_query_row(config.queries[hash])) for hash in edit.begun_queries],
+            [(group_id, *_query_row(config.queries[hash])) for hash in edit.new_queries],
         )
-        known = [config.queries[hash] for hash in edit.touched_queries - edit.begun_queries]
+        known = [config.queries[hash] for hash in edit.touched_queries - edit.new_queries]
         self._connection.executemany(
             "UPDATE group_queries SET version = ?, got = ?, deleted = ? WHERE group_id = ? AND hash = ?",
             [(query.version, query.got, query.deleted, group_id, query.hash) for query in known],
@@ -160,22 +160,22 @@ class GroupStore:
         )
 
     def drop_results(self, results: Iterable[tuple[str, str, int]], version: str) -> None:
-        """Note that results of mutations (group, client, mutation) went away, for groups that exist."""
+        """Record that mutation results (group, client, mutation) were deleted, for groups that exist."""
         sql = "REPLACE INTO dropped_results SELECT id, ?, ?, ? FROM groups WHERE id = ?"
         self._connection.executemany(sql, [(client, mutation, version, group) for group, client, mutation in results])
 
     def dropped_results(self, group_id: str, version: str) -> list[tuple[str, int, str]]:
-        """Client, mutation and version of the results that went away after a version."""
+        """Client, mutation and version of the results that were deleted after a version."""
         sql = "SELECT client_id, mutation_id, version FROM dropped_results WHERE group_id = ? AND version > ?"
         return self._connection.execute(sql, (group_id, version)).fetchall()
 
     def idle_since(self, time: float) -> list[str]:
-        """The groups nobody has used since, longest unused first."""
+        """The groups that were last in use before a time, longest unused first."""
         sql = "SELECT id FROM groups WHERE last_active < ? ORDER BY last_active"
         return [group for (group,) in self._connection.execute(sql, (time,))]
 
     def delete(self, group_id: str) -> None:
-        """Forget a group; a client of it that returns starts over."""
+        """Delete a group; a client of it that returns starts over."""
         for table in ("clients", "group_queries", "desires", "memberships", "dropped_results", "group_owners"):
             self._connection.execute(f"DELETE FROM {table} WHERE group_id = ?", (group_id,))
         self._connection.execute("DELETE FROM groups WHERE id = ?", (group_id,))

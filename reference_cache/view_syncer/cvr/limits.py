@@ -1,6 +1,6 @@
-"""What one client group may have recorded: clients, queries, their definitions, and what has ended. Pure.
+"""Limits of one client group in the CVR file: clients, queries, their definitions, and tombstones. Pure.
 
-A patch is checked before any of it is taken, so one that is refused changes nothing.
+A patch is checked before any of it is applied, so a refused one changes nothing.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from protocol.sync.messages import PutQuery, QueryPatch
 from reference_cache.view_syncer.cvr.config import GroupConfig, definition_size
 
 ENDED_RECORDS = 20_000
-"""Queries and desires that have ended and are remembered, for clients that were away; then the older half goes."""
+"""Tombstones of queries and desires that a group keeps for returning clients; beyond, the older half is deleted."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,7 +47,7 @@ class GroupLimits:
             raise _beyond(f"the queries of a client group may take {self.query_bytes} bytes", "GROUP_QUERY_BYTES")
 
     def must_forget(self, config: GroupConfig) -> bool:
-        """Whether so much has ended that the older part of it is to be forgotten."""
+        """Whether there are so many tombstones that the older half is to be deleted."""
         return len(config.queries) + config.desire_count > self.ended and config.count_ended() > self.ended
 
 

@@ -1,9 +1,9 @@
-"""Who may join a client group.
+"""Which clients may join a client group.
 
-The rows of a group go to all of its clients, so all of them must be the same user. A group keeps what its connections
-have proved: whether its user id was confirmed (by a signed token, or by the application's answer), and salted hashes
-of the credentials that the application accepted without naming a user. A group that was ever opened with credentials
-is joined by the confirmed user, or with credentials it knows. Pure; `cvr.groups` keeps the record.
+The rows of a group go to all of its clients, so all of them must belong to the same user. A group keeps what its
+connections have proved: whether its user id was confirmed (by a signed token, or by the application's answer), and
+salted hashes of the credentials that the application accepted without naming a user. A group that was ever opened with
+credentials can be joined by the confirmed user, or with credentials it knows. Pure; `cvr.groups` stores the record.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ MOST_DIGESTS = 32
 
 @dataclass(frozen=True, slots=True)
 class Proof:
-    """What a connection proves of its user: a confirmed user id, the credentials it presented, both or neither."""
+    """What a connection proves about its user: a confirmed user id, the credentials it presented, both or neither."""
 
     verified: bool = False
     secret: str | None = field(default=None, repr=False)
@@ -29,7 +29,7 @@ class Proof:
 
 @dataclass(frozen=True, slots=True)
 class GroupOwner:
-    """What a group knows of its user; `is_unknown` for a group that a version without this record has stored."""
+    """What a group knows about its user; `is_unknown` for groups stored by a version without this record."""
 
     verified: bool = False
     salt: bytes = field(default_factory=lambda: secrets.token_bytes(16))

@@ -1,7 +1,8 @@
 """Row records, per distinct query: which rows are or were in its set, and since which version.
 
-A record says at which version of the data the view of a row last changed (`patch_version`), and by `row_version` with
-which content. Groups that run the same query share its records, so a change is recorded once however many watch.
+A record has the version of the data at which the row last changed in the query (`patch_version`), and the row's own
+version then (`row_version`); `there` is false for a row that left. Groups that run the same query share its records, so
+a change is recorded once for all of them.
 
 A query is *settled* at the version up to which its records are right; while it runs, that is the file's own version.
 """
@@ -103,7 +104,7 @@ class RecordStore:
             yield (table, key), version
 
     def changed_after(self, query_id: int, version: str) -> Iterator[tuple[str, str, bool]]:
-        """Table, key and presence of the rows whose view changed after a version."""
+        """Table, key and presence of the rows whose records changed after a version."""
         sql = "SELECT row_table, row_key, there FROM records WHERE query = ? AND patch_version > ?"
         for table, key, there in self._connection.execute(sql, (query_id, version)):
             yield table, key, bool(there)
@@ -124,7 +125,7 @@ class RecordStore:
         return iter(self._connection.execute(sql, (query_id, version)).fetchall())
 
     def forget_unused(self, running: Iterable[int], most: int | None = None) -> int:
-        """Drop queries that no group refers to and that do not run, `most` of them if given; how many."""
+        """Delete queries that no group refers to and that do not run, at most `most` of them; returns how many."""
         kept = set(running)
         sql = "SELECT id FROM queries WHERE id NOT IN (SELECT query FROM memberships)"
         unused = [(query,) for (query,) in self._connection.execute(sql) if query not in kept][:most]

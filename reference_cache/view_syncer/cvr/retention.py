@@ -1,9 +1,9 @@
-"""How long the file remembers what is gone: as long as a client may stay away.
+"""How long the CVR file keeps tombstones: as long as a client may be away.
 
-Tombstones (rows that left a query, queries and wishes that ended, results that were dropped) tell a returning client
-what to take away. Older ones are deleted, and it is noted up to which version: a client whose cookie is older than
-something forgotten about its own queries is not caught up but starts over. A cookie that is merely old, because nothing
-happened to its group, stays good.
+Tombstones (rows that left a query, queries and desires that ended, deleted mutation results) say what a returning
+client must remove. Older ones are deleted, and the newest version among them is recorded: a client whose cookie is
+older than a deleted tombstone of its own queries cannot be caught up and starts over. A cookie that is merely old,
+because nothing happened to its group, stays valid.
 """
 
 from __future__ import annotations
@@ -15,35 +15,35 @@ from reference_cache.view_syncer.cvr.groups import StoredGroup
 
 
 class Retention:
-    """The file's memory of what is gone. Calls that write are made inside a transaction of the file."""
+    """The tombstones in the file. Calls that write must be made inside a transaction of the file."""
 
     def __init__(self, file: CvrFile) -> None:
         self._file = file
 
     def note_age(self, now: float) -> None:
-        """Remember which version it is now."""
+        """Record which version the data is at now, in seconds since the epoch."""
         self._file.connection.execute("INSERT INTO ages VALUES (?, ?)", (now, self._file.data_version))
 
     def version_at(self, time: float) -> str:
-        """The newest version known to be at least this old; ages before it are not needed any more."""
+        """The newest recorded version at a time; deletes older ages, which are no longer needed."""
         connection = self._file.connection
-        found = connection.execute("SELECT max(version) FROM ages WHERE time <= ?", (time,)).fetchone()[0] or ""
-        connection.execute("DELETE FROM ages WHERE version < ?", (found,))
-        return str(found)
+        version = connection.execute("SELECT max(version) FROM ages WHERE time <= ?", (time,)).fetchone()[0] or ""
+        connection.execute("DELETE FROM ages WHERE version < ?", (version,))
+        return str(version)
 
     def forget(self, before: str, groups_in_use: Collection[str]) -> None:
-        """Forget what was gone before a version. Groups in use know their own tombstones and keep them."""
+        """Delete the tombstones from before a version, except those of groups in use, which have them in memory."""
         self._forget_rows(before)
         self._forget_of_groups(before, set(groups_in_use))
         self._file.connection.execute("DELETE FROM dropped_results WHERE version < ?", (before,))
 
     def _forget_rows(self, before: str) -> None:
         connection = self._file.connection
-        gone = "FROM records WHERE query = ? AND patch_version < ? AND NOT there"
+        tombstones = "FROM records WHERE query = ? AND patch_version < ? AND NOT there"
         for (query,) in connection.execute("SELECT id FROM queries WHERE last_patch > forgotten").fetchall():
-            newest = connection.execute(f"SELECT max(patch_version) {gone}", (query, before)).fetchone()[0]
+            newest = connection.execute(f"SELECT max(patch_version) {tombstones}", (query, before)).fetchone()[0]
             if newest is not None:
-                connection.execute(f"DELETE {gone}", (query, before))
+                connection.execute(f"DELETE {tombstones}", (query, before))
                 connection.execute("UPDATE queries SET forgotten = ? WHERE id = ?", (newest, query))
 
     def _forget_of_groups(self, before: str, in_use: set[str]) -> None:
@@ -58,16 +58,18 @@ class Retention:
                 self._forget_of_group(group_id, before, newest)
 
     def _forget_of_group(self, group_id: str, before: str, newest: str) -> None:
-        connection, place = self._file.connection, (group_id, before)
-        connection.execute("DELETE FROM memberships WHERE group_id = ? AND removed < ?", place)
+        connection, arguments = self._file.connection, (group_id, before)
+        connection.execute("DELETE FROM memberships WHERE group_id = ? AND removed < ?", arguments)
         ended = "SELECT hash FROM group_queries WHERE group_id = ?1 AND deleted AND version < ?2"
-        connection.execute(f"DELETE FROM desires WHERE group_id = ?1 AND hash IN ({ended})", place)
-        connection.execute("DELETE FROM group_queries WHERE group_id = ? AND deleted AND version < ?", place)
+        connection.execute(f"DELETE FROM desires WHERE group_id = ?1 AND hash IN ({ended})", arguments)
+        connection.execute("DELETE FROM group_queries WHERE group_id = ? AND deleted AND version < ?", arguments)
         connection.execute("UPDATE groups SET forgotten = ? WHERE id = ?", (newest, group_id))
 
     def forget_ended(self, stored: StoredGroup) -> str:
-        """Forget the older half of what has ended in a group that is in use; clients with a cookie before the returned
-        version start over."""
+        """Delete the older half of the tombstones of a group in use.
+
+        Clients with a cookie before the returned version cannot be caught up.
+        """
         group_id = stored.config.group_id
         before = stored.config.forget_ended()
         for query_id, membership in list(stored.memberships.items()):
@@ -82,7 +84,7 @@ class Retention:
         return before
 
     def reaches_back_to(self, group_id: str, cookie: str) -> bool:
-        """Whether a client of the group can be caught up from this cookie; one of before any data always can."""
+        """Whether a client of the group can be caught up from this cookie; from one before any data it always can."""
         sql = (
             "SELECT 1 FROM groups WHERE id = ?1 AND forgotten > ?2 AND ?2 >= '01' UNION ALL "
             "SELECT 1 FROM memberships JOIN queries ON id = query "

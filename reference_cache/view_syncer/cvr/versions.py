@@ -2,8 +2,8 @@
 
     cookie = state version [":" config version]
 
-The state version is the replica's; the config version counts what happened to the group's queries while the data stood
-still. Both are LexiVersions, so cookies compare as plain strings; they are kept and compared as strings everywhere.
+The state version is the replica's; the config version counts the changes of the group's queries at that state version.
+Both are LexiVersions, so cookies compare as plain strings; they are kept and compared as strings everywhere.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ class CookieError(ValueError):
 
 
 def check(cookie: str) -> str:
-    """Give a cookie back if it is one; else raise `CookieError`."""
+    """Return a valid cookie as it is; raise `CookieError` for any other text."""
     state, colon, config = cookie.partition(":")
     try:
         watermark.to_int(state)
@@ -31,17 +31,17 @@ def check(cookie: str) -> str:
 
 
 def state_of(version: str) -> str:
-    """The version of the data."""
+    """The state version in a cookie."""
     return version.partition(":")[0]
 
 
 def next_config(version: str) -> str:
-    """The version after a change that is not one of the data."""
+    """The version after a change of queries at the same state version."""
     state, colon, config = version.partition(":")
     number = watermark.to_int(config)[0] if colon else 0
     return f"{state}:{watermark.from_int(number + 1)}"
 
 
 def next_version(version: str, data_version: str) -> str:
-    """The version after a change at this version of the data, which is never older than the view's."""
+    """The version after a change of queries at a state version, which is never older than the view's."""
     return data_version if data_version > state_of(version) else next_config(version)

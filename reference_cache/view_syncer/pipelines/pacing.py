@@ -13,7 +13,7 @@ T = TypeVar("T")
 
 
 class Pace:
-    """How long work may go on before others get their turn."""
+    """Lets other tasks run when work has occupied the event loop for a time slice of `seconds`."""
 
     __slots__ = ("_slice", "seconds")
 
@@ -23,33 +23,33 @@ class Pace:
 
     @property
     def slice(self) -> TimeSlice:
-        """The slice that is running."""
+        """The present slice; `Effort` and sources read it."""
         return self._slice
 
     def expired(self) -> bool:
         return self._slice.expired()
 
     def begin(self) -> None:
-        """Work begins after others had their turn."""
+        """Start a new slice, because other tasks have just run."""
         self._slice.restart()
 
     async def pause(self) -> None:
-        """Let the others run, if the time is up."""
+        """Let other tasks run, if the slice is used up."""
         if self._slice.expired():
             await asyncio.sleep(0)
             self._slice.restart()
 
     async def collected(self, items: Iterable[T], every: int = 64) -> list[T]:
-        """All items, worked out with pauses in between."""
-        rest, found = iter(items), list[T]()
+        """All items in a list, computed with pauses in between."""
+        rest, collected = iter(items), list[T]()
         while some := list(islice(rest, every)):
-            found += some
+            collected += some
             if self._slice.expired():
                 await self.pause()
-        return found
+        return collected
 
     async def sliced(self, items: Iterable[T], every: int = 64) -> AsyncIterator[T]:
-        """The items, with pauses in between."""
+        """Yield the items, with pauses in between."""
         for count, item in enumerate(items, 1):
             yield item
             if not count % every and self._slice.expired():

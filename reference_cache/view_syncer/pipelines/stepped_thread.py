@@ -1,8 +1,8 @@
-"""Plain code that takes long, in slices between which the event loop runs.
+"""Runs plain code that takes long in slices, between which the event loop runs.
 
 The code runs in a thread of its own, but never at the same time as the event loop: each `step` of the loop lets the
 thread run until it calls `pause`, and waits for that. So the two share state as if they were one thread, and code can
-pause from the depth of plain calls, from inside a SQLite statement too, where no generator could yield.
+pause anywhere below plain calls, also inside a SQLite statement, where no generator could yield.
 """
 
 from __future__ import annotations
@@ -22,11 +22,13 @@ class SteppedThread(Generic[T]):
         self._go, self._back = threading.Lock(), threading.Lock()
         self._go.acquire()
         self._back.acquire()
-        self._stop_with: BaseException | None = None  # raised by the pause that is under way
+        # Set by `stop`; the pause that the work is in raises it.
+        self._stop_with: BaseException | None = None
+        # Written by the thread when the work ends; `_result` then has one item, unless `_error` is set.
         self._error: BaseException | None = None
-        self._result: list[T] = []  # one item once the work is done
+        self._result: list[T] = []
         self._done = False
-        # A daemon: a process that must end does not wait for it.
+        # A daemon, so that the process can exit while it is paused.
         self._thread = threading.Thread(target=self._run, name="stepped", daemon=True)
         self._thread.start()
 
@@ -38,7 +40,7 @@ class SteppedThread(Generic[T]):
         return self._result[0]
 
     def step(self) -> bool:
-        """Let the work run until it pauses or ends; whether it has ended."""
+        """Let the work run until it pauses or ends; returns whether it has ended."""
         if not self._done:
             self._go.release()
             self._back.acquire()

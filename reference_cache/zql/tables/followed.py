@@ -25,7 +25,6 @@ from itertools import chain
 from protocol.sync.ast import Condition, Ordering
 from reference_cache.zql.ivm.change import Add, Edit, SourceChange
 from reference_cache.zql.ivm.operator import Key, Request
-from reference_cache.zql.ivm.source import Source
 from reference_cache.zql.ordering import sort_key
 from reference_cache.zql.schema import Row, TableSchema
 from reference_cache.zql.tables.memory import MemoryReader, MemoryTable
@@ -127,8 +126,3 @@ def hold_snapshot(connection: sqlite3.Connection) -> None:
 def release_snapshot(connection: sqlite3.Connection) -> None:
     """Let go of the snapshot."""
     connection.execute("COMMIT")
-
-
-def followed_source(connection: sqlite3.Connection, table: TableSchema) -> Source:
-    """A source over a table that someone else writes."""
-    return Source(FollowedTable(connection, table))

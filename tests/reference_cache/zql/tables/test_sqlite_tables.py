@@ -10,8 +10,8 @@ from protocol.sync.ast import Column, Literal, Ordering, Simple
 from reference_cache.zql.ivm.change import add, edit, remove
 from reference_cache.zql.ivm.operator import Request, Start, first, nodes
 from reference_cache.zql.ivm.source import Source
-from reference_cache.zql.schema import Row, table
-from reference_cache.zql.tables.followed import FollowedTable, followed_source
+from reference_cache.zql.schema import Row, TableSchema, table
+from reference_cache.zql.tables.followed import FollowedTable
 from reference_cache.zql.tables.sqlite_codec import MOST_TEXTS, SHORT, StoredValueError, decoder
 from reference_cache.zql.tables.sqlite_snapshot import SqliteSnapshot, tune
 from reference_cache.zql.tables.sqlite_text import split_filter, start_sql
@@ -21,6 +21,10 @@ from tests.support.zql.written_table import KEPT_BACK, WrittenTable, sqlite_sour
 THING = table("thing", {"id": "number", "name": "string?", "on": "boolean?", "data": "json?"}, unique=[["name"]])
 BY_ID: Ordering = (("id", "asc"),)
 ROWS: list[Row] = [(1, "one", True, {"a": [1, None]}), (2, None, None, None), (3, "three", False, "text")]
+
+
+def followed_source(connection: sqlite3.Connection, table: TableSchema) -> Source:
+    return Source(FollowedTable(connection, table))
 
 
 def database(rows: list[Row] = ROWS) -> sqlite3.Connection:
