@@ -35,12 +35,12 @@ class _Text:
         self.text = text
         self.length = len(text)
 
-    def is_at(self, value: str, place: int) -> bool:
-        """Whether the segment stands at this place of the value."""
-        return value.startswith(self.text, place)
+    def is_at(self, value: str, index: int) -> bool:
+        """Whether the segment is at this index of the value."""
+        return value.startswith(self.text, index)
 
     def find(self, value: str, start: int) -> int:
-        """The first place from `start` on where the segment stands, or -1; linear time."""
+        """The first index from `start` on at which the segment is, or -1; linear time."""
         return value.find(self.text, start)
 
 
@@ -53,29 +53,29 @@ class _Wild:
         self.length = len(characters)
         self._runs = _runs(characters)
         self._search = re.compile("".join("." if c is None else re.escape(c) for c in characters), re.DOTALL).search
-        self._any = sum(1 << place for place, c in enumerate(characters) if c is None)
+        self._any = sum(1 << index for index, c in enumerate(characters) if c is None)
         self._masks: dict[str, int] = {}
-        for place, character in enumerate(characters):
+        for index, character in enumerate(characters):
             if character is not None:
-                self._masks[character] = self._masks.get(character, self._any) | 1 << place
+                self._masks[character] = self._masks.get(character, self._any) | 1 << index
 
-    def is_at(self, value: str, place: int) -> bool:
-        """Whether the segment stands at this place of the value."""
-        if place + self.length > len(value):
+    def is_at(self, value: str, index: int) -> bool:
+        """Whether the segment is at this index of the value."""
+        if index + self.length > len(value):
             return False
-        return all(value.startswith(text, place + offset) for offset, text in self._runs)
+        return all(value.startswith(text, index + offset) for offset, text in self._runs)
 
     def find(self, value: str, start: int) -> int:
-        """The first place from `start` on where the segment stands, or -1; linear time."""
+        """The first index from `start` on at which the segment is, or -1; linear time."""
         if (len(value) - start) * self.length <= _SMALL:
             found = self._search(value, start)
             return -1 if found is None else found.start()
         # Bit i of `state`: the last i + 1 characters are the first i + 1 of the segment (the shift-and algorithm).
         state, last, masks, any_character = 0, 1 << self.length - 1, self._masks, self._any
-        for place in range(start, len(value)):
-            state = (state << 1 | 1) & masks.get(value[place], any_character)
+        for index in range(start, len(value)):
+            state = (state << 1 | 1) & masks.get(value[index], any_character)
             if state & last:
-                return place - self.length + 1
+                return index - self.length + 1
         return -1
 
 
@@ -86,11 +86,11 @@ def _runs(characters: list[str | None]) -> list[tuple[int, str]]:
     """The stretches of plain text, each with its offset."""
     runs: list[tuple[int, str]] = []
     begin = 0
-    for place, character in enumerate([*characters, None]):
+    for index, character in enumerate([*characters, None]):
         if character is None:
-            if place > begin:
-                runs.append((begin, "".join(c for c in characters[begin:place] if c is not None)))
-            begin = place + 1
+            if index > begin:
+                runs.append((begin, "".join(c for c in characters[begin:index] if c is not None)))
+            begin = index + 1
     return runs
 
 
@@ -173,12 +173,12 @@ def _in_turn(segments: list[_Segment]) -> Matcher:
         end = len(value) - last.length
         if len(value) < shortest or not first.is_at(value, 0) or not last.is_at(value, end):
             return False
-        place = first.length
+        index = first.length
         for segment in middle:
-            found = segment.find(value, place)
+            found = segment.find(value, index)
             if found < 0:
                 return False
-            place = found + segment.length
-        return place <= end
+            index = found + segment.length
+        return index <= end
 
     return matches

@@ -1,8 +1,8 @@
-"""Orderings: completed to be total, and compiled to comparators and sort keys over row tuples.
+"""Orderings: completed to be total, and compiled to sort keys and join keys of row tuples.
 
-Nulls come first ascending and last descending. A comparator is generated source with one branch per column, because
-it runs for every row a pipeline moves; the generated text holds only column positions and directions, never data.
-Callers promise that rows hold values of the declared column types or None.
+Nulls are first ascending and last descending. Key functions are generated source, because they run for every row that a
+pipeline moves; the generated text has only column indexes and directions, never data. Rows must hold values of the
+declared column types or None.
 """
 
 from __future__ import annotations
@@ -15,9 +15,7 @@ from typing import Any, cast
 
 from protocol.sync.ast import Condition, CorrelatedSubquery, Exists, Ordering, Query, Simple, map_leaves
 from reference_cache.zql.schema import Row, Schema, TableSchema
-from reference_cache.zql.values import compare as compare_values
 
-Comparator = Callable[[Row, Row], int]
 KeyOf = Callable[[Row], Any]
 
 
@@ -49,31 +47,6 @@ def complete_query(query: Query, schema: Schema) -> Query:
 def is_total(ordering: Ordering, table: TableSchema) -> bool:
     """Whether the ordering names every primary-key column."""
     return {column for column, _ in ordering}.issuperset(table.primary_key)
-
-
-def comparator(ordering: Ordering, table: TableSchema) -> Comparator:
-    """A function giving -1, 0 or 1 for two rows; raises TypeError where values have no order."""
-    lines = ["def compare(a, b):"]
-    for column, direction in decisive(ordering):
-        less, more = ("-1", "1") if direction == "asc" else ("1", "-1")
-        place = table.index[column]
-        lines.append(f"    x = a[{place}]; y = b[{place}]")
-        if table.columns[column].type == "json":
-            sign = "compare_values(x, y)" if direction == "asc" else "-compare_values(x, y)"
-            lines += [f"    s = {sign}", "    if s: return s"]
-        else:
-            order = f"{less} if x is None or (y is not None and x < y) else {more}"
-            lines.append(f"    if x != y: return {order}")
-    lines.append("    return 0")
-    return cast(Comparator, _define("\n".join(lines)))
-
-
-@lru_cache(maxsize=4096)
-def _define(source: str) -> Callable[..., Any]:
-    """The `compare` the source defines; equal orderings of equal tables share one."""
-    namespace: dict[str, Any] = {"compare_values": compare_values}
-    exec(compile(source, "<generated comparator>", "exec"), namespace)
-    return cast(Callable[..., Any], namespace["compare"])
 
 
 @lru_cache(maxsize=4096)
@@ -110,7 +83,7 @@ class Descending:
 def sort_key(ordering: Ordering, table: TableSchema) -> KeyOf:
     """A function giving each row a flat tuple whose natural order is the ordering.
 
-    Only non-json columns can be keyed; order a json column with `comparator`, which reports what has no order.
+    Only for non-json columns: json has no order.
     """
     parts: list[str] = []
     for column, direction in decisive(ordering):
@@ -132,36 +105,27 @@ def _reversed(value: str, kind: str) -> str:
     return f"not {value}" if kind == "boolean" else f"Descending({value})"
 
 
-def values_of(columns: Iterable[str], table: TableSchema) -> Callable[[Row], tuple[Any, ...]]:
-    """A function giving the raw values of these columns, always as a tuple."""
-    places = table.positions(columns)
-    if len(places) == 1:
-        place = places[0]
-        return lambda row: (row[place],)
-    return itemgetter(*places)
-
-
 def join_key(columns: Iterable[str], table: TableSchema) -> KeyOf:
     """A function giving a hashable key that equals another row's key iff the columns join; None if they never can.
 
     A null makes the key None. One column gives the bare value, several a tuple. Boolean and json values are wrapped so
     that `true`, `1` and `"1"` stay apart whatever the other side's column type is.
     """
-    places = table.positions(columns)
-    plain = [list(table.columns.values())[place].type in ("string", "number") for place in places]
-    if len(places) == 1:
-        return itemgetter(places[0]) if plain[0] else _tagged_key(places[0])
-    getters = [itemgetter(place) if ok else _tagged_key(place) for place, ok in zip(places, plain, strict=True)]
+    indexes = table.positions(columns)
+    plain = [list(table.columns.values())[index].type in ("string", "number") for index in indexes]
+    if len(indexes) == 1:
+        return itemgetter(indexes[0]) if plain[0] else _tagged_key(indexes[0])
+    getters = [itemgetter(index) if ok else _tagged_key(index) for index, ok in zip(indexes, plain, strict=True)]
     if not all(plain):
         return _compound_key(getters)
-    values = ", ".join(f"r[{place}]" for place in places)
-    absent = " or ".join(f"r[{place}] is None" for place in places)
+    values = ", ".join(f"r[{index}]" for index in indexes)
+    absent = " or ".join(f"r[{index}] is None" for index in indexes)
     return _lambda(f"None if {absent} else ({values},)")
 
 
-def _tagged_key(place: int) -> KeyOf:
+def _tagged_key(index: int) -> KeyOf:
     def key(row: Row) -> Any:
-        value = row[place]
+        value = row[index]
         if isinstance(value, bool):
             return ("boolean", value)
         return None if isinstance(value, dict | list) else value

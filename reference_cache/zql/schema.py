@@ -2,7 +2,7 @@
 
 A `Schema` is declared in Python, read from the client-schema format (`Schema.from_json`), and consulted by everything
 that compiles or checks a query. Engine rows are plain tuples in a table's column order; `TableSchema.index` gives each
-column's place.
+column's index.
 """
 
 from __future__ import annotations
@@ -68,7 +68,7 @@ class TableSchema:
         return dict(zip(self.columns, row, strict=True))
 
     def positions(self, columns: Iterable[str]) -> tuple[int, ...]:
-        """The places of these columns in a row tuple."""
+        """The indexes of these columns in a row tuple."""
         return tuple(self.index[column] for column in columns)
 
 

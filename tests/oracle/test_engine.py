@@ -49,5 +49,5 @@ def test_a_limit_that_forgets_to_refill_is_caught(monkeypatch: pytest.MonkeyPatc
 
 
 def test_a_join_that_ignores_its_children_is_caught(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(Join, "_tell", lambda self, parents, change, key, told: None)
+    monkeypatch.setattr(Join, "_push_each", lambda self, parents, change, key, change_of: None)
     assert _some_case_fails()

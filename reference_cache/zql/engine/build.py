@@ -110,7 +110,7 @@ class _Level:
         ordering = query.order_by if self._needs_order() else None
         connection = self._source.connect(ordering, query.where, self._split_columns(), self._under)
         self._opened.append(connection)
-        self._place = connection.place
+        self._route = connection.route
         end = self._wrap(connection, f"source {query.table}")
         if query.start is not None:
             bound = Start(self._table.row(query.start.row), inclusive=not query.start.exclusive)
@@ -145,8 +145,8 @@ class _Level:
 
     def _limit(self, input: Input, limit: int, connection: Connection) -> Input:
         if self._capped:
-            return self._wrap(Cap(input, limit, self._partition, self._place.watch), f"cap {limit}")
-        take = Take(input, limit, self._partition, self._place.watch)
+            return self._wrap(Cap(input, limit, self._partition, self._route.watch), f"cap {limit}")
+        take = Take(input, limit, self._partition, self._route.watch)
         if has_subquery(self._query.where):
             # Judging a row costs lookups in other tables; most rows are nowhere near the window.
             connection.is_ignored = take.ignores
@@ -154,7 +154,7 @@ class _Level:
 
     def _child(self, related: CorrelatedSubquery, query: Query, *, below_exists: bool) -> _Level:
         columns = related.correlation
-        under = Under(self._place, columns.parent_field, columns.child_field, limited=query.limit is not None)
+        under = Under(self._route, columns.parent_field, columns.child_field, limited=query.limit is not None)
         return _Level(self._host, query, self._opened, under=under, below_exists=below_exists)
 
     def _exists_join(self, input: Input, condition: Exists) -> Input:
@@ -212,7 +212,7 @@ class _Level:
             system=related.system or "client",
         )
         if condition in self._required:
-            self._place.need(child._place, related.correlation.parent_field, related.correlation.child_field)
+            self._route.need(child._route, related.correlation.parent_field, related.correlation.child_field)
         return self._wrap(join, f"flipped join {related.alias}")
 
     def _stage(self, condition: Condition) -> Stage:

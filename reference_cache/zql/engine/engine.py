@@ -140,7 +140,7 @@ class Engine:
         for connection in pipeline.connections:
             self.source(connection.schema.table.name).adopt(connection)
         for connection in pipeline.connections:
-            connection.place.need_again()
+            connection.route.need_again()
         self._own(pipeline)
 
     def _own(self, pipeline: Pipeline[RowReceiver]) -> None:

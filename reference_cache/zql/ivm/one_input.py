@@ -1,4 +1,4 @@
-"""What operators over one input have in common: the shape, the nodes and the end of their output are the input's."""
+"""The base of operators over one input, whose schema and nodes are those of the input."""
 
 from __future__ import annotations
 
@@ -10,10 +10,11 @@ from reference_cache.zql.schema import Row
 
 
 class OneInput(ABC):
-    """An `Input` made of another: it chooses among that one's nodes and changes none."""
+    """An `Input` that passes some nodes of another one, unchanged."""
 
     def __init__(self, input: Input) -> None:
         self._input = input
+        # Set by `set_output`, and again by `destroy`.
         self._output: Push = no_output
         input.set_output(self._push)
 

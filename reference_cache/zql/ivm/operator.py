@@ -3,7 +3,7 @@
 A pipeline is a tree of operators from sources (tables) to one output. It is used in two ways.
 
 **Fetch** pulls. `fetch(request)` opens a stream of nodes in the input's ordering that satisfy the request. Streams are
-lazy; a consumer may stop early, and dropping the stream releases whatever it holds (generators clean up in
+lazy; a consumer may stop early, and dropping the stream releases what it holds (generators clean up in
 `finally`, and CPython runs that as soon as the stream is unreferenced; `first` closes explicitly).
 
 **Push** pushes. A source that receives a change calls the `Push` its reader has set with `set_output`; each operator
@@ -20,7 +20,7 @@ a stream passes the marker on at once and never takes it for a node. Where work 
 an EXISTS test) there is no stream to pass it on, so it is dropped there (`nodes`, `first`). Nothing is lost by
 that: the marker is produced by a clock that stays expired until the consumer at the top has paused, so the next row
 of the outer stream carries the marker again. Pushes are plain calls because a generator per operator
-would cost more than the work itself; whoever pushes many changes pauses between two of them.
+would cost more than the work itself; a caller that pushes many changes pauses between two of them.
 
 Semantics never depend on where markers appear.
 """
@@ -126,7 +126,7 @@ class Input(Protocol):
         ...
 
     def set_output(self, push: Push) -> None:
-        """Say who receives changes; called once, before the first push."""
+        """Set the receiver of changes; called once, before the first push."""
         ...
 
     def fetch(self, request: Request) -> Stream:
@@ -138,7 +138,7 @@ class Input(Protocol):
         ...
 
     def destroy(self) -> None:
-        """Let go of the sources; nothing may be called afterwards."""
+        """Disconnect from the sources; nothing may be called afterwards."""
         ...
 
 
@@ -157,13 +157,13 @@ def first(stream: Stream) -> Node | None:
 
 
 def no_output(change: Change) -> None:
-    """The output of an operator that nobody listens to yet."""
+    """The output of an operator before `set_output`."""
     raise RuntimeError(f"{change!r} was pushed before set_output; connect the pipeline's end first")
 
 
 def to_nobody(change: Change) -> None:
     """The output of an operator that was destroyed.
 
-    A walk over a source's readers may still come by. And outputs point up the tree as inputs point down: without them
-    a destroyed pipeline is freed at once, and does not wait for the cycle collector.
+    A walk over a source's readers may still reach it. And outputs point up the tree as inputs point down: without them
+    a destroyed pipeline is freed immediately, and does not wait for the cycle collector.
     """

@@ -35,13 +35,13 @@ HIGHEST = Extreme(smallest=False)
 def position_key(ordering: Ordering, table: TableSchema) -> KeyOf:
     """As `sort_key`, comparable with its keys, for rows with nulls anywhere."""
     plain = sort_key(ordering, table)
-    places = table.positions(table.primary_key)
+    indexes = table.positions(table.primary_key)
     decisive: dict[str, str] = {}
     for column, direction in ordering:
         decisive.setdefault(column, direction)
 
     def key(row: Row) -> tuple[Any, ...]:
-        if all(row[place] is not None for place in places):
+        if all(row[index] is not None for index in indexes):
             return plain(row)  # type: ignore[no-any-return]
         found: list[Any] = []
         for column, direction in decisive.items():

@@ -1,17 +1,17 @@
-"""Readers of a table, grouped so that those which a row can concern are found without asking each.
+"""Readers of a table, grouped so that those which a row can affect are found without testing each.
 
-`routing` sorts the connections of a source into groups; a group answers `holders(row)` from a hash table.  The answer
-may name too many readers, never too few:
+`routing` puts the connections of a source into groups; a group answers `holders(row)` from a hash table.  The answer
+may have too many readers, never too few:
 
 * **pinned**: the reader's filter fixes columns by `=`, `IS` or `IN`.  A row with other values fails the filter.
-* **watched**: the reader feeds a limit that is kept per join key (Take, Cap).  A key nobody has asked for has no state
-  there, and changes under it are ignored; the operator tells every key it begins to keep.
+* **watched**: the reader feeds a limit that keeps state per join key (Take, Cap).  A key that was never fetched has no
+  state, and changes under it are ignored; the operator calls `Route.watch` for each key that gets state.
 * **linked**: the reader needs a row of another level and keeps no state: the child side of a join needs a parent, the
-  parent side of a flipped EXISTS needs a child.  A row matters if some row there with its key is held by the other
-  level's group: one look into the other table serves the whole group.
+  parent side of a flipped EXISTS needs a child.  A row matters if the other table has a row with its key that the other
+  level's group holds: one lookup in the other table serves the whole group.
 
-Watched and linked readers are told apart by their pins too.  Links follow the nesting of queries and never lead back,
-so the question ends even if a table is joined with itself.
+Watched and linked readers are distinguished by their pins, too.  Links follow the nesting of queries and never form a
+cycle, so the search ends even if a table is joined with itself.
 """
 
 from __future__ import annotations
@@ -81,18 +81,17 @@ def _fixed(condition: Condition | None, table: TableSchema) -> Iterator[tuple[st
 
 
 class Member:
-    """A reader's entry in a group.
-
-    `other` is the entry of the level it needs, if it is linked. `keys` are the join keys watched, growing.
-    """
+    """A reader's entry in a group. `other` is the entry of the level it needs, if it is linked."""
 
     __slots__ = ("keys", "ordinal", "other", "pins", "reader")
 
     def __init__(self, reader: Any, ordinal: int, pins: Pins, other: Member | None) -> None:
+        # Set to None by `Routes.leave`.
         self.reader = reader
         self.ordinal = ordinal
         self.pins = pins
         self.other = other
+        # The join keys watched; `WatchedGroup.watch` appends.
         self.keys: list[Key] = []
 
 
@@ -101,21 +100,21 @@ Members: TypeAlias = dict[int, Member]
 
 
 class Group(Protocol):
-    """Readers of one table that are told apart in the same way; `selective` unless it always names everyone."""
+    """Readers of one table that are found in the same way; `selective` unless it always returns all of them."""
 
     @property
     def selective(self) -> bool: ...
 
     def enter(self, member: Member) -> None:
-        """Take a reader in."""
+        """Add a reader."""
         ...
 
     def leave(self, member: Member) -> None:
-        """Forget a reader."""
+        """Remove a reader."""
         ...
 
     def watch(self, member: Member, key: Key) -> None:
-        """The limit above the reader begins to keep state for a join key."""
+        """The limit above the reader keeps state for a join key from now on."""
         ...
 
     def holders(self, row: Row) -> Iterable[Member]:
@@ -135,8 +134,8 @@ class _Table:
         self._members.setdefault(key, {})[member.ordinal] = member
 
     def discard(self, key: Key, member: Member) -> None:
-        found = self._members.get(key)
-        if found is not None and found.pop(member.ordinal, None) is not None and not found:
+        members = self._members.get(key)
+        if members is not None and members.pop(member.ordinal, None) is not None and not members:
             del self._members[key]
 
     def at(self, key: Key) -> Iterable[Member]:
@@ -163,7 +162,7 @@ class PinnedGroup:
             self._members.discard(pin, member)
 
     def watch(self, member: Member, key: Key) -> None:
-        """Pins tell enough."""
+        """Nothing to do: pins are enough to find it."""
 
     def holders(self, row: Row) -> Iterable[Member]:
         return self._members.at(self._pin_of(row))
@@ -172,7 +171,7 @@ class PinnedGroup:
 class WatchedGroup:
     """Readers by their pins and by the join keys that the limit above them keeps state for.
 
-    Keys are only noted until `begin`: with few readers on a table the group is never asked.
+    Keys are entered in the index by `begin` at the earliest: with few readers on a table it is never used.
     """
 
     selective = True
@@ -181,6 +180,7 @@ class WatchedGroup:
         self._pin_of = _key_of(columns, table)
         self._key_of = join_key(child_columns, table)
         self._members = _Table()
+        # Members whose keys are not in the index yet; None after `begin`.
         self._waiting: Members | None = {}
 
     def enter(self, member: Member) -> None:
@@ -201,7 +201,7 @@ class WatchedGroup:
                 self._members.discard((pin, key), member)
 
     def begin(self) -> None:
-        """Enter what was noted, and from now on every key at once."""
+        """Enter all watched keys in the index, and from now on every new key immediately."""
         if self._waiting is None:
             return
         for member in self._waiting.values():
@@ -245,7 +245,7 @@ class LinkedGroup:
             self._members.discard((_other_of(member), pin), member)
 
     def watch(self, member: Member, key: Key) -> None:
-        """The other level tells enough."""
+        """Nothing to do: the other level is enough to find it."""
 
     def holders(self, row: Row) -> Iterable[Member]:
         key, pin = self._key_of(row), self._pin_of(row)

@@ -1,10 +1,10 @@
 """Which connections of a source a change must visit.
 
-A source with thousands of connections must not offer every change to all.  `Routes` puts each connection into the group
-that tells most about it (see `reader_groups`) and answers with the few that a change can concern, in creation order.
-Up to `FEW_READERS` connections the answer is simply all of them, and no index is ever filled.
+A source with thousands of connections must not push every change to all.  `Routes` puts each connection into the most
+selective group that fits it (see `reader_groups`) and finds the few that a change can affect, in creation order. Up to
+`FEW_READERS` connections it returns all of them, and no index is ever filled.
 
-Leaving a connection out is safe because nothing would have come of the visit: its filter would have dropped the change,
+Leaving a connection out is safe because the visit would have had no effect: its filter would have dropped the change,
 or no limit above it keeps state for the row's key, or the join above it would have found no partner for the row.
 """
 
@@ -30,15 +30,15 @@ from reference_cache.zql.ivm.reader_groups import (
 from reference_cache.zql.schema import Row, TableSchema
 
 FEW_READERS = 16
-"""Up to this many connections, asking each is cheaper than looking them up."""
+"""Up to this many connections, visiting each is cheaper than a lookup."""
 
 
 class Reader(Protocol):
-    """What routing needs to know of a connection."""
+    """What routing uses of a connection."""
 
     @property
     def ordinal(self) -> int:
-        """Its place in the order of creation."""
+        """Its number in the order of creation."""
         ...
 
     @property
@@ -51,7 +51,7 @@ R = TypeVar("R", bound=Reader)
 
 
 class Clock:
-    """Counts what was watched on a table, so that a walk in progress notices."""
+    """Counts calls of `Route.watch` on a table, so that a walk in progress sees that its answer may have changed."""
 
     __slots__ = ("ticks",)
 
@@ -59,18 +59,19 @@ class Clock:
         self.ticks = 0
 
 
-class Place:
-    """Where a reader stands in the routes of its table; lasts as long as the reader.
+class Route:
+    """How a reader is found among the readers of its table; lasts as long as the reader.
 
-    `tables` are those looked into to find the reader; `clocks` those of the tables where watching changes the answer.
-    `under` and `needs` are what the place was found by, to find another in other routes.
+    `tables` are those that are read to find the reader; `clocks` those of the tables where watching changes the answer.
+    Everything is replaced by `replace_with`, when a better route is known or another source adopts the reader.
     """
 
     __slots__ = ("clocks", "group", "member", "name", "needs", "routes", "tables", "under")
 
     def __init__(self, routes: Routes[Any], name: object, group: Group, member: Member) -> None:
+        # What the route depends on, to find another one in other routes: set by `Routes.enter` and by `need`.
         self.under: Under | None = None
-        self.needs: list[tuple[Place, Columns, Columns]] = []
+        self.needs: list[tuple[Route, Columns, Columns]] = []
         self.routes = routes
         self.name = name
         self.group = group
@@ -79,22 +80,22 @@ class Place:
         self.clocks = frozenset((routes.clock,)) if isinstance(group, WatchedGroup) else frozenset()
 
     def watch(self, key: Key) -> None:
-        """The limit that ends the reader's level begins to keep state for a join key, for good."""
+        """The limit that ends the reader's level keeps state for a join key from now on."""
         self.group.watch(self.member, key)
         self.routes.clock.ticks += 1
 
-    def take_over(self, found: Place) -> None:
-        """Stand where `found` stands."""
-        self.routes, self.name, self.group, self.member = found.routes, found.name, found.group, found.member
-        self.tables, self.clocks = found.tables, found.clocks
+    def replace_with(self, other: Route) -> None:
+        """Become the route `other`; whoever has this object finds the reader there from now on."""
+        self.routes, self.name, self.group, self.member = other.routes, other.name, other.group, other.member
+        self.tables, self.clocks = other.tables, other.clocks
 
     def need_again(self) -> None:
-        """Say again what the level needs, after the reader was adopted by other routes."""
+        """Repeat all calls of `need`, after the reader was adopted by other routes."""
         needs, self.needs = self.needs, []
         for each in needs:
             self.need(*each)
 
-    def need(self, child: Place, columns: Columns, child_columns: Columns) -> None:
+    def need(self, child: Route, columns: Columns, child_columns: Columns) -> None:
         """Every row of the reader's level must have a row of the child level, joined by these columns."""
         self.needs.append((child, columns, child_columns))
         self.routes.narrow(self, child, columns, child_columns)
@@ -102,12 +103,12 @@ class Place:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Under:
-    """How a level hangs on the level above: where that stands, and the columns they are joined by.
+    """How a level is joined to the level above: that level's route, and the columns of both sides.
 
-    `limited` says that the level ends in a limit kept per join key, which calls `Place.watch`.
+    `limited` says that the level ends in a limit kept per join key, which calls `Route.watch`.
     """
 
-    parent: Place
+    parent: Route
     parent_columns: Columns
     child_columns: Columns
     limited: bool
@@ -125,87 +126,91 @@ class Routes(Generic[R]):
         self.rows_with = rows_with
         self.clock = Clock()
         self._few = few
+        # The clocks of all routes so far; `_add` adds to it.
         self._clocks: frozenset[Clock] = frozenset()
+        # Readers and routes by ordinal, in creation order; written by `_enter` and `leave`.
         self._readers: dict[int, R] = {}
+        self._by_ordinal: dict[int, Route] = {}
+        # All readers while there are few of them, else empty; see `_list_all`.
         self._all: list[R] = []
-        self._places: dict[int, Place] = {}
+        # By name, each with the ordinals of its readers; written by `_add` and `_remove`.
         self._groups: dict[object, tuple[Group, set[int]]] = {}
 
-    def enter(self, reader: R, under: Under | None = None) -> Place:
-        """Find a reader's place; ordinals must come in ascending order."""
-        place = self._find(reader, pins_of(reader.condition, self.table), under)
-        place.under = under
-        self._enter(reader, place)
-        return place
+    def enter(self, reader: R, under: Under | None = None) -> Route:
+        """Add a reader and return its route; ordinals must ascend."""
+        route = self._find(reader, pins_of(reader.condition, self.table), under)
+        route.under = under
+        self._enter(reader, route)
+        return route
 
-    def adopt(self, reader: R, place: Place) -> None:
-        """Let a reader that left other routes enter these, with the place object it has and what was watched there.
+    def adopt(self, reader: R, route: Route) -> None:
+        """Add a reader that has left other routes, with its route object and the keys watched there.
 
-        Whoever it hangs on has been adopted before it. What it needs is told again afterwards, by `need_again`.
+        The level above it must have been adopted before. The caller then calls `Route.need_again` for all levels.
         """
-        keys = place.member.keys
-        place.take_over(self._find(reader, place.member.pins, place.under))
-        self._enter(reader, place)
+        keys = route.member.keys
+        route.replace_with(self._find(reader, route.member.pins, route.under))
+        self._enter(reader, route)
         for key in keys:
-            place.watch(key)
+            route.watch(key)
 
-    def _find(self, reader: R, pins: Pins, under: Under | None) -> Place:
+    def _find(self, reader: R, pins: Pins, under: Under | None) -> Route:
         if under is not None and under.limited:
             return self._watched(reader, pins, under.child_columns)
         if under is not None and under.parent.group.selective:
             return self._linked(reader, pins, under.child_columns, under.parent, under.parent_columns)
         group = self._known(name := ("pinned", pins.columns)) or PinnedGroup(self.table, pins.columns)
-        return Place(self, name, group, Member(reader, reader.ordinal, pins, None))
+        return Route(self, name, group, Member(reader, reader.ordinal, pins, None))
 
-    def _enter(self, reader: R, place: Place) -> None:
+    def _enter(self, reader: R, route: Route) -> None:
         self._readers[reader.ordinal] = reader
         self._list_all()
-        self._take_place(place)
+        self._add(route)
         if len(self._readers) > self._few:
             self._begin()
 
-    def narrow(self, place: Place, child: Place, columns: Columns, child_columns: Columns) -> None:
-        """Find a reader through the child rows its level needs, if nothing better is known of it.
+    def narrow(self, route: Route, child: Route, columns: Columns, child_columns: Columns) -> None:
+        """Find a reader through the child rows its level needs, if its present route is not selective.
 
-        Not if the answer would look into this very table: during a change to it, the child side still sees it before.
+        Not if that would read this very table: while a change is pushed, the child side still sees the table before it.
         """
-        if place.group.selective or not child.group.selective or self.table.name in child.tables:
+        if route.group.selective or not child.group.selective or self.table.name in child.tables:
             return
-        self._give_up_place(place)
-        place.take_over(self._linked(place.member.reader, place.member.pins, columns, child, child_columns))
-        self._take_place(place)
+        self._remove(route)
+        route.replace_with(self._linked(route.member.reader, route.member.pins, columns, child, child_columns))
+        self._add(route)
 
-    def _watched(self, reader: R, pins: Pins, columns: Columns) -> Place:
+    def _watched(self, reader: R, pins: Pins, columns: Columns) -> Route:
         name = ("watched", pins.columns, columns)
         group = self._known(name) or WatchedGroup(self.table, pins.columns, columns)
-        return Place(self, name, group, Member(reader, reader.ordinal, pins, None))
+        return Route(self, name, group, Member(reader, reader.ordinal, pins, None))
 
-    def _linked(self, reader: R, pins: Pins, columns: Columns, other: Place, other_columns: Columns) -> Place:
+    def _linked(self, reader: R, pins: Pins, columns: Columns, other: Route, other_columns: Columns) -> Route:
         name = ("linked", pins.columns, columns, other_columns, id(other.group))
         group = self._known(name) or LinkedGroup(
             self.table, pins.columns, columns, other.group, other.routes.rows_with(other_columns)
         )
-        place = Place(self, name, group, Member(reader, reader.ordinal, pins, other.member))
-        place.tables |= other.tables
-        place.clocks |= other.clocks
-        return place
+        route = Route(self, name, group, Member(reader, reader.ordinal, pins, other.member))
+        route.tables |= other.tables
+        route.clocks |= other.clocks
+        return route
 
     def _known(self, name: object) -> Group | None:
         known = self._groups.get(name)
         return known[0] if known else None
 
-    def _take_place(self, place: Place) -> None:
-        place.group.enter(place.member)
-        self._groups.setdefault(place.name, (place.group, set()))[1].add(place.member.ordinal)
-        self._places[place.member.ordinal] = place
-        self._clocks |= place.clocks
+    def _add(self, route: Route) -> None:
+        route.group.enter(route.member)
+        self._groups.setdefault(route.name, (route.group, set()))[1].add(route.member.ordinal)
+        self._by_ordinal[route.member.ordinal] = route
+        self._clocks |= route.clocks
 
-    def _give_up_place(self, place: Place) -> None:
-        place.group.leave(place.member)
-        ordinals = self._groups[place.name][1]
-        ordinals.discard(place.member.ordinal)
+    def _remove(self, route: Route) -> None:
+        route.group.leave(route.member)
+        ordinals = self._groups[route.name][1]
+        ordinals.discard(route.member.ordinal)
         if not ordinals:
-            del self._groups[place.name]
+            del self._groups[route.name]
 
     def _begin(self) -> None:
         """Fill the indexes while readers are being added, not while the first change waits."""
@@ -214,18 +219,18 @@ class Routes(Generic[R]):
                 group.begin()
 
     def leave(self, reader: R) -> bool:
-        """Forget a reader; says whether it was known."""
-        place = self._places.pop(reader.ordinal, None)
-        if place is None:
+        """Remove a reader; returns whether it was there."""
+        route = self._by_ordinal.pop(reader.ordinal, None)
+        if route is None:
             return False
         del self._readers[reader.ordinal]
         self._list_all()
-        self._give_up_place(place)
-        place.member.reader = None  # the reader has the place: both are freed at once
+        self._remove(route)
+        route.member.reader = None  # the reader has the route: without the cycle both are freed immediately
         return True
 
     def _list_all(self) -> None:
-        """Keep the list that `visits` hands out; it is replaced, never changed, so a walk over it stays what it was."""
+        """Replace the list that `visits` returns; it is never modified, so that a walk over it is not disturbed."""
         self._all = list(self._readers.values()) if len(self._readers) <= self._few else []
 
     def readers(self) -> list[R]:
@@ -233,10 +238,10 @@ class Routes(Generic[R]):
         return list(self._readers.values())
 
     def visits(self, row: Row, old_row: Row | None = None) -> Iterable[R]:
-        """The readers that a change of this row can concern, in creation order.
+        """The readers that a change of this row can affect, in creation order.
 
-        What is watched while the walk is under way counts for the readers still to come: where a table is joined with
-        itself, serving the parent side makes the child side begin to watch.
+        Keys that are watched during the walk count for the readers still to come: where a table is joined with itself,
+        pushing to the parent side makes the child side watch new keys.
         """
         if len(self._readers) <= self._few:
             return self._all
@@ -248,9 +253,9 @@ class Routes(Generic[R]):
         while not ended:
             ended = True
             ticks = self._ticks()
-            found = self._concerned(row, old_row)
-            for ordinal in sorted(ordinal for ordinal in found if ordinal > last):
-                yield found[ordinal]
+            affected = self._affected(row, old_row)
+            for ordinal in sorted(ordinal for ordinal in affected if ordinal > last):
+                yield affected[ordinal]
                 last = ordinal
                 if self._ticks() != ticks:
                     ended = False
@@ -259,12 +264,12 @@ class Routes(Generic[R]):
     def _ticks(self) -> int:
         return sum([clock.ticks for clock in self._clocks])
 
-    def _concerned(self, row: Row, old_row: Row | None) -> dict[int, R]:
-        found: dict[int, R] = {}
+    def _affected(self, row: Row, old_row: Row | None) -> dict[int, R]:
+        affected: dict[int, R] = {}
         for group, _ in self._groups.values():
             for member in group.holders(row):
-                found[member.ordinal] = member.reader
+                affected[member.ordinal] = member.reader
             if old_row is not None:
                 for member in group.holders(old_row):
-                    found[member.ordinal] = member.reader
-        return found
+                    affected[member.ordinal] = member.reader
+        return affected

@@ -20,17 +20,17 @@ class SortedRows:
         self.rows: list[Row] = []
 
     def insert(self, key: SortKey, row: Row) -> None:
-        """Place a row; its key must be new."""
-        place = bisect_left(self.keys, key)
-        self.keys.insert(place, key)
-        self.rows.insert(place, row)
+        """Insert a row; its key must be new."""
+        index = bisect_left(self.keys, key)
+        self.keys.insert(index, key)
+        self.rows.insert(index, row)
 
     def find(self, key: SortKey) -> int:
-        """The place of a key, or -1."""
-        place = bisect_left(self.keys, key)
-        return place if place < len(self.keys) and self.keys[place] == key else -1
+        """The index of a key, or -1."""
+        index = bisect_left(self.keys, key)
+        return index if index < len(self.keys) and self.keys[index] == key else -1
 
-    def pop(self, place: int) -> Row:
-        """Take the row at a place out."""
-        del self.keys[place]
-        return self.rows.pop(place)
+    def pop(self, index: int) -> Row:
+        """Remove and return the row at an index."""
+        del self.keys[index]
+        return self.rows.pop(index)

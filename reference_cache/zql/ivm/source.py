@@ -27,7 +27,7 @@ from reference_cache.zql.ivm.change import YIELD, Add, Edit, Node, Remove, Sourc
 from reference_cache.zql.ivm.effort import Effort
 from reference_cache.zql.ivm.operator import Columns, InputSchema, Key, Push, Request, no_output, to_nobody
 from reference_cache.zql.ivm.reader_groups import Lookup
-from reference_cache.zql.ivm.routing import FEW_READERS, Place, Routes, Under
+from reference_cache.zql.ivm.routing import FEW_READERS, Route, Routes, Under
 from reference_cache.zql.ivm.store import KeyExtractors, RowStore, SourceError, matches
 from reference_cache.zql.ordering import KeyOf, is_total
 from reference_cache.zql.predicate import Predicate, compile_predicate, weaken
@@ -36,10 +36,10 @@ from reference_cache.zql.schema import Row
 ROWS_BETWEEN_CLOCK_READINGS = 64
 
 HEAVY_CONDITION = 300
-"""Parts from which on a condition takes so long to judge that it counts as work."""
+"""Parts from which on testing a condition takes so long that it counts as work."""
 
 Expired = Callable[[], bool]
-"""Whether the time slice is used up; stays true until the consumer of the stream has paused."""
+"""Returns whether the time slice is used up; stays true until the consumer of the stream has paused."""
 
 
 OnFailure = Callable[[Exception], None]
@@ -54,9 +54,9 @@ def never_ignored(change: SourceChange) -> bool:
 class Connection:
     """One pipeline's view of a source: an input without relationships.
 
-    Invariant: it shows each source change either not at all or completely, turning at its place in the walk.
-    `is_ignored` says of a change that the limit at the end of its level will not take notice of it, so that nothing
-    in between need look at it; see `take`. `on_failure` is set by whoever can lose the pipeline alone when it fails.
+    Invariant: it shows each source change either not at all or completely, changing state at its turn in the walk.
+    `is_ignored` tests whether the limit at the end of its level ignores a change, so that the operators in between can
+    skip it; see `Take.ignores`.
     """
 
     __slots__ = (
@@ -69,8 +69,8 @@ class Connection:
         "ordinal",
         "output",
         "owner",
-        "place",
         "predicate",
+        "route",
         "schema",
         "source",
         "split_columns",
@@ -87,10 +87,15 @@ class Connection:
         self.fully_applied = not weakened
         self.is_heavy = condition is not None and has_more_parts(condition, HEAVY_CONDITION)
         self.schema = InputSchema(source.table, ordering)
-        self.place: Place
+        # Set by `Source.connect`.
+        self.route: Route
+        # Set by the operator that reads it, and again by `destroy`.
         self.output: Push = no_output
+        # Both set by `Engine`: called when a push through this connection raises (None: the push raises), and whose
+        # pipeline it is, for the costs of pushes.
         self.on_failure: OnFailure | None = None
-        self.owner: object = None  # the query it belongs to, for what its pushes cost
+        self.owner: object = None
+        # Set by `build`, for levels with a limit and subqueries.
         self.is_ignored: Callable[[SourceChange], bool] = never_ignored
         self.predicate: Predicate | None = None if condition is None else compile_predicate(condition, source.table)
         self._reader = source.store.reader(ordering, condition)
@@ -118,13 +123,13 @@ class Connection:
         self._reader = source.store.reader(self.schema.ordering, self.condition)
 
     def push(self, change: SourceChange) -> None:
-        """Hand a change to the output as far as it passes the filter and anyone will care."""
+        """Push a change to the output, as far as it passes the filter, unless the limit above ignores it."""
         passed: SourceChange | None = change if self.predicate is None else filter_change(change, self.predicate)
         if passed is not None and not self.is_ignored(passed):
             self.output(passed)
 
     def _before(self, rows: Iterator[Row], request: Request, change: SourceChange) -> Iterator[Row]:
-        """The rows as they were before the change that is on its way."""
+        """The rows as they were before the change that is being pushed."""
         if not isinstance(change, Remove):
             key, hidden = self.source.key, self.source.key(change.node.row)
             rows = (row for row in rows if key(row) != hidden)
@@ -194,12 +199,15 @@ class Source:
         self.key = self.keys[store.table.primary_key]
         self.expired = expired if effort is None else effort.expired
         self._effort = effort
+        # The change that is being pushed, and the ordinal of the connection that has it; written by `_push`.
         self.passing: SourceChange | None = None
         self.serving = 0
         self._routes: Routes[Connection] = Routes(store.table, self._rows_with, few_readers)
         self._next_ordinal = 1
+        # How many connections split edits of each column, and the indexes of these columns; written by `connect`,
+        # `adopt` and `disconnect`.
         self._split_counts: Counter[str] = Counter()
-        self._split_places: tuple[int, ...] = ()
+        self._split_indexes: tuple[int, ...] = ()
 
     @property
     def connections(self) -> Iterable[Connection]:
@@ -215,14 +223,14 @@ class Source:
     ) -> Connection:
         """Open a reader; EXISTS conditions in `where` are left out (`fully_applied` says whether there were any).
 
-        `under` says how the reader's level hangs on the one above it, for routing.
+        `under` says how the reader's level is joined to the one above it, for routing.
         Raises `SourceError` for orderings that are not total or name a json column.
         """
         if ordering is not None:
             self._check_ordering(ordering)
         connection = Connection(self, self._next_ordinal, ordering, where, frozenset(split_columns))
         self._next_ordinal += 1
-        connection.place = self._routes.enter(connection, under)
+        connection.route = self._routes.enter(connection, under)
         self._note_split(connection)
         return connection
 
@@ -231,12 +239,12 @@ class Source:
         connection.source.disconnect(connection)
         connection.move_to(self, self._next_ordinal)
         self._next_ordinal += 1
-        self._routes.adopt(connection, connection.place)
+        self._routes.adopt(connection, connection.route)
         self._note_split(connection)
 
     def _note_split(self, connection: Connection) -> None:
         self._split_counts.update(connection.split_columns)
-        self._split_places = self._places()
+        self._split_indexes = self._indexes_to_split()
 
     def _check_ordering(self, ordering: Ordering) -> None:
         if not is_total(ordering, self.table):
@@ -248,18 +256,18 @@ class Source:
                 raise SourceError(f"{self.table.name}.{column} is json and has no order; order by another column")
 
     def disconnect(self, connection: Connection) -> None:
-        """Forget a reader."""
+        """Remove a reader; it may have been removed before."""
         if not self._routes.leave(connection):
             return
         self._split_counts.subtract(connection.split_columns)
         self._split_counts += Counter()
-        self._split_places = self._places()
+        self._split_indexes = self._indexes_to_split()
 
-    def _places(self) -> tuple[int, ...]:
+    def _indexes_to_split(self) -> tuple[int, ...]:
         return self.table.positions(sorted(self._split_counts))
 
     def push(self, change: SourceChange) -> None:
-        """Change the table and tell every reader.
+        """Change the table and push the change to every reader it can affect.
 
         Raises `SourceError`, with nothing changed, if the row to add exists or the row to change does not.
         """
@@ -270,9 +278,9 @@ class Source:
             self._push(change)
 
     def _must_split(self, row: Row, old_row: Row) -> bool:
-        for place in self._split_places:
-            value = row[place]
-            if value is None or value != old_row[place]:
+        for index in self._split_indexes:
+            value = row[index]
+            if value is None or value != old_row[index]:
                 return True
         return False
 
@@ -300,7 +308,7 @@ class Source:
             self.passing = None
 
     def _push_heavy(self, connection: Connection, change: SourceChange) -> None:
-        """Push to a reader whose condition alone takes long, and have that counted."""
+        """Push to a reader whose condition alone takes long, with the clock read before and after."""
         if self.expired is not None:
             self.expired()
         connection.push(change)
@@ -308,7 +316,7 @@ class Source:
             self.expired()
 
     def _readers_of(self, change: SourceChange) -> Iterable[Connection]:
-        """The connections the change can concern, in creation order."""
+        """The connections the change can affect, in creation order."""
         old = change.old_node.row if isinstance(change, Edit) else None
         return self._routes.visits(change.node.row, old)
 

@@ -1,13 +1,12 @@
-"""A clock for cooperative work: how long a hydration may run before others get their turn.
+"""A clock for cooperative work: how long a hydration may run before other tasks do.
 
     pace = TimeSlice(0.02)
     engine = Engine(schema, lambda table: Source(..., expired=pace.expired))
-    for change in engine.add_query(query_id, query):
-        if change is YIELD:
-            await asyncio.sleep(0)
-            pace.restart()
+    for pause in engine.add_query(query, rows).hydrate():
+        await asyncio.sleep(0)
+        pace.restart()
 
-The slice stays expired until it is restarted, so a marker that a plain call inside had to drop comes again with the
+The slice stays expired until it is restarted, so a marker that was dropped inside a plain call appears again with the
 next row.
 """
 
@@ -25,6 +24,7 @@ class TimeSlice:
     def __init__(self, seconds: float, clock: Callable[[], float] = time.monotonic) -> None:
         self._seconds = seconds
         self._clock = clock
+        # When the slice is used up; written by `restart`.
         self._end = clock() + seconds
 
     def expired(self) -> bool:
@@ -32,5 +32,5 @@ class TimeSlice:
         return self._clock() >= self._end
 
     def restart(self) -> None:
-        """Begin a new slice, after the others had theirs."""
+        """Begin a new slice, after other tasks have run."""
         self._end = self._clock() + self._seconds

@@ -1,12 +1,12 @@
-"""A query's result as a tree, kept up to date in place.
+"""A query's result as a tree, updated in place.
 
-A `View` is the end of a pipeline: it takes the hydrated nodes and then every change, and holds the tree that the
-query's *format* asks for. Relationships not in the format (those of EXISTS) are not shown; a hidden level (a
-junction) is skipped and its children stand in its place.
+A `View` is the end of a pipeline: it takes the hydrated nodes and then every change, and holds the tree in the query's
+*format*. Relationships not in the format (those of EXISTS) are not shown; a hidden level (a junction) is skipped, and
+its children are shown instead.
 
-`result` gives plain data: a list of dictionaries, or one dictionary or None for a singular query. Parts that
-have not changed since the last look are the same objects as before. Do not modify them. Listeners are told
-on `flush`, once per transaction, and only if something changed.
+`result` is plain data: a list of dictionaries, or one dictionary or None for a singular query. Parts that have not
+changed since the last call are the same objects as before. Do not modify them. Listeners are called on `flush`, once
+per transaction, and only if something changed.
 """
 
 from __future__ import annotations
@@ -32,14 +32,16 @@ class ViewError(RuntimeError):
 
 
 class Entry:
-    """A row of the result with what hangs below it; `count` says along how many paths it is reached."""
+    """A row of the result with the levels below it. `Level` writes all attributes."""
 
     __slots__ = ("below", "count", "rendered", "row")
 
     def __init__(self, row: Row, count: int, below: dict[str, Level]) -> None:
         self.row = row
+        # Along how many paths the row is reached.
         self.count = count
         self.below = below
+        # The row as plain data; None if it, or something below it, has changed since the last `render`.
         self.rendered: dict[str, Any] | None = None
 
 
@@ -52,8 +54,10 @@ class Level:
         self._name = name
         self._schema = _shown(schema, name)
         self._format = format
+        # Parallel lists, in order.
         self._keys: list[SortKey] = []
         self._entries: list[Entry] = []
+        # The last answer of `render`, and whether something has changed since.
         self._rendered: Result = None
         self._stale = True
 
@@ -85,18 +89,18 @@ class Level:
 
     def _add(self, node: Node) -> None:
         key = self._schema.order_key(node.row)
-        place = bisect_left(self._keys, key)
-        if self._is_at(place, key):
-            self._entries[place].count += 1
-            self._apply_below(self._entries[place].below, node, Add)
+        index = bisect_left(self._keys, key)
+        if self._is_at(index, key):
+            self._entries[index].count += 1
+            self._apply_below(self._entries[index].below, node, Add)
             return
         if self._format.singular and self._entries:
             raise ViewError(
                 f"relationship {self._name!r} is declared to have one row of {self._schema.table.name!r} "
                 f"but has {self._entries[0].row!r} and {node.row!r}; declare it as many, or correct the data"
             )
-        self._keys.insert(place, key)
-        self._entries.insert(place, Entry(node.row, 1, self._below(node)))
+        self._keys.insert(index, key)
+        self._entries.insert(index, Entry(node.row, 1, self._below(node)))
 
     def _below(self, node: Node) -> dict[str, Level]:
         levels = {
@@ -107,37 +111,37 @@ class Level:
         return levels
 
     def _apply_below(self, levels: dict[str, Level], node: Node, kind: type[Add | Remove]) -> None:
-        """Every path to a row counts for what hangs below it too, so that one path's loss takes just its share."""
+        """Count a path to a row for everything below it, too, so that losing the path removes only what it added."""
         for name, level in levels.items():
             schema = self._schema.relationships[name]
             for child in node.relationships[name]():
                 if child is not YIELD:
                     level.apply(kind(child), schema)
 
-    def _is_at(self, place: int, key: SortKey) -> bool:
-        return place < len(self._keys) and self._keys[place] == key
+    def _is_at(self, index: int, key: SortKey) -> bool:
+        return index < len(self._keys) and self._keys[index] == key
 
-    def _place_of(self, row: Row) -> int:
+    def _index_of(self, row: Row) -> int:
         key = self._schema.order_key(row)
-        place = bisect_left(self._keys, key)
-        if not self._is_at(place, key):
+        index = bisect_left(self._keys, key)
+        if not self._is_at(index, key):
             raise ViewError(f"{row!r} of table {self._schema.table.name!r} is not in the view")
-        return place
+        return index
 
     def _remove(self, node: Node) -> None:
-        place = self._place_of(node.row)
-        entry = self._entries[place]
+        index = self._index_of(node.row)
+        entry = self._entries[index]
         if entry.count > 1:
             self._apply_below(entry.below, node, Remove)
             entry.rendered = None
-        self._release(place)
+        self._release(index)
 
-    def _release(self, place: int) -> Entry:
-        entry = self._entries[place]
+    def _release(self, index: int) -> Entry:
+        entry = self._entries[index]
         entry.count -= 1
         if not entry.count:
-            del self._keys[place]
-            del self._entries[place]
+            del self._keys[index]
+            del self._entries[index]
         return entry
 
     def _edit(self, row: Row, old_row: Row) -> None:
@@ -145,24 +149,24 @@ class Level:
         if key != old_key:
             self._move(row, key, old_row)
             return
-        entry = self._entries[self._place_of(old_row)]
+        entry = self._entries[self._index_of(old_row)]
         entry.row = row
         entry.rendered = None
 
     def _move(self, row: Row, key: SortKey, old_row: Row) -> None:
-        """Every path to the row brings its own edit; until the last has, the entry stands at both places."""
-        below = self._release(self._place_of(old_row)).below
-        place = bisect_left(self._keys, key)
-        if self._is_at(place, key):
-            self._entries[place].count += 1
+        """Each path to the row pushes its own edit; until the last one has, there is an entry at both positions."""
+        below = self._release(self._index_of(old_row)).below
+        index = bisect_left(self._keys, key)
+        if self._is_at(index, key):
+            self._entries[index].count += 1
         else:
-            self._keys.insert(place, key)
-            self._entries.insert(place, Entry(row, 1, below))
+            self._keys.insert(index, key)
+            self._entries.insert(index, Entry(row, 1, below))
 
     def _child(self, change: Child) -> None:
         if change.name not in self._format.relationships:
             return
-        entry = self._entries[self._place_of(change.node.row)]
+        entry = self._entries[self._index_of(change.node.row)]
         entry.rendered = None
         entry.below[change.name].apply(change.change, self._schema.relationships[change.name])
 
@@ -195,7 +199,9 @@ class View:
         self._input = input
         self._schema = input.schema
         self._root = Level("", input.schema, format)
+        # Whether something has changed since the last `flush`.
         self._dirty = False
+        # Written by `listen` and by the functions it returns.
         self._listeners: list[Listener] = []
         input.set_output(self._push)
 
@@ -218,17 +224,17 @@ class View:
         return self._root.render()
 
     def listen(self, listener: Listener) -> Callable[[], None]:
-        """Be told the result on each flush that follows a change; returns how to stop."""
+        """Call a function with the result on each flush that follows a change; returns a function that stops it."""
         self._listeners.append(listener)
         return lambda: self._listeners.remove(listener)
 
     def flush(self) -> None:
-        """The transaction is complete: tell the listeners if anything changed."""
+        """The transaction is complete: call the listeners if anything changed."""
         if self._dirty:
             self._dirty = False
             for listener in list(self._listeners):
                 listener(self.result)
 
     def destroy(self) -> None:
-        """Let go of the sources."""
+        """Disconnect from the sources."""
         self._input.destroy()

@@ -1,12 +1,12 @@
-"""Rows in a SQLite table that someone else writes: the replica, kept by a replicator.
+"""Rows in a SQLite table that another process writes: the replica, which the replicator writes.
 
 The replicator has committed some transactions; the engine still reads the snapshot before them, on a connection that
-holds a read transaction open. Each change is pushed in turn and laid over the snapshot in memory. When all are pushed,
-the engine moves to a snapshot that has exactly these changes, and `advance` drops what is laid over. Nothing is
+holds a read transaction open. Each change is pushed in turn and kept in memory on top of the snapshot. When all are
+pushed, the engine moves to a snapshot that has exactly these changes, and `advance` drops what is in memory. Nothing is
 written, and nothing is checked either: the changes come from the log of a table that has accepted them.
 
-A replicator does not wait, so the next snapshot is taken first, on a second connection, and says itself how far the
-log is to be read; the two connections take turns.
+The replicator does not wait, so the next snapshot is taken first, on a second connection; its version says how far the
+log is to be read. The two connections alternate.
 
     hold_snapshot(after)                                       # `before` is held since the last time
     for change in log_between(before, after): engine.push(change.table, ...)
@@ -42,6 +42,8 @@ class FollowedTable:
     ) -> None:
         self.table = table
         self.below = SqliteSnapshot(connection, table, checkpoint)
+        # Both written by `apply` and emptied by `advance`: the rows that changes have put, and what became of each
+        # changed key (None: removed).
         self.above = MemoryTable(table)
         self.touched: dict[Key, Row | None] = {}
         self.key = self.below.key
@@ -70,7 +72,7 @@ class FollowedTable:
         self.above.drop(key)
 
     def advance(self, connection: sqlite3.Connection | None = None) -> None:
-        """The snapshot, from now on that of `connection` if one is given, has everything pushed so far."""
+        """Read a snapshot that has everything pushed so far: that of `connection`, if it is not None."""
         if connection is not None:
             self.below.connection = connection
         self.touched.clear()
@@ -78,7 +80,7 @@ class FollowedTable:
 
 
 class FollowedReader:
-    """A `Reader` over both: snapshot rows that were not touched, merged with the rows laid over them."""
+    """A `Reader` over both: snapshot rows that were not touched, merged with the rows above."""
 
     __slots__ = ("_above", "_below", "_condition", "_order_key", "_ordering", "_store")
 
@@ -88,7 +90,8 @@ class FollowedReader:
         self._condition = condition
         self._order_key = None if ordering is None else sort_key(ordering, store.table)
         self._below: SqliteReader = store.below.reader(ordering, condition)
-        self._above: MemoryReader | None = None  # most queries are read once, with nothing laid over
+        # Made on first use: most queries are read only once, when nothing is above.
+        self._above: MemoryReader | None = None
 
     def rows(self, request: Request) -> Iterator[Row]:
         touched = self._store.touched
@@ -124,5 +127,5 @@ def hold_snapshot(connection: sqlite3.Connection) -> None:
 
 
 def release_snapshot(connection: sqlite3.Connection) -> None:
-    """Let go of the snapshot."""
+    """End the read transaction."""
     connection.execute("COMMIT")

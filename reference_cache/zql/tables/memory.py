@@ -29,7 +29,7 @@ LAG_ALLOWED = 1_000
 LAG_ALLOWED_SHARE = 8
 SCANS_BEFORE_INDEX = 2
 FEW_ROWS = 8
-"""Up to this many rows are searched and sorted on the spot."""
+"""Up to this many rows are searched and sorted without an index."""
 
 
 class Index:
@@ -42,6 +42,7 @@ class Index:
         self._group_of = group_of
         self._order_key = order_key
         self._groups: dict[Key, list[Row]] = {}
+        # Changes (old row, new row) that are not applied yet; `MemoryTable` appends, `_catch_up` empties it.
         self.lag: list[tuple[Row | None, Row | None]] = []
         if group_of is None:
             self._groups[WHOLE] = list(rows)
@@ -111,8 +112,11 @@ class MemoryTable:
         self.table = table
         self.keys = KeyExtractors(table)
         self._key = self.keys[table.primary_key]
+        # By primary key.
         self._rows: dict[Key, Row] = {}
+        # Made on first use; dropped when they lag too far behind.
         self._indexes: dict[tuple[Columns, Ordering], Index] = {}
+        # How often each combination was read by pinned columns; see `is_worth_an_index`.
         self._pinned_reads: Counter[tuple[Columns, Ordering]] = Counter()
         for row in rows:
             self._insert(row)
@@ -143,7 +147,7 @@ class MemoryTable:
             self._note(old, None)
 
     def clear(self) -> None:
-        """Forget all rows."""
+        """Remove all rows."""
         self._rows.clear()
         self._indexes.clear()
 
@@ -181,10 +185,10 @@ class MemoryTable:
 
     def _delete(self, row: Row) -> Row:
         key = self._key(row)
-        found = self._rows.pop(key, None)
-        if found is None:
+        stored = self._rows.pop(key, None)
+        if stored is None:
             raise SourceError(f"table {self.table.name!r} has no row with key {key!r}; it cannot be changed")
-        return found
+        return stored
 
     def is_worth_an_index(self, columns: Columns, ordering: Ordering) -> bool:
         """Whether reads with these columns pinned by a filter come often enough; counts this one."""
@@ -235,17 +239,17 @@ class MemoryReader:
         return () if group is None else self._from_start(group, request.start, request.reverse)
 
     def _few(self, request: Request) -> Iterable[Row]:
-        found = [row for row in self._table.rows() if self._satisfies(row, request)]
-        found.sort(key=self._order_key, reverse=request.reverse)
-        return found
+        rows = [row for row in self._table.rows() if self._satisfies(row, request)]
+        rows.sort(key=self._order_key, reverse=request.reverse)
+        return rows
 
     def _from_start(self, group: list[Row], start: Start | None, reverse: bool) -> Iterable[Row]:
         if start is None:
             return reversed(group) if reverse else group
-        # Backwards an inclusive start is the end of the part wanted, forwards its beginning.
+        # Backwards, an inclusive start is the end of the result; forwards, its beginning.
         bisect = bisect_right if start.inclusive is reverse else bisect_left
-        place = bisect(group, self._position_key(start.row), key=self._order_key)
-        return reversed(group[:place]) if reverse else group[place:]
+        index = bisect(group, self._position_key(start.row), key=self._order_key)
+        return reversed(group[:index]) if reverse else group[index:]
 
     def _by_primary_key(self, request: Request) -> Iterable[Row]:
         row = self._table.get(request.key)
@@ -256,13 +260,13 @@ class MemoryReader:
     def _any_of(self, request: Request) -> Iterable[Row]:
         """The rows of one list's groups, checked against the rest of the request and sorted."""
         shortest = min(request.any_of, key=lambda any_of: len(any_of.keys))
-        found: list[Row] = []
+        rows: list[Row] = []
         for key in shortest.keys:
-            found += self._group_rows(shortest.columns, key)
+            rows += self._group_rows(shortest.columns, key)
         if request.columns or request.start is not None or len(request.any_of) > 1:
-            found = [row for row in found if self._satisfies(row, request)]
-        found.sort(key=self._order_key, reverse=request.reverse)
-        return found
+            rows = [row for row in rows if self._satisfies(row, request)]
+        rows.sort(key=self._order_key, reverse=request.reverse)
+        return rows
 
     def _group_rows(self, columns: Columns, key: Key) -> Iterable[Row]:
         if columns == self._table.table.primary_key:

@@ -50,22 +50,22 @@ def decoder(table: TableSchema) -> Convert | None:
     """From a stored row to the engine's; None if they are the same."""
     environment: dict[str, Any] = {"texts": _Texts()}
     parts: list[str] = []
-    for place, (name, column) in enumerate(table.columns.items()):
-        value = f"r[{place}]"
+    for index, (name, column) in enumerate(table.columns.items()):
+        value = f"r[{index}]"
         if column.type == "boolean":
             parts.append(f"None if {value} is None else {value} != 0")
         elif column.type == "json":
-            environment[f"json{place}"] = _json_reader(table.name, name)
-            parts.append(f"None if {value} is None else json{place}({value})")
+            environment[f"json{index}"] = _json_reader(table.name, name)
+            parts.append(f"None if {value} is None else json{index}({value})")
         elif column.type == "number":
-            environment[f"number{place}"] = _number_check(table.name, name)
+            environment[f"number{index}"] = _number_check(table.name, name)
             in_range = f"-{LARGEST_INTEGER} <= {value} <= {LARGEST_INTEGER}"
-            parts.append(f"{value} if {value} is None or {in_range} else number{place}({value})")
+            parts.append(f"{value} if {value} is None or {in_range} else number{index}({value})")
         elif (name,) not in table.keys:
             parts.append(f"texts[{value}] if {value} is not None and len({value}) <= {SHORT} else {value}")
         else:
             parts.append(value)
-    if parts == [f"r[{place}]" for place in range(len(parts))]:
+    if parts == [f"r[{index}]" for index in range(len(parts))]:
         return None
     return _converter(parts, environment)
 
@@ -106,17 +106,6 @@ def _number_check(table: str, column: str) -> Callable[[Any], Any]:
         )
 
     return check
-
-
-def encoder(table: TableSchema) -> Convert | None:
-    """From the engine's row to what is stored; None if they are the same. Booleans arrive as 0/1 by themselves."""
-    if all(column.type != "json" for column in table.columns.values()):
-        return None
-    parts = [
-        f"None if r[{place}] is None else text(r[{place}])" if column.type == "json" else f"r[{place}]"
-        for place, column in enumerate(table.columns.values())
-    ]
-    return _converter(parts, {"text": json_text})
 
 
 def json_text(value: Any) -> str:

@@ -22,17 +22,17 @@ from reference_cache.zql.tables.sqlite_text import Sql, order_sql, split_filter,
 from service_kit.sqlite import quoted
 
 BATCH = 64
-"""Rows read at once; a result that fits is read completely and its statement is free again."""
+"""Rows read in one go; a smaller result is read completely, so that its statement can be used again."""
 
 
 def tune(connection: sqlite3.Connection) -> None:
-    """Let a connection keep more of the database at hand: joins look rows up all over the table."""
+    """Give a connection larger caches: joins look up rows all over the table."""
     connection.execute("PRAGMA cache_size = -65536")
     connection.execute("PRAGMA mmap_size = 268435456")
 
 
 JUDGED_AT_ONCE = 16
-"""Rows that are judged here, and not by SQLite, between two checkpoints: a condition may have thousands of parts."""
+"""Rows filtered here, not by SQLite, between two checkpoints: a condition may have thousands of parts."""
 
 Checkpoint: TypeAlias = Callable[[], object]
 
@@ -40,7 +40,7 @@ Checkpoint: TypeAlias = Callable[[], object]
 class SqliteSnapshot:
     """The rows of one table. The table's primary key must be backed by a unique index.
 
-    `checkpoint` is called now and then while rows are judged that do not come out; it may pause or raise.
+    `checkpoint` is called now and then while rows are filtered out; it may pause or raise.
     """
 
     def __init__(
@@ -48,6 +48,7 @@ class SqliteSnapshot:
     ) -> None:
         self.checkpoint = checkpoint
         self.table = table
+        # Sees the snapshot; `FollowedTable.advance` replaces it when the engine moves to the next one.
         self.connection = connection
         self.keys = KeyExtractors(table)
         self.key = self.keys[table.primary_key]
@@ -55,9 +56,8 @@ class SqliteSnapshot:
         self.json_columns = frozenset(name for name, column in table.columns.items() if column.type == "json")
         self.key_parameters = key_parameters(table, table.primary_key)
         self.columns_sql = ", ".join(quoted(column) for column in table.columns)
-        self.where_key = " AND ".join(f"{quoted(column)} = ?" for column in table.primary_key)
-        self._select_sql = f"SELECT {self.columns_sql} FROM {quoted(table.name)} WHERE {self.where_key}"
-        self._exists_sql = f"SELECT 1 FROM {quoted(table.name)} WHERE {self.where_key}"
+        where = " AND ".join(f"{quoted(column)} = ?" for column in table.primary_key)
+        self._select_sql = f"SELECT {self.columns_sql} FROM {quoted(table.name)} WHERE {where}"
 
     def reader(self, ordering: Ordering | None, condition: Condition | None) -> SqliteReader:
         return SqliteReader(self, ordering, condition)
@@ -69,11 +69,6 @@ class SqliteSnapshot:
             return None
         row = self.connection.execute(self._select_sql, parameters).fetchone()
         return row if row is None or self.decode is None else self.decode(row)
-
-    def has(self, key: Key) -> bool:
-        """Whether there is a row with this primary key."""
-        parameters = self.key_parameters(key)
-        return parameters is not None and self.connection.execute(self._exists_sql, parameters).fetchone() is not None
 
 
 Lookup: TypeAlias = tuple[str, Parameters]
@@ -112,18 +107,18 @@ class SqliteReader:
         return self._lookup(columns, request.key) if plain and columns else self._scan(request)
 
     def _asks_for_json(self, request: Request) -> bool:
-        asked = [request.columns, *(any_of.columns for any_of in request.any_of)]
-        return any(not self._snapshot.json_columns.isdisjoint(columns) for columns in asked)
+        constrained = [request.columns, *(any_of.columns for any_of in request.any_of)]
+        return any(not self._snapshot.json_columns.isdisjoint(columns) for columns in constrained)
 
     def _compared_here(self, request: Request) -> Iterator[Row]:
-        """Stored json is text, which says nothing about equal values: compare the values that were read."""
+        """Filter by json columns here: they are stored as text, and equal values may have different texts."""
         keys, json = self._snapshot.keys, self._snapshot.json_columns
         wanted = [(request.columns, {request.key})] if not json.isdisjoint(request.columns) else []
         wanted += [(each.columns, set(each.keys)) for each in request.any_of if not json.isdisjoint(each.columns)]
         columns, key = ((), None) if not json.isdisjoint(request.columns) else (request.columns, request.key)
         any_of = tuple(each for each in request.any_of if json.isdisjoint(each.columns))
         rows = self.rows(Request(columns, key, any_of, request.start, request.reverse))
-        return (row for row in rows if all(keys[names](row) in found for names, found in wanted))
+        return (row for row in rows if all(keys[names](row) in values for names, values in wanted))
 
     def _by_primary_key(self, key: Key) -> Iterator[Row]:
         row = self._snapshot.get(key)
@@ -214,5 +209,5 @@ def _any_of_sql(any_of: AnyOf, table: TableSchema) -> Sql:
             (json_text([values[0] for values in keys]),),
         )
     names = ", ".join(quoted(column) for column in any_of.columns)
-    parts = ", ".join(f"json_extract(value, '$[{place}]')" for place in range(len(any_of.columns)))
+    parts = ", ".join(f"json_extract(value, '$[{index}]')" for index in range(len(any_of.columns)))
     return f"({names}) IN (SELECT {parts} FROM json_each(?))", (json_text(keys),)

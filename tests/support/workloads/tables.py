@@ -11,9 +11,8 @@ from reference_cache.zql.planner.cost_model import SqliteCostModel
 from reference_cache.zql.schema import Row, Schema, TableSchema
 from reference_cache.zql.tables.followed import FollowedTable
 from reference_cache.zql.tables.memory import MemoryTable
-from reference_cache.zql.tables.sqlite_codec import encoder
 from service_kit.sqlite import quoted
-from tests.support.zql.written_table import WrittenTable
+from tests.support.zql.written_table import WrittenTable, encoder
 
 SourceKind = Literal["memory", "sqlite", "followed"]
 SOURCE_KINDS: tuple[SourceKind, ...] = ("memory", "sqlite", "followed")

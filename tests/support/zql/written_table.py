@@ -8,7 +8,7 @@ push. The caller owns the connection: it opens and commits transactions, and cal
 from __future__ import annotations
 
 import sqlite3
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any
 
 from protocol.sync.ast import Condition, Ordering
@@ -18,11 +18,24 @@ from reference_cache.zql.ivm.source import Source
 from reference_cache.zql.ivm.store import SourceError
 from reference_cache.zql.schema import Row, TableSchema
 from reference_cache.zql.tables.followed import FollowedReader, FollowedTable
-from reference_cache.zql.tables.sqlite_codec import encoder
+from reference_cache.zql.tables.sqlite_codec import json_text
 from service_kit.sqlite import quoted
 
 KEPT_BACK = 512
 """Changed rows that may wait in memory."""
+
+
+def encoder(table: TableSchema) -> Callable[[Row], Row] | None:
+    """From the engine's row to what is stored; None if they are the same. Booleans arrive as 0/1 by themselves."""
+    is_json = [column.type == "json" for column in table.columns.values()]
+    if not any(is_json):
+        return None
+
+    def encode(row: Row) -> Row:
+        pairs = zip(row, is_json, strict=True)
+        return tuple(json_text(value) if json and value is not None else value for value, json in pairs)
+
+    return encode
 
 
 class WrittenTable(FollowedTable):
@@ -37,7 +50,8 @@ class WrittenTable(FollowedTable):
         self._stored: dict[Key, Row | None] = {}
         self._encode = encoder(table)
         name = quoted(table.name)
-        self._delete_sql = f"DELETE FROM {name} WHERE {self.below.where_key}"
+        self._where_key = " AND ".join(f"{quoted(column)} = ?" for column in table.primary_key)
+        self._delete_sql = f"DELETE FROM {name} WHERE {self._where_key}"
         marks = ", ".join("?" * len(table.columns))
         self._insert_sql = f"INSERT INTO {name} ({self.below.columns_sql}) VALUES ({marks})"
         self._update_sql: dict[tuple[int, ...], str] = {}
@@ -71,7 +85,7 @@ class WrittenTable(FollowedTable):
         self._stored.setdefault(old_key, old_row)
 
     def _has(self, key: Key) -> bool:
-        return self.touched[key] is not None if key in self.touched else self.below.has(key)
+        return (self.touched[key] if key in self.touched else self.below.get(key)) is not None
 
     def _must_be_present(self, key: Key) -> None:
         if not self._has(key):
@@ -128,7 +142,7 @@ class WrittenTable(FollowedTable):
         if text is None:
             columns = list(self.table.columns)
             assigned = ", ".join(f"{quoted(columns[place])} = ?" for place in places)
-            text = f"UPDATE {quoted(self.table.name)} SET {assigned} WHERE {self.below.where_key}"
+            text = f"UPDATE {quoted(self.table.name)} SET {assigned} WHERE {self._where_key}"
             self._update_sql[places] = text
         encode = self._encode or tuple
         pairs = [(encode(row), self._parameters(key)) for row, key in rows]

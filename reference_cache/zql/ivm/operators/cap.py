@@ -1,7 +1,7 @@
-"""Cap: at most `limit` rows per partition, whichever they are; the limit below an EXISTS.
+"""Cap: any `limit` rows of each partition; the limit below an EXISTS.
 
-An EXISTS needs to know that there is a row, not which. Cap therefore needs no ordering: it remembers the rows it let
-through and serves later fetches from memory.
+An EXISTS needs to know that there is a row, not which. So Cap needs no ordering: it keeps the rows of its output and
+answers later fetches from memory.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from reference_cache.zql.schema import Row
 
 
 class Kept:
-    """The rows let through in one partition, by primary key; `complete` says that the partition has no others."""
+    """The rows in the output for one partition, by primary key; `complete` if the partition has no others."""
 
     __slots__ = ("complete", "rows")
 
@@ -40,6 +40,7 @@ class Cap(OneInput):
         self._partition_of = join_key(partition, input.schema.table)
         self._key = join_key(input.schema.table.primary_key, input.schema.table)
         self._watch = watch
+        # By partition key; `_hydrate` adds to it and nothing is ever removed.
         self._kept: dict[Key, Kept] = {}
 
     def fetch(self, request: Request) -> Stream:
@@ -56,19 +57,19 @@ class Cap(OneInput):
             yield node_of(row)
 
     def _hydrate(self, key: Key, request: Request) -> Generator[Pause, None, list[Node]]:
-        """Read a partition's rows before any of them is delivered, so that a consumer may stop anywhere."""
-        found: list[Node] = []
+        """Read a partition's rows before any of them is yielded, so that a consumer may stop anywhere."""
+        nodes: list[Node] = []
         for node in self._input.fetch(request):
             if node is YIELD:
                 yield node
                 continue
-            found.append(node)
-            if len(found) == self._limit:
+            nodes.append(node)
+            if len(nodes) == self._limit:
                 break
-        rows = {self._key(node.row): node.row for node in found}
+        rows = {self._key(node.row): node.row for node in nodes}
         self._kept[key] = Kept(rows, complete=len(rows) < self._limit)
         self._watch(key)
-        return found
+        return nodes
 
     def _push(self, change: Change) -> None:
         kept = self._kept.get(self._partition_of(change.node.row))
@@ -100,7 +101,7 @@ class Cap(OneInput):
             self._output(Add(replacement))
 
     def _other_row(self, kept: Kept, row: Row) -> Node | None:
-        """Some row of the partition that is not out."""
+        """Some row of the partition that is not in the output; None, and `complete`, if there is none."""
         for node in self._input.fetch(Request(self._partition, self._partition_of(row))):
             if node is not YIELD and self._key(node.row) not in kept.rows:
                 return node

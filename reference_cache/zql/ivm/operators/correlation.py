@@ -1,7 +1,7 @@
-"""What both joins have in common: a parent and a child input, matched by columns, and a child change on its way.
+"""What both joins have in common: a parent and a child input, matched by columns, and a child change being pushed.
 
-A child change may concern several parents, which are told one after the other. Until a parent is told it shows the
-children as they were before.
+A child change may affect several parents; it is pushed for one after the other. A parent for which it has not been
+pushed yet shows the children as they were before.
 """
 
 from __future__ import annotations
@@ -18,20 +18,21 @@ from reference_cache.zql.schema import Row
 
 
 class HalfPushed:
-    """A child change that some matching parents have been told and others have not."""
+    """A child change that was pushed for some of its parents and not for others yet."""
 
-    __slots__ = ("change", "key", "untold")
+    __slots__ = ("change", "key", "waiting")
 
-    def __init__(self, change: Change, key: Key, untold: set[Key]) -> None:
+    def __init__(self, change: Change, key: Key, waiting: set[Key]) -> None:
         self.change = change
         self.key = key
-        self.untold = untold
+        # The primary keys of the parents for which it has not been pushed; `Correlated._push_each` removes them.
+        self.waiting = waiting
 
 
 class Correlated(ABC):
     """Two inputs, and the relationship `name` between their rows.
 
-    Invariant: a parent's children show a change from the moment that parent has been told of it, not before. Relies on
+    Invariant: a parent's children show a change from the moment it is pushed for that parent, not before. Relies on
     sources to split edits that would change a join column.
     """
 
@@ -46,7 +47,9 @@ class Correlated(ABC):
         self._parent_key = join_key(correlation.parent_field, parent.schema.table)
         self._child_key = join_key(correlation.child_field, child.schema.table)
         self._parent_id = join_key(parent.schema.table.primary_key, parent.schema.table)
+        # Set by `_push_each` while a child change is pushed for several parents.
         self._half_pushed: HalfPushed | None = None
+        # Set by `set_output`, and again by `destroy`.
         self._output: Push = no_output
         self.schema: InputSchema = parent.schema.with_relationship(name, child.schema, hidden=hidden, system=system)
         parent.set_output(self._push_parent)
@@ -75,23 +78,25 @@ class Correlated(ABC):
             return ()
         stream = self._child.fetch(Request(self._child_columns, key))
         half = self._half_pushed
-        if half is not None and key == half.key and self._parent_id(parent) in half.untold:
+        if half is not None and key == half.key and self._parent_id(parent) in half.waiting:
             return undone(stream, half.change, self._child.schema)
         return stream
 
     def _parents(self, key: Key) -> list[Node]:
-        """The parents that a child change concerns."""
+        """The parents that a child change affects."""
         return nodes(self._parent.fetch(Request(self._parent_columns, key)))
 
-    def _tell(self, parents: Sequence[Node], change: Change, key: Key, told: Callable[[Node], Change]) -> None:
-        """Tell every parent, in order, what the change means for it."""
+    def _push_each(
+        self, parents: Sequence[Node], change: Change, key: Key, change_of: Callable[[Node], Change]
+    ) -> None:
+        """Push what a child change means for each parent, in order."""
         if len(parents) == 1:
-            self._output(told(parents[0]))
+            self._output(change_of(parents[0]))
             return
         self._half_pushed = half = HalfPushed(change, key, {self._parent_id(parent.row) for parent in parents})
         try:
             for parent in parents:
-                half.untold.discard(self._parent_id(parent.row))
-                self._output(told(parent))
+                half.waiting.discard(self._parent_id(parent.row))
+                self._output(change_of(parent))
         finally:
             self._half_pushed = None

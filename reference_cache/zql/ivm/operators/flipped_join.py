@@ -18,7 +18,7 @@ from reference_cache.zql.schema import Row
 class FlippedJoin(Correlated):
     """Passes the parents that have children, with the relationship `name` attached, in parent order.
 
-    Invariant: a parent is in the output iff the children it has been told of are not none.
+    Invariant: a parent is in the output iff it has children, as far as changes were pushed for it.
     """
 
     def node(self, row: Row) -> Node:
@@ -33,7 +33,7 @@ class FlippedJoin(Correlated):
         return self._parents_first(request) if self._selects_parents(request) else self._children_first(request)
 
     def _selects_parents(self, request: Request) -> bool:
-        """Whether the request narrows the parents in a way that says nothing, or nothing more, about children."""
+        """Whether the request selects parents by columns that do not select children."""
         columns = set(request.columns)
         return bool(columns) and (
             columns.isdisjoint(self._parent_columns) or columns.issuperset(self.schema.table.primary_key)
@@ -60,7 +60,7 @@ class FlippedJoin(Correlated):
                 yield child
             elif (key := self._child_key(child.row)) is not None:
                 groups.setdefault(key, []).append(child)
-        earlier = self._untold_children(groups)
+        earlier = self._children_before(groups)
         sought = groups.keys() | {self._half_pushed.key} if self._half_pushed and earlier else groups.keys()
         if not sought:
             return
@@ -70,12 +70,12 @@ class FlippedJoin(Correlated):
                 yield node
                 continue
             key = self._parent_key(node.row)
-            children = earlier if self._is_untold(node.row, key) else groups.get(key, [])
+            children = earlier if self._is_waiting(node.row, key) else groups.get(key, [])
             if children:
                 yield self._attach(node, children)
 
     def _child_request(self, request: Request) -> Request:
-        """The part of a parent request that can be said of children."""
+        """The part of a parent request that selects children."""
         parts = zip(request.columns, _parts(request.columns, request.key), strict=True)
         child_of = dict(zip(self._parent_columns, self._child_columns, strict=True))
         known = [(child_of[column], value) for column, value in parts if column in child_of]
@@ -85,16 +85,16 @@ class FlippedJoin(Correlated):
         values = tuple(value for _, value in known)
         return Request(columns, values[0] if len(values) == 1 else values)
 
-    def _untold_children(self, groups: dict[Key, list[Node]]) -> list[Node]:
-        """The children that parents not yet told of the change on its way must still show."""
+    def _children_before(self, groups: dict[Key, list[Node]]) -> list[Node]:
+        """The children that parents still show for which the present child change has not been pushed."""
         half = self._half_pushed
         if half is None:
             return []
         return nodes(undone(groups.get(half.key, []), half.change, self._child.schema))
 
-    def _is_untold(self, parent: Row, key: Key) -> bool:
+    def _is_waiting(self, parent: Row, key: Key) -> bool:
         half = self._half_pushed
-        return half is not None and key == half.key and self._parent_id(parent) in half.untold
+        return half is not None and key == half.key and self._parent_id(parent) in half.waiting
 
     # Pushing
 
@@ -119,7 +119,7 @@ class FlippedJoin(Correlated):
         parents = self._parents(key)
         if parents:
             alone = isinstance(change, Add | Remove) and not self._has_other_child(key, change.node.row)
-            self._tell(parents, change, key, lambda parent: self._told(parent, change, alone))
+            self._push_each(parents, change, key, lambda parent: self._change_of(parent, change, alone))
 
     def _has_other_child(self, key: Key, row: Row) -> bool:
         order_key = self._child.schema.order_key
@@ -127,7 +127,7 @@ class FlippedJoin(Correlated):
         stream = self._child.fetch(Request(self._child_columns, key))
         return first(node for node in stream if node is YIELD or order_key(node.row) != own) is not None
 
-    def _told(self, parent: Node, change: Change, alone: bool) -> Change:
+    def _change_of(self, parent: Node, change: Change, alone: bool) -> Change:
         """What a child change means for one parent."""
         if alone:
             node = self._attach(parent, [change.node])

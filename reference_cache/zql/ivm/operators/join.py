@@ -37,4 +37,4 @@ class Join(Correlated):
     def _push_child(self, change: Change) -> None:
         key = self._child_key(change.node.row)
         if key is not None and (parents := self._parents(key)):
-            self._tell(parents, change, key, lambda parent: Child(self._attach(parent), self._name, change))
+            self._push_each(parents, change, key, lambda parent: Child(self._attach(parent), self._name, change))

@@ -1,11 +1,10 @@
 """Take: the first `limit` rows, of the whole input or of each partition.
 
-State per partition, in memory: the *window* (the rows let through) and the *reserve* (rows known to follow it
-directly). Keeping the rows spares every refetch of the last row and its predecessor, and the reserve lets a row that
-leaves the window be replaced without asking the input: one fetch refills it for many removals. `node` gives the
-relationships of a remembered row.
+State per partition, in memory: the *window* (the rows in the output) and the *reserve* (rows that follow it directly).
+Keeping the rows saves refetching the last row and its predecessor, and the reserve replaces a row that leaves the
+window without a fetch: one fetch refills it for many removals. `node` gives the relationships of a kept row.
 
-Partitions nobody has fetched have no state, and changes to them are ignored.
+Partitions that were never fetched have no state, and changes to them are ignored.
 """
 
 from __future__ import annotations
@@ -37,12 +36,13 @@ class Window:
     __slots__ = ("complete", "reserve", "rows")
 
     def __init__(self) -> None:
+        # All written by this class and by `Take`.
         self.rows = SortedRows()
         self.reserve = SortedRows()
         self.complete = False
 
     def keep_back(self, key: SortKey, row: Row) -> None:
-        """Remember a row behind the window, if it lies within what is known."""
+        """Add a row that follows the window to the reserve, unless it follows the whole reserve."""
         reserve = self.reserve
         if not self.complete and (not reserve.keys or key > reserve.keys[-1]):
             return
@@ -65,24 +65,24 @@ class Window:
             self.complete = False
 
     def is_behind(self, key: SortKey) -> bool:
-        """Whether a row would lie behind everything known."""
+        """Whether a row would follow the window and the reserve, with possible gaps."""
         if self.complete:
             return False
         known = self.reserve.keys or self.rows.keys
         return bool(known) and key > known[-1]
 
     def drop_from_reserve(self, key: SortKey) -> None:
-        """Forget a row behind the window, if it was known."""
-        place = self.reserve.find(key)
-        if place >= 0:
-            self.reserve.pop(place)
+        """Remove a row from the reserve, if it is there."""
+        index = self.reserve.find(key)
+        if index >= 0:
+            self.reserve.pop(index)
 
 
 class Take(OneInput):
     """Passes the first `limit` rows.
 
-    Invariant: never more than `limit` rows are out, not even between two changes; so when one row displaces another,
-    the remove goes first. `watch` is told each partition from whose moment on changes are wanted.
+    Invariant: never more than `limit` rows are in the output, not even between two changes; so when one row displaces
+    another, the remove is pushed first. `watch` is called with each partition key that has state from now on.
     """
 
     def __init__(
@@ -94,6 +94,7 @@ class Take(OneInput):
         self._order_key = input.schema.order_key
         self._keys = KeyExtractors(input.schema.table)
         self._watch = watch
+        # By partition key; `_hydrate` adds to it and nothing is ever removed.
         self._windows: dict[Key, Window] = {}
 
     # Fetching
@@ -122,26 +123,26 @@ class Take(OneInput):
             yield node_of(row)
 
     def _hydrate(self, key: Key) -> Generator[Pause, None, list[Node]]:
-        """Read a window before any of it is delivered, so that a consumer may stop anywhere."""
+        """Read a window before any of it is yielded, so that a consumer may stop anywhere."""
         window = Window()
         window.complete = True
-        found: list[Node] = []
+        nodes: list[Node] = []
         for node in self._input.fetch(Request(self._partition, key if self._partition else None)):
             if node is YIELD:
                 yield node
                 continue
-            found.append(node)
-            if len(found) == self._limit:
+            nodes.append(node)
+            if len(nodes) == self._limit:
                 window.complete = False
                 break
-        window.rows.rows = [node.row for node in found]
+        window.rows.rows = [node.row for node in nodes]
         window.rows.keys = [self._order_key(row) for row in window.rows.rows]
         self._windows[key] = window
         self._watch(key)
-        return found
+        return nodes
 
     def _asks_for_all(self, request: Request) -> bool:
-        """Whether a request for a window narrows it in no way."""
+        """Whether a request asks for a whole window, in order."""
         plain = not request.any_of and request.start is None and not request.reverse
         return plain and (bool(self._partition) or not request.columns)
 
@@ -169,11 +170,11 @@ class Take(OneInput):
     # Pushing
 
     def ignores(self, change: SourceChange) -> bool:
-        """Whether a change to the level's own rows leaves the window and its reserve as they are, whatever the
-        conditions in between say of it.
+        """Whether a change to the level's own rows cannot change the window or its reserve, whether or not it passes
+        the conditions in between.
 
-        Conditions may keep state only for rows that were once read. A row behind everything known is read, and then
-        judged, when the reserve is next filled.
+        Conditions keep state only for rows that were read. A row behind the reserve is read, and filtered, when the
+        reserve is next filled.
         """
         window = self._window_of(change.node.row)
         if window is None:
@@ -215,17 +216,17 @@ class Take(OneInput):
 
     def _remove(self, window: Window, change: Remove) -> None:
         key = self._order_key(change.node.row)
-        place = window.rows.find(key)
-        if place < 0:
+        index = window.rows.find(key)
+        if index < 0:
             window.drop_from_reserve(key)
             return
         self._refill(window)
-        window.rows.pop(place)
+        window.rows.pop(index)
         self._output(change)
         self._replace(window)
 
     def _replace(self, window: Window) -> None:
-        """Let the first reserve row in, if there is one."""
+        """Move the first reserve row into the window, if there is one."""
         if window.reserve.rows:
             key = window.reserve.keys[0]
             row = window.reserve.pop(0)
@@ -254,14 +255,14 @@ class Take(OneInput):
     def _edit(self, window: Window, change: Edit) -> None:
         row = change.node.row
         key, old_key = self._order_key(row), self._order_key(change.old_node.row)
-        place = window.rows.find(old_key)
-        if place < 0:
+        index = window.rows.find(old_key)
+        if index < 0:
             self._edit_outside(window, change, key, old_key)
         elif key == old_key:
-            window.rows.rows[place] = row
+            window.rows.rows[index] = row
             self._output(change)
         else:
-            self._edit_inside(window, change, key, place)
+            self._edit_inside(window, change, key, index)
 
     def _edit_outside(self, window: Window, change: Edit, key: SortKey, old_key: SortKey) -> None:
         window.drop_from_reserve(old_key)
@@ -270,16 +271,16 @@ class Take(OneInput):
         else:
             window.keep_back(key, change.node.row)
 
-    def _edit_inside(self, window: Window, change: Edit, key: SortKey, place: int) -> None:
+    def _edit_inside(self, window: Window, change: Edit, key: SortKey, index: int) -> None:
         rows, row = window.rows, change.node.row
         if key < rows.keys[-1]:
-            rows.pop(place)
+            rows.pop(index)
             rows.insert(key, row)
             self._output(change)
             return
         self._refill(window)
         window.drop_from_reserve(key)
-        rows.pop(place)
+        rows.pop(index)
         if not window.reserve.keys or key < window.reserve.keys[0]:
             rows.insert(key, row)
             self._output(change)

@@ -23,8 +23,11 @@ class UnionFanOut:
 
     def __init__(self, input: Input) -> None:
         self._input = input
+        # Written by `branch`, while the pipeline is built.
         self._branches: list[_BranchStart] = []
+        # Set by `set_fan_in`; None again once all branches are destroyed.
         self._fan_in: UnionFanIn | None = None
+        # How many branches are destroyed; with the last one the input is destroyed.
         self._destroyed = 0
         input.set_output(self._push)
 
@@ -39,7 +42,7 @@ class UnionFanOut:
         return start
 
     def set_fan_in(self, fan_in: UnionFanIn) -> None:
-        """Say where the branches end."""
+        """Set where the branches end."""
         self._fan_in = fan_in
 
     def _push(self, change: Change) -> None:
@@ -51,7 +54,7 @@ class UnionFanOut:
         fan_in.finish(change)
 
     def branch_destroyed(self) -> None:
-        """Let go of the input with the last branch."""
+        """Count a destroyed branch, and destroy the input with the last one."""
         self._destroyed += 1
         if self._destroyed == len(self._branches):
             self._fan_in = None
@@ -88,12 +91,14 @@ class _BranchStart:
 class UnionFanIn:
     """The merged branches.
 
-    Invariant: a row is out iff some branch has it, with the relationships of the lowest such branch.
+    Invariant: a row is in the output iff some branch has it, with the relationships of the lowest such branch.
     """
 
     def __init__(self, fan_out: UnionFanOut, branches: list[Input]) -> None:
         self._branches = branches
+        # What the branches make of a change that the fan-out pushes; None at other times.
         self._collected: list[Change] | None = None
+        # Set by `set_output`, and again by `destroy`.
         self._output: Push = no_output
         self.schema = _merged_schema(fan_out.schema, branches)
         self._id_columns = self.schema.table.primary_key
@@ -175,13 +180,13 @@ class UnionFanIn:
 
     def _push(self, number: int, change: Change) -> None:
         if self._collected is not None:
-            # Branches come in order; one that is a union itself may say remove and then add.
+            # Branches push in order; one that is a union itself may push a remove and then an add.
             self._collected.append(change)
             return
         self._push_from_inside(number, change)
 
     def _push_from_inside(self, number: int, change: Change) -> None:
-        """A flipped EXISTS of one branch changed by itself; what it means depends on who else has the row."""
+        """Push a change that began inside a branch (its flipped EXISTS); its effect depends on the other branches."""
         row = change.node.row
         if any(self._in_branch(branch, row) is not None for branch in self._branches[:number]):
             return

@@ -26,7 +26,7 @@ def equals(column: str, value: Any) -> Simple:
     return Simple("=", Column(column), Literal(value))
 
 
-class Place(Routes[Reading]):
+class TableRoutes(Routes[Reading]):
     """Routes over a fixed set of rows, with readers made on the fly."""
 
     def __init__(self, schema: TableSchema, rows: Iterable[Row] = (), few: int = 0) -> None:
@@ -47,14 +47,14 @@ class Place(Routes[Reading]):
 
 
 def test_a_few_readers_are_all_visited() -> None:
-    issues = Place(ISSUE, few=2)
+    issues = TableRoutes(ISSUE, few=2)
     issues.read(equals("owner", "ann"))
     issues.read(equals("owner", "bob"))
     assert issues.ordinals((1, "ann", True)) == [1, 2]
 
 
 def test_only_readers_with_the_rows_value_are_visited_in_creation_order() -> None:
-    issues = Place(ISSUE)
+    issues = TableRoutes(ISSUE)
     issues.read(equals("owner", "ann"))
     issues.read()
     issues.read(equals("owner", "bob"))
@@ -65,22 +65,22 @@ def test_only_readers_with_the_rows_value_are_visited_in_creation_order() -> Non
 
 
 def test_an_edit_visits_readers_of_both_values() -> None:
-    issues = Place(ISSUE)
+    issues = TableRoutes(ISSUE)
     issues.read(equals("owner", "bob"))
     issues.read(equals("owner", "ann"))
     assert issues.ordinals((1, "ann", True), (1, "bob", True)) == [1, 2]
 
 
 def test_a_reader_that_left_is_not_visited() -> None:
-    issues = Place(ISSUE)
-    place = issues.read(equals("owner", "ann"))
+    issues = TableRoutes(ISSUE)
+    route = issues.read(equals("owner", "ann"))
     issues.read(equals("owner", "ann"))
-    issues.leave(place.member.reader)
+    issues.leave(route.member.reader)
     assert issues.ordinals((1, "ann", True)) == [2]
 
 
 def test_an_in_list_admits_each_of_its_values() -> None:
-    issues = Place(ISSUE)
+    issues = TableRoutes(ISSUE)
     issues.read(Simple("IN", Column("owner"), Literal(("ann", "bob"))))
     assert issues.ordinals((1, "bob", True)) == [1]
     assert issues.ordinals((1, "cy", True)) == []
@@ -96,14 +96,14 @@ def test_a_list_too_wide_to_index_is_left_out() -> None:
 
 
 def test_contradicting_pins_admit_no_row() -> None:
-    issues = Place(ISSUE)
+    issues = TableRoutes(ISSUE)
     issues.read(And((equals("owner", "ann"), equals("owner", "bob"))))
     assert issues.ordinals((1, "ann", True)) == []
 
 
 def test_a_child_reader_is_visited_if_a_parent_row_is_in_its_parents_reach() -> None:
-    issues = Place(ISSUE, [(1, "ann", True), (2, "bob", True)])
-    comments = Place(COMMENT)
+    issues = TableRoutes(ISSUE, [(1, "ann", True), (2, "bob", True)])
+    comments = TableRoutes(COMMENT)
     for owner in ("ann", "bob"):
         parent = issues.read(equals("owner", owner))
         comments.read(None, Under(parent, ("id",), ("issue",), limited=False))
@@ -115,16 +115,16 @@ def test_a_child_reader_is_visited_if_a_parent_row_is_in_its_parents_reach() -> 
 
 
 def test_a_child_of_a_parent_without_pins_is_always_visited() -> None:
-    issues = Place(ISSUE)
-    comments = Place(COMMENT)
+    issues = TableRoutes(ISSUE)
+    comments = TableRoutes(COMMENT)
     comments.read(None, Under(issues.read(), ("id",), ("issue",), limited=False))
     assert comments.ordinals((9, 3, "x")) == [1]
 
 
 def test_a_grandchild_is_found_through_two_joins() -> None:
-    issues = Place(ISSUE, [(1, "ann", True), (2, "bob", True)])
-    comments = Place(COMMENT, [(9, 1, "x"), (8, 2, "x")])
-    replies = Place(COMMENT)
+    issues = TableRoutes(ISSUE, [(1, "ann", True), (2, "bob", True)])
+    comments = TableRoutes(COMMENT, [(9, 1, "x"), (8, 2, "x")])
+    replies = TableRoutes(COMMENT)
     for owner in ("ann", "bob"):
         level = comments.read(None, Under(issues.read(equals("owner", owner)), ("id",), ("issue",), limited=False))
         replies.read(None, Under(level, ("id",), ("issue",), limited=False))
@@ -133,8 +133,8 @@ def test_a_grandchild_is_found_through_two_joins() -> None:
 
 
 def test_a_limited_child_is_visited_for_the_keys_it_watches() -> None:
-    issues = Place(ISSUE)
-    comments = Place(COMMENT)
+    issues = TableRoutes(ISSUE)
+    comments = TableRoutes(COMMENT)
     first, second = (comments.read(None, Under(issues.read(), ("id",), ("issue",), limited=True)) for _ in range(2))
     first.watch(1)
     second.watch(2)
@@ -146,23 +146,23 @@ def test_a_limited_child_is_visited_for_the_keys_it_watches() -> None:
 
 
 def test_watching_readers_are_told_apart_by_their_pins_too() -> None:
-    issues = Place(ISSUE)
-    comments = Place(COMMENT)
+    issues = TableRoutes(ISSUE)
+    comments = TableRoutes(COMMENT)
     for author in ("ann", "bob"):
-        place = comments.read(equals("author", author), Under(issues.read(), ("id",), ("issue",), limited=True))
-        place.watch(1)
+        route = comments.read(equals("author", author), Under(issues.read(), ("id",), ("issue",), limited=True))
+        route.watch(1)
     assert comments.ordinals((9, 1, "bob")) == [2]
 
 
 def test_a_table_joined_with_itself_does_not_recurse_without_end() -> None:
-    comments = Place(COMMENT, [(1, 1, "ann")])
+    comments = TableRoutes(COMMENT, [(1, 1, "ann")])
     parent = comments.read(equals("author", "ann"))
     comments.read(None, Under(parent, ("id",), ("issue",), limited=False))
     assert comments.ordinals((1, 1, "ann")) == [1, 2]
 
 
 def test_a_reader_that_begins_to_watch_during_the_walk_is_still_visited() -> None:
-    comments = Place(COMMENT)
+    comments = TableRoutes(COMMENT)
     parent = comments.read()
     child = comments.read(None, Under(parent, ("id",), ("issue",), limited=True))
     walk = iter(comments.visits((9, 1, "x")))
@@ -172,8 +172,8 @@ def test_a_reader_that_begins_to_watch_during_the_walk_is_still_visited() -> Non
 
 
 def test_watching_on_a_table_between_is_noticed_too() -> None:
-    issues = Place(ISSUE)
-    comments = Place(COMMENT, [(9, 1, "x")])
+    issues = TableRoutes(ISSUE)
+    comments = TableRoutes(COMMENT, [(9, 1, "x")])
     root = issues.read()
     level = comments.read(None, Under(root, ("id",), ("issue",), limited=True))
     issues.read(None, Under(level, ("id",), ("id",), limited=False))
@@ -184,8 +184,8 @@ def test_watching_on_a_table_between_is_noticed_too() -> None:
 
 
 def test_a_level_that_needs_children_is_found_through_them() -> None:
-    issues = Place(ISSUE)
-    comments = Place(COMMENT, [(9, 1, "ann"), (8, 2, "bob")])
+    issues = TableRoutes(ISSUE)
+    comments = TableRoutes(COMMENT, [(9, 1, "ann"), (8, 2, "bob")])
     for author in ("ann", "bob"):
         level = issues.read()
         child = comments.read(equals("author", author), Under(level, ("id",), ("issue",), limited=False))
@@ -196,7 +196,7 @@ def test_a_level_that_needs_children_is_found_through_them() -> None:
 
 
 def test_a_level_that_needs_children_of_its_own_table_is_always_visited() -> None:
-    comments = Place(COMMENT)
+    comments = TableRoutes(COMMENT)
     level = comments.read()
     child = comments.read(equals("author", "ann"), Under(level, ("id",), ("issue",), limited=False))
     level.need(child, ("id",), ("issue",))
@@ -204,7 +204,7 @@ def test_a_level_that_needs_children_of_its_own_table_is_always_visited() -> Non
 
 
 def test_a_level_found_by_its_own_pins_stays_where_it_is() -> None:
-    issues, comments = Place(ISSUE), Place(COMMENT)
+    issues, comments = TableRoutes(ISSUE), TableRoutes(COMMENT)
     level = issues.read(equals("owner", "ann"))
     child = comments.read(equals("author", "ann"), Under(level, ("id",), ("issue",), limited=False))
     level.need(child, ("id",), ("issue",))
