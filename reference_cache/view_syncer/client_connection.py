@@ -50,7 +50,7 @@ class ClientConnection:
 
     @property
     def is_there(self) -> bool:
-        """Whether the socket may still be open: it may be closed before the group is told."""
+        """Whether the socket may still be open: it may be closed before `close` is called."""
         return self._downstream is not None and self._downstream.is_open
 
     def send(self, outgoing: Outgoing) -> None:

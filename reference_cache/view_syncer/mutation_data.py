@@ -1,7 +1,7 @@
 """Confirmed mutations and their results: two tables of the application, sent to the group they belong to.
 
 The application writes a client's last mutation id and the results of failed mutations with its own data, so they arrive
-with the rows they belong to. They need no queries: a change names its group, and row versions tell what happened after
+with the rows they belong to. They need no queries: a change names its group, and row versions say what happened after
 a cookie. Only deleted results must be recorded (`GroupStore.drop_results`).
 """
 

@@ -68,8 +68,8 @@ class _Wild:
     def find(self, value: str, start: int) -> int:
         """The first index from `start` on at which the segment is, or -1; linear time."""
         if (len(value) - start) * self.length <= _SMALL:
-            found = self._search(value, start)
-            return -1 if found is None else found.start()
+            match = self._search(value, start)
+            return -1 if match is None else match.start()
         # Bit i of `state`: the last i + 1 characters are the first i + 1 of the segment (the shift-and algorithm).
         state, last, masks, any_character = 0, 1 << self.length - 1, self._masks, self._any
         for index in range(start, len(value)):
@@ -175,10 +175,10 @@ def _in_turn(segments: list[_Segment]) -> Matcher:
             return False
         index = first.length
         for segment in middle:
-            found = segment.find(value, index)
-            if found < 0:
+            at = segment.find(value, index)
+            if at < 0:
                 return False
-            index = found + segment.length
+            index = at + segment.length
         return index <= end
 
     return matches

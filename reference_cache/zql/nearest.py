@@ -12,7 +12,7 @@ _SHORT.maxstring = _SHORT.maxother = 80
 
 
 def shown(value: object) -> str:
-    """A client's value as it may stand in a message: shortened while it is made, since it may be huge."""
+    """A client's value as it may appear in a message: shortened while it is made, since it may be huge."""
     return _SHORT.repr(value)
 
 

@@ -109,7 +109,7 @@ def join_key(columns: Iterable[str], table: TableSchema) -> KeyOf:
     """A function giving a hashable key that equals another row's key iff the columns join; None if they never can.
 
     A null makes the key None. One column gives the bare value, several a tuple. Boolean and json values are wrapped so
-    that `true`, `1` and `"1"` stay apart whatever the other side's column type is.
+    that `true`, `1` and `"1"` are different, for any column type of the other side.
     """
     indexes = table.positions(columns)
     plain = [list(table.columns.values())[index].type in ("string", "number") for index in indexes]

@@ -153,7 +153,7 @@ def hop(
 def schema(tables: Iterable[TableSchema], relationships: Mapping[str, Mapping[str, Hop | Relationship]]) -> Schema:
     """Declare a schema; a relationship is one hop or a pair of them."""
     hops = {
-        source: {name: (found,) if isinstance(found, Hop) else found for name, found in named.items()}
+        source: {name: (hops,) if isinstance(hops, Hop) else hops for name, hops in named.items()}
         for source, named in relationships.items()
     }
     return Schema({each.name: each for each in tables}, hops)

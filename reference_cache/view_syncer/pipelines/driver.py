@@ -254,7 +254,7 @@ class Pipelines:
     def adopt(self, live: LiveQuery) -> LiveQuery:
         """Move a query that was hydrated aside, at this version, into its evaluation here.
 
-        Returns the running query instead if somebody has started the same one under another key.
+        Returns the running query instead if the same one was started under another key.
         """
         same = self._by_identity.get((live.choice, live.pipeline.query))
         if same is not None:

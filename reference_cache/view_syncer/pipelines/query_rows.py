@@ -42,7 +42,7 @@ class QueryRows(RowSet):
         self._touched = touched
 
     def move_to(self, keys: RowKeys, touched: dict[QueryRows, None]) -> None:
-        """Belong to another evaluation, which tells rows apart by the same keys."""
+        """Belong to another evaluation, which identifies rows by the same keys."""
         self._keys, self._touched = keys, touched
 
     def hydrated(self, table: str, row: Row) -> None:

@@ -126,7 +126,7 @@ class _Level:
         return end
 
     def _needs_order(self) -> bool:
-        """Whether somebody looks at the order: whoever asked, a limit, a start, or a union that merges its branches."""
+        """Whether the order matters: to the receiver, a limit, a start, or a union that merges its branches."""
         if self._capped:
             return False
         query = self._query

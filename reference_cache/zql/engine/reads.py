@@ -1,4 +1,4 @@
-"""What a query reads from its tables, beside what it gives: every way of asking, and the rows that answered.
+"""What a query reads from its tables: every shape of request, and the rows it read.
 
 `Reads.wrap` is a hook for `build.Host`, as that of `meter`: it watches where a pipeline meets a table. Rows are counted
 under the shape of the request, values left out, so that a join that asks a thousand times counts as one.
@@ -30,7 +30,7 @@ class Reads:
         """Rows read, all together."""
         return sum(sum(counts.values()) for counts in self.counts.values())
 
-    def asked(self, table: str, shape: str) -> None:
+    def begin(self, table: str, shape: str) -> None:
         """A request begins; it counts even if nothing answers."""
         self.counts[table].setdefault(shape, 0)
 
@@ -50,7 +50,7 @@ class _Read(OneInput):
 
     def fetch(self, request: Request) -> Stream:
         table, shape = self.schema.table.name, self._shape(request)
-        self._reads.asked(table, shape)
+        self._reads.begin(table, shape)
         for node in self._input.fetch(request):
             if node is not YIELD:
                 self._reads.note(table, shape, node.row)
@@ -61,10 +61,13 @@ class _Read(OneInput):
 
     def _shape(self, request: Request) -> str:
         """A request in the words of SQL, with a question mark for each value."""
-        asked = [*map(_equal, request.columns), *(f"{_listed(any_of.columns)} IN (?)" for any_of in request.any_of)]
+        constraints = [
+            *map(_equal, request.columns),
+            *(f"{_listed(any_of.columns)} IN (?)" for any_of in request.any_of),
+        ]
         if request.start is not None:
-            asked.append(f"position {'>=' if request.start.inclusive else '>'} ?")
-        where = f" WHERE {' AND '.join(asked)}" if asked else ""
+            constraints.append(f"position {'>=' if request.start.inclusive else '>'} ?")
+        where = f" WHERE {' AND '.join(constraints)}" if constraints else ""
         ordering = self.schema.ordering or ()
         order = ", ".join(f"{column} {direction}" for column, direction in ordering)
         reverse = " in reverse" if request.reverse else ""

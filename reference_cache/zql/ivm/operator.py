@@ -94,7 +94,7 @@ EVERYTHING = Request()
 class InputSchema:
     """What an input's nodes look like: their table, ordering, and the schema of each relationship.
 
-    `ordering` is None for inputs without one; `order_key` then follows the primary key, so it always tells rows apart.
+    `ordering` is None for inputs without one; `order_key` then follows the primary key, so it is always distinct.
     `position_key` is the same for start positions, which may lack key values.
     """
 
@@ -149,11 +149,11 @@ def nodes(stream: Stream) -> list[Node]:
 
 def first(stream: Stream) -> Node | None:
     """The first node of a stream, which is closed."""
-    found = next((node for node in stream if node is not YIELD), None)
+    node = next((each for each in stream if each is not YIELD), None)
     close = getattr(stream, "close", None)
     if close is not None:
         close()
-    return found
+    return node
 
 
 def no_output(change: Change) -> None:

@@ -43,12 +43,12 @@ def position_key(ordering: Ordering, table: TableSchema) -> KeyOf:
     def key(row: Row) -> tuple[Any, ...]:
         if all(row[index] is not None for index in indexes):
             return plain(row)  # type: ignore[no-any-return]
-        found: list[Any] = []
+        parts: list[Any] = []
         for column, direction in decisive.items():
-            found += _parts(
+            parts += _parts(
                 row[table.index[column]], direction, table.columns[column].type, column in table.primary_key
             )
-        return tuple(found)
+        return tuple(parts)
 
     return key
 

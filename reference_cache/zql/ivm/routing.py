@@ -85,7 +85,7 @@ class Route:
         self.routes.clock.ticks += 1
 
     def replace_with(self, other: Route) -> None:
-        """Become the route `other`; whoever has this object finds the reader there from now on."""
+        """Become the route `other`: other levels keep this object."""
         self.routes, self.name, self.group, self.member = other.routes, other.name, other.group, other.member
         self.tables, self.clocks = other.tables, other.clocks
 

@@ -1,4 +1,4 @@
-"""Rows in order, with their sort keys beside them: what a limit keeps of its input."""
+"""Rows in order, with a parallel list of sort keys: what a limit keeps of its input."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ SortKey: TypeAlias = tuple[Any, ...]
 
 
 class SortedRows:
-    """Rows sorted by key, keys kept beside them so that searching compares plain tuples."""
+    """Rows sorted by key, with a parallel list of keys, so that searching compares plain tuples."""
 
     __slots__ = ("keys", "rows")
 

@@ -55,10 +55,10 @@ class KeyExtractors:
         self._by_columns: dict[Columns, KeyOf] = {}
 
     def __getitem__(self, columns: Columns) -> KeyOf:
-        found = self._by_columns.get(columns)
-        if found is None:
-            found = self._by_columns[columns] = join_key(columns, self._table)
-        return found
+        key_of = self._by_columns.get(columns)
+        if key_of is None:
+            key_of = self._by_columns[columns] = join_key(columns, self._table)
+        return key_of
 
 
 def matches(row: Row, request: Request, keys: KeyExtractors, order_key: KeyOf, position_key: KeyOf) -> bool:

@@ -39,9 +39,9 @@ class SqliteCostModel:
         self, table: str, ordering: Ordering, filters: Condition | None, constraint: Constraint | None
     ) -> TableCost:
         kept = None if filters is None else without_subqueries(filters)
-        found = access(self._connection, table, ordering, kept, constraint or ())
-        rows = self._rows(table, found.searches, _terms(kept, constraint or ()))
-        startup = rows * math.log2(rows) / 10 if found.sorts and rows > 1 else 0
+        chosen = access(self._connection, table, ordering, kept, constraint or ())
+        rows = self._rows(table, chosen.searches, _terms(kept, constraint or ()))
+        startup = rows * math.log2(rows) / 10 if chosen.sorts and rows > 1 else 0
         return TableCost(rows, startup, lambda columns: self._statistics.fanout(table, columns))
 
     def _rows(self, table: str, searches: tuple[Search, ...], terms: list[_Term]) -> float:

@@ -2,7 +2,7 @@
 
 Structure is fixed when the graph is built (`planner.build`); only join kinds, fan-in kinds, limits and remembered
 constraints change, pattern by pattern (`planner`). Constraints flow from the end of the graph back to the connections;
-estimates are then asked for the same way. A *path* tells apart the branches of unions through which a connection
+estimates then flow the same way. A *path* distinguishes the branches of unions through which a connection
 would be fetched separately.
 """
 
@@ -33,7 +33,7 @@ PARENTS_PER_FETCH = 256
 
 @dataclass(frozen=True, slots=True)
 class Estimate:
-    """What a node costs: `scan` rows looked at, `cost` of all below, `rows` let through if nobody stops early."""
+    """What a node costs: `scan` rows read, `cost` of all below, `rows` in the output if no consumer stops early."""
 
     startup: float
     scan: float
@@ -120,9 +120,9 @@ class Connection:
         return self._estimates[path]
 
     def _estimate(self, downstream: float, path: Path) -> Estimate:
-        found = self._cost(merge(self._base, self.constraints.get(path)))
-        scan = found.rows if self.limit is None else smaller(found.rows, divide(self.limit, downstream))
-        return Estimate(found.startup, scan, 0, found.rows, self.selectivity, self.limit, found.fanout)
+        estimate = self._cost(merge(self._base, self.constraints.get(path)))
+        scan = estimate.rows if self.limit is None else smaller(estimate.rows, divide(self.limit, downstream))
+        return Estimate(estimate.startup, scan, 0, estimate.rows, self.selectivity, self.limit, estimate.fanout)
 
 
 class Join:
@@ -244,19 +244,19 @@ class FanIn:
             yield branch, (i if self.union else 0, *path)
 
     def estimate(self, downstream: float, path: Path) -> Estimate:
-        found = [branch.estimate(downstream, branch_path) for branch, branch_path in self._paths(path)]
+        estimates = [branch.estimate(downstream, branch_path) for branch, branch_path in self._paths(path)]
         miss = 1.0
-        for each in found:
+        for each in estimates:
             miss *= 1 - each.selectivity
         together = sum if self.union else _largest
         return Estimate(
-            startup=together(each.startup for each in found),
-            scan=together(each.scan for each in found),
-            cost=together(each.cost for each in found),
-            rows=together(each.rows for each in found),
+            startup=together(each.startup for each in estimates),
+            scan=together(each.scan for each in estimates),
+            cost=together(each.cost for each in estimates),
+            rows=together(each.rows for each in estimates),
             selectivity=1 - miss,
-            limit=found[-1].limit,
-            fanout=found[-1].fanout,
+            limit=estimates[-1].limit,
+            fanout=estimates[-1].fanout,
         )
 
 

@@ -132,8 +132,8 @@ def _total_cost(graph: PlanGraph) -> float:
         if join.flipped:
             join.child.unlimit()
     graph.end.constrain((), None)
-    found = graph.end.estimate(1, ())
-    return found.cost + found.startup
+    estimate = graph.end.estimate(1, ())
+    return estimate.cost + estimate.startup
 
 
 def _cheapest(attempts: tuple[Attempt, ...]) -> Attempt | None:
@@ -148,8 +148,8 @@ def _apply(query: Query, level: LevelPlan) -> Query:
     flips = iter([join.flipped for join in level.joins])
 
     def apply_related(related: CorrelatedSubquery) -> CorrelatedSubquery:
-        found = level.related.get(related.alias)
-        return related if found is None else replace(related, subquery=_apply(related.subquery, found))
+        below = level.related.get(related.alias)
+        return related if below is None else replace(related, subquery=_apply(related.subquery, below))
 
     return replace(
         query,

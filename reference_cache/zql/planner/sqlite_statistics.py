@@ -78,8 +78,8 @@ class SqliteStatistics:
         return self._indexes[table]
 
     def _index_columns(self, index: str) -> tuple[str, ...]:
-        found = self._connection.execute("SELECT name FROM pragma_index_info(?) ORDER BY seqno", (index,))
-        return tuple(name or "" for (name,) in found)
+        rows = self._connection.execute("SELECT name FROM pragma_index_info(?) ORDER BY seqno", (index,))
+        return tuple(name or "" for (name,) in rows)
 
     def fanout(self, table: str, columns: Sequence[str]) -> float:
         """How many rows share one non-null value of these columns."""
@@ -99,8 +99,8 @@ class SqliteStatistics:
 
     def rows_per_key(self, table: str, index: str, depth: int) -> float:
         """How many rows share one value of the index's first `depth` columns, nulls counted."""
-        found = self._index(table, index)
-        average = None if found is None else self._average_rows(table, found, depth)
+        known = self._index(table, index)
+        average = None if known is None else self._average_rows(table, known, depth)
         if average is not None:
             return average
         return (
@@ -111,8 +111,8 @@ class SqliteStatistics:
 
     def is_unique(self, table: str, index: str, depth: int) -> bool:
         """Whether pinning the index's first `depth` columns leaves at most one row."""
-        found = self._index(table, index)
-        return found is not None and found.unique and len(found.columns) == depth
+        known = self._index(table, index)
+        return known is not None and known.unique and len(known.columns) == depth
 
     def _index(self, table: str, name: str) -> Index | None:
         return next(
@@ -143,8 +143,8 @@ class SqliteStatistics:
         if "sqlite_stat1" not in self._has:
             return None
         query = "SELECT stat FROM sqlite_stat1 WHERE tbl = ? AND idx IN (?, ?)"
-        found = self._connection.execute(query, (table, *_statistics_names(table, index))).fetchone()
-        numbers = [part for part in found[0].split() if part.isdecimal()] if found else []
+        row = self._connection.execute(query, (table, *_statistics_names(table, index))).fetchone()
+        numbers = [part for part in row[0].split() if part.isdecimal()] if row else []
         return int(numbers[depth]) if len(numbers) > depth else None
 
 

@@ -85,10 +85,10 @@ def _check_related(related: CorrelatedSubquery, parent: TableSchema, schema: Sch
 
 
 def _column(name: str, table: TableSchema, path: str) -> ColumnType:
-    found = table.columns.get(name)
-    if found is None:
+    column = table.columns.get(name)
+    if column is None:
         raise UnknownName(path, "column", name, table.columns, table.name)
-    return found
+    return column
 
 
 def _check_simple(condition: Simple, table: TableSchema, path: str) -> None:

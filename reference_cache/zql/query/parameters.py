@@ -18,8 +18,8 @@ class UnboundParameterError(ValueError):
 def bind(query: Query, parameters: Mapping[str, Any] | None) -> Query:
     """The query with every static parameter replaced by a literal.
 
-    `parameters` maps an anchor (`authData`, `preMutationRow`) to its object; whatever is missing on the way to a value
-    gives null. Raises `UnboundParameterError` only if parameters occur and `parameters` is None.
+    `parameters` maps an anchor (`authData`, `preMutationRow`) to its object; a value that is missing, at any step of
+    its path, is null. Raises `UnboundParameterError` only if parameters occur and `parameters` is None.
     """
 
     def bind_leaf(leaf: Simple | Exists) -> Condition:

@@ -1,7 +1,7 @@
-"""Conditions that are always or never true, worked out beforehand.
+"""Evaluates conditions that are always or never true in advance.
 
-An empty AND is true, an empty OR false. The normal form, which tells queries apart, drops empty groups; so whoever uses
-it on a query that is to be evaluated simplifies first: what can never be true becomes one comparison that says so.
+An empty AND is true, an empty OR false. The normal form, which identifies queries, drops empty groups; so a query that
+is to be evaluated is simplified first: what can never be true becomes one comparison that is false.
 A comparison of two literals is evaluated here, once, however often the query is compiled later.
 """
 

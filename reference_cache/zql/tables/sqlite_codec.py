@@ -1,8 +1,7 @@
 """Between the engine's row tuples and what SQLite stores: booleans as 0/1, json as text, numbers checked.
 
-Conversions are generated per table, so that a row costs only what its own columns need. Rows are held for long by
-whoever asked for them, and many have the same texts (owners, states, the version of a load); a decoder gives out the
-same object for equal short ones.
+Conversions are generated per table, so that a row costs only what its own columns need. Queries keep rows for long, and
+many have the same texts (owners, states, the version of a load); a decoder returns one object for equal short ones.
 """
 
 from __future__ import annotations
@@ -77,7 +76,7 @@ def _converter(parts: list[str], environment: dict[str, Any]) -> Convert:
 
 @lru_cache(maxsize=1024)
 def _code(text: str) -> CodeType:
-    # Whoever reads the change log asks for a table's decoder with every step: it is compiled once.
+    # Readers of the change log need a table's decoder in every step, so it is compiled once.
     return compile(text, "<generated conversion>", "eval")
 
 

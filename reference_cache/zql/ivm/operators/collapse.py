@@ -11,7 +11,7 @@ from reference_cache.zql.ivm.change import Add, Change, Child, Edit, Remove
 
 
 def collapse(incoming: Change, emitted: Sequence[Change]) -> Change | None:
-    """The one change that stands for what the branches made of `incoming`.
+    """The one change that is the effect of what the branches made of `incoming`.
 
     A branch that kept the change's kind wins: the row was and is in the output. Otherwise branches agree on an add
     or a remove, except for an edit that one branch lost and another gained, which stays an edit.
