@@ -17,6 +17,7 @@ from protocol.sync.messages import (
     InspectQueries,
     InspectVersion,
 )
+from reference_cache.credentials import Credentials
 from reference_cache.view_syncer.api import NamedQuery, QueryFailure
 from tests.reference_cache.view_syncer.clients import Client, dropped, named
 from tests.reference_cache.view_syncer.conftest import QUERIES, Setup, issue
@@ -91,10 +92,10 @@ async def test_new_credentials_may_change_what_a_query_means(setup: Setup) -> No
     first, second = await two_clients(setup)
     assert first.connection is not None
     pokes = len(first.pokes)
-    await first.connection.update_auth("same meaning")
+    await first.connection.update_auth(Credentials(token="same meaning"))
     assert len(first.pokes) == pokes
     setup.app.queries["anns"] = QUERIES["bobs"]
-    await first.connection.update_auth("another meaning")
+    await first.connection.update_auth(Credentials(token="another meaning"))
     assert [patch["op"] for patch in first.row_patches(pokes)] == ["del"]
     assert first.rows == second.rows == {("issue", '{"id":"2"}'): issue("2", "bob")}
 
@@ -260,14 +261,14 @@ async def test_what_is_gone_is_forgotten_in_time_and_who_needed_it_starts_over(s
 async def test_the_inspector_shows_queries_and_what_they_cost(setup: Setup) -> None:
     first, _ = await two_clients(setup)
     assert first.connection is not None
-    mine = await first.connection.inspect(InspectQueries(op="queries", id="1", client_id="c1"))
+    mine: Any = await first.connection.inspect(InspectQueries(op="queries", id="1", client_id="c1"))
     assert [(each["queryID"], each["name"], each["got"], each["rowCount"]) for each in mine] == [
         ("anns", "anns", True, 1)
     ]
     assert mine[0]["ast"]["table"] == "issue"
-    everybody = await first.connection.inspect(InspectQueries(op="queries", id="2"))
+    everybody: Any = await first.connection.inspect(InspectQueries(op="queries", id="2"))
     assert len(everybody) == 2
-    metrics = await first.connection.inspect(InspectMetrics(op="metrics", id="3"))
+    metrics: Any = await first.connection.inspect(InspectMetrics(op="metrics", id="3"))
     assert metrics["query-materialization-server"][0] == 1000
     assert await first.connection.inspect(InspectVersion(op="version", id="4"))
 
@@ -276,7 +277,7 @@ async def test_the_inspector_evaluates_a_named_query_and_tells_how(setup: Setup)
     first, _ = await two_clients(setup)
     assert first.connection is not None
     question = InspectAnalyzeQuery(op="analyze-query", id="1", name="all", args=[])
-    found = await first.connection.inspect(question)
+    found: Any = await first.connection.inspect(question)
     assert found["syncedRowCount"] == 2
     assert found["sqlitePlans"]["operators"]
     assert [row["id"] for row in found["syncedRows"]["issue"]] == ["1", "2"]

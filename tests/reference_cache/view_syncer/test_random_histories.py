@@ -20,6 +20,7 @@ from protocol.changes import Truncate
 from protocol.specs import Relation
 from protocol.sync.ast_json import parse
 from protocol.sync.errors import ErrorKind, SyncError
+from reference_cache.credentials import Credentials
 from reference_cache.view_syncer.pipelines.driver import Pipelines
 from reference_cache.zql.tables.memory import memory_source
 from tests.reference_cache.view_syncer.clients import Client, dropped, named
@@ -169,7 +170,7 @@ class History:
         for group in {player.client.group_id for player in self.players if player.connected}:
             speaker = next(each for each in self.players if each.connected and each.client.group_id == group)
             assert speaker.client.connection is not None
-            await speaker.client.connection.update_auth("new")
+            await speaker.client.connection.update_auth(Credentials(token="new"))
 
     async def forget(self) -> None:
         """Everything that was gone the last time this happened, and groups nobody is connected to, are forgotten."""

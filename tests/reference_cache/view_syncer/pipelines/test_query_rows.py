@@ -38,9 +38,9 @@ class Queries:
             self.engine.push("issue", change)
         touched = list(self.touched)
         self.touched.clear()
-        patched = []
+        patched: list[tuple[str, list[tuple[object, object]]]] = []
         for owner, pipeline in self.pipelines.items():
-            patches = [(patch.row_id[1], patch.row) for patch in pipeline.rows.patches()]
+            patches: list[tuple[object, object]] = [(patch.row_id[1], patch.row) for patch in pipeline.rows.patches()]
             assert pipeline.rows in touched or not patches
             patched += [(owner, patches)] if patches else []
         return patched
