@@ -26,7 +26,7 @@ from changesource_sdk.endpoint.server import Endpoint
 from changesource_sdk.endpoint.stream.subscription import Phase
 from changesource_sdk.replaying.opener import Opener, checked_watermark
 from changesource_sdk.replaying.store import ReplayStore
-from changesource_sdk.replaying.window import Window
+from changesource_sdk.replaying.window import ReplayWindow
 from changesource_sdk.system_tables import Permissions
 from changesource_sdk.verifying.log_side import base_snapshot
 from service_kit import logs
@@ -76,7 +76,7 @@ def replay(
         raise typer.Exit(code)
 
 
-def _window(log_store: LogStore, reader: Log, start: str, end: str) -> tuple[Window, str]:
+def _window(log_store: LogStore, reader: Log, start: str, end: str) -> tuple[ReplayWindow, str]:
     """Return what a cache can read at first, and the watermark at which the replay ends."""
     last = reader.state().head if end == "head" else end
     if start == "start":
@@ -86,14 +86,14 @@ def _window(log_store: LogStore, reader: Log, start: str, end: str) -> tuple[Win
     else:
         base = base_snapshot(log_store, reader, start)
         first = checked_watermark(reader, base.watermark, start)
-    return Window(base, first), checked_watermark(reader, first, last)
+    return ReplayWindow(base, first), checked_watermark(reader, first, last)
 
 
 async def _run(
     config: ServeConfig,
     log_store: LogStore,
     reader: Log,
-    window: Window,
+    window: ReplayWindow,
     end: str,
     rate: float,
     *,

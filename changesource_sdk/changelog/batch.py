@@ -25,13 +25,15 @@ class Batch:
         # Watermark of the last new transaction, and its major number.
         self.head = head
         self.major = major
-        # The new transactions, and of those that were spilled the block files by watermark.
+        # The new transactions.
         self.rows: list[TransactionRow] = []
+        # Watermark and block file of each new transaction that was spilled to disk.
         self.segments: list[tuple[str, BlockFile]] = []
         # The watermark of every transaction added, new or not.
         self.watermarks: list[str] = []
-        # The last new transaction, and the newest consumer schema that a new one has; None without one.
+        # The last new transaction; None if all are stored already.
         self.last: EncodedTransaction | None = None
+        # The consumer schema after the last new transaction that changed it; None if none did.
         self.schema: str | None = None
         # Block files of transactions that are stored already.
         self.unneeded: list[BlockFile] = []

@@ -1,4 +1,4 @@
-"""What the processes of one log tell one another: notes, acknowledgements of consumers, locks and wake-ups.
+"""How the processes of one log communicate: notes, acknowledgements of consumers, locks and wake-ups.
 
 A backend implements `Coordination`. What the notes mean is written once over it: requests for the pipeline
 (`requests`), reports of its stages (`reports`) and compacted snapshots for the writer (`handoff`).

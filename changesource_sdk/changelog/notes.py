@@ -1,4 +1,4 @@
-"""Notes as small JSON files of this host, replaced whole: what the processes of one host tell one another."""
+"""Notes between the processes of one host, as small JSON files that are replaced whole."""
 
 from __future__ import annotations
 
@@ -77,6 +77,6 @@ class FileNotes:
         return None if content is None else Note(str(content.get(form.watermark, "")), str(content.get(form.text, "")))
 
     def _path(self, name: str) -> Path:
-        # What compaction offers is noted beside its folder, on the spool's disk, which hosts may share.
+        # The offer of a compacted snapshot is next to its folder, on the spool's disk, which hosts may share.
         folder = self.layout.compaction if name == "offer" else self.layout.requests
         return folder / f"{name}.json"

@@ -53,9 +53,9 @@ class Reports:
             with contextlib.suppress(OSError):
                 overwrite_json(path, report)
         if self._shared is not None:
-            self._share(self._shared, stage, report)
+            self._send(self._shared, stage, report)
 
-    def _share(self, shared: Notes, stage: str, report: Mapping[str, object]) -> None:
+    def _send(self, shared: Notes, stage: str, report: Mapping[str, object]) -> None:
         gist = report.get("state"), report.get("error"), report.get("urgent")
         sent, now = self._sent.get(stage, _Shared(None, 0.0)), time.monotonic()
         if sent.gist == gist and now < sent.not_before:

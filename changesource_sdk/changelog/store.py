@@ -30,7 +30,7 @@ class LogStore:
 
     `open_log` and `open_coordination` make objects that connect when they are first used and that their caller closes;
     both are picklable. `is_local` says that all processes of the log are on this host: then a small read is so quick
-    that an event loop may wait for it, and reports in files reach everyone.
+    that an event loop may wait for it, and reports in files reach all of them.
     """
 
     def __init__(
@@ -57,7 +57,7 @@ class LogStore:
 
     @property
     def layout(self) -> StateDirectory:
-        """The directories beside the log."""
+        """The state directory, and where its files are."""
         return self.files.layout
 
     def open_writer(self, now_us: Callable[[], int]) -> LogWriter:

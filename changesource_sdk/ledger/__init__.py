@@ -1,1 +1,1 @@
-"""Confirmations of mutations for stores that cannot hold them: a file beside the store whose rows join the stream."""
+"""Confirmations of mutations for upstreams that cannot store them: a separate file whose rows join the stream."""

@@ -1,9 +1,9 @@
-"""A store with a ledger beside it: an adapter around an adapter, so that every lane runs it as any other.
+"""An upstream with a ledger: an adapter around an adapter, which every lane runs like any other.
 
-The consumer's tables `clients` and `mutations` are those of the ledger. A confirmation joins the transaction that shows
-the data it confirms if it is known by then; usually it is a moment later, since the mutator first writes and then
-confirms, and gets a transaction of its own right behind. It never comes before. Positions are the store's own
-together with the last entry told, so both are resumed without gap or double.
+The consumer's tables `clients` and `mutations` are those of the ledger. A confirmation joins the transaction with the
+data it confirms if it is known by then. Usually it is known a moment later, since the mutator first writes and then
+confirms, and is sent as a transaction of its own after the data. It is never sent before. A position has the upstream's
+position and the last entry sent, so both are resumed without gaps or duplicates.
 """
 
 from __future__ import annotations
@@ -26,14 +26,14 @@ from changesource_sdk.adapter import (
 from changesource_sdk.adapter_wrapper import AdapterWrapper
 from changesource_sdk.contract import checked_snapshot, checked_tables
 from changesource_sdk.errors import ConfigurationError, position_lost
-from changesource_sdk.ledger.entries import Comparing, Entry, HasReached, folded, has_reached, released
+from changesource_sdk.ledger.entries import Comparing, HasReached, LedgerEntry, folded, has_reached, released
 from changesource_sdk.ledger.file import LedgerFile
-from changesource_sdk.ledger.reading import Reading
+from changesource_sdk.ledger.reading import BackgroundReader
 from changesource_sdk.system_tables import system_tables
 from service_kit.logs import event, logger
 
-LOOK_S = 0.01
-"""How soon a confirmation is noticed while the store is silent."""
+POLL_S = 0.01
+"""How often the ledger is polled while the upstream is silent."""
 SETTLE_S = 1.0
 WARN_S = 30.0
 
@@ -41,18 +41,18 @@ _log = logger("ledger")
 
 
 @dataclass(frozen=True, slots=True)
-class _Place:
-    """How far the store was read, and the last entry told, in which ledger."""
+class _LedgerPosition:
+    """The upstream's position, the last entry sent, and the id of its ledger."""
 
     store: Position
     entry: int
     ledger: str
 
-    def position(self) -> Position:
+    def to_json(self) -> Position:
         return {"store": self.store, "entry": self.entry, "ledger": self.ledger}
 
     @classmethod
-    def at(cls, position: Position) -> _Place:
+    def from_json(cls, position: Position) -> _LedgerPosition:
         match position:
             case {"store": store, "entry": int(entry), "ledger": str(ledger)}:
                 return cls(store, entry, ledger)
@@ -60,7 +60,7 @@ class _Place:
 
 
 class LedgeredAdapter(AdapterWrapper):
-    """The store, and the confirmations of its mutations."""
+    """The upstream's tables and changes, with the confirmations of its mutations."""
 
     def __init__(self, adapter: Adapter, ledger: str) -> None:
         self.inner = adapter
@@ -71,12 +71,12 @@ class LedgeredAdapter(AdapterWrapper):
         self._settled_at = float("-inf")
 
     def tables(self) -> Sequence[Table]:
-        """The store's tables and the ledger's two."""
+        """The upstream's tables and the ledger's two."""
         with closing(LedgerFile(self._ledger)) as ledger:
             return [*checked_tables(self.inner.tables()), *_tables(ledger.schema)]
 
     def snapshot(self) -> Snapshot:
-        """The store's snapshot, and the confirmations of what it shows."""
+        """The upstream's snapshot, and the confirmations of the data in it."""
         snapshot = checked_snapshot(self.inner.snapshot())
         try:
             return self._with_confirmations(snapshot)
@@ -96,14 +96,15 @@ class LedgeredAdapter(AdapterWrapper):
         declared = checked_tables(self.inner.tables() if snapshot.tables is None else snapshot.tables)
         with closing(LedgerFile(self._ledger)) as ledger:
             settled, clients, results, entries = ledger.settled_rows()
-            told = released(entries, snapshot.position, self._reached())
-            place = _Place(snapshot.position, told[-1].sequence if told else settled, ledger.id)
+            entries_sent = released(entries, snapshot.position, self._reached())
+            last = entries_sent[-1].sequence if entries_sent else settled
+            position = _LedgerPosition(snapshot.position, last, ledger.id)
             tables = _tables(ledger.schema)
-            changes = chain.from_iterable(entry.changes(ledger.schema) for entry in told)
+            changes = chain.from_iterable(entry.changes(ledger.schema) for entry in entries_sent)
             rows = folded(tables, (clients, results), changes)
         return replace(
             snapshot,
-            position=place.position(),
+            position=position.to_json(),
             partitions=[
                 *snapshot.partitions,
                 *(RowsPartition(name, list(held.values())) for name, held in rows.items()),
@@ -112,37 +113,40 @@ class LedgeredAdapter(AdapterWrapper):
         )
 
     def changes(self, after: Position) -> Generator[Transaction, None, None]:
-        """The store's transactions and the confirmations, as both come, until the adapter is closed."""
-        place = _Place.at(after)
-        with closing(LedgerFile(self._ledger)) as ledger, closing(Reading(self.inner, place.store)) as reading:
-            _check(ledger, place)
-            confirmations = _Confirmations(ledger, place.entry, self._reached())
+        """The upstream's transactions and the confirmations, as they arrive, until the adapter is closed."""
+        position = _LedgerPosition.from_json(after)
+        with (
+            closing(LedgerFile(self._ledger)) as ledger,
+            closing(BackgroundReader(self.inner, position.store)) as reader,
+        ):
+            _check(ledger, position)
+            confirmations = _Confirmations(ledger, position.entry, self._reached())
             while not self._closed:
-                transaction = reading.next(LOOK_S)
-                at = place.store if transaction is None else transaction.position
-                told = confirmations.due(at)
-                if transaction is None and not told:
+                transaction = reader.next(POLL_S)
+                at = position.store if transaction is None else transaction.position
+                due = confirmations.due(at)
+                if transaction is None and not due:
                     continue
-                place = _Place(at, told[-1].sequence if told else place.entry, ledger.id)
-                rows = chain.from_iterable(entry.changes(ledger.schema) for entry in told)
+                position = _LedgerPosition(at, due[-1].sequence if due else position.entry, ledger.id)
+                rows = chain.from_iterable(entry.changes(ledger.schema) for entry in due)
                 if transaction is None:
-                    yield Transaction(place.position(), rows, time.time() * 1000)
+                    yield Transaction(position.to_json(), rows, time.time() * 1000)
                 else:
-                    yield replace(transaction, position=place.position(), changes=chain(transaction.changes, rows))
+                    yield replace(transaction, position=position.to_json(), changes=chain(transaction.changes, rows))
 
     def acknowledge(self, position: Position) -> None:
-        """Passed on, if the adapter wants to know; the ledger is settled now and then."""
-        place = _Place.at(position)
-        super().acknowledge(place.store)
+        """Acknowledge the upstream's part, and settle the ledger at most every `SETTLE_S` seconds."""
+        acknowledged = _LedgerPosition.from_json(position)
+        super().acknowledge(acknowledged.store)
         now = time.monotonic()
         if now - self._settled_at >= SETTLE_S:
             self._settled_at = now
             with closing(LedgerFile(self._ledger)) as ledger:
-                if place.ledger == ledger.id:
-                    ledger.settle(place.entry)
+                if acknowledged.ledger == ledger.id:
+                    ledger.settle(acknowledged.entry)
 
     def close(self) -> None:
-        """Make `changes` return."""
+        """Make `changes` return. May be called in any thread."""
         self._closed = True
         super().close()
 
@@ -151,28 +155,32 @@ class LedgeredAdapter(AdapterWrapper):
 
 
 class _Confirmations:
-    """The entries not told yet. Invariant: what `due` returned it does not return again."""
+    """The entries not sent yet. Used in the thread of `changes`, which alone writes its attributes."""
 
-    def __init__(self, ledger: LedgerFile, told: int, reached: HasReached) -> None:
+    def __init__(self, ledger: LedgerFile, sent: int, reached: HasReached) -> None:
         self._ledger = ledger
-        self._told = told
+        # Sequence number of the last entry that `due` returned.
+        self._sent = sent
         self._reached = reached
-        self._waiting: list[Entry] = []
+        # Entries after `_sent`, in order; read again when the ledger's version changes.
+        self._waiting: list[LedgerEntry] = []
+        # The version of the ledger that `_waiting` was read at; see `LedgerFile.version`.
         self._version = -1
+        # Monotonic seconds: since when the first entry waits, or when that was last warned about.
         self._since = time.monotonic()
 
-    def due(self, at: Position) -> list[Entry]:
-        """Those that may be told now that the store was read up to `at`."""
+    def due(self, at: Position) -> list[LedgerEntry]:
+        """The entries that may be sent once the upstream was read up to `at`; each is returned once."""
         version = self._ledger.version()
         if version != self._version:
             self._version = version
-            self._waiting = self._ledger.after(self._told)
-        told = released(self._waiting, at, self._reached)
-        if told:
-            self._told = told[-1].sequence
-            del self._waiting[: len(told)]
-        self._warn(at, bool(told))
-        return told
+            self._waiting = self._ledger.after(self._sent)
+        due = released(self._waiting, at, self._reached)
+        if due:
+            self._sent = due[-1].sequence
+            del self._waiting[: len(due)]
+        self._warn(at, bool(due))
+        return due
 
     def _warn(self, at: Position, moved: bool) -> None:
         now = time.monotonic()
@@ -193,10 +201,10 @@ class _Confirmations:
             )
 
 
-def _check(ledger: LedgerFile, place: _Place) -> None:
-    if ledger.id != place.ledger:
+def _check(ledger: LedgerFile, position: _LedgerPosition) -> None:
+    if ledger.id != position.ledger:
         raise position_lost("the ledger is another one")
-    if not ledger.settled <= place.entry <= ledger.last:
+    if not ledger.settled <= position.entry <= ledger.last:
         raise position_lost("the ledger was put back to an earlier state, or the log was")
 
 

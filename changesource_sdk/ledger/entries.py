@@ -1,8 +1,8 @@
-"""Entries of the ledger as row changes, and when they may be told. Pure.
+"""Entries of the ledger as row changes, and when they may be sent. Pure.
 
-An entry may be told once the store has been read up to every position its mutator reported: then the data it confirms
-is in the stream already, or goes out in the same transaction. Entries are told in order, so one that waits holds back
-those behind it.
+An entry may be sent once the upstream has been read up to every position its mutator reported: then the data it
+confirms is in the stream already, or is sent in the same transaction. Entries are sent in order, so one that waits
+holds back those after it.
 """
 
 from __future__ import annotations
@@ -30,11 +30,11 @@ class Comparing(Protocol):
 def has_reached(wanted: Position, at: Position) -> bool:
     """The rule where an adapter has none of its own: numbers by size, the parts of a dict one by one, else equality.
 
-    `wanted` may name some of the parts only, such as the offset of the one partition that was written to; places in a
-    list are named by their number.
+    `wanted` may have some of the parts only, such as the offset of the one partition that was written to; items of a
+    list are named by their index.
     """
     if isinstance(wanted, dict) and isinstance(at, dict | list):
-        parts = at if isinstance(at, dict) else {str(place): part for place, part in enumerate(at)}
+        parts = at if isinstance(at, dict) else {str(index): part for index, part in enumerate(at)}
         return all(name in parts and has_reached(part, parts[name]) for name, part in wanted.items())
     if _is_number(wanted) and _is_number(at):
         return bool(at >= wanted)  # type: ignore[operator]
@@ -46,8 +46,8 @@ def _is_number(value: Position) -> bool:
 
 
 @dataclass(frozen=True, slots=True)
-class Entry:
-    """One entry; `positions` must have been reached before it is told."""
+class LedgerEntry:
+    """One entry. The upstream must have been read up to all `positions` before it is sent."""
 
     sequence: int
     kind: Literal["confirm", "forget"]
@@ -57,8 +57,8 @@ class Entry:
     result: str | None
     positions: Sequence[Position]
 
-    def may_be_told(self, at: Position, reached: HasReached) -> bool:
-        """Whether a store that was read up to `at` has shown what the entry confirms."""
+    def may_be_sent(self, at: Position, reached: HasReached) -> bool:
+        """Whether everything that the entry confirms is in the stream up to `at`."""
         return all(reached(wanted, at) for wanted in self.positions)
 
     def changes(self, schema: str) -> Iterator[RowChange]:
@@ -85,25 +85,26 @@ def result_row(client_group: str, client: str, mutation: int, result: str) -> di
     return {**key, "mutation": None, "result": JsonText(result)}
 
 
-def released(entries: Iterable[Entry], at: Position, reached: HasReached) -> list[Entry]:
-    """Those that may be told now: the longest beginning of which each may."""
-    return list(takewhile(lambda entry: entry.may_be_told(at, reached), entries))
+def released(entries: Iterable[LedgerEntry], at: Position, reached: HasReached) -> list[LedgerEntry]:
+    """The entries that may be sent now: all before the first that must wait."""
+    return list(takewhile(lambda entry: entry.may_be_sent(at, reached), entries))
 
 
 def folded(
     tables: Sequence[Table], rows: Sequence[Iterable[Row]], changes: Iterable[RowChange]
 ) -> dict[str, dict[tuple[object, ...], Row]]:
-    """Rows by table and key: those given, one list per table, after these changes."""
+    """Rows by table and key after the changes; `rows` has the rows before them, one list per table."""
     keys = {table.full_name: table.key for table in tables}
-    found = {
-        table.full_name: {_key(table.key, row): row for row in given} for table, given in zip(tables, rows, strict=True)
+    current = {
+        table.full_name: {_key(table.key, row): row for row in before}
+        for table, before in zip(tables, rows, strict=True)
     }
     for change in changes:
         if isinstance(change, Delete):
-            found[change.table].pop(_key(keys[change.table], change.key), None)
+            current[change.table].pop(_key(keys[change.table], change.key), None)
         else:
-            found[change.table][_key(keys[change.table], change.row)] = change.row
-    return found
+            current[change.table][_key(keys[change.table], change.row)] = change.row
+    return current
 
 
 def _key(columns: Sequence[str], row: Row) -> tuple[object, ...]:

@@ -13,7 +13,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from changesource_sdk.errors import AdapterError, ConfigurationError
-from changesource_sdk.ledger.entries import Entry, client_row, result_row
+from changesource_sdk.ledger.entries import LedgerEntry, client_row, result_row
 from protocol.ledger_file import DEFAULT_SCHEMA, STATEMENTS
 from service_kit.sqlite import connect
 
@@ -37,7 +37,7 @@ _SETTLE = (
 
 
 class LedgerFile:
-    """An open ledger. Invariant: `settled` entries and those that follow are all there ever were."""
+    """An open ledger, for one thread. Invariant: settled entries and those after them are all that were appended."""
 
     def __init__(self, path: str | Path) -> None:
         self._path = str(path)
@@ -55,34 +55,34 @@ class LedgerFile:
             ) from error
 
     def close(self) -> None:
-        """Let go of the file."""
+        """Close the connection."""
         self._db.close()
 
     @property
     def settled(self) -> int:
-        """The last entry that was settled."""
+        """Sequence number of the last entry that was settled, 0 before the first."""
         (sequence,) = self._db.execute("SELECT settled FROM ledger").fetchone()
         return int(sequence)
 
     @property
     def last(self) -> int:
-        """The last entry there ever was."""
-        found = self._db.execute("SELECT seq FROM sqlite_sequence WHERE name = 'entry'").fetchone()
-        return int(found[0]) if found else 0
+        """Sequence number of the newest entry ever appended, 0 before the first."""
+        row = self._db.execute("SELECT seq FROM sqlite_sequence WHERE name = 'entry'").fetchone()
+        return int(row[0]) if row else 0
 
     def version(self) -> int:
-        """Moves whenever another connection has committed."""
+        """A number that changes when another connection commits."""
         return int(self._db.execute("PRAGMA data_version").fetchone()[0])
 
-    def after(self, sequence: int) -> list[Entry]:
-        """The entries behind this one."""
+    def after(self, sequence: int) -> list[LedgerEntry]:
+        """The entries after this sequence number, in order. Raises `AdapterError` if the file cannot be read."""
         with self._named():
             return [
-                Entry(number, kind, group, client, mutation, result, json.loads(positions))
+                LedgerEntry(number, kind, group, client, mutation, result, json.loads(positions))
                 for number, kind, group, client, mutation, result, positions in self._db.execute(_ENTRIES, (sequence,))
             ]
 
-    def settled_rows(self) -> tuple[int, list[dict[str, object]], list[dict[str, object]], list[Entry]]:
+    def settled_rows(self) -> tuple[int, list[dict[str, object]], list[dict[str, object]], list[LedgerEntry]]:
         """The last settled entry, the rows of both tables then, and the entries since: all of one moment."""
         with self._named(), self._transaction("BEGIN"):
             clients = self._db.execute("SELECT client_group, client, last_mutation FROM settled_client")

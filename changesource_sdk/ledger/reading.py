@@ -1,8 +1,8 @@
-"""Reading an adapter in a thread of its own, so that something else can be told while the store is silent.
+"""Reads an adapter in a thread of its own, so that confirmations can be sent while the upstream is silent.
 
-`changes()` of an adapter may wait for the store as long as it likes. Everything of the adapter's runs in the one
-thread, also the changes of its transactions, which may be a stream that is read once and never held whole: they pass
-through a short queue a few at a time.
+`changes()` of an adapter may wait for the upstream without limit. All calls of the adapter are made in that one thread,
+also those that produce the changes of a transaction. The changes may be a stream that is read once and never fits in
+memory, so they pass through a bounded queue, a few at a time.
 """
 
 from __future__ import annotations
@@ -19,25 +19,30 @@ from changesource_sdk.contract import checked_transactions
 CHUNK = 200
 WAITING_CHUNKS = 8
 POLL_INTERVAL_S = 0.05
-LOOK_UP_S = 0.1
+CLOSED_POLL_S = 0.1
+"""How often the thread checks, while the queue is full, whether the reader was closed."""
 
 
-class _Given:
-    """The end of a transaction's changes."""
+class _EndOfChanges:
+    """Follows the last changes of a transaction in the queue."""
 
 
-_Item = Transaction | list[Change] | _Given | BaseException
+_Item = Transaction | list[Change] | _EndOfChanges | BaseException
 
 
 class _Ended(Exception):
-    """Nobody wants any more."""
+    """Raised in the thread when the reader was closed."""
 
 
-class Reading:
-    """The transactions after a position. Invariant: all changes of one are taken before the next is asked for."""
+class BackgroundReader:
+    """Reads the transactions after a position. `next`, the changes it returns and `close` belong to one other thread.
+
+    The caller must read all changes of a transaction before it calls `next` again.
+    """
 
     def __init__(self, adapter: Adapter, after: Position) -> None:
         self._adapter = adapter
+        # Position of the last transaction that was queued whole; written by the thread.
         self._position = after
         self._items: queue.Queue[_Item] = queue.Queue(WAITING_CHUNKS)
         self._ended = threading.Event()
@@ -45,7 +50,7 @@ class Reading:
         self._thread.start()
 
     def next(self, timeout: float) -> Transaction | None:
-        """The next transaction, None if there is none in time. Raises what the adapter raised."""
+        """The next transaction, None if none comes within `timeout` seconds. Raises what the adapter raised."""
         try:
             item = self._items.get(timeout=timeout)
         except queue.Empty:
@@ -56,7 +61,7 @@ class Reading:
         return replace(item, changes=self._changes())
 
     def close(self) -> None:
-        """Let the thread end; it does when the adapter's `changes` returns or gives something."""
+        """Ask the thread to end, without waiting; it does when the adapter's `changes` returns or yields."""
         self._ended.set()
 
     def _changes(self) -> Iterator[Change]:
@@ -64,7 +69,7 @@ class Reading:
             item = self._items.get()
             if isinstance(item, BaseException):
                 raise item
-            if isinstance(item, _Given):
+            if isinstance(item, _EndOfChanges):
                 return
             assert isinstance(item, list)
             yield from item
@@ -74,7 +79,7 @@ class Reading:
             while not self._ended.is_set():
                 before = self._position
                 for transaction in checked_transactions(self._adapter.changes(self._position)):
-                    self._pass_on(transaction)
+                    self._queue_transaction(transaction)
                     self._position = transaction.position
                 if self._position == before:
                     self._ended.wait(getattr(self._adapter, "poll_interval", POLL_INTERVAL_S))
@@ -86,17 +91,17 @@ class Reading:
             except _Ended:
                 return
 
-    def _pass_on(self, transaction: Transaction) -> None:
+    def _queue_transaction(self, transaction: Transaction) -> None:
         self._put(transaction)
         changes = iter(transaction.changes)
         while chunk := list(islice(changes, CHUNK)):
             self._put(chunk)
-        self._put(_Given())
+        self._put(_EndOfChanges())
 
     def _put(self, item: _Item) -> None:
         while not self._ended.is_set():
             try:
-                self._items.put(item, timeout=LOOK_UP_S)
+                self._items.put(item, timeout=CLOSED_POLL_S)
                 return
             except queue.Full:
                 continue

@@ -29,7 +29,7 @@ _LONGEST_LINE = 64 * 1024
 
 
 @dataclass(frozen=True, slots=True)
-class LogAddress:
+class LogReceiverAddress:
     """Where a driver takes records in; the key keeps out connections that are not of its workers."""
 
     host: str
@@ -42,7 +42,7 @@ class LogReceiver:
 
     def __init__(self, host: str) -> None:
         self._server = socket.create_server((host, 0))
-        self.address = LogAddress(host, self._server.getsockname()[1], secrets.token_hex(16))
+        self.address = LogReceiverAddress(host, self._server.getsockname()[1], secrets.token_hex(16))
 
     def __enter__(self) -> Self:
         threading.Thread(target=self._accept, name="changesource-logs", daemon=True).start()
@@ -75,7 +75,7 @@ class LogReceiver:
 class LogSender(logging.Handler):
     """A worker's end: a queue, and a thread that empties it into the socket."""
 
-    def __init__(self, address: LogAddress) -> None:
+    def __init__(self, address: LogReceiverAddress) -> None:
         super().__init__()
         self.address = address
         self._lines: queue.Queue[str | None] = queue.Queue(_QUEUED)
@@ -119,7 +119,7 @@ class LogSender(logging.Handler):
 _sender: LogSender | None = None  # of this process; workers are used again for other tasks
 
 
-def send_logs(address: LogAddress | None) -> None:
+def send_logs(address: LogReceiverAddress | None) -> None:
     """Send what this process logs from now on to a driver; the same one as before keeps its connection.
 
     None, for tests that run a task in their own process, changes nothing.

@@ -1,1 +1,1 @@
-"""A log served once more, from a watermark of its past on, to caches that begin anew."""
+"""Serves a log again from one of its past watermarks, to caches that start without a replica."""

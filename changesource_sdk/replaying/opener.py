@@ -1,4 +1,4 @@
-"""Moving the end of a window on, transaction by transaction, at a pace; and knowing when a consumer has all of it."""
+"""Moves the end of a replay's window forward at a given rate, and waits until a consumer has all of it."""
 
 from __future__ import annotations
 
@@ -11,34 +11,39 @@ from changesource_sdk.changelog.coordination import Coordination
 from changesource_sdk.changelog.log import Log
 from changesource_sdk.changelog.sqlite.wakeup import WakeupSender
 from changesource_sdk.errors import StateError
-from changesource_sdk.replaying.window import Window
+from changesource_sdk.replaying.window import ReplayWindow
 
 READ_BYTES = 4 << 20
-LOOK_SECONDS = 0.1
+POLL_SECONDS = 0.1
 
 
 @dataclass(slots=True)
 class Opener:
-    """Opens a window up to `end`. Invariant: its head is a watermark of the log, never above `end`."""
+    """Moves the window's head to `end`, by `rate` transactions per second (0: as fast as they are read).
+
+    Runs in the event loop and reads the log in threads. Invariant: the head is a watermark of the log, at most `end`.
+    """
 
     reader: Log
-    window: Window
+    window: ReplayWindow
     end: str
     rate: float
     sender: WakeupSender
-    opened: int = 0
+    opened: int = 0  # transactions moved into the window so far; written by `run`
 
     async def run(self, is_anyone_following: Callable[[], bool]) -> None:
-        """Wait for a consumer that has its initial sync, then move on to the end; with a rate, so many transactions a
-        second. Earlier, what is opened would only become part of the initial sync.
+        """Wait for a consumer that has its initial sync, then move the head to `end`.
+
+        Transactions that enter the window before would only become part of the initial sync. Raises `StateError` if the
+        log no longer has what follows the head.
         """
-        while not is_anyone_following():  # noqa: ASYNC110 - streams come and go without a word
-            await asyncio.sleep(LOOK_SECONDS)
+        while not is_anyone_following():  # noqa: ASYNC110 - streams start without an event
+            await asyncio.sleep(POLL_SECONDS)
         while self.window.head < self.end:
-            found = await asyncio.to_thread(self.reader.read_after, self.window.head, READ_BYTES)
-            if not found or self.reader.state().oldest > self.window.head:
+            transactions = await asyncio.to_thread(self.reader.read_after, self.window.head, READ_BYTES)
+            if not transactions or self.reader.state().oldest > self.window.head:
                 raise StateError("log-moved", "the log was pruned or started over meanwhile", fix="start again")
-            for stored in found:
+            for stored in transactions:
                 if stored.watermark > self.end:
                     return
                 self.window.head = stored.watermark
@@ -49,21 +54,24 @@ class Opener:
             self.sender.send()
 
     async def until_acknowledged(self, coordination: Coordination) -> None:
-        """Until a consumer has made everything up to the end durable."""
+        """Wait until a consumer has acknowledged `end`."""
         while not any(each.acknowledged >= self.end for each in coordination.consumers()):  # noqa: ASYNC110 - a file
-            await asyncio.sleep(LOOK_SECONDS)
+            await asyncio.sleep(POLL_SECONDS)
 
 
 def checked_watermark(reader: Log, after: str, watermark: str) -> str:
-    """The watermark of the transaction after `after`, or of `after` itself, that `watermark` names or was issued at;
-    `StateError` if there is none.
+    """Return the log's own form of a watermark at or above `after`; a replica version names its transaction.
+
+    Raises `StateError` if the log has no such transaction.
     """
     wanted = transaction_of(watermark)
     while after < wanted:
-        found = reader.read_after(after, READ_BYTES)
-        if not found:
+        transactions = reader.read_after(after, READ_BYTES)
+        if not transactions:
             break
-        after = next((stored.watermark for stored in found if stored.watermark >= wanted), found[-1].watermark)
+        after = next(
+            (stored.watermark for stored in transactions if stored.watermark >= wanted), transactions[-1].watermark
+        )
     if transaction_of(after) != wanted:
         fix = "`changesource tail --from start` and `inspect` show watermarks"
         raise StateError("unknown-watermark", "the log has no transaction with this watermark", watermark, fix)

@@ -1,4 +1,4 @@
-"""A log store whose log is another's, seen through a window; everything that is written goes to a folder of its own."""
+"""A log store that shows another's log through a window and writes only to a folder of its own."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from pathlib import Path
 from changesource_sdk.changelog.files.layout import StateDirectory
 from changesource_sdk.changelog.sqlite.coordination import SqliteCoordination
 from changesource_sdk.changelog.store import LogStore
-from changesource_sdk.replaying.window import Window, WindowedLog
+from changesource_sdk.replaying.window import ReplayWindow, WindowedLog
 
 
 class ReplayStore(LogStore):
@@ -17,7 +17,7 @@ class ReplayStore(LogStore):
     Snapshots are read where that log has them.
     """
 
-    def __init__(self, replayed: LogStore, window: Window, folder: Path) -> None:
+    def __init__(self, replayed: LogStore, window: ReplayWindow, folder: Path) -> None:
         # Set first: what the base class makes of the layout belongs in the folder.
         self._own_layout = StateDirectory(folder)
         super().__init__(

@@ -1,4 +1,4 @@
-"""A view of a log that ends earlier than the log: readers see its past as if it were now, and the end can be moved on.
+"""A read-only view of a log that ends at an earlier watermark, which can be moved forward.
 
 A consumer without a replica gets the newest snapshot at or below the watermark the replay starts from, and the
 transactions up to there; then what follows, as the window opens. Nothing is ever written to the log itself.
@@ -14,8 +14,8 @@ from changesource_sdk.errors import StateError
 
 
 @dataclass(slots=True)
-class Window:
-    """What can be seen: from a snapshot up to and including `head`, which only grows."""
+class ReplayWindow:
+    """The visible part of the log: from a snapshot up to and including `head`, which only `Opener` moves, forward."""
 
     snapshot: SnapshotRecord
     head: str
@@ -24,7 +24,7 @@ class Window:
 class WindowedLog:
     """A `Log` through a window. Invariant: nothing above `window.head` is shown, and nothing can be written."""
 
-    def __init__(self, log: Log, window: Window) -> None:
+    def __init__(self, log: Log, window: ReplayWindow) -> None:
         self._log = log
         self._window = window
 

@@ -12,7 +12,7 @@ from service_kit.private_files import opener
 
 
 def write_json(path: Path, value: object, *, durable: bool = False) -> None:
-    """Stage beside `path` and rename; `durable` also syncs the content before the rename."""
+    """Write a temporary file in the folder of `path` and rename it; `durable` syncs the content before the rename."""
     staged = path.with_name(f".{path.name}.{os.getpid()}")
     with open(staged, "wb", opener=opener) as file:
         file.write(orjson.dumps(value, option=orjson.OPT_INDENT_2 | orjson.OPT_APPEND_NEWLINE))

@@ -1,4 +1,4 @@
-"""A failing disk, told as such: no room, or something worse."""
+"""Translates `OSError`s of the state directory into `DiskFull` or `StateError`."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ NO_ROOM = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 
 
 def disk_full(path: Path) -> DiskFull:
-    """No room: what was begun is undone."""
+    """The error for a disk without room; nothing of the write that failed is left."""
     return DiskFull(
         "disk-full",
         "there is no room to write; nothing was half-written and it is tried again",
@@ -24,7 +24,7 @@ def disk_full(path: Path) -> DiskFull:
 
 @contextmanager
 def disk_errors(path: Path) -> Iterator[None]:
-    """Turn what the operating system raises inside the block into an error of ours."""
+    """Raise `DiskFull` or `StateError` for an `OSError` inside the block."""
     try:
         yield
     except OSError as error:

@@ -1,9 +1,10 @@
 """Connections to a log kept in Postgres: its tables, its sessions, and what its failures mean.
 
-The tables live in a schema of their own, so one database holds the logs of many change sources. Whoever connects first
-makes them, under an advisory lock. Sessions never commit asynchronously, whatever the server's default, and give up on
-a dead peer within seconds on both ends, so that a writer cut off in mid-transaction does not keep its successor
-waiting. Everything Postgres can raise is turned into an error of ours here, and only here; no error shows a password.
+The tables live in a schema of their own, so one database holds the logs of many change sources. The first
+connection creates them, under an advisory lock. Sessions never commit asynchronously, whatever the server's default,
+and give up on a dead peer within seconds on both ends, so that a writer cut off in mid-transaction does not keep
+its successor waiting. Everything Postgres can raise is turned into an error of ours here, and only here; no error
+shows a password.
 """
 
 from __future__ import annotations
@@ -201,11 +202,11 @@ def _make_tables(connection: Connection, schema: str) -> None:
 
 
 def _check_format(connection: Connection, address: LogAddress) -> None:
-    found = connection.execute("SELECT format FROM state").fetchone()
-    if found != (FORMAT,):
+    row = connection.execute("SELECT format FROM state").fetchone()
+    if row != (FORMAT,):
         raise StateError(
             "log-format",
-            f"the change log has format {found and found[0]}, this release reads {FORMAT}",
+            f"the change log has format {row and row[0]}, this release reads {FORMAT}",
             where=address.where,
             fix="use the release that wrote it, or another --log-schema",
         )

@@ -1,4 +1,4 @@
-"""What the hosts of a log in Postgres tell one another: rows for notes and consumers, advisory locks, notifications."""
+"""How the hosts of a log in Postgres communicate: rows for notes and consumers, advisory locks, notifications."""
 
 from __future__ import annotations
 

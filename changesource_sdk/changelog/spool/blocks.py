@@ -72,9 +72,13 @@ class BlockWriter:
         self._block_size = block_size
         with disk_errors(path):
             self._file = open(path, "wb", buffering=0, opener=opener)  # noqa: SIM115 - `finish` closes it
+        # Frames that wait for a full block, and their size in bytes; `write` adds, `_flush_block` empties.
         self._pending: list[bytes] = []
+        # See `_pending`.
         self._pending_size = 0
+        # Bytes of frames in the file, without block headers; written by `_flush_block`.
         self.size = 0
+        # Of everything in the file, headers included; written by `_flush_block`.
         self._crc32 = 0
 
     def write(self, frames: bytes) -> None:

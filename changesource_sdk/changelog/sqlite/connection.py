@@ -134,11 +134,11 @@ def _check_first_page(path: Path) -> None:
 
 
 def _check(connection: sqlite3.Connection, path: Path) -> None:
-    found = connection.execute("SELECT format FROM state").fetchone()
-    if found != (FORMAT,):
+    row = connection.execute("SELECT format FROM state").fetchone()
+    if row != (FORMAT,):
         raise StateError(
             "log-format",
-            f"the change log has format {found and found[0]}, this release reads {FORMAT}",
+            f"the change log has format {row and row[0]}, this release reads {FORMAT}",
             where=str(path),
             fix="use the release that wrote it, or another state directory",
         )

@@ -1,6 +1,6 @@
-"""What the processes of one host tell one another: notes in files, kernel locks, and a table of consumers in SQLite.
+"""How the processes of one host communicate: notes in files, kernel locks, and a table of consumers in SQLite.
 
-The table is a file of its own beside the log: it must survive a log that is damaged or lost. Losing the newest
+The table is a file of its own next to the log: it must survive a log that is damaged or lost. Losing the newest
 acknowledgements in a power cut is harmless, since they only delay pruning; so those writes are not synced one by one.
 An issued replica version is synced before it is used.
 """

@@ -47,8 +47,9 @@ class SqliteLog:
     def __init__(self, layout: StateDirectory) -> None:
         self._layout = layout
         self._lock = threading.Lock()  # around every query of a reader
-        # To the file with inode `_inode`; opened by the first query of a reader, or by `take_over` for writing.
+        # Opened by the first query of a reader, or by `take_over` for writing; again when the file was replaced.
         self._connection: sqlite3.Connection | None = None
+        # Inode of the file that `_connection` has open, -1 before; written together with it, under `_lock`.
         self._inode = -1
         # Set by `take_over`, and then this object is the writer.
         self._wakeups: WakeupSender | None = None

@@ -14,7 +14,7 @@ from contextlib import closing
 from typing import TYPE_CHECKING
 
 from changesource_sdk.changelog.store import LogStore
-from changesource_sdk.observe.log_socket import LogAddress, LogReceiver
+from changesource_sdk.observe.log_socket import LogReceiver, LogReceiverAddress
 from changesource_sdk.observe.stages import Stage
 from changesource_sdk.pipeline.adapter_factory import opened
 from changesource_sdk.pipeline.compaction.scheduler import Compactor
@@ -59,7 +59,7 @@ class SparkRunner:
         lane = SparkLane(self._context, self.stop)
         self._compactor = Compactor(log_store, lane, compaction, self.stop, clock=clock)
         # Where tasks send what they log; set by `run`, None before.
-        self._logs: LogAddress | None = None
+        self._logs: LogReceiverAddress | None = None
 
     def run(self) -> None:
         """Run until `stop` is set. Raises only what a retry cannot fix: a state directory, a newer writer."""

@@ -7,14 +7,16 @@ import pytest
 from adapters.kafka.position import KafkaPosition
 from adapters.kafka.records.catalog import Catalog
 from changesource_sdk.adapter import Delete, Insert, Update
-from changesource_sdk.ledger.entries import Entry, folded, has_reached, released
+from changesource_sdk.ledger.entries import LedgerEntry, folded, has_reached, released
 from changesource_sdk.system_tables import system_tables
 
 CLIENT = {"clientGroupID": "g", "clientID": "c"}
 
 
-def entry(sequence: int, *positions: Any, mutation: int = 1, result: str | None = None, kind: Any = "confirm") -> Entry:
-    return Entry(sequence, kind, "g", "c", mutation, result, positions)
+def entry(
+    sequence: int, *positions: Any, mutation: int = 1, result: str | None = None, kind: Any = "confirm"
+) -> LedgerEntry:
+    return LedgerEntry(sequence, kind, "g", "c", mutation, result, positions)
 
 
 @pytest.mark.parametrize(

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from changesource_sdk.adapter import Change, Insert, Position, Snapshot, Table, Transaction
-from changesource_sdk.ledger.reading import CHUNK, Reading
+from changesource_sdk.ledger.reading import CHUNK, BackgroundReader
 
 SECONDS = 60.0
 
@@ -45,7 +45,7 @@ def inserts(count: int) -> list[Change]:
     return [Insert("t", {"id": number}) for number in range(count)]
 
 
-def taken(reading: Reading) -> tuple[Position, int]:
+def taken(reading: BackgroundReader) -> tuple[Position, int]:
     transaction = reading.next(SECONDS)
     assert transaction is not None
     return transaction.position, len(list(transaction.changes))
@@ -54,7 +54,7 @@ def taken(reading: Reading) -> tuple[Position, int]:
 def test_transactions_come_whole_and_in_order() -> None:
     sizes = [0, 1, CHUNK, CHUNK + 1, 20 * CHUNK]
     script = [Transaction(number, inserts(size)) for number, size in enumerate(sizes, start=1)]
-    reading = Reading(Scripted(*script), 0)
+    reading = BackgroundReader(Scripted(*script), 0)
     try:
         assert [taken(reading) for _ in script] == list(enumerate(sizes, start=1))
     finally:
@@ -63,7 +63,7 @@ def test_transactions_come_whole_and_in_order() -> None:
 
 def test_a_silent_store_does_not_hold_up_whoever_waits() -> None:
     silent = threading.Event()
-    reading = Reading(Scripted(then=silent.wait), 0)
+    reading = BackgroundReader(Scripted(then=silent.wait), 0)
     assert reading.next(0.001) is None
     reading.close()
     silent.set()
@@ -78,7 +78,7 @@ def test_changes_may_be_a_stream_that_belongs_to_the_adapters_thread() -> None:
             yield change
 
     adapter = Scripted(Transaction(1, stream()))
-    reading = Reading(adapter, 0)
+    reading = BackgroundReader(adapter, 0)
     try:
         assert taken(reading) == (1, 3 * CHUNK)
     finally:
@@ -91,7 +91,7 @@ def test_an_adapter_that_returns_is_asked_again_where_it_stopped() -> None:
     asked_again = threading.Event()
     adapter = Scripted(Transaction(1, []), Transaction(2, []))
     adapter.then = lambda: asked_again.set() if len(adapter.asked) > 1 else None
-    reading = Reading(adapter, 0)
+    reading = BackgroundReader(adapter, 0)
     try:
         assert [taken(reading)[0], taken(reading)[0]] == [1, 2]
         assert asked_again.wait(SECONDS)
@@ -104,7 +104,7 @@ def test_an_error_comes_behind_what_was_read_before_it() -> None:
     def broken() -> None:
         raise OSError("the store is gone")
 
-    reading = Reading(Scripted(Transaction(1, inserts(2)), then=broken), 0)
+    reading = BackgroundReader(Scripted(Transaction(1, inserts(2)), then=broken), 0)
     assert taken(reading) == (1, 2)
     with pytest.raises(OSError, match="the store is gone"):
         reading.next(SECONDS)
@@ -116,7 +116,7 @@ def test_an_error_amid_a_transaction_reaches_whoever_reads_it() -> None:
         yield Insert("t", {"id": 1})
         raise OSError("cut off")
 
-    reading = Reading(Scripted(Transaction(1, stream())), 0)
+    reading = BackgroundReader(Scripted(Transaction(1, stream())), 0)
     with pytest.raises(OSError, match="cut off"):
         taken(reading)
     reading.close()

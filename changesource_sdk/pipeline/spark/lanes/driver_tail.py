@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from changesource_sdk.adapter import Adapter
-from changesource_sdk.observe.log_socket import LogAddress
+from changesource_sdk.observe.log_socket import LogReceiverAddress
 from changesource_sdk.pipeline.append import append_tail
 from changesource_sdk.pipeline.run import Run
 from changesource_sdk.pipeline.source import SourceSpec
@@ -28,7 +28,7 @@ class DriverTail:
     session: SparkSession
     source: SourceSpec
     progressed: Callable[[], None]
-    logs: LogAddress | None = None  # where processes beside the driver send what they log
+    logs: LogReceiverAddress | None = None  # where processes beside the driver send what they log
 
     def append(self, make_source: Callable[[], Adapter], lane: str) -> None:
         """Append what a source gives until the run stops or a snapshot is due; raises what ended it otherwise."""

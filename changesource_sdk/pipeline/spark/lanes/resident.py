@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 
 from changesource_sdk.changelog.store import LogStore
 from changesource_sdk.errors import ChangesourceError
-from changesource_sdk.observe.log_socket import LogAddress, send_logs
+from changesource_sdk.observe.log_socket import LogReceiverAddress, send_logs
 from changesource_sdk.observe.stages import Stage
 from changesource_sdk.pipeline.adapter_factory import opened
 from changesource_sdk.pipeline.append import append_tail
@@ -41,10 +41,10 @@ class ResidentTask:
     source: SourceSpec
     log_store: LogStore
     leash: Address
-    logs: LogAddress | None
+    logs: LogReceiverAddress | None
 
 
-def follow(run: Run, context: SparkContext, source: SourceSpec, logs: LogAddress | None = None) -> None:
+def follow(run: Run, context: SparkContext, source: SourceSpec, logs: LogReceiverAddress | None = None) -> None:
     """Keep the source followed by a task until the run stops or a snapshot is due; raises what ended it otherwise.
 
     What the task logs goes to `logs`.

@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING
 from changesource_sdk.changelog.spool.parts import PartStore
 from changesource_sdk.changelog.spool.snapshots import PartInfo, part_name
 from changesource_sdk.errors import AdapterError, ChangesourceError
-from changesource_sdk.observe.log_socket import LogAddress, send_logs
+from changesource_sdk.observe.log_socket import LogReceiverAddress, send_logs
 from changesource_sdk.pipeline.mapped import MappedPartition
 from changesource_sdk.pipeline.snapshot.take import PartTask, SnapshotProgress, write_partition
 from changesource_sdk.pipeline.spark.job import SparkFailure, SparkJob
@@ -41,7 +41,7 @@ _COUNT_EVERY_S = 0.25
 class SparkParts:
     """A `PartsWriter` that spreads the parts over Spark tasks."""
 
-    def __init__(self, session: SparkSession, logs: LogAddress | None = None) -> None:
+    def __init__(self, session: SparkSession, logs: LogReceiverAddress | None = None) -> None:
         self._session = session
         self._logs = logs  # where tasks send what they log
         self._context = session.sparkContext
@@ -110,7 +110,7 @@ def _pickled(task: PartTask) -> bytes:
         ) from error
 
 
-def run_task(part_store: PartStore, logs: LogAddress | None, task: PartTask) -> PartInfo | ChangesourceError:
+def run_task(part_store: PartStore, logs: LogReceiverAddress | None, task: PartTask) -> PartInfo | ChangesourceError:
     """What one Spark task does: write one part, whole or not at all."""
     send_logs(logs)
     try:

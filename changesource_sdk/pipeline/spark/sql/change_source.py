@@ -26,7 +26,7 @@ from pyspark.sql.datasource import DataSource, SimpleDataSourceStreamReader
 from changesource_sdk.adapter import Acknowledging, Adapter, Delete, Insert, Position, Transaction, Update
 from changesource_sdk.contract import checked_transactions
 from changesource_sdk.errors import AdapterError, ChangesourceError
-from changesource_sdk.observe.log_socket import LogAddress, send_logs
+from changesource_sdk.observe.log_socket import LogReceiverAddress, send_logs
 from changesource_sdk.pipeline.mapping.images import Image, images
 from changesource_sdk.pipeline.mapping.row import RowMapper
 from changesource_sdk.pipeline.mapping.table import MappedTable
@@ -65,7 +65,7 @@ class StreamSource:
     after: Position
     tables: Sequence[MappedTable]
     durable: Path
-    logs: LogAddress | None = None  # where the process sends what it logs
+    logs: LogReceiverAddress | None = None  # where the process sends what it logs
 
     @property
     def answered(self) -> Path:
