@@ -56,13 +56,13 @@ class Polls:
         threading.Thread(target=self._run, args=(poll, find), name=f"changesource-poll-{unit}", daemon=True).start()
 
     def _run(self, poll: Poll, find: Callable[[], Sequence[Step]]) -> None:
-        poll.patience.asked()
+        poll.patience.begin_wait()
         try:
             poll.steps = find()
         except BaseException as error:
             poll.error = error
         finally:
-            poll.patience.answered()
+            poll.patience.end_wait()
             poll.is_done.set()
             self._any_done.set()
 
@@ -74,7 +74,7 @@ class Polls:
                 del self._polls[unit]
                 yield unit, poll
             else:
-                poll.patience.look()
+                poll.patience.warn_if_overdue()
 
     def wait(self, seconds: float) -> None:
         """Wait until a poll is done, at most so many seconds."""

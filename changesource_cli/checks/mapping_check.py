@@ -35,8 +35,8 @@ def check_mappings(config: ServeConfig) -> str:
 
 
 def _check_sql(tables: list[MappedTable]) -> None:
-    from changesource_sdk.pipeline.spark.running import session
+    from changesource_sdk.pipeline.spark.session import spark_session
     from changesource_sdk.pipeline.spark.sql.mapping import check_sql
 
     for table in tables:
-        check_sql(session(), table)
+        check_sql(spark_session(), table)

@@ -1,6 +1,6 @@
-"""The writing half of a runner: all that waits becomes one durable commit, and only then is acknowledged upstream.
+"""The writing half of a runner: everything that waits becomes one durable commit, acknowledged upstream after it.
 
-Runners differ in where this happens, not in what happens: in their own process, or in a Spark task.
+Every runner uses it, in its own process or in a Spark task.
 """
 
 from __future__ import annotations
@@ -14,12 +14,14 @@ from changesource_sdk.observe.stages import Stage
 from changesource_sdk.pipeline.run import Run
 from changesource_sdk.pipeline.snapshot.take import adapter_call
 from changesource_sdk.pipeline.tail import Tail
-from changesource_sdk.pipeline.upkeep import Upkeep
+from changesource_sdk.pipeline.upkeep import LogUpkeep
 
 POLL_S = 0.25
 """How often requests and offers for the writer are polled, in seconds, and the longest wait for a transaction."""
 SETTLED_S = 5.0
-"""An upstream that fails, works for a moment and fails again is failing all the while."""
+"""Seconds without an error after which an upstream that sends nothing has recovered. An upstream that fails again at
+once, after each retry, is not reported as recovered in between.
+"""
 
 
 def append_tail(run: Run, adapter: Adapter, writer: LogWriter, progressed: Callable[[], None] = lambda: None) -> None:
@@ -28,7 +30,7 @@ def append_tail(run: Run, adapter: Adapter, writer: LogWriter, progressed: Calla
     `progressed` is called after each commit. Raises what ended the reading.
     """
     tail = Tail(adapter, writer.state(), run.log_store, run.spill_bytes)
-    upkeep = Upkeep(run.log_store, writer)
+    upkeep = LogUpkeep(run.log_store, writer)
     stage = run.stage
     stage.update(state="tailing", watermark=writer.state().head, position=writer.state().position)
     try:
@@ -44,14 +46,14 @@ def append_tail(run: Run, adapter: Adapter, writer: LogWriter, progressed: Calla
                 progressed()
             elif tail.healthy_since is not None and monotonic() - tail.healthy_since >= SETTLED_S:
                 stage.recovered()
-            tail.patience.look()
+            tail.patience.warn_if_overdue()
             stage.beat()
     finally:
         tail.end()
 
 
 def _append_waiting(adapter: Adapter, writer: LogWriter, stage: Stage, tail: Tail) -> bool:
-    """One durable commit of all that waits, then the acknowledgement; whether there was anything."""
+    """Commit everything that waits, then acknowledge it upstream. Waits up to `POLL_S`; whether there was anything."""
     batch = tail.feed.take(POLL_S)
     if not batch:
         return False

@@ -1,7 +1,7 @@
 """The pipeline as a process of its own: `python -m changesource_sdk.pipeline.child STATE`.
 
 What to run is in the state directory (`settings`). The process ends by itself when its standard input closes, so it
-never outlives whoever started it, and between two transactions on SIGTERM or SIGINT.
+never outlives its parent, and between two transactions on SIGTERM or SIGINT.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from changesource_sdk.policies.compaction import CompactionPolicy
 
 
 def _watch_parent(stop: threading.Event) -> None:
-    """End when standard input does: the parent is gone."""
+    """Set `stop` when standard input closes, which means that the parent is gone. Runs in a thread of its own."""
     while os.read(0, 4096):
         pass
     stop.set()
@@ -53,7 +53,7 @@ def _run(pipeline: PipelineSettings, state: Path, stop: threading.Event) -> None
 
 
 def _reports(state: Path) -> Reports:
-    """Where to report what ended the pipeline: beside the log, or on this host if the log cannot be opened."""
+    """Where to report what ended the pipeline: with the log, or on this host if the log cannot be opened."""
     try:
         pipeline = read_settings(state)
         return open_store(state, pipeline.log, pipeline.log_schema, pipeline.spool).reports
@@ -62,7 +62,7 @@ def _reports(state: Path) -> Reports:
 
 
 def main(arguments: list[str]) -> int:
-    """Run until told to stop; the exit code."""
+    """Run until stopped by a signal, the parent or an error; returns the exit code."""
     relay_to_standard_error()
     stop = threading.Event()
     for number in (signal.SIGTERM, signal.SIGINT):

@@ -26,13 +26,17 @@ from changesource_sdk.pipeline.spark.session import SparkSettings, standard_erro
 from changesource_sdk.pipeline.upkeep import STEP_TRANSACTIONS
 
 TAKEN_WITHIN_S = 30.0
+"""How long to wait for a running pipeline to register the snapshot, in seconds."""
 _HELD = ("state-in-use", "log-in-use")
-_LOOK_S = 0.1
+_POLL_S = 0.1
 
 
 @dataclass(frozen=True, slots=True)
 class Compacted:
-    """What came of it. `registered` is whether the log names the snapshot already; if not, its pipeline will."""
+    """The result. `registered` says that the log names the snapshot already; if not, its pipeline will.
+
+    `forgotten` is the number of transactions that were pruned.
+    """
 
     watermark: str
     registered: bool
@@ -78,7 +82,7 @@ def compact_once(
 
 
 def _claim(stack: ExitStack, log_store: LogStore) -> bool:
-    """Be the log's pipeline as long as the stack, unless there is one; whether this one is."""
+    """Claim the log as its pipeline until the stack closes; False if a pipeline has it."""
     try:
         stack.enter_context(log_store.claim())
     except StateError as error:
@@ -89,7 +93,7 @@ def _claim(stack: ExitStack, log_store: LogStore) -> bool:
 
 
 def _register(log_store: LogStore, expiry_ms: float, clock: Callable[[], float]) -> int:
-    """Take the offer as the log's writer, and forget what nobody needs then; how many transactions."""
+    """Register the offered snapshot as the log's writer and prune; returns the number of transactions pruned."""
     writer = log_store.open_writer(lambda: int(clock() * 1_000_000))
     try:
         log_store.handoff.take(writer)
@@ -108,10 +112,10 @@ def _prune(log_store: LogStore, writer: LogWriter, expiry_ms: float, clock: Call
 
 
 def _is_taken(log_store: LogStore) -> bool:
-    """Whether the pipeline that runs takes the offer soon."""
+    """Wait until the running pipeline takes the offer; False if it does not within `TAKEN_WITHIN_S`."""
     deadline = time.monotonic() + TAKEN_WITHIN_S
     while log_store.handoff.is_pending():
         if time.monotonic() > deadline:
             return False
-        time.sleep(_LOOK_S)
+        time.sleep(_POLL_S)
     return True

@@ -1,7 +1,7 @@
-"""The feed between the thread that reads the store and the one that writes the log.
+"""The feed between the thread that reads the upstream and the one that writes the log.
 
-It is bounded in bytes and in number, so a slow disk slows the reader and not the memory. The writer takes all that
-is queued at once: one transaction when idle, many under load, and each taking becomes one durable commit.
+It is bounded in bytes and in number, so a slow disk slows the reader and not the memory. The writer takes
+everything that is queued at once: one transaction when idle, many under load. Each batch becomes one durable commit.
 """
 
 from __future__ import annotations
@@ -20,19 +20,27 @@ class FeedClosed(Exception):
 
 
 class TransactionFeed:
-    """A bounded queue. Invariant: what was put before an error is taken before the error is raised."""
+    """A bounded queue between one reader and one writer thread. All attributes are guarded by `_changed`.
+
+    Invariant: what was put before an error is taken before the error is raised.
+    """
 
     def __init__(self, capacity_bytes: int = CAPACITY_BYTES) -> None:
         self._capacity = capacity_bytes
         self._changed = threading.Condition()
+        # Transactions to append; `put` adds, `take` empties.
         self._queue: list[EncodedTransaction] = []
+        # Bytes of frames in `_queue`; those in block files on disk do not count.
         self._size = 0
+        # Positions that were put and are not in the log yet; `done` removes them.
         self._pending: set[str] = set()
+        # What ended the reader; set by `fail`, raised by `take` once the queue is empty.
         self._error: BaseException | None = None
+        # Set by `close`; ends a `put` that waits for room.
         self._closed = False
 
     def put(self, transaction: EncodedTransaction) -> None:
-        """Add a transaction, waiting for room; `FeedClosed` once the writer is gone."""
+        """Add a transaction, waiting for room. Called by the reader; raises `FeedClosed` after `close`."""
         size = len(transaction.data) if isinstance(transaction.data, bytes) else 0
         with self._changed:
             self._changed.wait_for(lambda: self._closed or self._has_room())
@@ -47,7 +55,10 @@ class TransactionFeed:
         return self._size < self._capacity and len(self._queue) < CAPACITY_TRANSACTIONS
 
     def take(self, timeout: float) -> list[EncodedTransaction]:
-        """All that is queued, waiting for something; empty when the time is over. Raises the reader's error at last."""
+        """Return everything queued, waiting up to `timeout` seconds for something; may be empty. Called by the writer.
+
+        Raises the reader's error when nothing is left before it.
+        """
         with self._changed:
             self._changed.wait_for(lambda: self._queue or self._error or self._closed, timeout)
             if not self._queue and self._error is not None:
@@ -58,7 +69,7 @@ class TransactionFeed:
             return taken
 
     def done(self, transactions: list[EncodedTransaction]) -> None:
-        """These are in the log now."""
+        """Note that these transactions are in the log. Called by the writer."""
         with self._changed:
             self._pending.difference_update(to_text(t.position) for t in transactions)
 
@@ -68,13 +79,13 @@ class TransactionFeed:
             return to_text(position) in self._pending
 
     def fail(self, error: BaseException) -> None:
-        """The reader ended with an error."""
+        """Store the error that ended the reader; `take` raises it."""
         with self._changed:
             self._error = error
             self._changed.notify_all()
 
     def close(self) -> None:
-        """The writer is gone, or must look up from waiting."""
+        """End all waiting: the writer is gone."""
         with self._changed:
             self._closed = True
             self._changed.notify_all()

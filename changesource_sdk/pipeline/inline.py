@@ -67,7 +67,7 @@ class InlineRunner:
         log_store = self._run.log_store
         above = snapshot_due(log_store, writer)
         if above is not None:
-            # This runner starts over; what another left unfinished is of no use.
+            # This runner cannot resume; a snapshot that another runner left unfinished is removed.
             Unfinished(log_store.layout).forget()
             snapshot_into_log(self._run, adapter, writer, above)
             self._recovery.progressed()
@@ -77,7 +77,10 @@ class InlineRunner:
 def snapshot_into_log(
     run: Run, adapter: Adapter, writer: LogWriter, above: str, lane: SnapshotLane | None = None
 ) -> None:
-    """Take a snapshot above a watermark, reporting progress, and answer the request for it."""
+    """Take a snapshot above a watermark, report its progress, and answer the request for it.
+
+    Raises `Stopped` if the run stops meanwhile.
+    """
     stage = run.stage
 
     def rows_done(rows: int) -> None:

@@ -89,7 +89,7 @@ class MappedAdapter(AdapterWrapper):
         return replace(snapshot, partitions=[part(partition) for partition in snapshot.partitions], tables=targets)
 
     def changes(self, after: Position) -> Iterator[Transaction]:
-        """The upstream's transactions, mapped; also those of which nothing is left, since their positions count."""
+        """The upstream's transactions, mapped. One that becomes empty is yielded too, since its position counts."""
         if self._mapper is None:
             self._mapper = self.change_mapper()
         mapper = self._mapper

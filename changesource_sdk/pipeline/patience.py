@@ -1,8 +1,8 @@
-"""How long a source may take to answer before it is said to hold the stream up.
+"""Warns about a source that takes too long to answer, and so holds the stream up.
 
-A source that returns from `changes()` when there is nothing new (most do) is asked again and again, so an answer that
-does not come means something: a query that hangs, a lock, a network that went away. A source that waits for changes
-inside `changes()` looks the same when it is idle; such an adapter has to say itself that its store does not answer.
+A source that returns from `changes()` when there is nothing new (most do) is polled again and again. If a poll does not
+return, something is wrong: a query that hangs, a lock, a lost network. A source that waits for changes inside
+`changes()` cannot be distinguished from one that is idle, so such an adapter must warn by itself.
 """
 
 from __future__ import annotations
@@ -20,13 +20,13 @@ T = TypeVar("T")
 
 STUCK_AFTER_S = 30.0
 TIMES_LONGEST = 3.0
-"""An answer may take so many times as long as the longest that came before: tables that take a minute always do."""
+"""An answer may take this many times as long as the longest before it: some tables always take a minute."""
 SAY_AGAIN_S = 60.0
 CODE = "source-not-answering"
 
 
 class Patience:
-    """Watches the answers to one kind of question, asked in one thread; `look` may be called in another."""
+    """Measures how long the calls made in one thread take; another thread may call `warn_if_overdue`."""
 
     def __init__(
         self,
@@ -36,59 +36,61 @@ class Patience:
         returns: bool = False,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
-        """`returns` says that an answer always comes; otherwise that is believed once an empty one has come."""
+        """`returns` says that a call always returns; otherwise this is assumed once a call has returned nothing."""
         self._where = where
         self._holds = holds
+        # Whether calls return when there is nothing new; set by `answers` after the first that returned nothing.
         self._returns = returns
         self._clock = clock
         self._lock = threading.Lock()
-        self._asked_at: float | None = None  # since when an answer is awaited
-        self._longest = 0.0  # seconds that an answer has taken
-        self._said_at: float | None = None  # when the warning in force was last said
+        # The next three are guarded by `_lock`; times are those of `clock`.
+        self._waiting_since: float | None = None  # when the call in progress began
+        self._longest = 0.0  # seconds that the longest call took
+        self._warned_at: float | None = None  # when the warning in force was last logged
 
-    def answers(self, ask: Callable[[], Iterator[T]]) -> Iterator[T]:
-        """What the source gives when it is asked; only the time that it takes itself is counted."""
+    def answers(self, call: Callable[[], Iterator[T]]) -> Iterator[T]:
+        """Yield what `call` yields, and measure the time it takes, without the time that the caller takes."""
         transactions: Iterator[T] | None = None
         is_empty = True
         while True:
-            self.asked()
+            self.begin_wait()
             try:
-                transactions = ask() if transactions is None else transactions
-                found = next(transactions)
+                transactions = call() if transactions is None else transactions
+                answer = next(transactions)
             except StopIteration:
                 self._returns |= is_empty
                 return
             finally:
-                self.answered()
+                self.end_wait()
             is_empty = False
-            yield found
+            yield answer
 
-    def asked(self) -> None:
-        """The wait begins."""
+    def begin_wait(self) -> None:
+        """Start to measure: the source is called now."""
         with self._lock:
-            self._asked_at = self._clock()
+            self._waiting_since = self._clock()
 
-    def answered(self) -> None:
-        """The wait is over, or given up."""
+    def end_wait(self) -> None:
+        """Stop to measure, and clear a warning: the source answered, or the call was given up."""
         with self._lock:
-            # One that waited for a change inside the call says nothing of how long looking takes.
+            # A call that waited for a change does not show how long a poll takes.
             self._longest = max(self._longest, self._waited()) if self._returns else 0.0
-            was_said, self._said_at, self._asked_at = self._said_at is not None, None, None
-        if was_said:
+            was_warned, self._warned_at, self._waiting_since = self._warned_at is not None, None, None
+        if was_warned:
             clear(_log, CODE, self._where, "the source answers again")
 
-    def look(self) -> None:
-        """Warn if an answer is overdue."""
+    def warn_if_overdue(self) -> None:
+        """Log a warning if the call in progress takes too long, again every `SAY_AGAIN_S` seconds."""
         with self._lock:
             waited = self._waited()
             is_overdue = self._returns and waited > max(STUCK_AFTER_S, TIMES_LONGEST * self._longest)
-            is_said = self._said_at is not None and self._clock() - self._said_at < SAY_AGAIN_S
-            if not is_overdue or is_said:
+            is_warned = self._warned_at is not None and self._clock() - self._warned_at < SAY_AGAIN_S
+            if not is_overdue or is_warned:
                 return
-            self._said_at = self._clock()
+            self._warned_at = self._clock()
         fix = "see what the store is busy with; reading continues when it answers"
         message = f"the source has not answered for {round(waited)} s"
         warn(_log, CODE, self._where, message, fix, holds=self._holds)
 
     def _waited(self) -> float:
-        return 0.0 if self._asked_at is None else self._clock() - self._asked_at
+        return 0.0 if self._waiting_since is None else self._clock() - self._waiting_since

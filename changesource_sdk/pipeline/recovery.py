@@ -1,4 +1,4 @@
-"""Recovery: the one way back from every failure.
+"""Recovery: how a runner continues after a failure.
 
 A runner is a step that is repeated until it is stopped. A step opens the log, continues after the last position it
 holds, and returns when something new is due. If it raises, the failure is reported in the stage file, and the step is
@@ -77,7 +77,7 @@ class Recovery:
 
 
 def snapshot_due(log_store: LogStore, writer: LogWriter) -> str | None:
-    """Above which watermark a snapshot must be taken now; None if none must."""
+    """Return the watermark above which a snapshot must be taken now; None if no snapshot is due."""
     known = writer.snapshots()
     log_store.requests.answer_snapshot(max((snapshot.watermark for snapshot in known), default=EMPTY))
     held = _held_by_consumers(log_store)

@@ -33,7 +33,7 @@ class SourceSpec:
     mappings: str = ""
 
     def factory(self) -> Callable[[], Adapter]:
-        """What makes the adapter, as often as needed. Raises `ConfigurationError` if it cannot be imported."""
+        """Return a function that makes a new adapter. Raises `ConfigurationError` if it cannot be imported."""
         make = adapter_factory(self.adapter, self.settings)
         if self.ledger:
             make = _around(make, lambda adapter: LedgeredAdapter(adapter, self.ledger))
@@ -56,7 +56,7 @@ class SourceSpec:
         return replace(self, mapping={}, mappings="")
 
     def identity(self) -> str:
-        """What a snapshot depends on besides the upstream; hashed, since settings may hold secrets.
+        """A hash of everything but the upstream that a snapshot depends on; hashed, since settings may hold secrets.
 
         An unfinished snapshot is resumed only by the same source, so the hash must stay as earlier releases made it.
         """

@@ -20,7 +20,7 @@ from changesource_sdk.pipeline.encoding.consumer_schema import ConsumerSchema
 from changesource_sdk.pipeline.encoding.transactions import TransactionEncoder
 from changesource_sdk.pipeline.feed import FeedClosed, TransactionFeed
 from changesource_sdk.pipeline.patience import Patience
-from changesource_sdk.pipeline.snapshot.take import adapter_call, let_go
+from changesource_sdk.pipeline.snapshot.take import adapter_call, close_quietly
 from changesource_sdk.positions import is_ahead, is_behind
 from service_kit.logs import event, logger
 
@@ -31,7 +31,7 @@ JOIN_S = 5.0
 
 
 class Tail:
-    """One thread over one adapter. Invariant: what it feeds follows, without gap or double, what the log holds."""
+    """Reads one adapter in a thread. Invariant: what it feeds continues the log without gaps or duplicates."""
 
     def __init__(self, adapter: Adapter, state: LogState, log_store: LogStore, spill_bytes: int) -> None:
         self.feed = TransactionFeed()
@@ -60,12 +60,12 @@ class Tail:
         self._ended.set()
         self.feed.close()
         if isinstance(self._adapter, Closing):
-            let_go("closing the adapter", self._adapter.close)
+            close_quietly("closing the adapter", self._adapter.close)
         if self._thread.ident is not None:
             self._thread.join(JOIN_S)
         if self._thread.is_alive():
             event(_log, logging.WARNING, "the adapter is still reading; give it a close() that ends changes()")
-        self.patience.answered()
+        self.patience.end_wait()
         self._known.close()
 
     def _run(self) -> None:

@@ -1,7 +1,7 @@
-"""What the log's writer does between appends: forget what nobody needs, take over compacted snapshots.
+"""What the log's writer does between appends: prune what no consumer needs, register compacted snapshots.
 
-Both come from elsewhere, endpoints and compactors, and only the writer may do them. They are done in small steps, so
-that appending never waits long: a log of millions of transactions is forgotten a thousand at a time.
+Endpoints and compactors request it, and only the writer may do it. It is done in small steps, so
+that appending never waits long: a log of millions of transactions is pruned a thousand at a time.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ STEP_TRANSACTIONS = 1000
 STEP_S = 0.02
 
 
-class Upkeep:
+class LogUpkeep:
     """The upkeep of one log by its writer, in steps of about `STEP_S` seconds at most."""
 
     def __init__(self, log_store: LogStore, writer: LogWriter) -> None:
@@ -30,7 +30,7 @@ class Upkeep:
         self._forget = EMPTY
 
     def step(self) -> None:
-        """Do a little of what is requested."""
+        """Register an offered snapshot, and prune for about `STEP_S` seconds at most."""
         if watermark := self._log_store.handoff.take(self._writer):
             event(_log, logging.INFO, "a compacted snapshot is served from now on", watermark=watermark)
         self._forget = max(self._forget, self._log_store.requests.take_prune() or EMPTY)

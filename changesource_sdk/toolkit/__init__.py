@@ -16,11 +16,10 @@ No adapter needs them: the contract is what `changesource_sdk` itself exports. T
 from changesource_sdk.observe.warnings import NOT_SYNCED, Holds, StandingWarnings
 from changesource_sdk.observe.warnings import settle as settle_warnings
 from changesource_sdk.pipeline.encoding.encode import TableEncoder
-from changesource_sdk.pipeline.encoding.kept_json import kept_json
 from changesource_sdk.pipeline.encoding.normalize import converter, to_epoch_ms
+from changesource_sdk.pipeline.encoding.rows import kept_json
 from changesource_sdk.pipeline.patience import Patience
-from changesource_sdk.pipeline.spark.running import is_running as has_spark_session
-from changesource_sdk.pipeline.spark.running import session as spark_session
+from changesource_sdk.pipeline.spark.session import has_spark_session, spark_session
 from changesource_sdk.pipeline.spark.sql.mapping import gist as gist_of_spark_error
 from changesource_sdk.schema import canonical_name, split_name
 from changesource_sdk.schema_diff import KnownTable, schema_diff

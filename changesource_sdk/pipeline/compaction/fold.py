@@ -2,7 +2,7 @@
 
 Three steps, each over one part of the data, so that they can run anywhere:
 1. `scan` searches a range of the log for the little that every task must know: schema changes, truncations, which
-   tables were touched. From that a `History` is made.
+   tables were touched. From that a `SchemaHistory` is made.
 2. `Sorting` turns every row and change into an item whose sort key brings together what concerns one row, in order.
 3. `fold` reads sorted items and gives the rows that are left, as they are at the end.
 
@@ -21,8 +21,8 @@ from typing import Any, NamedTuple, TypeAlias
 
 import orjson
 
-from changesource_sdk.pipeline.compaction.history import START, History, Order, TableHistory, WireRow
-from changesource_sdk.pipeline.encoding.kept_json import kept_json
+from changesource_sdk.pipeline.compaction.history import START, Order, SchemaHistory, TableHistory, WireRow
+from changesource_sdk.pipeline.encoding.rows import kept_json
 from protocol.specs import replica_name
 
 # Items are plain tuples: there is one for every row and change, and each is pickled, to a bucket's file or to a Spark
@@ -61,8 +61,8 @@ _SCHEMA_TAGS = ("create-table", "drop-table", "rename-table", "add-column", "upd
 
 @dataclass(slots=True)
 class Findings:
-    """What a range of the log holds besides rows: events in order, tables with row changes, and the tables whose
-    rows moved to another key, with the number of columns that were told then.
+    """What a range of the log has in addition to rows: schema changes and truncations in order, the tables with row
+    changes, and the tables whose rows moved to another key, with the number of columns in the update.
     """
 
     events: list[tuple[Order, bytes]] = field(default_factory=list)
@@ -75,30 +75,30 @@ Change: TypeAlias = tuple[Order, bytes]
 
 
 def scan(changes: Iterable[Change]) -> Findings:
-    """What every task must know of these changes."""
-    found = Findings()
+    """Collect what every task must know of these changes."""
+    findings = Findings()
     for order, payload in changes:
         change = orjson.loads(payload)[1]
         tag = change["tag"]
         if tag in _ROW_TAGS:
             name = _table_name(change["relation"])
-            found.touched.add(name)
+            findings.touched.add(name)
             if tag == "update" and change["key"] is not None:
-                found.moves.add((name, len(change["new"])))
+                findings.moves.add((name, len(change["new"])))
         elif tag in _SCHEMA_TAGS:
-            found.events.append((order, payload))
-    return found
+            findings.events.append((order, payload))
+    return findings
 
 
-def has_partial_moves(history: History, findings: Iterable[Findings]) -> bool:
-    """Whether some row may have moved to another key with columns that only its old version tells."""
-    return any(history.widths(name) != {columns} for found in findings for name, columns in found.moves)
+def has_partial_moves(history: SchemaHistory, findings: Iterable[Findings]) -> bool:
+    """Whether some row may have moved to another key in an update that lacks columns, which are in its old row."""
+    return any(history.widths(name) != {columns} for each in findings for name, columns in each.moves)
 
 
 class Sorting:
     """Makes sortable items of rows and changes. Invariant: items about one row have one group, whatever key it had."""
 
-    def __init__(self, history: History, ties: Mapping[tuple[int, bytes], bytes] | None = None) -> None:
+    def __init__(self, history: SchemaHistory, ties: Mapping[tuple[int, bytes], bytes] | None = None) -> None:
         self._history = history
         self._ties = ties or {}
 
@@ -197,7 +197,7 @@ def groups_of(ties: Iterable[Tie]) -> dict[tuple[int, bytes], bytes]:
     return {(number, key): find(number, key) for number, key in list(leader)}
 
 
-def fold(history: History, items: Iterable[Item]) -> Iterator[tuple[int, bytes]]:
+def fold(history: SchemaHistory, items: Iterable[Item]) -> Iterator[tuple[int, bytes]]:
     """The rows left after all items, as JSON, with the number of their table; items come sorted, in whole groups."""
     for (number, _), group in groupby(items, key=lambda item: item[0][:2]):
         table = history.numbered[number]

@@ -32,9 +32,9 @@ START: Order = ("", 0)
 
 @dataclass(slots=True)
 class TableHistory:
-    """One table from its creation, or the snapshot, on; a renamed table is still the same. Only `History` writes it."""
+    """One table from its creation, or the snapshot, on, under all its names. Only `SchemaHistory` writes it."""
 
-    # Its index in `History.numbered`.
+    # Its index in `SchemaHistory.numbered`.
     number: int
     # The number of columns at its creation.
     width: int
@@ -42,8 +42,9 @@ class TableHistory:
     table: Table | None = None
     # The last truncation: rows written before it are gone.
     emptied: Order = START
-    # Column changes in order, and how many columns there were from each on.
+    # Column changes in order; `add` appends.
     steps: list[tuple[Order, Step]] = field(default_factory=list)
+    # The number of columns after each of `steps`.
     widths: list[tuple[Order, int]] = field(default_factory=list)
 
     def survives(self, order: Order) -> bool:
@@ -69,7 +70,7 @@ class TableHistory:
         self.widths.append((order, width + step.columns))
 
 
-class History(TableFold[TableHistory]):
+class SchemaHistory(TableFold[TableHistory]):
     """All tables that existed at some moment, in `numbered`. Names are those of the replica. Constant once made."""
 
     def __init__(

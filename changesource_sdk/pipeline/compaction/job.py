@@ -39,7 +39,7 @@ from changesource_sdk.pipeline.compaction.fold import (
     groups_of,
     has_partial_moves,
 )
-from changesource_sdk.pipeline.compaction.history import History
+from changesource_sdk.pipeline.compaction.history import SchemaHistory
 from changesource_sdk.pipeline.encoding.consumer_schema import ConsumerSchema
 from changesource_sdk.pipeline.encoding.encode import TableEncoder
 from changesource_sdk.pipeline.encoding.schema_frames import existing_schema
@@ -134,7 +134,7 @@ class Folding:
 
     parts: Sequence[SpoolPart]
     log_ranges: Sequence[ReadableRange]
-    history: History
+    history: SchemaHistory
     sorting: Sorting
     buckets: int
     directory: Path
@@ -179,7 +179,7 @@ class Progress:
     done: Done = lambda units: None
 
 
-UNHEARD = Progress()
+NO_PROGRESS = Progress()
 
 
 def compact(
@@ -189,9 +189,12 @@ def compact(
     *,
     range_bytes: int = RANGE_BYTES,
     bucket_bytes: int = BUCKET_BYTES,
-    progress: Progress = UNHEARD,
+    progress: Progress = NO_PROGRESS,
 ) -> str | None:
-    """Offer a snapshot at the log's head, made from the newest one; its watermark, None if nothing came after that."""
+    """Make a snapshot at the log's head from the newest one and offer it to the writer.
+
+    Returns its watermark, None if the log has nothing after the newest snapshot.
+    """
     with closing(log_store.open_log()) as log:
         state, known = log.state(), log.snapshots()
         if not known or known[-1].watermark >= state.head:
@@ -257,12 +260,12 @@ class _Compaction:
         return parts + list(lane.fold(folding, progress.done))
 
 
-def history_of(base: ConsumerSchema, findings: Iterable[Findings], final: ConsumerSchema) -> History:
+def history_of(base: ConsumerSchema, findings: Iterable[Findings], final: ConsumerSchema) -> SchemaHistory:
     """The history of the tables from one schema to another; the events between must lead from one to the other."""
-    events = [event for found in findings for event in found.events]
+    events = [event for each in findings for event in each.events]
     decoded = ((order, decode_downstream(payload)) for order, payload in events)
     changes = [(order, message.change) for order, message in decoded if isinstance(message, Data)]
-    history = History(base, changes, final)
+    history = SchemaHistory(base, changes, final)
     if {table.table.full_name for table in history.numbered if table.table} != set(final.tables):
         raise StateError(
             "compaction-mismatch",

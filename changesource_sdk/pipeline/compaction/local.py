@@ -1,6 +1,6 @@
 """Compaction in this process: items spill to one file per bucket, and buckets are folded one after the other.
 
-No more than one bucket is in memory at a time. Slow beside Spark, but it needs nothing.
+No more than one bucket is in memory at a time. Slower than Spark, but needs no cluster.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ class LocalLane:
     """A `Lane` of one process and one thread."""
 
     def scan(self, log_ranges: Sequence[ReadableRange], done: Done) -> list[Findings]:
-        """What every range holds besides rows."""
+        """`fold.scan` of every range."""
         return [scan(each.changes()) for each in _counted(log_ranges, done)]
 
     def ties(self, log_ranges: Sequence[ReadableRange], sorting: Sorting, done: Done) -> list[Tie]:
@@ -51,7 +51,7 @@ class LocalLane:
 
 
 def _counted(units: Iterable[T], done: Done) -> Iterator[T]:
-    """The same units of work, each told when its turn is over."""
+    """The same units of work; `done` is called after each."""
     for unit in units:
         yield unit
         done(1)
@@ -74,7 +74,9 @@ class _Buckets:
 
     def __init__(self, folder: Path, count: int) -> None:
         self._paths = [folder / f"{number}.items" for number in range(count)]
+        # Open for writing between `__enter__` and `__exit__`, by bucket.
         self._files: list[BinaryIO] = []
+        # Items that are not in the files yet, by bucket; `add` fills, `_spill` empties.
         self._waiting: list[list[Item]] = [[] for _ in range(count)]
 
     def __enter__(self) -> _Buckets:

@@ -28,25 +28,23 @@ from service_kit.logs import event, logger
 
 _log = logger("compaction")
 
-LOOK_EVERY_S = 1.0
+POLL_S = 1.0
 JOIN_S = 10.0
 STAGE = "compaction"
 
 
 @dataclass(slots=True)
 class Growth:
-    """How much the log grew since its newest snapshot. All fields are written by `look`, in the compactor's thread;
-    it counts only what is new since the last call.
-    """
+    """How much the log grew since its newest snapshot. Only `update` writes the fields, in the compactor's thread."""
 
-    base: str = ""
-    counted: str = ""
-    transactions: int = 0
-    bytes: int = 0
-    snapshot_bytes: int = 0
+    base: str = ""  # watermark of the newest snapshot
+    counted: str = ""  # watermark of the last transaction counted
+    transactions: int = 0  # between `base` and `counted`
+    bytes: int = 0  # of frames between `base` and `counted`
+    snapshot_bytes: int = 0  # of the snapshot at `base`
 
-    def look(self, log_store: LogStore, reader: Log) -> None:
-        """Count what was appended since."""
+    def update(self, log_store: LogStore, reader: Log) -> None:
+        """Count what was appended since the last call; start again at 0 if there is a newer snapshot."""
         known, head = reader.snapshots(), reader.state().head
         if not known:
             return
@@ -70,7 +68,7 @@ class Compactor:
         policy: CompactionPolicy,
         stop: threading.Event,
         *,
-        look_every_s: float = LOOK_EVERY_S,
+        poll_s: float = POLL_S,
         backoff: Backoff | None = None,
         clock: Callable[[], float] = time.time,
     ) -> None:
@@ -78,7 +76,7 @@ class Compactor:
         self._lane = lane
         self._policy = policy
         self._stop = stop
-        self._look_every_s = look_every_s
+        self._poll_s = poll_s
         self._backoff = backoff or Backoff(first_s=1.0, last_s=300.0)
         self._clock = clock
         self._stage = Stage(log_store.reports, STAGE, clock)
@@ -99,12 +97,12 @@ class Compactor:
             thread.join(JOIN_S)
 
     def _run(self) -> None:
-        pause = self._look_every_s
+        pause = self._poll_s
         while not self._pause(pause):
             try:
-                self.look()
+                self.poll()
                 self._backoff.reset()
-                pause = self._look_every_s
+                pause = self._poll_s
             except Stopped:
                 return
             except Exception as error:
@@ -123,8 +121,8 @@ class Compactor:
                 self._stage.beat()
         return self._stop.is_set()
 
-    def look(self) -> str | None:
-        """Compact if it is due and no other process does; the watermark of the snapshot on offer."""
+    def poll(self) -> str | None:
+        """Compact if it is due and no other process does; returns the watermark of the new snapshot, or None."""
         if self._log_store.handoff.is_pending() or not self._is_due():
             return None
         try:
@@ -141,7 +139,7 @@ class Compactor:
     def _is_due(self) -> bool:
         reader = self._log_store.open_log()
         try:
-            self._growth.look(self._log_store, reader)
+            self._growth.update(self._log_store, reader)
         finally:
             reader.close()
         growth = self._growth

@@ -109,9 +109,9 @@ class ConsumerSchema:
     @classmethod
     def from_json(cls, text: str) -> ConsumerSchema:
         """The schema that `to_json` wrote; an empty text is an empty schema."""
-        found = orjson.loads(text) if text else {"tables": [], "indexes": []}
-        tables = [Table(**{**t, "columns": [Column(**c) for c in t["columns"]]}) for t in found["tables"]]
-        indexes = {i.pop("at"): Index(**{**i, "columns": [tuple(c) for c in i["columns"]]}) for i in found["indexes"]}
+        content = orjson.loads(text) if text else {"tables": [], "indexes": []}
+        tables = [Table(**{**t, "columns": [Column(**c) for c in t["columns"]]}) for t in content["tables"]]
+        indexes = {i.pop("at"): Index(**{**i, "columns": [tuple(c) for c in i["columns"]]}) for i in content["indexes"]}
         return cls({table.full_name: table for table in tables}, indexes)
 
     @classmethod

@@ -36,10 +36,12 @@ class TableEncoder:
         self._full = RowShape(table.full_name, table.columns)
         self._width = len(table.columns)
         self._key = RowShape(table.full_name, [known_column(table, name) for name in table.key])
+        # Shapes of updates with some of the columns, by their names; made by `_present` when first needed.
         self._partial: dict[tuple[str, ...], RowShape] = {}
         self.relation = orjson.dumps(
             {"schema": table.schema, "name": table.name, "rowKey": {"columns": list(table.key)}}
         )
+        # What precedes a row in an insert frame, by the row's size; at most `_KEPT_HEADS`, added by `_new_insert_head`.
         self._insert_heads: dict[int, bytes] = {}
         self._insert = b'["data",{"tag":"insert","relation":%s,"new":' % self.relation
         self._update = b'["data",{"tag":"update","relation":%s,"key":' % self.relation
@@ -118,7 +120,7 @@ class TableEncoder:
             raise self._with_key(error, row) from error
 
     def _with_key(self, error: InvalidChange, row: Row) -> InvalidChange:
-        """The same error, saying which row; the key is the only data that an error tells."""
+        """The same error, saying which row; the key is the only data that an error may contain."""
         key = ", ".join(f"{name}={row.get(name)!r:.60}" for name in self.table.key)
         return InvalidChange(error.code, error.message, f"{error.where}, row {key}" if key else error.where, error.fix)
 

@@ -45,7 +45,7 @@ _CANONICAL_UUID = re.compile(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}").fullm
 
 
 class Unsuitable(Exception):
-    """Why a value cannot stand in a column, and what to do; the caller adds table and column."""
+    """Why a column does not accept a value, and what to do; the caller adds table and column."""
 
     def __init__(self, reason: str, fix: str) -> None:
         super().__init__(reason, fix)

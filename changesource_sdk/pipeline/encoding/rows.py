@@ -1,9 +1,9 @@
 """Rows to JSON: the innermost loop of the pipeline, compiled per set of columns.
 
 Most rows of a table have values of the same Python types, row after row, and most of those need no conversion. So a
-`RowShape` looks at the tuple of value types, decides once per distinct tuple what must be done (its `_Plan`), and then
-does only that: nothing but a range check for integers, a finiteness check for floats, a call for each value that needs
-converting. What the fast way cannot vouch for goes through the converters one by one, which find and name the fault.
+`RowShape` decides once per distinct tuple of value types what must be done (its `_Plan`), and then does only that: a
+range check for integers, a finiteness check for floats, a call for each value that needs converting. A row that fails
+one of these goes through the converters value by value, so that the error names the column.
 """
 
 from __future__ import annotations
@@ -32,6 +32,15 @@ class _Plan(NamedTuple):
     converted: tuple[tuple[int, Converter], ...]
 
 
+def kept_json(value: object) -> bytes:
+    """The JSON of a value that is kept in memory; values that JSON does not have are written as their text.
+
+    orjson returns the buffer it wrote into, at least 4 KB, however short the text. That costs nothing for what is
+    written or sent at once; as a key among a million others it costs a hundred times the key. So the text is copied.
+    """
+    return bytes(memoryview(orjson.dumps(value, default=str)))
+
+
 class RowShape:
     """Turns mappings with exactly these columns into JSON objects; every value is checked, none is changed silently."""
 
@@ -41,6 +50,7 @@ class RowShape:
         self.names = tuple(column.name for column in columns)
         self._get = _getter(self.names)
         self._converters = tuple(converter(column) for column in columns)
+        # By the types of the values; `_new_plan` adds one for each tuple that occurs.
         self._plans: dict[tuple[type, ...], _Plan] = {}
 
     def to_json(self, row: Mapping[str, object]) -> bytes:

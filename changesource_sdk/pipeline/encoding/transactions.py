@@ -1,4 +1,4 @@
-"""Author's transactions to encoded ones: validated, framed, and spilled to disk when they are large.
+"""Encodes an adapter's transactions: validated, framed, and spilled to disk when they are large.
 
 The encoder carries the consumer's schema along the stream. A transaction either yields one `EncodedTransaction` or
 raises and leaves the encoder as it was, with no file behind: the same transaction can be tried again.
@@ -29,9 +29,11 @@ class TransactionEncoder:
     """Encodes a stream of transactions. Invariant: `schema` is the consumer's after the last one encoded."""
 
     def __init__(self, schema: ConsumerSchema, new_segment: Callable[[], Path], spill_bytes: int = SPILL_BYTES) -> None:
+        # Replaced by each schema change, and put back if its transaction fails; written by `encode`.
         self.schema = schema
         self._new_segment = new_segment
         self._spill_bytes = spill_bytes
+        # By table name as the adapter writes it and in canonical form; emptied by every schema change.
         self._encoders: dict[str, TableEncoder] = {}
 
     def encode(self, transaction: Transaction) -> EncodedTransaction:
@@ -87,11 +89,15 @@ class _Sink:
     """Frames of one transaction: in memory up to a limit, beyond it in a segment file."""
 
     def __init__(self, new_segment: Callable[[], Path], spill_bytes: int) -> None:
+        # Frames added so far.
         self.count = 0
         self._new_segment = new_segment
         self._spill_bytes = spill_bytes
+        # Frames in memory; empty once they are spilled.
         self._frames: list[bytes] = []
+        # Bytes of frames added before the spill.
         self._size = 0
+        # Made by `_spill`; all later frames go there.
         self._writer: BlockWriter | None = None
 
     def add(self, frame: bytes) -> None:

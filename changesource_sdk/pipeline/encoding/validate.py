@@ -65,7 +65,7 @@ def check(schema: ConsumerSchema, change: SchemaChange) -> None:
 
 
 def check_table(schema: ConsumerSchema, table: Table) -> None:
-    """Raise unless this table, with its indexes, can be created beside what is there."""
+    """Raise `InvalidChange` unless this table, with its indexes, can be added to the schema."""
     name = table.full_name
     _allowed_table_name(name)
     _free_name(schema, name, f"table {name}")
@@ -92,28 +92,28 @@ def check_table(schema: ConsumerSchema, table: Table) -> None:
 
 
 def known_table(schema: ConsumerSchema, name: str) -> Table:
-    """The table of that name, or an error that suggests the nearest."""
-    found = schema.tables.get(canonical_name(name))
-    if found is None:
+    """Return the table of that name. Raises `InvalidChange`, which suggests the nearest name."""
+    table = schema.tables.get(canonical_name(name))
+    if table is None:
         raise InvalidChange(
             "unknown-table",
             f"consumers have no table {name!r}{_nearest(name, schema.tables)}",
             fix="declare it in tables(), or send CreateTable before its rows",
         )
-    return found
+    return table
 
 
 def known_column(table: Table, name: str) -> Column:
-    """The column of that name, or an error that suggests the nearest."""
-    found = table.column(name)
-    if found is None:
+    """Return the column of that name. Raises `InvalidChange`, which suggests the nearest name."""
+    column = table.column(name)
+    if column is None:
         raise InvalidChange(
             "unknown-column",
             f"there is no column {name!r}{_nearest(name, table.column_names)}",
             where=f"table {table.full_name}",
             fix="declare it in tables(), or send AddColumn before rows that have it",
         )
-    return found
+    return column
 
 
 def known_watermark(watermark: str | None, where: str) -> None:

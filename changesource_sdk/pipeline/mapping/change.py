@@ -43,6 +43,7 @@ class ChangeMapper:
 
     def __init__(self, tables: Mapping[str, MappedTable], mappings: Mapping[str, TableMapping]) -> None:
         self._mappings = {canonical_name(name): mapping for name, mapping in mappings.items()}
+        # By the upstream's table name; replaced by schema changes as they are mapped.
         self._mappers = {name: RowMapper(table) for name, table in tables.items()}
 
     def mapper(self, table: str) -> RowMapper | None:
@@ -112,8 +113,8 @@ class ChangeMapper:
             return
         before = mapper.table
         if isinstance(change, CreateIndex):
-            if (found := map_index(change.index, before.kept)) is not None:
-                yield CreateIndex(replace(found, table=before.target.full_name))
+            if (index := map_index(change.index, before.kept)) is not None:
+                yield CreateIndex(replace(index, table=before.target.full_name))
             return
         after = map_table(replace(altered_table(before.source, change), indexes=()), before.mapping)
         self._mappers[before.source.full_name] = RowMapper(after)
@@ -121,7 +122,7 @@ class ChangeMapper:
 
 
 def _column_change(after: MappedTable, change: ColumnChange) -> Iterator[Change]:
-    """The change of the consumers' column, if they have it and no expression stands in its place."""
+    """The change of the consumers' column, if they have it and no expression computes it."""
     target, mapping = after.target.full_name, after.mapping
     match change:
         case AddColumn(_, column):
@@ -135,8 +136,9 @@ def _column_change(after: MappedTable, change: ColumnChange) -> Iterator[Change]
         case AlterColumn(_, old_name, column):
             old, new = mapping.name_of(old_name), mapping.name_of(column.name)
             if old is not None and new is not None:
-                given = replace(column, name=new)
-                yield AlterColumn(target, old, (after.target.column(new) or given) if new in mapping.columns else given)
+                renamed = replace(column, name=new)
+                computed = after.target.column(new) if new in mapping.columns else None
+                yield AlterColumn(target, old, computed or renamed)
 
 
 def _insert(mapper: RowMapper, row: Row) -> Iterator[Change]:

@@ -6,7 +6,7 @@ table is in `mapping.table`, to rows and changes in `mapping.change`. Everything
 are given by their import path or live at the top of a module.
 
 Expressions are Python functions of a row (they run in every lane) or Spark SQL over the store's columns (they run in
-the snapshot and micro-batch lanes). Every error names the key that is wrong, as it stands in the file.
+the snapshot and micro-batch lanes). Every error names the key that is wrong, as it is in the file.
 """
 
 from __future__ import annotations
@@ -37,13 +37,13 @@ class Function:
             return self.function
         module, _, name = self.function.partition(":")
         try:
-            found = getattr(importlib.import_module(module), name)
+            loaded = getattr(importlib.import_module(module), name)
         except (ImportError, AttributeError, ValueError) as error:
             raise wrong(key, f"cannot load the function {self.function!r}: {error}", "give it as module:name") from None
-        if not callable(found):
+        if not callable(loaded):
             raise wrong(key, f"{self.function!r} is not a function", "name a function of one argument, the row")
-        loaded: Callable[..., object] = found
-        return loaded
+        function: Callable[..., object] = loaded
+        return function
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,7 +65,7 @@ Expression: TypeAlias = Function | Sql | Mask
 
 @dataclass(frozen=True, slots=True)
 class MappedColumn:
-    """What stands in a column. `type` may be left out where the expression takes the place of a column of the store."""
+    """How a column is computed. `type` may be left out where the expression replaces a column of the upstream."""
 
     expression: Expression
     type: str | None = None
@@ -77,7 +77,7 @@ class TableMapping:
     """How one table appears to consumers.
 
     `name` is its new name; `select` and `rename` speak of the store's columns; the keys of `columns` are names that
-    consumers see. `version` counts when a function changes its result, so that the table is read anew.
+    consumers see. `version` counts when a function changes its result, so that a new snapshot is taken.
     """
 
     name: str | None = None
@@ -95,14 +95,14 @@ class TableMapping:
 
     @property
     def expressions(self) -> dict[str, Expression]:
-        """Every expression by the key it stands under."""
-        found: dict[str, Expression] = {} if self.filter is None else {"filter": self.filter}
-        return found | {f"columns.{name}": column.expression for name, column in self.columns.items()}
+        """Every expression by its key in the mapping."""
+        expressions: dict[str, Expression] = {} if self.filter is None else {"filter": self.filter}
+        return expressions | {f"columns.{name}": column.expression for name, column in self.columns.items()}
 
     @property
     def sql(self) -> dict[str, str]:
-        """The Spark SQL expressions by the key they stand under."""
-        return {key: found.sql for key, found in self.expressions.items() if isinstance(found, Sql)}
+        """The Spark SQL expressions by their key in the mapping."""
+        return {key: each.sql for key, each in self.expressions.items() if isinstance(each, Sql)}
 
 
 Mappings: TypeAlias = Mapping[str, TableMapping]
@@ -110,7 +110,7 @@ Mappings: TypeAlias = Mapping[str, TableMapping]
 
 
 def wrong(key: str, message: str, fix: str) -> ConfigurationError:
-    """A mapping that cannot be used; `key` is where it stands."""
+    """The error for a mapping that cannot be used; `key` is its key in the configuration."""
     return ConfigurationError("bad-mapping", message, where=key, fix=fix)
 
 
@@ -159,16 +159,16 @@ def _function_name(function: Callable[..., object]) -> str:
 
 def load_mappings(declared: Mapping[str, object], python: str = "") -> Mappings:
     """The mappings of a TOML table together with those of a Python name `module:NAME`; functions are imported once."""
-    found = {table: _parse_table(f"mapping.{table}", given) for table, given in declared.items()}
+    mappings = {table: _parse_table(f"mapping.{table}", value) for table, value in declared.items()}
     for table, mapping in _load_python(python).items():
-        if table in found:
+        if table in mappings:
             raise wrong(f"mapping.{table}", f"the table is mapped here and in {python}", "keep one of the two")
-        found[table] = mapping
-    for table, mapping in found.items():
+        mappings[table] = mapping
+    for table, mapping in mappings.items():
         for key, expression in mapping.expressions.items():
             if isinstance(expression, Function):
                 expression.load(f"mapping.{table}.{key}")
-    return found
+    return mappings
 
 
 def _load_python(path: str) -> Mappings:
@@ -176,16 +176,16 @@ def _load_python(path: str) -> Mappings:
         return {}
     module, _, name = path.partition(":")
     try:
-        found = getattr(importlib.import_module(module), name)
+        loaded = getattr(importlib.import_module(module), name)
     except (ImportError, AttributeError, ValueError) as error:
         raise wrong("mappings", f"cannot load {path!r}: {error}", "give it as module:NAME") from None
-    if not isinstance(found, Mapping) or not all(isinstance(mapping, TableMapping) for mapping in found.values()):
+    if not isinstance(loaded, Mapping) or not all(isinstance(mapping, TableMapping) for mapping in loaded.values()):
         raise wrong("mappings", f"{path!r} is not a dict of TableMapping", 'write {"table": TableMapping(…), …}')
-    return found
+    return loaded
 
 
-def _parse_table(key: str, given: object) -> TableMapping:
-    table = _table(key, given, ("name", "select", "rename", "filter", "columns", "version"))
+def _parse_table(key: str, value: object) -> TableMapping:
+    table = _table(key, value, ("name", "select", "rename", "filter", "columns", "version"))
     chosen = table.get("select")
     if chosen is not None and not (isinstance(chosen, list) and all(isinstance(name, str) for name in chosen)):
         raise wrong(f"{key}.select", "it must be a list of column names", 'write select = ["id", "title"]')
@@ -204,14 +204,14 @@ def _parse_table(key: str, given: object) -> TableMapping:
     )
 
 
-def _parse_filter(key: str, given: object) -> Function | Sql:
-    expression = _parse_expression(key, _table(key, given, ("function", "sql")))
+def _parse_filter(key: str, value: object) -> Function | Sql:
+    expression = _parse_expression(key, _table(key, value, ("function", "sql")))
     assert not isinstance(expression, Mask)
     return expression
 
 
-def _parse_column(key: str, given: object) -> MappedColumn:
-    table = _table(key, given, ("function", "sql", "mask", "type", "optional"))
+def _parse_column(key: str, value: object) -> MappedColumn:
+    table = _table(key, value, ("function", "sql", "mask", "type", "optional"))
     optional = table.get("optional")
     if optional is not None and not isinstance(optional, bool):
         raise wrong(f"{key}.optional", "it must be true or false", "correct it, or leave it out")
@@ -220,12 +220,13 @@ def _parse_column(key: str, given: object) -> MappedColumn:
 
 
 def _parse_expression(key: str, table: Mapping[str, object]) -> Expression:
-    given = [word for word in ("function", "sql", "mask") if word in table]
-    if len(given) != 1:
+    kinds = [word for word in ("function", "sql", "mask") if word in table]
+    if len(kinds) != 1:
         fix = 'write { function = "module:name" }, { sql = "…" } or, for a column, { mask = "null" }'
-        raise wrong(key, f"it has {len(given)} expressions where one is needed", fix)
-    text = _text(f"{key}.{given[0]}", table[given[0]])
-    match given[0]:
+        raise wrong(key, f"it has {len(kinds)} expressions where one is needed", fix)
+    (kind,) = kinds
+    text = _text(f"{key}.{kind}", table[kind])
+    match kind:
         case "function":
             return Function(text)
         case "sql":
@@ -236,22 +237,22 @@ def _parse_expression(key: str, table: Mapping[str, object]) -> Expression:
     raise wrong(f"{key}.mask", f"there is no mask {text!r}", nearest(text, list(MASKS)))
 
 
-def _table(key: str, given: object, known: Sequence[str] = ()) -> Mapping[str, object]:
-    if not isinstance(given, Mapping):
+def _table(key: str, value: object, known: Sequence[str] = ()) -> Mapping[str, object]:
+    if not isinstance(value, Mapping):
         raise wrong(key, "it must be a table", f"write [{key}], or {key.rpartition('.')[2]} = {{ … }}")
-    for name in given:
+    for name in value:
         if known and name not in known:
             raise wrong(f"{key}.{name}", f"unknown key {name!r}", nearest(name, list(known)))
-    return given
+    return value
 
 
-def _text(key: str, given: object) -> str:
-    if not isinstance(given, str) or not given:
+def _text(key: str, value: object) -> str:
+    if not isinstance(value, str) or not value:
         raise wrong(key, "it must be a text", "put it in quotes")
-    return given
+    return value
 
 
-def _version(key: str, given: object) -> int:
-    if type(given) is not int:
+def _version(key: str, value: object) -> int:
+    if type(value) is not int:
         raise wrong(key, "it must be a whole number", "write version = 2")
-    return given
+    return value

@@ -1,7 +1,7 @@
 """The rows before and after a change, for expressions that are evaluated elsewhere.
 
-`images` takes a change apart into the whole rows it tells; `with_slots` puts the results of the expressions back, so
-that `mapping.change` finds them where it looks. A row that the change tells only in part has no image: an expression
+`images` returns the whole rows that a change contains; `with_slots` puts the results of the expressions back, so
+that `mapping.change` finds them where it looks. Without all columns of a row there is no image of it: an expression
 that needs it is refused by `mapping.row` with its key.
 """
 
@@ -18,7 +18,7 @@ Image = Literal["before", "after"]
 
 
 def images(mapper: RowMapper, change: Insert | Update | Delete) -> dict[Image, Row]:
-    """The whole rows that a change of the mapper's table tells."""
+    """The whole rows, before and after, that a change of the mapper's table contains."""
     match change:
         case Insert(_, row):
             return {"after": mapper.filled(row)}

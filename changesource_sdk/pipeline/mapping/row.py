@@ -1,7 +1,7 @@
 """What a mapping makes of rows: the filter's answer, the mapped row, the mapped key. Compiled once per table.
 
 Expressions get the row as the store gave it, before renaming. Results of Spark SQL are computed elsewhere and arrive in
-the row under the names of `sql_slot`, so that this module gives the same rows whoever evaluated them.
+the row under the names of `sql_slot`, so that this module gives the same rows in every lane.
 """
 
 from __future__ import annotations
@@ -25,30 +25,30 @@ def sql_slot(key: str) -> str:
     return f"\0{key}"
 
 
-class _NotGiven(Exception):
-    """An expression asked for a column that the change does not carry."""
+class _ColumnMissing(Exception):
+    """An expression needs a column that the change does not have."""
 
 
 class _PartOfRow(Mapping[str, object]):
     """Some columns of a row. Asking for another is not the same as asking for one that is null."""
 
-    def __init__(self, given: Row) -> None:
-        self._given = given
+    def __init__(self, columns: Row) -> None:
+        self._columns = columns
 
     def __getitem__(self, name: str) -> object:
         try:
-            return self._given[name]
+            return self._columns[name]
         except KeyError:
-            raise _NotGiven(name) from None
+            raise _ColumnMissing(name) from None
 
     def __contains__(self, name: object) -> bool:
-        return name in self._given
+        return name in self._columns
 
     def __iter__(self) -> Iterator[str]:
-        return iter(self._given)
+        return iter(self._columns)
 
     def __len__(self) -> int:
-        return len(self._given)
+        return len(self._columns)
 
 
 class RowMapper:
@@ -101,7 +101,7 @@ class RowMapper:
         return mapped
 
     def key(self, row: Row) -> dict[str, object]:
-        """The key as consumers have it, from a row or key of the store; only key columns are looked at."""
+        """The key as consumers have it, from a row or key of the upstream; other columns are ignored."""
         image = _PartOfRow({source: row[source] for source, _, _ in self._key if source in row})
         mapped = {}
         for source, target, mask in self._key:
@@ -130,7 +130,7 @@ class RowMapper:
         def evaluate(row: Row) -> object:
             try:
                 return function(row)
-            except _NotGiven as error:
+            except _ColumnMissing as error:
                 self._refuse_part(where, str(error))
             except ChangesourceError:
                 raise
@@ -161,7 +161,7 @@ def _slot_reader(slot: str, where: str) -> Evaluate:
         if slot in row:
             return row[slot]
         if isinstance(row, _PartOfRow):
-            raise _NotGiven("the whole row")
+            raise _ColumnMissing("the whole row")
         raise wrong(where, "Spark SQL is not evaluated here", "run with --runner spark, or use a function")
 
     return read

@@ -28,7 +28,7 @@ class MappedTable:
 
     @property
     def key(self) -> str:
-        """Where the mapping stands."""
+        """The key of the mapping in the configuration."""
         return f"mapping.{self.source.full_name}"
 
 
@@ -62,8 +62,8 @@ def map_table(source: Table, mapping: TableMapping) -> MappedTable:
     ]
     present = set(kept.values())
     columns += [
-        _new_column(name, given, f"{key}.columns.{name}")
-        for name, given in mapping.columns.items()
+        _new_column(name, column, f"{key}.columns.{name}")
+        for name, column in mapping.columns.items()
         if name not in present
     ]
     _no_doubles(columns, key)
@@ -72,7 +72,7 @@ def map_table(source: Table, mapping: TableMapping) -> MappedTable:
         mapping.name or source.full_name,
         columns,
         key=[kept[name] for name in source.key],
-        indexes=[found for index in source.indexes if (found := map_index(index, kept)) is not None],
+        indexes=[mapped for index in source.indexes if (mapped := map_index(index, kept)) is not None],
     )
     return MappedTable(source, mapping, target, kept)
 
@@ -86,8 +86,8 @@ def map_index(index: Index, kept: dict[str, str]) -> Index | None:
 
 def _kept(source: Table, mapping: TableMapping, key: str) -> dict[str, str]:
     names = source.column_names
-    for where, given in (("select", mapping.select or ()), ("rename", mapping.rename)):
-        for name in given:
+    for where, used in (("select", mapping.select or ()), ("rename", mapping.rename)):
+        for name in used:
             if name not in names:
                 raise wrong(
                     f"{key}.{where}", f"table {source.full_name} has no column {name!r}", nearest(name, list(names))
@@ -98,26 +98,26 @@ def _kept(source: Table, mapping: TableMapping, key: str) -> dict[str, str]:
     return {name: target for name in names if (target := mapping.name_of(name)) is not None}
 
 
-def _column(column: Column, name: str, given: MappedColumn | None) -> Column:
+def _column(column: Column, name: str, mapped: MappedColumn | None) -> Column:
     """A column of the store as consumers get it: renamed, and of another type where an expression takes its place."""
-    if given is None:
+    if mapped is None:
         return replace(column, name=name)
-    kind: str = column.data_type if given.type is None else given.type
-    optional = column.optional if given.optional is None else given.optional
-    if isinstance(given.expression, Mask):
-        if given.expression.mask == "null":
+    kind: str = column.data_type if mapped.type is None else mapped.type
+    optional = column.optional if mapped.optional is None else mapped.optional
+    if isinstance(mapped.expression, Mask):
+        if mapped.expression.mask == "null":
             optional = True
-        elif given.type is None:
+        elif mapped.type is None:
             kind = "text"
     return Column(name, kind, optional=optional)
 
 
-def _new_column(name: str, given: MappedColumn, key: str) -> Column:
-    if isinstance(given.expression, Mask):
+def _new_column(name: str, mapped: MappedColumn, key: str) -> Column:
+    if isinstance(mapped.expression, Mask):
         raise wrong(key, f"there is no column {name!r} to mask", "name a column as consumers see it, after renaming")
-    if given.type is None:
+    if mapped.type is None:
         raise wrong(key, "a column that the store does not have needs a type", 'add type = "text", or another type')
-    return Column(name, given.type, optional=given.optional is not False)
+    return Column(name, mapped.type, optional=mapped.optional is not False)
 
 
 def _no_doubles(columns: Sequence[Column], key: str) -> None:

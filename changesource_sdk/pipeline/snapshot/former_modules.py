@@ -89,6 +89,10 @@ FORMER_NAMES = {
         "adapters.spark_tables.difference.changed_rows",
         "CopyPartition",
     ),
+    ("changesource_sdk.pipeline.snapshot.resume", "Plan"): (
+        "changesource_sdk.pipeline.snapshot.resume",
+        "SnapshotPlan",
+    ),
 }
 """Classes and functions that were renamed, or moved out of a module that still exists; by their present module."""
 

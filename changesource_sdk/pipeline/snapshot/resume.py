@@ -30,7 +30,7 @@ _FILE = "unfinished-snapshot.pickle"
 
 
 @dataclass(frozen=True, slots=True)
-class Plan:
+class SnapshotPlan:
     """A snapshot under way: what to read, and where its parts go."""
 
     watermark: str
@@ -56,7 +56,7 @@ class Unfinished:
         self._spool = layout.spool
         self._source = source
 
-    def keep(self, plan: Plan) -> bool:
+    def keep(self, plan: SnapshotPlan) -> bool:
         """Store a plan if its upstream can show the snapshot again; whether it can."""
         if plan.snapshot.can_resume is None:
             return False
@@ -73,7 +73,7 @@ class Unfinished:
             staged.replace(self._path)
         return True
 
-    def resume(self, is_high_enough: Callable[[str], bool]) -> Plan | None:
+    def resume(self, is_high_enough: Callable[[str], bool]) -> SnapshotPlan | None:
         """The plan to resume; one that cannot be resumed is forgotten."""
         source, plan = self._read()
         if plan is None or source != self._source or not is_high_enough(plan.watermark) or not _is_usable(plan):
@@ -82,7 +82,7 @@ class Unfinished:
         event(_log, logging.INFO, "going on with an interrupted snapshot", of=len(plan.snapshot.partitions))
         return plan
 
-    def _read(self) -> tuple[str, Plan | None]:
+    def _read(self) -> tuple[str, SnapshotPlan | None]:
         try:
             source, plan = unpickled(self._path.read_bytes())
         except FileNotFoundError:
@@ -91,7 +91,7 @@ class Unfinished:
             # Most likely an adapter of another release; the snapshot starts over.
             event(_log, logging.WARNING, "the interrupted snapshot cannot be read", error=error)
             return "", None
-        return (source, plan) if isinstance(plan, Plan) else ("", None)
+        return (source, plan) if isinstance(plan, SnapshotPlan) else ("", None)
 
     def forget(self) -> None:
         """Delete the plan, what the upstream keeps for it, and parts that are not yet a snapshot."""
@@ -103,7 +103,7 @@ class Unfinished:
         self._path.unlink(missing_ok=True)
 
 
-def _is_usable(plan: Plan) -> bool:
+def _is_usable(plan: SnapshotPlan) -> bool:
     if plan.snapshot.can_resume is None or not plan.directory.is_dir():
         return False
     try:

@@ -2,7 +2,7 @@
 
 Parts are written one by one here; the work of one part (`write_partition`) needs only picklable arguments, so other
 runners spread it. Nothing counts until the log names the finished folder: a snapshot that fails or is killed leaves the
-former generation in part_store, and a folder that the next writer removes or resumes from (`resume`).
+former generation as it is, and a folder that the next writer removes or resumes from (`resume`).
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ from changesource_sdk.pipeline.encoding.consumer_schema import ConsumerSchema
 from changesource_sdk.pipeline.encoding.encode import TableEncoder
 from changesource_sdk.pipeline.encoding.schema_frames import snapshot_schema
 from changesource_sdk.pipeline.encoding.validate import check_table, known_table, known_watermark
-from changesource_sdk.pipeline.snapshot.resume import Plan, Unfinished
+from changesource_sdk.pipeline.snapshot.resume import SnapshotPlan, Unfinished
 from protocol.watermark import EMPTY
 from service_kit.logs import event, logger
 
@@ -143,7 +143,7 @@ def take_snapshot(
     return record
 
 
-def _forget(plan: Plan, unfinished: Unfinished | None) -> None:
+def _forget(plan: SnapshotPlan, unfinished: Unfinished | None) -> None:
     plan.close()
     if unfinished is not None:
         unfinished.forget()
@@ -157,7 +157,7 @@ def _plan(
     above: str,
     *,
     may_resume: bool,
-) -> Plan:
+) -> SnapshotPlan:
     """Open a new snapshot of the upstream and a folder for its parts."""
     with adapter_call("snapshot()"):
         snapshot = checked_snapshot(adapter.snapshot())
@@ -170,12 +170,12 @@ def _plan(
         directory = snapshots.stage(layout.spool, watermark, resumable=may_resume and snapshot.can_resume is not None)
     except BaseException:
         if snapshot.close is not None:
-            let_go("closing the snapshot", snapshot.close)
+            close_quietly("closing the snapshot", snapshot.close)
         raise
-    return Plan(watermark, directory, snapshot, tables, now_ms())
+    return SnapshotPlan(watermark, directory, snapshot, tables, now_ms())
 
 
-def _write(plan: Plan, lane: SnapshotLane, progress: SnapshotProgress) -> Manifest:
+def _write(plan: SnapshotPlan, lane: SnapshotLane, progress: SnapshotProgress) -> Manifest:
     """Write all parts that are not there yet; what the whole consists of."""
     part_store = lane.part_store_of(plan.directory)
     schema = checked_schema(plan.tables)
@@ -234,8 +234,8 @@ def _is_refused(encoder: TableEncoder, row: Row) -> bool:
     return False
 
 
-def let_go(what: str, close: Callable[[], None]) -> None:
-    """Close something of the adapter's; failing at that changes nothing and must not hide what happened before."""
+def close_quietly(what: str, close: Callable[[], None]) -> None:
+    """Call `close` and log what it raises: a failure to close must not hide an earlier error."""
     try:
         close()
     except Exception as error:

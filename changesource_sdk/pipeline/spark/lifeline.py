@@ -1,7 +1,7 @@
-"""The leash between a driver and its resident tasks: a task lives only as long as its driver holds the other end.
+"""The connection between a driver and its resident tasks: a task ends when its driver closes it or dies.
 
-The driver listens; a task connects and keeps the connection. Letting go, or dying in any way, closes it, and the task
-ends between two transactions. Should a network keep the news from a task, the log's epoch still keeps it from writing.
+The driver listens; a task connects and keeps the connection open. When it closes, for whatever reason, the task ends
+between two transactions. If the network hides that from a task, the log's epoch still keeps it from writing.
 """
 
 from __future__ import annotations
@@ -15,17 +15,18 @@ from typing import Self
 Address = tuple[str, int]
 
 
-class Leash:
-    """The driver's end. Tasks that hold it are told to stop by `release` or by the end of this process."""
+class DriverLifeline:
+    """The driver's end. Tasks that are connected stop after `release` or the end of this process."""
 
     def __init__(self, host: str) -> None:
         self._server = socket.create_server((host, 0))
-        self._held: list[socket.socket] = []
         self._lock = threading.Lock()
+        # One per connected task; the accepting thread adds, `release` closes and removes. Guarded by `_lock`.
+        self._connections: list[socket.socket] = []
         self.address: Address = (host, self._server.getsockname()[1])
 
     def __enter__(self) -> Self:
-        threading.Thread(target=self._accept, name="changesource-leash", daemon=True).start()
+        threading.Thread(target=self._accept, name="changesource-lifeline", daemon=True).start()
         return self
 
     def __exit__(
@@ -38,21 +39,21 @@ class Leash:
             while True:
                 connection, _ = self._server.accept()
                 with self._lock:
-                    self._held.append(connection)
+                    self._connections.append(connection)
 
     def release(self) -> None:
-        """Let all tasks go."""
+        """Stop all tasks: close their connections and accept no more."""
         with contextlib.suppress(OSError):
             self._server.shutdown(socket.SHUT_RDWR)
         self._server.close()
         with self._lock:
-            for connection in self._held:
+            for connection in self._connections:
                 connection.close()
-            self._held.clear()
+            self._connections.clear()
 
 
 def hold(address: Address, stop: threading.Event) -> None:
-    """A task's end: `stop` is set when the driver lets go or is gone; at once if it is gone already."""
+    """The task's end: set `stop` when the driver closes the connection or dies; at once if it cannot be reached."""
 
     def watch() -> None:
         with contextlib.suppress(OSError), socket.create_connection(address, timeout=10) as connection:
@@ -61,4 +62,4 @@ def hold(address: Address, stop: threading.Event) -> None:
             connection.recv(1)
         stop.set()
 
-    threading.Thread(target=watch, name="changesource-leash", daemon=True).start()
+    threading.Thread(target=watch, name="changesource-lifeline", daemon=True).start()

@@ -1,8 +1,8 @@
 """The Spark session of a pipeline process: master, settings, start and stop.
 
 One session per driver process. The defaults suit tasks that never end: failed tasks are tried again, none is run twice
-at once, jobs share the slots fairly, and a local master always keeps a slot free beside a resident task. A user's
-`--conf` overrides every one of them.
+at once, jobs share the slots fairly, and a local master always keeps a second slot for other jobs than
+the resident task. A user's `--conf` overrides every one of them.
 """
 
 from __future__ import annotations
@@ -68,6 +68,27 @@ def start_session(settings: SparkSettings) -> SparkSession:
     return session
 
 
+def has_spark_session() -> bool:
+    """Whether this process has a session already."""
+    from pyspark import SparkContext
+
+    return SparkContext._active_spark_context is not None
+
+
+def spark_session() -> SparkSession:
+    """Return the session of this process: the pipeline's own where it runs on Spark, else a local one, made here.
+
+    Call it as late as possible: adapters are made in many processes, and most of them never need Spark. Do not call it
+    in Spark tasks, which have no session.
+    """
+    if has_spark_session():
+        from pyspark.sql import SparkSession
+
+        return SparkSession.builder.getOrCreate()
+    with standard_error_to(Path(os.devnull)):
+        return start_session(SparkSettings("local[2]", {"spark.ui.enabled": "false"}))
+
+
 @contextmanager
 def standard_error_to(path: Path) -> Iterator[None]:
     """Processes started meanwhile, the JVM above all, write to a file instead of our standard error."""
@@ -102,10 +123,10 @@ def _require_pyspark() -> None:
 
 def resolve_master(master: str) -> str:
     """The master as Spark gets it: a local one keeps at least two slots and tries tasks again."""
-    found = _LOCAL.fullmatch(master)
-    if found is None:
+    local = _LOCAL.fullmatch(master)
+    if local is None:
         return master
-    slots, tries = found.groups()
+    slots, tries = local.groups()
     wanted = os.cpu_count() or 1 if slots == "*" else int(slots or 1)
     return f"local[{max(2, wanted)},{tries or TASK_TRIES}]"
 

@@ -16,7 +16,7 @@ from pathlib import Path
 from changesource_sdk.adapter import Adapter, Change, Closing, Delete, Insert, Row, Table, Update
 from changesource_sdk.errors import ChangesourceError
 from changesource_sdk.pipeline.settings import PipelineSettings
-from changesource_sdk.pipeline.snapshot.take import let_go
+from changesource_sdk.pipeline.snapshot.take import close_quietly
 from changesource_sdk.pipeline.source import SourceSpec
 from changesource_sdk.testing.conformance.case import Broken, NotApplicable
 from changesource_sdk.testing.conformance.explaining import described
@@ -62,7 +62,7 @@ class Trial:
         """Close every adapter that was made; some may be closed already."""
         for adapter in self._made:
             if isinstance(adapter, Closing):
-                let_go("closing the adapter", adapter.close)
+                close_quietly("closing the adapter", adapter.close)
 
     @cached_property
     def tables(self) -> Sequence[Table]:

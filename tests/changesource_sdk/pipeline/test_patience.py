@@ -28,11 +28,11 @@ class Source:
         assert list(self.patience.answers(transactions)) == [1] * len(seconds)
 
     def hang(self, seconds: float) -> None:
-        """A call that has not answered yet, looked at after so long; then it returns."""
+        """A call that has not answered yet, checked after so long; then it returns."""
 
         def nothing() -> Iterator[int]:
             self.now += seconds
-            self.patience.look()
+            self.patience.warn_if_overdue()
             return
             yield 1
 

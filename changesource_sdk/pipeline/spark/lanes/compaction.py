@@ -1,7 +1,7 @@
 """The compaction lane on Spark: ranges of the log and parts of the old snapshot are read, sorted and folded by tasks.
 
 One task per range or part gives items; Spark's shuffle brings the items of one bucket to one task, sorted, spilling to
-disk beyond what a worker may hold; that task writes one part per table and puts it in its place when it is whole
+disk beyond what a worker may hold; that task writes one part per table and puts it into the part store when it is whole
 (`spool.parts`). The driver sees findings, tied keys and descriptions of parts, never rows.
 """
 
@@ -25,27 +25,25 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 JOB_GROUP = "changesource compaction"
-_LOOK_UP_S = 0.25
+_POLL_S = 0.25
 
 
 class SparkLane:
-    """A `Lane` of Spark tasks, beside the resident task of the tail. Setting `stop` cancels what runs."""
+    """A `Lane` of Spark tasks, which run in parallel to the tail's resident task. Setting `stop` cancels what runs."""
 
     def __init__(self, context: SparkContext, stop: threading.Event) -> None:
         self._context = context
         self._stop = stop
 
     def scan(self, log_ranges: Sequence[ReadableRange], done: Done) -> list[Findings]:
-        """What every range holds besides rows."""
-        found = self._context.parallelize(log_ranges, len(log_ranges)).map(lambda each: scan(each.changes()))
-        return self._run("scan", found.collect, done)
+        """`fold.scan` of every range."""
+        findings = self._context.parallelize(log_ranges, len(log_ranges)).map(lambda each: scan(each.changes()))
+        return self._run("scan", findings.collect, done)
 
     def ties(self, log_ranges: Sequence[ReadableRange], sorting: Sorting, done: Done) -> list[Tie]:
         """The tied keys of all ranges."""
-        found = self._context.parallelize(log_ranges, len(log_ranges)).flatMap(
-            lambda each: sorting.ties(each.changes())
-        )
-        return self._run("ties", found.collect, done)
+        ties = self._context.parallelize(log_ranges, len(log_ranges)).flatMap(lambda each: sorting.ties(each.changes()))
+        return self._run("ties", ties.collect, done)
 
     def fold(self, folding: Folding, done: Done) -> list[PartInfo]:
         """Sort all items into buckets and write the parts of each."""
@@ -67,12 +65,12 @@ class SparkLane:
 
         finished = FinishedTasks(self._context, JOB_GROUP)
         with SparkJob(self._context, JOB_GROUP, run) as job:
-            while not job.wait(_LOOK_UP_S):
-                done(finished.look())
+            while not job.wait(_POLL_S):
+                done(finished.newly_finished())
                 if self._stop.is_set():
                     raise Stopped
             result = job.result()
-        done(finished.look())
+        done(finished.newly_finished())
         return result
 
 

@@ -28,7 +28,7 @@ class DriverTail:
     session: SparkSession
     source: SourceSpec
     progressed: Callable[[], None]
-    logs: LogReceiverAddress | None = None  # where processes beside the driver send what they log
+    logs: LogReceiverAddress | None = None  # where other processes send their log records
 
     def append(self, make_source: Callable[[], Adapter], lane: str) -> None:
         """Append what a source gives until the run stops or a snapshot is due; raises what ended it otherwise."""

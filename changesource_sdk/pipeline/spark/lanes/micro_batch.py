@@ -5,10 +5,10 @@ and after each change, and `foreachBatch` hands transactions, in their order, to
 A batch ends when the log holds every transaction that ends in it.
 
 Exactly once does not rest on Spark. The usual recipe, remembering the last pair of query and batch number, holds only
-as long as checkpoint and log survive together and a batch number always means the same rows. Here the log tells a
-source position it has from a new one in the transaction that appends it: whatever Spark, a killed driver or a lost
+as long as checkpoint and log survive together and a batch number always means the same rows. Here the log
+skips a source position that it has already, in the transaction that appends: whatever Spark, a killed driver or a lost
 checkpoint repeats, in whatever batches, is stored once. Every query begins after the log's last position with a
-checkpoint of its own, so Spark's bookkeeping is never what decides where to go on.
+checkpoint of its own, so Spark's bookkeeping never decides where to continue.
 
 Latency is a batch's: some hundred milliseconds where a resident task needs a few. The lane is chosen only for sources
 that need it. A transaction that is too large for a batch passes piece by piece, and no more than a few pieces are in
@@ -43,7 +43,7 @@ from changesource_sdk.pipeline.spark.sql.batches import Batches, Piece, stream_f
 from changesource_sdk.pipeline.spark.sql.change_source import (
     FORMAT,
     ChangesDataSource,
-    StreamSource,
+    ReaderSpec,
     TransactionHead,
     stream_schema,
 )
@@ -56,7 +56,7 @@ if TYPE_CHECKING:
     from pyspark.sql.streaming.query import StreamingQuery
 
 _log = logger("spark")
-_LOOK_UP_S = 0.25
+_POLL_S = 0.25
 _END_BATCH_S = 5.0
 _KEPT_LATENCIES = 100
 LANE = "micro-batch"
@@ -76,7 +76,7 @@ _SETTINGS = {
 
 
 def follow(tail: DriverTail) -> None:
-    """Follow a mapped source until told to stop or a snapshot is due; raises what ended it otherwise."""
+    """Follow a mapped source until the run stops or a snapshot is due; raises what ended it otherwise."""
     with opened(tail.source.factory()) as made:
         assert isinstance(made, MappedAdapter)
         reason = f"{needs_spark(made.mappings)} is Spark SQL"
@@ -88,7 +88,7 @@ class MicroBatchSource:
     """A source whose transactions come out of a streaming query, already evaluated; to the tail it is an adapter.
 
     Invariants: as long as it is not closed, a batch of the query ends only after the tail acknowledged the last
-    transaction that ends in it; what the store is told to be durable is what the tail acknowledged.
+    transaction that ends in it; upstream is acknowledged only what the tail acknowledged.
     """
 
     poll_interval = 0.0
@@ -98,19 +98,27 @@ class MicroBatchSource:
         self._tail = tail
         self._mapped = mapped
         self._known = tail.run.log_store.open_log()
+        # Set by `_start`; used in the tail's thread.
         self._mapper = ChangeMapper({}, {})
+        # From the query's thread to the tail's: the pieces of a batch, or what failed.
         self._waiting: queue.Queue[list[Piece] | ChangesourceError] = queue.Queue(maxsize=1)
+        # Pieces taken from `_waiting` and not yet yielded; used in the tail's thread.
         self._pieces: deque[Piece] = deque()
-        self._changed = threading.Condition()
+        self._changed = threading.Condition()  # guards the next three
+        # Text of the last position that the log holds; written by `acknowledge`, in the writer's thread.
         self._acknowledged = ""
+        # Set by `close`, from any thread.
         self._closed = False
+        # Whether the query's thread is inside `_on_batch`.
         self._in_batch = False
-        self._heads: list[TransactionHead] = []  # of transactions handed over, until their end is
+        self._heads: list[TransactionHead] = []  # of transactions whose end is still to come; the query's thread
+        # Milliseconds from reading a transaction to its commit, the newest; the query's thread.
         self._latencies: deque[float] = deque(maxlen=_KEPT_LATENCIES)
+        # Started by the first call of `changes`.
         self._query: StreamingQuery | None = None
         self._folder = tempfile.TemporaryDirectory(prefix="changesource-stream-", dir=_memory_folder())
         self._durable = Path(self._folder.name) / "durable"
-        self._described: StreamSource | None = None  # what the reader was given, once the query is started
+        self._described: ReaderSpec | None = None  # the reader's settings, once the query is started
 
     @property
     def has_answered(self) -> bool:
@@ -126,7 +134,7 @@ class MicroBatchSource:
         return self._mapped.snapshot()
 
     def changes(self, after: Position) -> Iterator[Transaction]:
-        """What the query gives, as long as it gives something; the query goes on between two calls."""
+        """Yield what the query produces, and return when it produces nothing for a moment; the query keeps running."""
         if self._query is None:
             self._start(after)
         while (piece := self._next_piece()) is not None:
@@ -149,13 +157,13 @@ class MicroBatchSource:
         """The next piece; None if none comes within a moment. Raises what ended the query."""
         while not self._pieces and not self._closed:
             try:
-                found = self._waiting.get(timeout=_LOOK_UP_S)
+                batch = self._waiting.get(timeout=_POLL_S)
             except queue.Empty:
                 self._check_query()
                 return None
-            if isinstance(found, ChangesourceError):
-                raise found
-            self._pieces.extend(found)
+            if isinstance(batch, ChangesourceError):
+                raise batch
+            self._pieces.extend(batch)
         return self._pieces.popleft() if self._pieces and not self._closed else None
 
     def acknowledge(self, position: Position) -> None:
@@ -188,7 +196,7 @@ class MicroBatchSource:
         batches = Batches(self._session, tables)
         described = Path(self._folder.name) / "source"
         tail = self._tail
-        source = StreamSource(tail.source, after, tables, self._durable, tail.logs)
+        source = ReaderSpec(tail.source, after, tables, self._durable, tail.logs)
         described.write_bytes(pickle.dumps(source))
         self._described = source
         stream = self._session.readStream.format(FORMAT).schema(stream_schema(tables))
@@ -204,23 +212,23 @@ class MicroBatchSource:
                 return
             self._in_batch = True
         try:
-            self._pass_on(batches, frame)
+            self._process(batches, frame)
         finally:
             with self._changed:
                 self._in_batch = False
                 self._changed.notify_all()
 
-    def _pass_on(self, batches: Batches, frame: DataFrame) -> None:
-        """Evaluate, hand over, wait until what ends here is durable. What fails is the tail's to tell."""
+    def _process(self, batches: Batches, frame: DataFrame) -> None:
+        """Evaluate a batch, hand it over, wait until what ends in it is durable. Errors are raised by the tail."""
         try:
-            found = batches.evaluated(frame)
+            pieces = batches.evaluated(frame)
         except ChangesourceError as error:
             self._hand_over(error)
             return
-        if not found or not self._hand_over(found):
+        if not pieces or not self._hand_over(pieces):
             return
-        self._heads += [piece.head for piece in found if piece.head is not None]
-        ended = sum(piece.is_last for piece in found)
+        self._heads += [piece.head for piece in pieces if piece.head is not None]
+        ended = sum(piece.is_last for piece in pieces)
         if ended:
             first, last = self._heads[0], self._heads[ended - 1]
             del self._heads[:ended]
@@ -231,7 +239,7 @@ class MicroBatchSource:
         """Give the tail something, when it has taken what was before; False if it will not take any more."""
         while not self._closed:
             try:
-                self._waiting.put(item, timeout=_LOOK_UP_S)
+                self._waiting.put(item, timeout=_POLL_S)
                 return True
             except queue.Full:
                 continue
@@ -243,7 +251,7 @@ class MicroBatchSource:
         with self._changed:
             while not self._closed and self._acknowledged != wanted:
                 # A transaction that the log had already is passed over and never acknowledged.
-                if not self._changed.wait(_LOOK_UP_S) and knows(self._known, position):
+                if not self._changed.wait(_POLL_S) and knows(self._known, position):
                     break
             return not self._closed
 

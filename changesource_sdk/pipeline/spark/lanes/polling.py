@@ -1,6 +1,6 @@
 """The polling lane: sources whose `changes` run Spark jobs themselves are followed in the driver, where the session is.
 
-The tail is the one that all lanes run; only its place differs. Mappings in Spark SQL are evaluated on the way, on the
+The tail is the one that all lanes run; only its process differs. Mappings in Spark SQL are evaluated on the way, on the
 changes of one transaction after the other, in pieces of bounded size.
 """
 
@@ -34,7 +34,7 @@ def is_needed(source: SourceSpec) -> bool:
 
 
 def follow(tail: DriverTail) -> None:
-    """Follow a source until told to stop or a snapshot is due; raises what ended it otherwise."""
+    """Follow a source until the run stops or a snapshot is due; raises what ended it otherwise."""
     with opened(tail.source.factory()) as made:
         if isinstance(made, MappedAdapter) and needs_spark(made.mappings) is not None:
             tail.append(lambda: EvaluatedSource(tail.session, made), LANE)
@@ -48,7 +48,8 @@ class EvaluatedSource:
     def __init__(self, session: SparkSession, mapped: MappedAdapter) -> None:
         self._session = session
         self._mapped = mapped
-        self._evaluation: Evaluation | None = None
+        # Made by the first call of `changes`, from the tables at that moment.
+        self._evaluation: SqlEvaluation | None = None
 
     @property
     def poll_interval(self) -> float:
@@ -67,7 +68,7 @@ class EvaluatedSource:
         """The store's transactions, mapped."""
         if self._evaluation is None:
             sources = map_tables(self._mapped.inner.tables(), self._mapped.mappings)
-            self._evaluation = Evaluation(self._session, sources, ChangeMapper(sources, self._mapped.mappings))
+            self._evaluation = SqlEvaluation(self._session, sources, ChangeMapper(sources, self._mapped.mappings))
         evaluation = self._evaluation
         for transaction in checked_transactions(self._mapped.inner.changes(after)):
             yield replace(transaction, changes=evaluation.changes(transaction))
@@ -81,7 +82,7 @@ class EvaluatedSource:
         self._mapped.close()
 
 
-class Evaluation:
+class SqlEvaluation:
     """Evaluates the SQL of mappings on the rows before and after each change."""
 
     def __init__(self, session: SparkSession, sources: Mapping[str, MappedTable], mapper: ChangeMapper) -> None:
@@ -103,5 +104,5 @@ class Evaluation:
 
         for piece in pieces(self._rows.of(0, transaction), to_text(transaction.position)):
             frame = self._session.createDataFrame(piece.rows, self._schema, verifySchema=False)
-            for found in self._batches.evaluated(frame):
-                yield from self._mapper.changes(found.changes)
+            for evaluated in self._batches.evaluated(frame):
+                yield from self._mapper.changes(evaluated.changes)

@@ -2,7 +2,7 @@
 
 The task runs the same tail as the inline runner and recovers from the store's failures by itself. Spark starts it
 again when its process or executor dies, the driver submits it again when Spark gives up, and each start is a new writer
-of the log that fences the former. The task ends when the driver lets go of the leash, or when a snapshot is due, which
+of the log that fences the former. The task ends when the driver closes its lifeline, or when a snapshot is due, which
 is the driver's work.
 """
 
@@ -23,24 +23,24 @@ from changesource_sdk.pipeline.recovery import Recovery, snapshot_due
 from changesource_sdk.pipeline.run import Run
 from changesource_sdk.pipeline.source import SourceSpec
 from changesource_sdk.pipeline.spark.job import SparkJob
-from changesource_sdk.pipeline.spark.lifeline import Address, Leash, hold
+from changesource_sdk.pipeline.spark.lifeline import Address, DriverLifeline, hold
 from service_kit.backoff import Backoff
 
 if TYPE_CHECKING:
     from pyspark import SparkContext
 
 JOB_GROUP = "changesource tail"
-_LOOK_UP_S = 0.25
-_LET_GO_S = 10.0
+_POLL_S = 0.25
+_END_TASK_S = 10.0
 
 
 @dataclass(frozen=True, slots=True)
 class ResidentTask:
-    """All that a task needs to know; picklable."""
+    """The arguments of the task; picklable."""
 
     source: SourceSpec
     log_store: LogStore
-    leash: Address
+    lifeline: Address
     logs: LogReceiverAddress | None
 
 
@@ -50,18 +50,18 @@ def follow(run: Run, context: SparkContext, source: SourceSpec, logs: LogReceive
     What the task logs goes to `logs`.
     """
     host = str(context.getConf().get("spark.driver.host", "127.0.0.1"))
-    with Leash(host) as leash:
-        task = ResidentTask(source, run.log_store, leash.address, logs)
+    with DriverLifeline(host) as lifeline:
+        task = ResidentTask(source, run.log_store, lifeline.address, logs)
 
         def follow_source() -> list[ChangesourceError | None]:
             context.setJobGroup(JOB_GROUP, f"tail of {source.adapter}", interruptOnCancel=True)
             return context.parallelize([task], 1).map(run_task).collect()
 
         with SparkJob(context, JOB_GROUP, follow_source) as job:
-            while not job.wait(_LOOK_UP_S):
+            while not job.wait(_POLL_S):
                 if run.stop.is_set():
-                    leash.release()
-                    job.wait(_LET_GO_S)
+                    lifeline.release()
+                    job.wait(_END_TASK_S)
                     return
             for error in job.result():
                 if error is not None:
@@ -72,7 +72,7 @@ def run_task(task: ResidentTask) -> ChangesourceError | None:
     """What the Spark task does until the driver ends it, a snapshot is due, or an error that a retry cannot fix."""
     send_logs(task.logs)
     stop = threading.Event()
-    hold(task.leash, stop)
+    hold(task.lifeline, stop)
     log_store = task.log_store
     run = Run(log_store, Stage(log_store.reports, "pipeline"), stop)
     run.stage.take_over()

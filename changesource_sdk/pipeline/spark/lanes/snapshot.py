@@ -1,11 +1,12 @@
 """The snapshot lane: partitions of one consistent snapshot, encoded to spool parts by Spark tasks.
 
-A task gets one partition, writes one part in a scratch folder of its own attempt and puts it in its place when it is
-whole (`spool.parts`), so a task that is retried, or runs twice, leaves one part. Only the description of a part comes
-back to the driver. Where driver and tasks share a folder, rows that pass are counted in small files beside the parts.
+A task gets one partition, writes one part in a scratch folder of its own attempt and puts it into the part store when
+it is whole (`spool.parts`), so a task that is retried, or runs twice, leaves one part. Only the description of a part
+comes back to the driver. Where driver and tasks share a folder, rows that pass are counted in small files next to the
+parts.
 
-What the adapter raises for lack of luck is raised again, so that Spark tries the task again; what cannot be mended by
-trying (a value that fits no column) comes back as a value and ends the snapshot with its own message.
+What may be a passing failure of the adapter is raised again, so that Spark retries the task; what a retry cannot fix
+(a value that fits no column) comes back as a value and ends the snapshot with its own message.
 """
 
 from __future__ import annotations
@@ -34,7 +35,7 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 JOB_GROUP = "changesource snapshot"
-_LOOK_UP_S = 0.25
+_POLL_S = 0.25
 _COUNT_EVERY_S = 0.25
 
 
@@ -63,7 +64,7 @@ class SparkParts:
         names = frozenset(part_name(task.number) for task in tasks)
         watch = _ProgressWatch(part_store, names, progress)
         with SparkJob(context, JOB_GROUP, run) as job:
-            while not job.wait(_LOOK_UP_S):
+            while not job.wait(_POLL_S):
                 watch.poll_if_due()
             results = _results(job, tasks)
         watch.poll()
@@ -71,8 +72,8 @@ class SparkParts:
         for result in results:
             if isinstance(result, ChangesourceError):
                 raise result
-        found = [result for result in results if isinstance(result, PartInfo)]
-        return sorted(found, key=lambda part: part.file)
+        parts_done = [result for result in results if isinstance(result, PartInfo)]
+        return sorted(parts_done, key=lambda part: part.file)
 
     def _parts(self, part_store: PartStore, tasks: Sequence[PartTask]) -> RDD[PartInfo | ChangesourceError]:
         """One Spark partition per task; those of tables with SQL are evaluated by Spark on the way."""
@@ -141,7 +142,9 @@ class _RowCount:
 
     def __init__(self, path: Path | None) -> None:
         self._path = path
+        # Rows added so far.
         self._rows = 0
+        # When the file was last written, in monotonic seconds.
         self._written_at = 0.0
 
     def add(self, rows: int) -> None:
@@ -166,10 +169,10 @@ class _ProgressWatch:
     part_store: PartStore
     names: frozenset[str]
     progress: SnapshotProgress
-    # What was reported so far, and when (monotonic seconds) the store was last polled; written by `poll`.
-    parts: int = 0
-    rows: int = 0
-    polled_at: float = 0.0
+    # All written by `poll`, in the driver.
+    parts: int = 0  # reported so far
+    rows: int = 0  # reported so far
+    polled_at: float = 0.0  # when the part store was last polled, in monotonic seconds
 
     def poll_if_due(self) -> None:
         """Poll as often as the store allows; in between only show that the snapshot goes on."""

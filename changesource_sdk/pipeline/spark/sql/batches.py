@@ -64,40 +64,40 @@ class Batches:
         return [self._piece(group) for _, group in groupby(rows, key=lambda row: row[TRANSACTION])]
 
     def _with_results(self, frame: DataFrame) -> DataFrame:
-        """Changes as they are, and beside them the results of each table's expressions on its images."""
+        """The rows of changes as they are, and for each image the results of its table's expressions."""
         from pyspark.sql import functions
 
-        found = frame.where(frame[TABLE] == NO_TABLE).select(*IDS, PAYLOAD)
+        rows = frame.where(frame[TABLE] == NO_TABLE).select(*IDS, PAYLOAD)
         for number, (table, columns) in enumerate(zip(self._tables, self._columns, strict=True)):
             names = [frame[cell(number, i)].alias(name) for i, name in enumerate(table.source.column_names)]
             inputs = frame.where(frame[TABLE] == number).select(*IDS, *names)
             results = inputs.select(*IDS, functions.struct(*columns).alias(f"_{number}"))
-            found = found.unionByName(results, allowMissingColumns=True)
-        return found
+            rows = rows.unionByName(results, allowMissingColumns=True)
+        return rows
 
     def _piece(self, rows: Iterable[Row]) -> Piece:
         head, is_last = None, False
         changes: list[Change] = []
         for kind, group in groupby(rows, key=lambda row: row[CHANGE]):
-            found = list(group)
+            members = list(group)
             match kind:
                 case change_source.FAILURE:
-                    raise pickle.loads(found[0][PAYLOAD])
+                    raise pickle.loads(members[0][PAYLOAD])
                 case change_source.HEAD:
-                    head = pickle.loads(found[0][PAYLOAD])
+                    head = pickle.loads(members[0][PAYLOAD])
                 case change_source.END:
                     is_last = True
                 case _:
-                    changes.append(self._change(*found))
+                    changes.append(self._change(*members))
         return Piece(head, changes, is_last)
 
     def _change(self, row: Row, *image_rows: Row) -> Change:
         change: Change = pickle.loads(row[PAYLOAD])
         slots: dict[Image, dict[str, object]] = {}
         for image, number in IMAGES.items():
-            for found in image_rows:
-                if found[IMAGE] == number:
-                    slots[image] = self._slots(found)
+            for image_row in image_rows:
+                if image_row[IMAGE] == number:
+                    slots[image] = self._slots(image_row)
         return with_slots(change, slots)
 
     def _slots(self, row: Row) -> dict[str, object]:

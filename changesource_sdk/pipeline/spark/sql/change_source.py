@@ -1,13 +1,14 @@
 """A streaming data source over an adapter's `changes()`: the reading half of the micro-batch lane.
 
-Spark runs it in one Python process beside the driver, which holds the adapter and its connection. Transactions travel
+Spark runs it in one Python process next to the driver, which has the adapter and its connection. Transactions travel
 in pieces of bounded size, small ones many to a batch, a large one over many batches; an offset is the position of the
 last whole transaction and the number of pieces so far. A stream starts after the position it is given, the log's last:
 Spark's own checkpoint is never used to resume, so a transaction that was cut off is read again from its beginning.
 
-Each change is one row (pickled), each whole row that it tells another, with the columns that SQL looks at in Spark's
-types. A failure of the store travels as a row too, so that it arrives as what it is. What Spark has seen to its end is
-not what is durable: the store is acknowledged up to the position that the driver left in the file `durable`.
+Each change is one row (pickled). Each whole row that it contains is another, with the columns that SQL reads in Spark's
+types. A failure of the upstream travels as a row too, so that it arrives as the error that it is. What Spark has
+read to its end is not yet durable: the upstream is acknowledged up to the position that the driver left
+in the file `durable`.
 """
 
 from __future__ import annotations
@@ -58,8 +59,8 @@ Offset = dict[str, object]
 
 
 @dataclass(frozen=True, slots=True)
-class StreamSource:
-    """What the reading process needs to know; travels in a file that only its owner can read."""
+class ReaderSpec:
+    """The settings of the reading process; they are in a file that only its owner can read."""
 
     source: SourceSpec
     after: Position
@@ -90,8 +91,8 @@ def stream_schema(tables: Sequence[MappedTable]) -> StructType:
     fields = [StructField(name, LongType()) for name in (*IDS, TABLE)]
     fields.append(StructField(PAYLOAD, BinaryType()))
     for number, table in enumerate(tables):
-        found = SqlInputs(table.source).schema().fields
-        fields += [StructField(cell(number, index), field.dataType) for index, field in enumerate(found)]
+        inputs = SqlInputs(table.source).schema().fields
+        fields += [StructField(cell(number, index), field.dataType) for index, field in enumerate(inputs)]
     return StructType(fields)
 
 
@@ -122,17 +123,17 @@ class StreamRows:
         yield [self._plain(number, END, None)]
 
     def failure(self, error: ChangesourceError) -> Values:
-        """The row that tells an error."""
+        """The row that carries an error."""
         return self._plain(0, FAILURE, error)
 
     def _plain(self, number: int, index: int, payload: object) -> Values:
         return (number, index, 0, NO_TABLE, pickle.dumps(payload), *self._cells(NO_TABLE, ()))
 
     def _images(self, number: int, index: int, change: Insert | Update | Delete) -> Iterator[Values]:
-        found = self._tables.get(canonical_name(change.table))
-        if found is None:
+        known = self._tables.get(canonical_name(change.table))
+        if known is None:
             return
-        table, mapper, inputs = found
+        table, mapper, inputs = known
         for image, row in images(mapper, change).items():
             yield (number, index, IMAGES[image], table, None, *self._cells(table, inputs.values(row)))
 
@@ -166,7 +167,7 @@ def pieces(
 
 
 class ChangesDataSource(DataSource):
-    """What Spark asks for a reader; the option `source` names the file of a pickled `StreamSource`."""
+    """What Spark asks for a reader; the option `source` names the file of a pickled `ReaderSpec`."""
 
     @classmethod
     def name(cls) -> str:
@@ -175,25 +176,26 @@ class ChangesDataSource(DataSource):
 
     def simpleStreamReader(self, schema: StructType) -> SimpleDataSourceStreamReader:  # noqa: N802
         """The reader, in the process where it will run."""
-        source: StreamSource = pickle.loads(Path(self.options["source"]).read_bytes())
+        source: ReaderSpec = pickle.loads(Path(self.options["source"]).read_bytes())
         return ChangesReader(source)
 
 
 class ChangesReader(SimpleDataSourceStreamReader):
     """Spark's view of the store. It is pickled before it reads, so all that lives is in `ReadAhead`."""
 
-    def __init__(self, source: StreamSource) -> None:
+    def __init__(self, source: ReaderSpec) -> None:
         self._source = source
+        # Made by the first `read`, in the process where Spark reads.
         self._ahead: ReadAhead | None = None
 
-    def __reduce__(self) -> tuple[type[ChangesReader], tuple[StreamSource]]:
+    def __reduce__(self) -> tuple[type[ChangesReader], tuple[ReaderSpec]]:
         return ChangesReader, (self._source,)
 
     def initialOffset(self) -> Offset:  # noqa: N802
         """Where the log ends.
 
         Spark begins with a batch even if nothing has come, and would ask executors for it, which have no store. So the
-        first look always moves on, from not begun to begun.
+        first poll always advances the offset, from not begun to begun.
         """
         return {"position": to_text(self._source.after), "pieces": 0, "failed": False, "begun": False}
 
@@ -212,7 +214,7 @@ class ChangesReader(SimpleDataSourceStreamReader):
         return iter([row for piece in taken for row in piece.rows] + ([] if failure is None else [failure])), end
 
     def commit(self, end: Offset) -> None:
-        """Spark is done with what came before: a moment to let the store forget what the log holds."""
+        """Called by Spark after a batch: acknowledge upstream what the log holds."""
         if self._ahead is not None and (durable := read_text(self._source.durable)):
             self._ahead.acknowledge(from_text(durable))
 
@@ -228,15 +230,19 @@ def read_text(path: Path) -> str:
 class ReadAhead:
     """A thread that reads the store. Invariant: what was read before an error is taken before the error."""
 
-    def __init__(self, source: StreamSource) -> None:
+    def __init__(self, source: ReaderSpec) -> None:
         send_logs(source.logs)
-        self._changed = threading.Condition()
+        self._changed = threading.Condition()  # guards the next two
+        # Pieces that were read; the reading thread adds, `take` empties.
         self._waiting: list[RowsPiece] = []
+        # What ended the reading thread.
         self._failure: ChangesourceError | None = None
+        # Number of transactions read; written by the reading thread.
         self._number = 0
         self._after = source.after
         self._answered = source.answered
         self._has_answered = False  # whether that file is there; written by the reading thread
+        # Text of the last position acknowledged upstream; written by `acknowledge`.
         self._acknowledged = ""
         self._rows = StreamRows(source.tables)
         self._adapter: Adapter = source.source.unmapped().factory()()
@@ -245,7 +251,7 @@ class ReadAhead:
 
     def take(self) -> tuple[list[RowsPiece], Values | None]:
         """The pieces at hand, and after the last of them the row of a failure; waits a moment for some."""
-        self._patience.look()
+        self._patience.warn_if_overdue()
         with self._changed:
             self._changed.wait_for(lambda: self._waiting or self._failure, WAIT_S)
             taken, self._waiting = self._waiting, []
@@ -254,7 +260,7 @@ class ReadAhead:
             return taken, failed
 
     def acknowledge(self, position: Position) -> None:
-        """Passed on once, if the adapter wants to know."""
+        """Acknowledge a position upstream, once, if the adapter supports it."""
         if isinstance(self._adapter, Acknowledging) and self._acknowledged != to_text(position):
             self._acknowledged = to_text(position)
             self._adapter.acknowledge(position)

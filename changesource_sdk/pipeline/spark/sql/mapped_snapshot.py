@@ -1,7 +1,7 @@
 """Snapshot parts of tables whose mapping uses Spark SQL.
 
 A Spark task reads a partition, Spark evaluates the expressions on its rows as they pass, and the same task writes the
-part: nothing is shuffled, so a partition is still a part. Each row travels pickled beside the inputs of its
+part: nothing is shuffled, so a partition is still a part. Each row travels pickled, together with the inputs of its
 expressions, so that what SQL does not touch is not changed by passing through Spark.
 """
 
@@ -80,15 +80,15 @@ def sql_parts(
     rows = session.sparkContext.parallelize(tasks, len(tasks)).flatMap(lambda task: read_rows(task, inputs))
     evaluated = session.createDataFrame(rows, schema, verifySchema=False).select(ROW, *columns)
 
-    def write(number: int, found: Iterable[Sequence[object]]) -> Iterator[PartInfo | ChangesourceError]:
+    def write(number: int, rows_of_task: Iterable[Sequence[object]]) -> Iterator[PartInfo | ChangesourceError]:
         task: PartTask = pickle.loads(tasks[number])
-        yield write_part(replace(task, partition=EvaluatedPartition(mapped, reader, found)))
+        yield write_part(replace(task, partition=EvaluatedPartition(mapped, reader, rows_of_task)))
 
     return evaluated.rdd.mapPartitionsWithIndex(write)
 
 
 def read_rows(pickled: bytes, inputs: SqlInputs) -> Iterator[Values]:
-    """What a task reads: each row, pickled, and what its expressions look at. An error takes the place of a row."""
+    """What a task reads: each row, pickled, and the inputs of its expressions. An error is sent instead of a row."""
     task: PartTask = pickle.loads(pickled)
     assert isinstance(task.partition, MappedPartition)
     try:

@@ -2,7 +2,7 @@
 
 Expressions see the store's columns in Spark's types, made from the same converters that make what travels, so a value
 looks the same whether it was read in a snapshot or in a change. Results go into the rows' slots (`mapping.row`); all
-else about a mapping is done there, not in Spark. An expression looks at one row: aggregates, windows, generators and
+else about a mapping is done there, not in Spark. An expression reads one row: aggregates, windows, generators and
 random numbers are refused, because a snapshot and a change would disagree.
 
 | column | in SQL |
@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from pyspark.sql.types import DataType, StructType
 
 ROW = "_changesource_row"
-"""The column that carries a row, pickled, beside the inputs of its expressions."""
+"""The column with the pickled row; the other columns are the inputs of its expressions."""
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 Values = tuple[object, ...]
@@ -138,7 +138,7 @@ def _checked(empty: DataFrame, table: MappedTable, key: str, sql: str) -> tuple[
     from pyspark.sql import functions
     from pyspark.sql.types import BooleanType
 
-    where = _place(table, key)
+    where = _where(table, key)
     fix = "correct the SQL; it may use the columns " + ", ".join(table.source.column_names)
     try:
         expression = functions.expr(sql)
@@ -155,7 +155,7 @@ def _checked(empty: DataFrame, table: MappedTable, key: str, sql: str) -> tuple[
     return _transportable(expression, kind)
 
 
-def _place(table: MappedTable, key: str) -> str:
+def _where(table: MappedTable, key: str) -> str:
     column = key.removeprefix("columns.")
     named = f", column {column}" if column != key else ""
     return f"{table.key}.{key}, table {table.source.full_name}{named}"
@@ -190,11 +190,11 @@ def explained(error: BaseException, tables: Iterable[MappedTable]) -> Changesour
     text = str(error)
     if "SQLSTATE" not in text:
         return None
-    places = {_place(table, key): sql for table in tables for key, sql in table.mapping.sql.items()}
-    if not places:
+    by_where = {_where(table, key): sql for table in tables for key, sql in table.mapping.sql.items()}
+    if not by_where:
         return None
     # Spark quotes the expression that failed.
-    named = [place for place, sql in places.items() if sql in text] or list(places)
+    named = [where for where, sql in by_where.items() if sql in text] or list(by_where)
     return InvalidChange(
         "mapping-failed",
         gist(text),
@@ -205,5 +205,5 @@ def explained(error: BaseException, tables: Iterable[MappedTable]) -> Changesour
 
 def gist(text: str) -> str:
     """The sentence of a Spark error, which otherwise fills screens: from its condition's name to its SQLSTATE."""
-    found = re.search(r"\[[A-Z_.]+\].*?SQLSTATE: \w+", text, re.DOTALL)
-    return " ".join((found.group() if found else text).split())[:500]
+    match = re.search(r"\[[A-Z_.]+\].*?SQLSTATE: \w+", text, re.DOTALL)
+    return " ".join((match.group() if match else text).split())[:500]

@@ -65,13 +65,13 @@ def test_nothing_is_compacted_before_it_is_due(tmp_path: Path) -> None:
     for number in range(9):
         store.commit([Insert("item", {"id": number, "v": "x"})])
     log.follow()
-    assert compactor.look() is None
+    assert compactor.poll() is None
     store.commit([Insert("item", {"id": 9, "v": "x"})])
     log.follow()
-    assert compactor.look() == log.reader.state().head
-    assert compactor.look() is None, "one offer at a time"
+    assert compactor.poll() == log.reader.state().head
+    assert compactor.poll() is None, "one offer at a time"
     log.store.handoff.take(log.writer)
-    assert compactor.look() is None, "the count starts over"
+    assert compactor.poll() is None, "the count starts over"
     log.close()
 
 
@@ -101,7 +101,7 @@ def test_what_a_failed_compaction_wrote_is_removed(tmp_path: Path) -> None:
     log.follow()
     (log.newest().directory / "part-00001.frames").unlink()
     with pytest.raises(SnapshotGone):
-        compactor_of(log, EVERY_10).look()
+        compactor_of(log, EVERY_10).poll()
     assert not log.layout.compaction.exists()
     log.close()
 

@@ -9,18 +9,18 @@ from importlib.util import find_spec
 import pytest
 
 from changesource_sdk.pipeline.snapshot.former_modules import FORMER, FORMER_NAMES, unpickled
-from changesource_sdk.pipeline.snapshot.resume import Plan
+from changesource_sdk.pipeline.snapshot.resume import SnapshotPlan
 
 
 def test_a_class_is_found_under_the_former_name_of_its_module() -> None:
-    content = pickle.dumps(Plan, protocol=0)
+    content = pickle.dumps(SnapshotPlan, protocol=0)
     former = content.replace(b"changesource_sdk.pipeline.snapshot.resume", b"changesource_sdk.pipeline.unfinished")
     assert former != content
-    assert unpickled(former) is Plan
+    assert unpickled(former) is SnapshotPlan
 
 
 def test_what_this_version_pickles_is_read_as_it_is() -> None:
-    assert unpickled(pickle.dumps((Plan, {"a": 1}))) == (Plan, {"a": 1})
+    assert unpickled(pickle.dumps((SnapshotPlan, {"a": 1}))) == (SnapshotPlan, {"a": 1})
 
 
 @pytest.mark.parametrize(("former", "present"), FORMER_NAMES.items())

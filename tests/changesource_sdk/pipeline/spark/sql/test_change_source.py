@@ -12,7 +12,7 @@ from changesource_sdk.adapter import Insert, Transaction
 from changesource_sdk.pipeline.mapping.declare import Sql, TableMapping
 from changesource_sdk.pipeline.mapping.table import map_table
 from changesource_sdk.pipeline.source import SourceSpec
-from changesource_sdk.pipeline.spark.sql.change_source import END, HEAD, ChangesReader, StreamRows, StreamSource, pieces
+from changesource_sdk.pipeline.spark.sql.change_source import END, HEAD, ChangesReader, ReaderSpec, StreamRows, pieces
 from tests.changesource_sdk.pipeline.spark.people import PERSON, PeopleFile
 from tests.changesource_sdk.pipeline.spark.sql.test_mapping import person
 
@@ -43,7 +43,7 @@ def test_an_idle_store_still_moves_spark_on_from_its_first_offset(tmp_path: Path
     PeopleFile(tmp_path).commit(("insert", person(1), None))
     adapter = "tests.changesource_sdk.pipeline.spark.people:PeopleAdapter"
     source = SourceSpec(adapter, {"folder": str(tmp_path)})
-    reader = ChangesReader(StreamSource(source, 1, [MAPPED], tmp_path / "durable"))
+    reader = ChangesReader(ReaderSpec(source, 1, [MAPPED], tmp_path / "durable"))
     first = reader.initialOffset()
     rows, begun = reader.read(first)
     assert (list(rows), begun["position"]) == ([], first["position"])

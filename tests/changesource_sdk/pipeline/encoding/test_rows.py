@@ -7,7 +7,7 @@ from datetime import date
 
 import orjson
 
-from changesource_sdk.pipeline.encoding.kept_json import kept_json
+from changesource_sdk.pipeline.encoding.rows import kept_json
 
 KEYS = 2000
 
