@@ -66,12 +66,12 @@ class Patience:
             yield answer
 
     def begin_wait(self) -> None:
-        """Start to measure: the source is called now."""
+        """Start measuring: the source is called now."""
         with self._lock:
             self._waiting_since = self._clock()
 
     def end_wait(self) -> None:
-        """Stop to measure, and clear a warning: the source answered, or the call was given up."""
+        """Stop measuring, and clear a warning: the source answered, or the call was given up."""
         with self._lock:
             # A call that waited for a change does not show how long a poll takes.
             self._longest = max(self._longest, self._waited()) if self._returns else 0.0

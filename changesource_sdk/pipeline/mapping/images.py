@@ -1,7 +1,7 @@
 """The rows before and after a change, for expressions that are evaluated elsewhere.
 
 `images` returns the whole rows that a change contains; `with_slots` puts the results of the expressions back, so
-that `mapping.change` finds them where it looks. Without all columns of a row there is no image of it: an expression
+that `mapping.change` finds them where it looks. A row with missing columns has no image: an expression
 that needs it is refused by `mapping.row` with its key.
 """
 

@@ -1,7 +1,7 @@
 """The Spark session of a pipeline process: master, settings, start and stop.
 
 One session per driver process. The defaults suit tasks that never end: failed tasks are tried again, none is run twice
-at once, jobs share the slots fairly, and a local master always keeps a second slot for other jobs than
+at once, jobs share the slots fairly, and a local master always keeps a slot free for jobs next to
 the resident task. A user's `--conf` overrides every one of them.
 """
 
