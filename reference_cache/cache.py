@@ -55,6 +55,14 @@ class Cache:
         self._has_replica = asyncio.Event()
         # The replicator, the syncer and two watchers; filled by `start`. A task that ends means that the cache failed.
         self._tasks: list[asyncio.Task[None]] = []
+        # The four below are set once, by `start`, on the event loop. Requests to the application's endpoints:
+        self._session: aiohttp.ClientSession
+        # Forwards mutations to the application; None if no mutate URL is configured.
+        self._pusher: Pusher | None
+        # Reads the replica and pokes the clients.
+        self._syncer: ViewSyncer
+        # Listens for clients and health checks.
+        self._server: SyncServer
 
     async def start(self) -> int:
         """Listen and start replicating; returns the port in use. Raises `CacheError`."""

@@ -397,8 +397,10 @@ def _bad_value(name: str, raw: object, variable: str, bad: BadValue) -> BadSetti
     return BadSetting(variable, bad.problem or f"{raw!r} is not {bad.wanted}", fix)
 
 
-def _unused(given: Mapping[str, str], known: set[str]) -> tuple[str, ...]:
-    others = sorted(name for name in given if name.startswith(("ZERO_", "CHANGESOURCE_CACHE_")) and name not in known)
+def _unused(environment: Mapping[str, str], known: set[str]) -> tuple[str, ...]:
+    others = sorted(
+        name for name in environment if name.startswith(("ZERO_", "CHANGESOURCE_CACHE_")) and name not in known
+    )
     for name in others:
         if name not in NOT_USED:
             near = closest(name, known | NOT_USED)
@@ -418,6 +420,6 @@ def _check(config: CacheConfig) -> None:
         fix = "set both CHANGESOURCE_CACHE_TLS_CERT and CHANGESOURCE_CACHE_TLS_KEY, or neither"
         raise BadSetting(f"CHANGESOURCE_CACHE_TLS_{missing}", "TLS needs a certificate and its key", fix)
     ways = {"SECRET": config.auth_secret, "JWK": config.auth_jwk, "JWKS_URL": config.auth_jwks_url}
-    given = [f"ZERO_AUTH_{name}" for name, value in ways.items() if value is not None]
-    if len(given) > 1:
-        raise BadSetting(given[1], f"it and {given[0]} are both set", "set one of them")
+    variables = [f"ZERO_AUTH_{name}" for name, value in ways.items() if value is not None]
+    if len(variables) > 1:
+        raise BadSetting(variables[1], f"it and {variables[0]} are both set", "set one of them")

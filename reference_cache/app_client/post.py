@@ -79,7 +79,7 @@ class AppPost:
         url = self._url(address)
         headers = self._headers(address, token)
         payload = body if isinstance(body, bytes) else values.dumps(body)
-        # Twice the first wait, of which jitter takes up to half.
+        # Twice the first wait, because jitter takes off up to half of it.
         backoff = Backoff(self.backoff * 2, LONGEST_WAIT_S, jitter=0.5)
         for attempt in range(1, ATTEMPTS + 1):
             try:

@@ -40,8 +40,9 @@ class MergedPoke:
     ungot: set[str] = field(default_factory=set)
     # Row patches in order; several may concern one row.
     rows: list[PutRow | DelRow | UpdateRow] = field(default_factory=list)
-    # Results of this client's mutations by mutation id: received, and deleted by the server.
+    # Results of this client's mutations by mutation id.
     results: dict[int, dict[str, Any]] = field(default_factory=dict)
+    # Mutation ids whose results the server has deleted.
     forgotten: set[int] = field(default_factory=set)
 
     def add(self, part: PokePart, client_id: str) -> None:

@@ -28,7 +28,7 @@ from reference_cache.replica.checkpoints import Checkpoints, leave_to_others
 from reference_cache.replica.errors import CannotApply
 from reference_cache.replica.stored_catalog import ReplicaState
 from reference_cache.replica.wal import Wal
-from reference_cache.replica.writing.initial_load import InitialLoad, load_beside, load_over
+from reference_cache.replica.writing.initial_load import InitialLoad, load_new, load_over
 from reference_cache.replica.writing.writer import ReplicaWriter, open_writer
 from reference_cache.replicator.intake import InitialIntake, LiveIntake
 from reference_cache.replicator.settings import ReplicatorSettings
@@ -154,7 +154,7 @@ class Replicator:
         _event(logging.INFO, "initial sync begins", upstream=settings.shown_upstream, again=former is not None)
         handshake = settings.handshake()
         async with connect(settings.url(handshake)) as upstream:
-            make = load_beside if former is None else load_over
+            make = load_new if former is None else load_over
             load = make(settings.replica_file, settings.origin)
             try:
                 intake = InitialIntake(handshake, load, None if former is None else former.state.replica_version)

@@ -1,7 +1,7 @@
-"""One writer per replica: a lock on a file beside it, held as long as a replicator runs.
+"""One writer per replica: a lock on a file next to it, held as long as a replicator runs.
 
-A cache that was killed leaves its replicator behind for the moment it takes to notice; the next one's must not write
-before that is gone. The lock ends with its holder (`service_kit.file_lock`).
+A cache that was killed leaves its replicator running for the moment it takes to notice; the replicator of the next
+cache must not write before that one has exited. The lock ends with its holder (`service_kit.file_lock`).
 """
 
 from __future__ import annotations

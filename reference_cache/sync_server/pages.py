@@ -1,7 +1,7 @@
-"""The plain HTTP pages beside the sync socket: `/`, `/keepalive`, `/healthz`, `/readyz`, `/metrics`, `/statusz`.
+"""Plain HTTP pages on the port of the sync socket: `/`, `/keepalive`, `/healthz`, `/readyz`, `/metrics`, `/statusz`.
 
-`/` is what zero-cache's health checks ask for: 200 once clients can be served. Metrics and status tell of users and
-queries, so they want the admin password (HTTP Basic, any user name); where none is set, only this machine sees them.
+`/` is what zero-cache's health checks ask for: 200 once clients can be served. Metrics and status show users and
+queries, so they require the admin password (HTTP Basic, any user name); if none is set, only this machine gets them.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""A connected client: its socket, its cookie, and its calls, each of which the group completes."""
+"""A connected client: its socket and its cookie. Its calls are carried out by its client group."""
 
 from __future__ import annotations
 

@@ -26,6 +26,7 @@ class Confirmed:
     """What a group's clients get: last mutation ids, and patches of results. `version` is the newest of their rows."""
 
     last_mutation_ids: dict[str, int] = field(default_factory=dict)
+    # Patches by client and mutation id: a later one replaces an earlier one. Written by the two methods below.
     results: dict[tuple[str, int], Mapping[str, Any]] = field(default_factory=dict)
     version: str = ""
 

@@ -1,7 +1,8 @@
 """Read permissions: which rows an ad hoc query may see, by the rules the application has deployed.
 
-The rules are a JSON document in the replica (`{app}.permissions`): per table a list of conditions, one of which must
-hold. A table without rules shows nothing. Named queries are not restricted: the application defines them itself.
+The rules are a JSON document in the replica (`{app}.permissions`): per table a list of conditions; a row is
+visible if one of them holds. A table without rules shows nothing. Named queries are not restricted: the application
+defines them itself.
 """
 
 from __future__ import annotations
@@ -23,7 +24,7 @@ from service_kit.sqlite import quoted
 
 @dataclass(frozen=True, slots=True)
 class ReadPermissions:
-    """Per table the conditions, of which one must hold for a row to be visible."""
+    """Conditions per table; a row is visible if one of them holds."""
 
     rules: Mapping[str, tuple[Condition, ...]]
 

@@ -1,4 +1,4 @@
-"""The view syncer: client groups over one replica, each of which gets exactly what its clients lack.
+"""The view syncer: client groups over one replica. Each group is sent exactly what its clients lack.
 
 One task follows the replica: when notified of a new version, it advances straight to the newest, evaluates the changes
 once for all groups, records them in the CVR file, and pokes each group they affect. Commits that arrive meanwhile
@@ -82,12 +82,13 @@ class ViewSyncer:
         self._reclaimer = Reclaimer()
         # Groups in use, by id: `connect` adds, `stop_abandoned`, misfits and restarts remove.
         self._groups: dict[str, ClientGroup] = {}
-        # Set by `notify`; the following task clears it before it looks at the replica.
+        # Set by `notify`; the following task clears it before it reads the replica's version.
         self._wakeup = asyncio.Event()
         # Set while clients are admitted: there is a replica, and it is not older than the CVR file.
         self._ready = asyncio.Event()
-        # The newest version that all clients have been sent; `_advanced` is set, and replaced, when it changes.
+        # The newest version that all clients have been sent; written by `_announce`.
         self._announced_version = ""
+        # Set, and replaced by a new event, when `_announced_version` changes; wakes `reached`.
         self._advanced = asyncio.Event()
 
     # --- life ---

@@ -4,7 +4,7 @@ A first load goes into a staging file, without waiting for the disk; when it is 
 to the replica's path. If anything fails before, there is no replica. A load that replaces a replica with readers goes
 into that file in one transaction: readers keep their snapshot until it is complete.
 
-    load = load_beside(path, origin)  or  load_over(path, origin)
+    load = load_new(path, origin)  or  load_over(path, origin)
     load.begin("01", "p"); load.rows("issue").insert({...}, ("id",)); load.change(CreateIndex(...)); ...
     writer = load.finish()            # or load.abandon()
 
@@ -67,8 +67,9 @@ class InitialLoad(ChangeProcessor):
         ).fetchall():
             self.connection.execute(f"DROP TABLE {quoted(name)}")
         create_system_tables(self.connection, self._origin)
+        # Version and JSON mode of the snapshot, used for all rows of the load; written only here.
         self.version = version
-        self.json_mode = json_mode
+        self.json_mode = json_mode  # see `version`
 
     def finish(self) -> ReplicaWriter:
         """Complete the replica, make it durable, and open it for live transactions. Raises `CannotApply`."""
@@ -176,7 +177,7 @@ class InitialLoad(ChangeProcessor):
         self.connection.execute(f"DELETE FROM {quoted(index.table)} WHERE rowid IN ({replaced})")
 
 
-def load_beside(path: Path, origin: Origin) -> InitialLoad:
+def load_new(path: Path, origin: Origin) -> InitialLoad:
     """A load for a replica that does not exist; removes leftovers of an earlier one."""
     staged = path.with_name(path.name + ".initial")
     staged.unlink(missing_ok=True)

@@ -71,8 +71,9 @@ class ReplicaWriter(ChangeProcessor):
         """Begin an upstream transaction, and the SQLite transaction if none is open."""
         if not self.connection.in_transaction:
             self.connection.execute("BEGIN IMMEDIATE")
+        # Version and JSON mode of the open upstream transaction; written only here.
         self.version = version
-        self.json_mode = json_mode
+        self.json_mode = json_mode  # see `version`
 
     def commit(self) -> None:
         """End an upstream transaction; the next `flush` makes it durable."""
@@ -120,6 +121,7 @@ class ReplicaWriter(ChangeProcessor):
         """Undo everything since the last `flush`."""
         if self.connection.in_transaction:
             self.connection.execute("ROLLBACK")
+        # The tables of the replica; changed by schema changes, and restored here.
         self.catalog = self._saved.copy()
         self._schema = schema_of(self.catalog)
         self.reset_pending()

@@ -103,6 +103,7 @@ class GroupConfig:
     group_id: str
     version: str = EMPTY
     clients: set[str] = field(default_factory=set)
+    # By hash, tombstones included; written by `GroupEdit` and `forget_ended`.
     queries: dict[str, QueryConfig] = field(default_factory=dict)
     definition_bytes: int = 0  # of the queries that have not ended
     desire_count: int = 0  # desires of all clients, those that have ended included
@@ -173,7 +174,9 @@ class GroupEdit:
         self.got: list[QueryOp] = []
         self.new_queries: set[str] = set()
         self.touched_queries: set[str] = set()
+        # (hash, client) of desires that were added, changed or ended.
         self.touched_desires: set[tuple[str, str]] = set()
+        # Clients that were added or removed.
         self.touched_clients: set[str] = set()
 
     @property

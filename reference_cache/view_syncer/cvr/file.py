@@ -101,10 +101,13 @@ class CvrFile:
         self.replica_version = ""
         # The newest version of the data that anything was recorded at; written by `_open` and `transaction`.
         self.data_version = ""
-        # All of these belong to the open file and are replaced by `_open`; the last two are None while in memory.
+        # The four below belong to the open file and are replaced by `_open`.
         self.connection: sqlite3.Connection
+        # Device and inode, to notice that the file was deleted; None while in memory.
         self._identity: tuple[int, int] | None = None
+        # None while in memory.
         self._checkpoints: Checkpoints | None = None
+        # None while in memory.
         self._wal: Wal | None = None
         self._open()
 

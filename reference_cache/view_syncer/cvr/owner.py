@@ -44,8 +44,8 @@ class GroupOwner:
     def refusal(self, proof: Proof, takes_credentials: bool) -> SyncError | None:
         """Why a connection with the group's user id may not join, or None.
 
-        `takes_credentials`: whether clients of this cache can present any. Where they can, a group of which nothing is
-        known may have had some. A client whose credentials are good but not the group's starts over with a new group.
+        `takes_credentials`: whether clients of this cache can present any. If they can, a group whose owner is not
+        recorded may have had some. A client with good credentials other than the group's starts over with a new group.
         """
         if proof.verified or self._knows(proof.secret):
             return None

@@ -16,8 +16,11 @@ class Digest:
     __slots__ = ("_buffer", "_centroids", "count")
 
     def __init__(self) -> None:
+        # (mean, weight), ascending by mean; replaced by `_merge`.
         self._centroids: list[tuple[float, float]] = []
+        # Values that are not merged yet, each with weight 1; at most `_BUFFERED`.
         self._buffer: list[tuple[float, float]] = []
+        # How many values were added.
         self.count = 0
 
     def add(self, value: float) -> None:

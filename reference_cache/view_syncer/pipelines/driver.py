@@ -111,25 +111,30 @@ class Pipelines:
         self.version = ""
         # Set, and replaced by a new event, when `version` changes.
         self.moved = asyncio.Event()
-        # The tables at `version`; read again at the start and by a reset.
+        # The tables at `version`; written by `_read_schema`, at the start and in a reset.
         self.schema = ReplicaSchema({}, {})
+        # The same tables as the engine sees them; written together with `schema`.
         self.engine_schema = self.schema.engine_schema
-        # The running queries by key, by identity, and by the rows their pipelines report to. Written under the lock.
-        # Two keys may belong to one identity: the key hashes the JSON text, in which an empty list may be written out.
+        # The running queries by key. This and the two indexes below are written under the lock.
         self.live: dict[str, LiveQuery] = {}
+        # By key choice and canonical query. Two keys may belong to one identity: the key is a hash of JSON text, in
+        # which an empty list may be written out or left out.
         self._by_identity: dict[tuple[KeyChoice, Query], LiveQuery] = {}
+        # By the rows that the pipeline reports to; finds the query of a touched or failed pipeline.
         self._by_rows: dict[RowReceiver, LiveQuery] = {}
         # Made on first use; all are dropped by a reset, because their schema is another one.
         self._evaluations: dict[KeyChoice, Evaluation] = {}
         # Milliseconds of hydrations and of steps, since the process started.
         self._hydrations, self._updates = Digest(), Digest()
-        # The open replica, and the identity of its file; set by `start`, None after `close`.
+        # The open replica; set by `start`, None after `close`.
         self._replica: Replica | None = None
+        # Device and inode of the file that `start` opened; shows whether the path still names that file.
         self._identity: tuple[int, int] | None = None
-        # `_held` reads at `version`; `_spare` becomes `_held` with the next step. `_planning` estimates costs and holds
-        # no snapshot.
+        # Opened by `start`. `_held` has a read transaction at `version`.
         self._held: sqlite3.Connection
+        # Reads the next version during `advance`; `_move` then exchanges the two.
         self._spare: sqlite3.Connection
+        # For cost estimates; has no open transaction, so that it does not keep the write-ahead log from shrinking.
         self._planning: sqlite3.Connection
 
     @property

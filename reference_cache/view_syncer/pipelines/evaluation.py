@@ -47,8 +47,9 @@ class Evaluation:
         self._effort = effort
         self._checkpoint = effort.expired if isinstance(effort, Effort) else effort
         self._most_rows = most_rows
-        # The tables that queries read; the engine opens them on first use, and they stay open.
+        # By name, the tables that queries read: `_open` adds them on first use, and none is ever removed.
         self.stores: dict[str, FollowedTable] = {}
+        # The sources over `stores`, under the same names.
         self._sources: dict[str, Source] = {}
         self.engine = Engine(
             self.schema, self._open, cost_model=cost_model, checkpoint=self._checkpoint, in_order=False

@@ -37,8 +37,9 @@ class QueryRows(RowSet):
         self._references = 0
         # What each row was when it was first touched after the last `patches` (None: not in the set).
         self._before: dict[RowId, Row | None] = {}
-        # Both belong to the evaluation that has the pipeline; replaced by `move_to`.
+        # The key functions of the evaluation that has the pipeline; replaced by `move_to`.
         self._keys = keys
+        # That evaluation's set of touched queries: `_touch` adds this object to it. Replaced by `move_to`.
         self._touched = touched
 
     def move_to(self, keys: RowKeys, touched: dict[QueryRows, None]) -> None:

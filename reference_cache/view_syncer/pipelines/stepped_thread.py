@@ -24,9 +24,11 @@ class SteppedThread(Generic[T]):
         self._back.acquire()
         # Set by `stop`; the pause that the work is in raises it.
         self._stop_with: BaseException | None = None
-        # Written by the thread when the work ends; `_result` then has one item, unless `_error` is set.
+        # The three below are written by the thread when the work ends, before it releases `_back` for the last time.
         self._error: BaseException | None = None
+        # One item, unless `_error` is set. A list, because None may be the result.
         self._result: list[T] = []
+        # Whether the work has ended.
         self._done = False
         # A daemon, so that the process can exit while it is paused.
         self._thread = threading.Thread(target=self._run, name="stepped", daemon=True)

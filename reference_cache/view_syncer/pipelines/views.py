@@ -24,9 +24,9 @@ class StepPatches:
 
     def __init__(self, patches: dict[LiveQuery, list[RowPatch]]) -> None:
         self._patches = patches
-        # Both are caches, filled on first use: the rows that changed in a query, and encoded patches by table, key and
-        # whether the row left.
+        # Cache: the rows that changed in a query; filled by `_changes`.
         self._changed: dict[LiveQuery, set[RowId]] = {}
+        # Cache: encoded patches by table, key and whether the row was removed; filled by `_encode`.
         self._encoded: dict[tuple[str, str, bool], bytes] = {}
 
     def of(self, view: View) -> Iterator[bytes]:

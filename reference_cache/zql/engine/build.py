@@ -110,6 +110,7 @@ class _Level:
         ordering = query.order_by if self._needs_order() else None
         connection = self._source.connect(ordering, query.where, self._split_columns(), self._under)
         self._opened.append(connection)
+        # The route of this level's connection, which joins and limits refine; set once, here.
         self._route = connection.route
         end = self._wrap(connection, f"source {query.table}")
         if query.start is not None:

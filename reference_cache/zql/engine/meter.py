@@ -80,6 +80,7 @@ class Meters:
     """The meters of one pipeline, in the order its operators were built: sources first."""
 
     def __init__(self, clock: Clock = time.perf_counter) -> None:
+        # `wrap` adds one for each operator, while the pipeline is built.
         self.meters: list[Meter] = []
         self._clock = clock
 

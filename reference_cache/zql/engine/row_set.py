@@ -22,7 +22,9 @@ class RowSet:
     __slots__ = ("_more", "_tables")
 
     def __init__(self) -> None:
+        # The rows by table and primary key; every method below writes it.
         self._tables: dict[str, dict[Key, Row]] = {}
+        # References after the first, for rows that have more than one.
         self._more: dict[RowId, int] = {}
 
     def __len__(self) -> int:

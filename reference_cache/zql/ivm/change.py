@@ -18,7 +18,7 @@ from reference_cache.zql.schema import Row
 
 
 class Pause(Enum):
-    """The type of `YIELD`, so that type checkers can tell the marker from a node."""
+    """The type of `YIELD`, so that type checkers distinguish the marker from a node."""
 
     YIELD = "yield"
 

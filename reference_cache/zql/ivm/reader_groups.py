@@ -128,6 +128,7 @@ class _Table:
     __slots__ = ("_members",)
 
     def __init__(self) -> None:
+        # By key, then by ordinal; written by `add` and `discard`.
         self._members: dict[Key, Members] = {}
 
     def add(self, key: Key, member: Member) -> None:

@@ -69,12 +69,18 @@ class Route:
     __slots__ = ("clocks", "group", "member", "name", "needs", "routes", "tables", "under")
 
     def __init__(self, routes: Routes[Any], name: object, group: Group, member: Member) -> None:
-        # What the route depends on, to find another one in other routes: set by `Routes.enter` and by `need`.
+        # `under` and `needs` are what the route was derived from; another source that adopts the reader derives a new
+        # route from them. Set by `Routes.enter`.
         self.under: Under | None = None
+        # The arguments of all calls of `need`.
         self.needs: list[tuple[Route, Columns, Columns]] = []
+        # The four below and the sets are replaced together, by `replace_with`. Where the reader is entered:
         self.routes = routes
+        # The group's name in `Routes._groups`.
         self.name = name
+        # Where `routes` searches for the reader.
         self.group = group
+        # The reader's entry in `group`.
         self.member = member
         self.tables = frozenset((routes.table.name,))
         self.clocks = frozenset((routes.clock,)) if isinstance(group, WatchedGroup) else frozenset()
@@ -128,8 +134,9 @@ class Routes(Generic[R]):
         self._few = few
         # The clocks of all routes so far; `_add` adds to it.
         self._clocks: frozenset[Clock] = frozenset()
-        # Readers and routes by ordinal, in creation order; written by `_enter` and `leave`.
+        # Readers by ordinal, in creation order; written by `_enter` and `leave`.
         self._readers: dict[int, R] = {}
+        # Their routes by ordinal; written by `_add` and `leave`.
         self._by_ordinal: dict[int, Route] = {}
         # All readers while there are few of them, else empty; see `_list_all`.
         self._all: list[R] = []

@@ -16,7 +16,9 @@ class SortedRows:
     __slots__ = ("keys", "rows")
 
     def __init__(self) -> None:
+        # Parallel lists, ascending by key; `Take` also writes them directly.
         self.keys: list[SortKey] = []
+        # The row of each key.
         self.rows: list[Row] = []
 
     def insert(self, key: SortKey, row: Row) -> None:

@@ -80,7 +80,9 @@ class Connection:
         self, source: Source, ordinal: int, ordering: Ordering | None, where: Condition | None, split: frozenset[str]
     ) -> None:
         condition, weakened = weaken(where)
+        # The source that is read; replaced by `move_to`.
         self.source = source
+        # The number in the source's order of creation; replaced by `move_to`.
         self.ordinal = ordinal
         self.condition = condition
         self.split_columns = split
@@ -98,6 +100,7 @@ class Connection:
         # Set by `build`, for levels with a limit and subqueries.
         self.is_ignored: Callable[[SourceChange], bool] = never_ignored
         self.predicate: Predicate | None = None if condition is None else compile_predicate(condition, source.table)
+        # Reads the source's store; replaced by `move_to`.
         self._reader = source.store.reader(ordering, condition)
 
     def set_output(self, push: Push) -> None:
@@ -199,14 +202,16 @@ class Source:
         self.key = self.keys[store.table.primary_key]
         self.expired = expired if effort is None else effort.expired
         self._effort = effort
-        # The change that is being pushed, and the ordinal of the connection that has it; written by `_push`.
+        # The change that is being pushed, None between pushes; written by `_push`.
         self.passing: SourceChange | None = None
+        # The ordinal of the connection that `passing` is being pushed to; written by `_push`.
         self.serving = 0
         self._routes: Routes[Connection] = Routes(store.table, self._rows_with, few_readers)
+        # The ordinal of the next connection; counted up by `connect` and `adopt`.
         self._next_ordinal = 1
-        # How many connections split edits of each column, and the indexes of these columns; written by `connect`,
-        # `adopt` and `disconnect`.
+        # How many connections split edits of each column; written by `connect`, `adopt` and `disconnect`.
         self._split_counts: Counter[str] = Counter()
+        # The indexes of these columns in a row; written together with `_split_counts`.
         self._split_indexes: tuple[int, ...] = ()
 
     @property

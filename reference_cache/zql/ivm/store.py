@@ -52,6 +52,7 @@ class KeyExtractors:
 
     def __init__(self, table: TableSchema) -> None:
         self._table = table
+        # Filled by `__getitem__`.
         self._by_columns: dict[Columns, KeyOf] = {}
 
     def __getitem__(self, columns: Columns) -> KeyOf:

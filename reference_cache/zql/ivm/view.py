@@ -54,11 +54,13 @@ class Level:
         self._name = name
         self._schema = _shown(schema, name)
         self._format = format
-        # Parallel lists, in order.
+        # Parallel lists, in order; written by `apply`.
         self._keys: list[SortKey] = []
+        # The entry of each key.
         self._entries: list[Entry] = []
-        # The last answer of `render`, and whether something has changed since.
+        # The last result of `render`.
         self._rendered: Result = None
+        # Whether something has changed since; set by `apply`, reset by `render`.
         self._stale = True
 
     def apply(self, change: Change, schema: InputSchema) -> None:

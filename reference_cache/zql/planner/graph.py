@@ -80,11 +80,15 @@ class Connection:
         base: Constraint | None = None,
     ) -> None:
         self.name = table
+        # Of the pattern being tried: None once a flipped join reads everything (`unlimit`), restored by `reset`.
         self.limit: float | None = limit
+        # Columns that joins pin, by path; written by `constrain` for each pattern, emptied by `reset`.
         self.constraints: dict[Path, Constraint | None] = {}
         self._ordering, self._filters, self._model = ordering, filters, model
         self._first_limit, self._is_root, self._base = limit, is_root, base
+        # Cache for the present pattern, by path; emptied whenever a constraint changes.
         self._estimates: dict[Path, Estimate] = {}
+        # Cache for all patterns: what the model says, by constraint. Never emptied.
         self._costs: dict[Constraint | None, TableCost] = {}
         self.selectivity = self._selectivity()
 

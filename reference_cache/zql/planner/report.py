@@ -57,7 +57,9 @@ def as_mermaid(plan: Plan) -> str:
 class _Chart:
     """Lines of a chart under construction; every query level gets the next number."""
 
+    # The chart without its first line; `add` appends.
     lines: list[str] = field(default_factory=list)
+    # Query levels so far.
     count: int = 0
 
     def add(self, query: Query) -> str:

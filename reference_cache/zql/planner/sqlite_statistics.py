@@ -45,8 +45,11 @@ class SqliteStatistics:
                 "SELECT name FROM sqlite_schema WHERE name IN ('sqlite_stat1', 'sqlite_stat4')"
             )
         }
+        # Caches, filled on first use. Rows by table:
         self._rows: dict[str, int] = {}
+        # By table.
         self._indexes: dict[str, tuple[Index, ...]] = {}
+        # By table and sorted columns.
         self._fanouts: dict[tuple[str, tuple[str, ...]], float] = {}
 
     def rows(self, table: str) -> int:

@@ -57,7 +57,7 @@ class Queries:
 
 @dataclass(frozen=True, slots=True)
 class QueryBuilder:
-    """A query under construction; always complete and valid as it stands."""
+    """A query under construction, complete and valid after every step. Immutable."""
 
     schema: Schema = field(repr=False)
     ast: Query

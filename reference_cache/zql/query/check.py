@@ -36,9 +36,9 @@ class UnknownName(AstError):
     """A table or column that is not there; `bare` says so without those that are, for clients of a cache."""
 
     def __init__(self, path: str, what: str, name: str, known: Iterable[str], table: str | None = None) -> None:
-        place = "" if table is None else f"table {table!r}: "
-        super().__init__(path, f"{place}{unknown(what, name, known)}")
-        self.bare = f"{path}: {place}unknown {what} {name[:NAME_CHARACTERS]!r}"
+        prefix = "" if table is None else f"table {table!r}: "
+        super().__init__(path, f"{prefix}{unknown(what, name, known)}")
+        self.bare = f"{path}: {prefix}unknown {what} {name[:NAME_CHARACTERS]!r}"
 
 
 def check(query: Query, schema: Schema) -> None:

@@ -93,7 +93,7 @@ def operator(op: object) -> SimpleOp:
 
 
 def operand(value: Value) -> Literal | Static:
-    """A value as it stands in a comparison."""
+    """The value as an operand of a comparison."""
     if isinstance(value, Static):
         return value
     return Literal(tuple(value) if isinstance(value, list) else value)

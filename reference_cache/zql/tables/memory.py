@@ -41,6 +41,7 @@ class Index:
     def __init__(self, group_of: KeyOf | None, order_key: KeyOf, rows: Iterable[Row]) -> None:
         self._group_of = group_of
         self._order_key = order_key
+        # Rows by the key of the grouping columns, without empty groups and without the key None, which joins nothing.
         self._groups: dict[Key, list[Row]] = {}
         # Changes (old row, new row) that are not applied yet; `MemoryTable` appends, `_catch_up` empties it.
         self.lag: list[tuple[Row | None, Row | None]] = []
@@ -48,6 +49,7 @@ class Index:
             self._groups[WHOLE] = list(rows)
         else:
             self._gather(group_of, rows)
+        # The groups that are not sorted yet; `_sorted_group` sorts one when it is first read.
         self._unsorted: set[Key] = {key for key, group in self._groups.items() if len(group) > 1}
 
     def _gather(self, group_of: KeyOf, rows: Iterable[Row]) -> None:

@@ -84,9 +84,11 @@ class SqliteReader:
         self._snapshot = snapshot
         self._ordering = ordering
         self._condition = condition
+        # The whole condition, compiled by the first call of `passes`: most readers never need it.
         self._predicate: Predicate | None = None
         self._filter, rest = split_filter(condition, table)
         self._rest = None if rest is None else compile_predicate(rest, table)
+        # Statement and key encoder by constrained columns; filled by `_lookup`.
         self._lookups: dict[Columns, Lookup] = {}
 
     def passes(self, row: Row) -> bool:

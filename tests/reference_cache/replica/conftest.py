@@ -13,7 +13,7 @@ from reference_cache.replica.change_log import LoggedChange, changes_between
 from reference_cache.replica.replica import open_replica
 from reference_cache.replica.schema import read_schema
 from reference_cache.replica.stored_catalog import Origin
-from reference_cache.replica.writing.initial_load import load_beside
+from reference_cache.replica.writing.initial_load import load_new
 from reference_cache.replica.writing.writer import ReplicaWriter
 from reference_cache.replicator.row_frames import RowFrames
 from tests.reference_cache.sources import snapshot
@@ -28,7 +28,7 @@ class Filled:
     def __init__(self, path: Path, messages: list[Message]) -> None:
         self.path = path
         self.frames = RowFrames()
-        load = load_beside(path, ORIGIN)
+        load = load_new(path, ORIGIN)
         load.begin(messages[0][2]["commitWatermark"], messages[0][1].get("json", "p"))
         self.frames.apply_all([json.dumps(message).encode() for message in messages[1:-1]], load)
         self.writer: ReplicaWriter = load.finish()

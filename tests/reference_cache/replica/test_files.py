@@ -13,7 +13,7 @@ from reference_cache.replica.replica import open_replica
 from reference_cache.replica.schema import read_schema
 from reference_cache.replica.stored_catalog import Origin
 from reference_cache.replica.wal import Wal
-from reference_cache.replica.writing.initial_load import load_beside, load_over
+from reference_cache.replica.writing.initial_load import load_new, load_over
 from reference_cache.replica.writing.writer import open_writer
 from reference_cache.replicator.row_frames import RowFrames
 from reference_cache.zql.tables.followed import hold_snapshot, release_snapshot
@@ -24,7 +24,7 @@ from tests.support.fakes.tiny_source import ITEM
 
 def test_there_is_no_replica_before_its_load_is_complete(tmp_path: Path) -> None:
     path = tmp_path / "replica.db"
-    load = load_beside(path, ORIGIN)
+    load = load_new(path, ORIGIN)
     load.begin("01", "p")
     with pytest.raises(FileNotFoundError):
         open_replica(path)
@@ -44,7 +44,7 @@ def test_an_abandoned_load_over_a_replica_leaves_it_as_it_was(replica: MakeRepli
 
 @pytest.mark.parametrize("columns", [("id", "name"), ("name", "id")], ids=["in bulk", "one by one"])
 def test_every_row_of_a_load_is_counted(tmp_path: Path, columns: tuple[str, str]) -> None:
-    load = load_beside(tmp_path / "replica.db", ORIGIN)
+    load = load_new(tmp_path / "replica.db", ORIGIN)
     load.begin("01", "p")
     row = {"id": 1, "name": "one"}
     change = ["data", {"tag": "insert", "relation": ITEM, "new": {name: row[name] for name in columns}}]

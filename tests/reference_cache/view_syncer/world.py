@@ -16,7 +16,7 @@ from protocol.sync.ast import Query
 from reference_cache.replica.replica import open_replica
 from reference_cache.replica.schema import read_schema
 from reference_cache.replica.stored_catalog import Origin
-from reference_cache.replica.writing.initial_load import load_beside, load_over
+from reference_cache.replica.writing.initial_load import load_new, load_over
 from reference_cache.replica.writing.writer import open_writer
 from reference_cache.zql.schema import Schema
 from reference_cache.zql.tables.memory import memory_source
@@ -49,7 +49,7 @@ class World:
         self.number = 0
         self._read: tuple[str, Schema, dict[str, list[tuple[Any, ...]]]] | None = None
         self.keys = {name: key for name, (_, key) in APP_TABLES.items()}
-        self._load(load_beside(path, ORIGIN))
+        self._load(load_new(path, ORIGIN))
 
     def _load(self, load: Any) -> None:
         self.number += 1

@@ -76,6 +76,7 @@ class FilterPipeline(OneInput):
     def __init__(self, input: Input, stage: Stage) -> None:
         super().__init__(input)
         self._stage = stage
+        # Whether a change is being pushed through this operator; written by `_push`.
         self._pushing = False
 
     def fetch(self, request: Request) -> Stream:

@@ -68,6 +68,7 @@ class _BranchStart:
     def __init__(self, fan_out: UnionFanOut, input: Input) -> None:
         self._fan_out = fan_out
         self._input = input
+        # Set by `set_output`, and again by `destroy`; called by the fan-out.
         self.output: Push = no_output
 
     @property
