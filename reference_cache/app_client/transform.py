@@ -23,7 +23,7 @@ from protocol.sync.errors import ErrorKind, SyncError, transform_failed, unautho
 from reference_cache.app_client.post import AppFailure, AppPost
 from reference_cache.background import in_background
 from reference_cache.credentials import Credentials
-from reference_cache.view_syncer.api import NamedQuery, QueryFailure
+from reference_cache.view_syncer.api import NamedQueryCall, QueryFailure
 from service_kit.logs import event, logger
 
 log = logger("cache.queries")
@@ -83,7 +83,7 @@ class QueryTransformer:
         return "user_id" in response.model_fields_set
 
     async def transform(
-        self, credentials: Credentials, queries: Sequence[NamedQuery]
+        self, credentials: Credentials, queries: Sequence[NamedQueryCall]
     ) -> Mapping[str, Query | QueryFailure]:
         """The queries by hash, without those that the application's response omits."""
         if self._post is None:
@@ -101,7 +101,9 @@ class QueryTransformer:
             transformed |= self._results(response, credentials, missing)
         return transformed
 
-    async def _request(self, post: AppPost, credentials: Credentials, queries: Sequence[NamedQuery]) -> QueryResponse:
+    async def _request(
+        self, post: AppPost, credentials: Credentials, queries: Sequence[NamedQueryCall]
+    ) -> QueryResponse:
         ids = [query.hash for query in queries]
         request = ["transform", [{"id": each.hash, "name": each.name, "args": list(each.args)} for each in queries]]
         try:
@@ -119,7 +121,7 @@ class QueryTransformer:
         return answer
 
     def _results(
-        self, answer: QueryResponse, credentials: Credentials, queries: Sequence[NamedQuery]
+        self, answer: QueryResponse, credentials: Credentials, queries: Sequence[NamedQueryCall]
     ) -> dict[str, Query | QueryFailure]:
         by_hash = {query.hash: query for query in queries}
         results: dict[str, Query | QueryFailure] = {}
@@ -134,7 +136,7 @@ class QueryTransformer:
         return results
 
 
-def _key(query: NamedQuery, credentials: Credentials) -> _Key:
+def _key(query: NamedQueryCall, credentials: Credentials) -> _Key:
     return query.name, values.dumps(list(query.args)), credentials
 
 

@@ -39,7 +39,7 @@ from reference_cache.sync_server.metrics import CacheMetrics
 from reference_cache.sync_server.outbox import Backlog, Outbox
 from reference_cache.sync_server.rates import ClientRate, MutationLimit, RateLimiter
 from reference_cache.sync_server.socket import SyncSocket
-from reference_cache.view_syncer.api import ClientInfo, Connection, Outgoing, Syncer, Transformer
+from reference_cache.view_syncer.api import ClientInfo, Outgoing, Syncer, SyncerConnection, Transformer
 from service_kit.logs import event, logger, unexpected
 
 log = logger("cache.sync")
@@ -129,7 +129,7 @@ class SyncConnection:
         self._services = services
         self._on_admitted = on_admitted
         # The view syncer's side; None until it has accepted the client.
-        self._synced: Connection | None = None
+        self._synced: SyncerConnection | None = None
         # When `connected` was sent, on the loop's clock.
         self._connected_at = asyncio.get_running_loop().time()
         # Set by `_end_with`; nothing more is sent.
@@ -379,7 +379,7 @@ class SyncConnection:
             group = self.request.client_group_id
             self._services.pusher.cleanups.results_acknowledged(group, self.credentials, message.client_id, message.id)
 
-    async def _delete_clients(self, synced: Connection, client_ids: list[str]) -> None:
+    async def _delete_clients(self, synced: SyncerConnection, client_ids: list[str]) -> None:
         await synced.delete_clients(client_ids)
         self._forget_results(client_ids)
 
@@ -388,7 +388,7 @@ class SyncConnection:
             cleanups = self._services.pusher.cleanups
             cleanups.clients_deleted(self.request.client_group_id, self.credentials, client_ids)
 
-    async def _update_auth(self, synced: Connection, token: str) -> None:
+    async def _update_auth(self, synced: SyncerConnection, token: str) -> None:
         identity = await self._services.authenticator.changed(self._identity, self.request.user_id, token)
         if identity != self._identity:
             credentials = self.credentials.with_token(identity.token)
@@ -396,7 +396,7 @@ class SyncConnection:
             self._identity, self.credentials = identity, credentials
             self.validated_at = asyncio.get_running_loop().time()
 
-    async def _inspect(self, synced: Connection, question: up.Inspection) -> None:
+    async def _inspect(self, synced: SyncerConnection, question: up.Inspection) -> None:
         group, inspectors = self.request.client_group_id, self._services.inspectors
         if isinstance(question, up.InspectAuthenticate):
             self._answer("authenticated", question.id, inspectors.authenticate(group, question.value))

@@ -15,7 +15,7 @@ from reference_cache.view_syncer.cvr.versions import CookieError, check
 
 
 @dataclass(frozen=True, slots=True)
-class Admission:
+class GroupAdmission:
     """A client's request to connect."""
 
     client: ClientInfo

@@ -57,7 +57,7 @@ class Downstream(Protocol):
 
 
 @dataclass(frozen=True, slots=True)
-class NamedQuery:
+class NamedQueryCall:
     """A query the application knows by name; `hash` is the client's id of it."""
 
     hash: str
@@ -82,7 +82,7 @@ class Transformer(Protocol):
         """
 
     async def transform(
-        self, credentials: Credentials, queries: Sequence[NamedQuery]
+        self, credentials: Credentials, queries: Sequence[NamedQueryCall]
     ) -> Mapping[str, Query | QueryFailure]:
         """The queries by hash, in server names; a hash that is missing gets no answer. Raises `SyncError`."""
 
@@ -152,7 +152,7 @@ class SyncerStatus:
     """Durations in milliseconds: of the last step to a new version, and of the longest so far."""
 
 
-class Connection(Protocol):
+class SyncerConnection(Protocol):
     """A connected client. Calls are made one at a time; after `close` there are none.
 
     `deleted_clients` are the clients that its first message declared as deleted.
@@ -187,7 +187,7 @@ class Syncer(Protocol):
     async def start(self) -> None:
         """Wait for the replica, open it, and start following it."""
 
-    async def connect(self, client: ClientInfo, init: InitConnection, downstream: Downstream) -> Connection:
+    async def connect(self, client: ClientInfo, init: InitConnection, downstream: Downstream) -> SyncerConnection:
         """Admit a client; on return its first poke has been sent.
 
         Another connection of the same client is replaced: its `Downstream` gets no more frames; the caller closes it.

@@ -24,8 +24,8 @@ from protocol.sync.messages import Inspection, PutQuery, QueryPatch
 from protocol.watermark import EMPTY
 from reference_cache.credentials import Credentials
 from reference_cache.replica.schema import ReplicaSchema
-from reference_cache.view_syncer.admission import Admission
-from reference_cache.view_syncer.api import InspectorAnswer, NamedQuery, Outgoing, QueryFailure
+from reference_cache.view_syncer.admission import GroupAdmission
+from reference_cache.view_syncer.api import InspectorAnswer, NamedQueryCall, Outgoing, QueryFailure
 from reference_cache.view_syncer.client_connection import ClientConnection
 from reference_cache.view_syncer.cvr.client_schema import check_client_schema
 from reference_cache.view_syncer.cvr.config import GroupEdit, QueryConfig
@@ -90,7 +90,7 @@ class ClientGroup:
 
     # --- connecting and disconnecting ---
 
-    async def connect(self, connection: ClientConnection, admission: Admission) -> None:
+    async def connect(self, connection: ClientConnection, admission: GroupAdmission) -> None:
         """Admit a client whose request has been checked; on return it is up to date. Raises `SyncError`."""
         async with self.lock:
             # Checked before, but the group may have got an owner while this client waited for the lock.
@@ -451,5 +451,5 @@ class ClientGroup:
         self._schedule_eviction()
 
 
-def _named(query: QueryConfig) -> NamedQuery:
-    return NamedQuery(query.hash, query.name or "", query.args)
+def _named(query: QueryConfig) -> NamedQueryCall:
+    return NamedQueryCall(query.hash, query.name or "", query.args)

@@ -18,7 +18,7 @@ from protocol.sync.messages import (
     InspectQueries,
     InspectVersion,
 )
-from reference_cache.view_syncer.api import InspectorAnswer, NamedQuery
+from reference_cache.view_syncer.api import InspectorAnswer, NamedQueryCall
 from reference_cache.zql.engine.engine import Engine
 from reference_cache.zql.query.query_id import named_query_id
 from reference_cache.zql.schema import Row, TableSchema
@@ -43,7 +43,7 @@ async def subject(question: Inspection, services: Services, connection: ClientCo
 
 
 async def _transformed(name: str, args: Sequence[Any], services: Services, connection: ClientConnection) -> Query:
-    query = NamedQuery(named_query_id(name, args), name, args)
+    query = NamedQueryCall(named_query_id(name, args), name, args)
     transformed = (await services.transformer.transform(connection.credentials, [query])).get(query.hash)
     if not isinstance(transformed, Query):
         raise ValueError(f"the application does not know the query {name!r}: {transformed}")

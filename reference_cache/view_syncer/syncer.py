@@ -16,12 +16,12 @@ from protocol.sync.messages import ClientSchema, InitConnection
 from reference_cache.memory import Reclaimer
 from reference_cache.replica.change_log import SchemaChanged, Truncate, changes_between
 from reference_cache.replica.errors import ChangesForgotten
-from reference_cache.view_syncer.admission import Admission
+from reference_cache.view_syncer.admission import GroupAdmission
 from reference_cache.view_syncer.api import (
     ClientInfo,
-    Connection,
     Downstream,
     Outgoing,
+    SyncerConnection,
     SyncerOptions,
     SyncerStatus,
     Transformer,
@@ -35,7 +35,7 @@ from reference_cache.view_syncer.cvr.owner import GroupOwner, Proof
 from reference_cache.view_syncer.cvr.retention import Retention
 from reference_cache.view_syncer.failures import query_failed
 from reference_cache.view_syncer.mutation_data import Confirmed, MutationTables
-from reference_cache.view_syncer.pipelines.driver import Pipelines, Step
+from reference_cache.view_syncer.pipelines.driver import Pipelines, VersionStep
 from reference_cache.view_syncer.pipelines.pacing import Pace
 from reference_cache.view_syncer.pipelines.views import StepPatches, View
 from reference_cache.view_syncer.read_permissions import DeployedPermissions
@@ -193,7 +193,7 @@ class ViewSyncer:
 
     # --- clients ---
 
-    async def connect(self, client: ClientInfo, init: InitConnection, downstream: Downstream) -> Connection:
+    async def connect(self, client: ClientInfo, init: InitConnection, downstream: Downstream) -> SyncerConnection:
         """Admit a client; on return its first poke has been sent. Raises `SyncError`."""
         await self._ready.wait()
         named = await self._services.transformer.validate(client.credentials)
@@ -202,14 +202,14 @@ class ViewSyncer:
             raise SyncError(ErrorKind.REHOME, "The client has gone while its credentials were checked")
         proof = Proof(named or client.auth_data is not None, client.secret)
         # Shielded, because a group must not be left half changed when the socket closes.
-        work = asyncio.ensure_future(self._connect(Admission(client, init, proof), downstream))
+        work = asyncio.ensure_future(self._connect(GroupAdmission(client, init, proof), downstream))
         try:
             return await asyncio.shield(work)
         except asyncio.CancelledError:
             work.add_done_callback(_close_unwanted)
             raise
 
-    async def _connect(self, admission: Admission, downstream: Downstream) -> ClientConnection:
+    async def _connect(self, admission: GroupAdmission, downstream: Downstream) -> ClientConnection:
         client = admission.client
         group = self._group(admission)
         connection = ClientConnection(client, admission.proof, group, downstream)
@@ -227,7 +227,7 @@ class ViewSyncer:
                 self._groups.pop(client.group_id, None)
         return connection
 
-    def _group(self, admission: Admission) -> ClientGroup:
+    def _group(self, admission: GroupAdmission) -> ClientGroup:
         """The client's group: in use, stored, or new. Raises `SyncError` if the client may not join it."""
         services, client = self._services, admission.client
         takes_credentials = self._options.takes_credentials
@@ -307,7 +307,7 @@ class ViewSyncer:
             else:
                 self._ready.clear()
 
-    async def _poke(self, step: Step) -> None:
+    async def _poke(self, step: VersionStep) -> None:
         """Poke each group that a step affects. Call with the pipelines' lock."""
         services = self._services
         services.status.advances += 1
@@ -332,7 +332,7 @@ class ViewSyncer:
         if not self._ready.is_set():
             self._admit_if_current()
 
-    def _confirmed(self, step: Step) -> dict[str, Confirmed]:
+    def _confirmed(self, step: VersionStep) -> dict[str, Confirmed]:
         """The mutations that the step confirms, by group. Applies changed read permissions, too."""
         services = self._services
         if step.reset is not None:
@@ -372,7 +372,7 @@ class ViewSyncer:
         except SyncError as error:
             group.fail(error)
 
-    def _disconnect_misfits(self, step: Step) -> None:
+    def _disconnect_misfits(self, step: VersionStep) -> None:
         """Disconnect the groups that cannot continue: tables have changed, or one of their queries was stopped."""
         for group_id, group in list(self._groups.items()):
             error = self._misfit(group, step)
@@ -381,7 +381,7 @@ class ViewSyncer:
                 group.stop()
                 del self._groups[group_id]
 
-    def _misfit(self, group: ClientGroup, step: Step) -> SyncError | None:
+    def _misfit(self, group: ClientGroup, step: VersionStep) -> SyncError | None:
         """Why a group cannot continue, if so."""
         services = self._services
         try:

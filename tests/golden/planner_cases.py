@@ -7,8 +7,7 @@ from typing import Any
 
 from protocol.sync.ast import And, Column, Condition, Exists, Literal, Or, Ordering, Query, Simple
 from protocol.sync.ast_json import parse, to_json
-from reference_cache.zql.planner.cost import Constraint, TableCost
-from reference_cache.zql.planner.filters import without_subqueries
+from reference_cache.zql.planner.cost import Constraint, TableCost, without_subqueries
 from reference_cache.zql.planner.planner import plan
 from tests.golden.corpus_files import read_lines
 

@@ -73,7 +73,7 @@ class ResetReason(Enum):
 
 
 @dataclass(slots=True)
-class Step:
+class VersionStep:
     """From one version of the data to a later one: what happened to each query, and to the watched tables.
 
     After a `reset` all queries were hydrated again; `patches` is then the difference from their records, and `watched`
@@ -330,7 +330,7 @@ class Pipelines:
         self._by_identity.pop((live.choice, live.pipeline.query), None)
         self._by_rows.pop(live.rows, None)
 
-    async def advance(self) -> Step | None:
+    async def advance(self) -> VersionStep | None:
         """Go to the replica's newest version, however many commits away; None if it is this one. Call with the lock."""
         after = self._spare
         hold_snapshot(after)
@@ -339,7 +339,7 @@ class Pipelines:
             # The same data, but an old snapshot would keep the replica's write-ahead log from shrinking.
             self._move(after, state.version)
             return None
-        step = Step(state.version)
+        step = VersionStep(state.version)
         began = time.perf_counter()
         try:
             step.reset = await self._push_changes(after, step)
@@ -363,7 +363,7 @@ class Pipelines:
         self._note_update(step, time.perf_counter() - began)
         return step
 
-    def _note_update(self, step: Step, seconds: float) -> None:
+    def _note_update(self, step: VersionStep, seconds: float) -> None:
         self._updates.add(seconds * 1000)
         for live in step.patches:
             live.note_update(seconds)
@@ -375,7 +375,7 @@ class Pipelines:
             "query-update-server": self._updates.to_json(),
         }
 
-    async def _push_changes(self, after: sqlite3.Connection, step: Step) -> ResetReason | None:
+    async def _push_changes(self, after: sqlite3.Connection, step: VersionStep) -> ResetReason | None:
         """Push what is between the two snapshots; the reason if the queries must be hydrated again instead."""
         self._pace.begin()
         self._effort.limit_pushes(self._options.push_seconds)
@@ -384,7 +384,7 @@ class Pipelines:
         finally:
             self._effort.free()
 
-    async def _push_limited(self, after: sqlite3.Connection, step: Step) -> ResetReason | None:
+    async def _push_limited(self, after: sqlite3.Connection, step: VersionStep) -> ResetReason | None:
         read = frozenset[str]().union(*(each.stores for each in self._evaluations.values()))
         net = NetChanges(self._key_of)
         changes = changes_between(after, self.schema, self.version, step.version, read | self._watched)
@@ -410,7 +410,7 @@ class Pipelines:
                     step.patches[self._by_rows[rows]] = patches
         return None
 
-    def _drop_failed(self, evaluation: Evaluation, step: Step) -> None:
+    def _drop_failed(self, evaluation: Evaluation, step: VersionStep) -> None:
         """Forget the queries whose pipelines a change has stopped."""
         for pipeline, error in evaluation.engine.failed.items():
             live = self._by_rows[pipeline.rows]
@@ -441,7 +441,7 @@ class Pipelines:
             self.moved.set()
             self.moved = asyncio.Event()
 
-    async def _reset(self, step: Step) -> None:
+    async def _reset(self, step: VersionStep) -> None:
         """Hydrate all queries again; the step's patches become the differences from what is recorded."""
         step.patches.clear()
         step.watched.clear()
@@ -469,7 +469,7 @@ class Pipelines:
         self._index(live)
         return patches
 
-    async def _write(self, step: Step) -> None:
+    async def _write(self, step: VersionStep) -> None:
         """Record what the step did to all queries, in one transaction unless there is much of it.
 
         No client has been sent any of it yet, so a step that is recorded in part is like none: the rest is found, as a

@@ -17,12 +17,11 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 
 from protocol.sync.ast import And, Condition, CorrelatedSubquery, Exists, Or, Query, exists_conditions, has_subquery
-from reference_cache.zql.ivm.operator import Columns, Input, Start
+from reference_cache.zql.ivm.operator import Columns, Input, StartPosition
 from reference_cache.zql.ivm.operators.cap import Cap
-from reference_cache.zql.ivm.operators.exists import Exists as ExistsStage
-from reference_cache.zql.ivm.operators.exists import shared_key
+from reference_cache.zql.ivm.operators.exists import ExistsStage, shared_key
 from reference_cache.zql.ivm.operators.fan import AnyBranch
-from reference_cache.zql.ivm.operators.filter import AllOf, Filter, FilterPipeline, Stage
+from reference_cache.zql.ivm.operators.filter import AllOf, Filter, FilterPipeline, FilterStage
 from reference_cache.zql.ivm.operators.flipped_join import FlippedJoin
 from reference_cache.zql.ivm.operators.join import Join
 from reference_cache.zql.ivm.operators.skip import Skip
@@ -114,7 +113,7 @@ class _Level:
         self._route = connection.route
         end = self._wrap(connection, f"source {query.table}")
         if query.start is not None:
-            bound = Start(self._table.row(query.start.row), inclusive=not query.start.exclusive)
+            bound = StartPosition(self._table.row(query.start.row), inclusive=not query.start.exclusive)
             end = self._wrap(Skip(end, bound), "skip")
         for condition in self._unflipped:
             end = self._exists_join(end, condition)
@@ -216,7 +215,7 @@ class _Level:
             self._route.need(child._route, related.correlation.parent_field, related.correlation.child_field)
         return self._wrap(join, f"flipped join {related.alias}")
 
-    def _stage(self, condition: Condition) -> Stage:
+    def _stage(self, condition: Condition) -> FilterStage:
         if not has_subquery(condition):
             return Filter(compile_predicate(condition, self._table))
         if isinstance(condition, Exists):
@@ -228,7 +227,7 @@ class _Level:
         branches = [self._stage(member) for member in condition.conditions if has_subquery(member)]
         return AnyBranch([*branches, self._stage(Or(plain))] if plain else branches)
 
-    def _exists_stage(self, condition: Exists) -> Stage:
+    def _exists_stage(self, condition: Exists) -> FilterStage:
         negated = condition.op == "NOT EXISTS"
         if condition.related.subquery.limit == 0:
             return Filter(compile_predicate(ALWAYS if negated else NEVER, self._table))

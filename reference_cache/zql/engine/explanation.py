@@ -12,7 +12,7 @@ from reference_cache.zql.engine.meter import Meters
 from reference_cache.zql.engine.reads import Reads
 from reference_cache.zql.engine.row_references import RowReferences
 from reference_cache.zql.ivm.operator import EVERYTHING, Input
-from reference_cache.zql.planner.planner import Plan
+from reference_cache.zql.planner.planner import QueryPlan
 from reference_cache.zql.planner.report import as_mermaid, as_text
 from reference_cache.zql.schema import Row
 
@@ -25,7 +25,7 @@ class Explanation:
     """
 
     query: Query
-    plan: Plan | None
+    plan: QueryPlan | None
     meters: Meters
     reads: Reads
     synced: Mapping[str, Sequence[Row]]
@@ -61,7 +61,7 @@ class _SyncedRows:
     removed = edited = added
 
 
-def explain(query: Query, host: Host, plan: Plan | None = None, *, keep_rows: bool = False) -> Explanation:
+def explain(query: Query, host: Host, plan: QueryPlan | None = None, *, keep_rows: bool = False) -> Explanation:
     """Run a prepared query once on the host's sources, watching every operator, and destroy its pipeline."""
     meters, reads, synced = Meters(), Reads(keep_rows=keep_rows), _SyncedRows()
 

@@ -43,7 +43,7 @@ Key: TypeAlias = Hashable
 """What `ordering.join_key` makes of some columns: equal iff the columns join, None if they can join nothing."""
 
 
-class Start:
+class StartPosition:
     """A position in an ordering, in the direction of the scan; the row need not exist."""
 
     __slots__ = ("inclusive", "row")
@@ -73,7 +73,7 @@ class Request:
         columns: Columns = (),
         key: Key = None,
         any_of: tuple[AnyOf, ...] = (),
-        start: Start | None = None,
+        start: StartPosition | None = None,
         reverse: bool = False,
     ) -> None:
         self.columns = columns
@@ -82,7 +82,7 @@ class Request:
         self.start = start
         self.reverse = reverse
 
-    def with_start(self, start: Start | None) -> Request:
+    def with_start(self, start: StartPosition | None) -> Request:
         """The same request from another position."""
         return Request(self.columns, self.key, self.any_of, start, self.reverse)
 

@@ -33,7 +33,7 @@ FEW_READERS = 16
 """Up to this many connections, visiting each is cheaper than a lookup."""
 
 
-class Reader(Protocol):
+class RoutedReader(Protocol):
     """What routing uses of a connection."""
 
     @property
@@ -47,7 +47,7 @@ class Reader(Protocol):
         ...
 
 
-R = TypeVar("R", bound=Reader)
+R = TypeVar("R", bound=RoutedReader)
 
 
 class Clock:

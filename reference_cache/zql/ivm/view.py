@@ -31,7 +31,7 @@ class ViewError(RuntimeError):
     code = "view-contradiction"
 
 
-class Entry:
+class ViewEntry:
     """A row of the result with the levels below it. `Level` writes all attributes."""
 
     __slots__ = ("below", "count", "rendered", "row")
@@ -57,7 +57,7 @@ class Level:
         # Parallel lists, in order; written by `apply`.
         self._keys: list[SortKey] = []
         # The entry of each key.
-        self._entries: list[Entry] = []
+        self._entries: list[ViewEntry] = []
         # The last result of `render`.
         self._rendered: Result = None
         # Whether something has changed since; set by `apply`, reset by `render`.
@@ -102,7 +102,7 @@ class Level:
                 f"but has {self._entries[0].row!r} and {node.row!r}; declare it as many, or correct the data"
             )
         self._keys.insert(index, key)
-        self._entries.insert(index, Entry(node.row, 1, self._below(node)))
+        self._entries.insert(index, ViewEntry(node.row, 1, self._below(node)))
 
     def _below(self, node: Node) -> dict[str, Level]:
         levels = {
@@ -138,7 +138,7 @@ class Level:
             entry.rendered = None
         self._release(index)
 
-    def _release(self, index: int) -> Entry:
+    def _release(self, index: int) -> ViewEntry:
         entry = self._entries[index]
         entry.count -= 1
         if not entry.count:
@@ -163,7 +163,7 @@ class Level:
             self._entries[index].count += 1
         else:
             self._keys.insert(index, key)
-            self._entries.insert(index, Entry(row, 1, below))
+            self._entries.insert(index, ViewEntry(row, 1, below))
 
     def _child(self, change: Child) -> None:
         if change.name not in self._format.relationships:
@@ -180,7 +180,7 @@ class Level:
             self._stale = False
         return self._rendered
 
-    def _render_entry(self, entry: Entry) -> dict[str, Any]:
+    def _render_entry(self, entry: ViewEntry) -> dict[str, Any]:
         if entry.rendered is None:
             entry.rendered = self._schema.table.named(entry.row)
             for name, level in entry.below.items():

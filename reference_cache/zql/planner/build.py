@@ -12,12 +12,14 @@ from dataclasses import dataclass
 
 from protocol.sync.ast import And, Condition, Exists, Or, Query, Simple, has_subquery
 from reference_cache.zql.planner.cost import Constraint, CostModel
-from reference_cache.zql.planner.graph import Connection, FanIn, FanOut, Join, PlanGraph, PlanNode
+from reference_cache.zql.planner.graph import FanIn, FanOut, PlanGraph, PlannerConnection, PlannerJoin, PlanNode
 
 
 def build_graph(query: Query, model: CostModel, base: Constraint | None = None) -> PlanGraph:
     """The graph of this level; `base` are the columns its parent pins."""
-    connection = Connection(query.table, query.order_by, query.where, model, limit=query.limit, is_root=True, base=base)
+    connection = PlannerConnection(
+        query.table, query.order_by, query.where, model, limit=query.limit, is_root=True, base=base
+    )
     graph = PlanGraph(connection, [connection])
     graph.end = _Builder(graph, model).follow(query.where, connection)
     return graph
@@ -65,10 +67,10 @@ class _Builder:
     def _join(self, condition: Exists, source: PlanNode) -> PlanNode:
         subquery = condition.related.subquery
         limit = 1 if condition.op == "EXISTS" else None
-        connection = Connection(subquery.table, subquery.order_by, subquery.where, self.model, limit=limit)
+        connection = PlannerConnection(subquery.table, subquery.order_by, subquery.where, self.model, limit=limit)
         self.graph.connections.append(connection)
         child = self.follow(subquery.where, connection)
-        join = Join(source, child, condition)
+        join = PlannerJoin(source, child, condition)
         self.graph.joins.append(join)
         _wire(source, join)
         _wire(child, join)
@@ -76,20 +78,20 @@ class _Builder:
 
 
 def _wire(source: PlanNode, target: PlanNode) -> None:
-    if isinstance(source, Join):
+    if isinstance(source, PlannerJoin):
         source.output = target
     elif isinstance(source, FanOut):
         source.outputs.append(target)
 
 
-def union_candidates(fan_out: FanOut) -> tuple[FanIn | None, list[Join]]:
+def union_candidates(fan_out: FanOut) -> tuple[FanIn | None, list[PlannerJoin]]:
     """The fan-in that becomes a union when one of the returned joins is flipped.
 
     The walk is breadth first and takes the last fan-in it meets, as the official planner does; with nested ORs that
     may be an inner one.
     """
     fan_in: FanIn | None = None
-    joins: list[Join] = []
+    joins: list[PlannerJoin] = []
     seen: set[int] = set()
     queue: deque[PlanNode] = deque(fan_out.outputs)
     while queue:
@@ -97,7 +99,7 @@ def union_candidates(fan_out: FanOut) -> tuple[FanIn | None, list[Join]]:
         if id(node) in seen:
             continue
         seen.add(id(node))
-        if isinstance(node, Join):
+        if isinstance(node, PlannerJoin):
             joins.append(node)
             if node.output is not None:
                 queue.append(node.output)

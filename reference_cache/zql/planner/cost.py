@@ -12,7 +12,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Protocol, TypeAlias
 
-from protocol.sync.ast import Condition, Ordering
+from protocol.sync.ast import Condition, Exists, Ordering, Simple
 
 Constraint: TypeAlias = tuple[str, ...]
 """Columns a join will pin to a value, in the order they were found."""
@@ -37,6 +37,22 @@ class CostModel(Protocol):
     ) -> TableCost:
         """The cost of reading the table this way."""
         ...
+
+
+def without_subqueries(condition: Condition) -> Condition | None:
+    """The condition without its EXISTS members; a group that loses all members goes too, one left alone is unwrapped.
+
+    Unlike `predicate.weaken` this may be stronger than the original (an OR keeps its other branches), so it is good for
+    estimates only.
+    """
+    if isinstance(condition, Exists):
+        return None
+    if isinstance(condition, Simple) or not condition.conditions:
+        return condition
+    kept = tuple(part for member in condition.conditions if (part := without_subqueries(member)) is not None)
+    if len(kept) < 2:
+        return kept[0] if kept else None
+    return type(condition)(kept)
 
 
 def merge(first: Constraint | None, second: Constraint | None) -> Constraint | None:

@@ -15,8 +15,7 @@ import sqlite3
 from dataclasses import dataclass
 
 from protocol.sync.ast import And, Column, Condition, Literal, Ordering, Simple
-from reference_cache.zql.planner.cost import Constraint, TableCost
-from reference_cache.zql.planner.filters import without_subqueries
+from reference_cache.zql.planner.cost import Constraint, TableCost, without_subqueries
 from reference_cache.zql.planner.log_estimate import log_estimate, rows_of
 from reference_cache.zql.planner.sqlite_access import Search, access
 from reference_cache.zql.planner.sqlite_statistics import SqliteStatistics

@@ -65,7 +65,7 @@ class PlanNode(Protocol):
         ...
 
 
-class Connection:
+class PlannerConnection:
     """One use of a table. Its selectivity is fixed; limit and constraints belong to the current pattern."""
 
     def __init__(
@@ -129,7 +129,7 @@ class Connection:
         return Estimate(estimate.startup, scan, 0, estimate.rows, self.selectivity, self.limit, estimate.fanout)
 
 
-class Join:
+class PlannerJoin:
     """One EXISTS or NOT EXISTS; `flipped` changes only if `flippable`."""
 
     def __init__(self, parent: PlanNode, child: PlanNode, condition: Exists) -> None:
@@ -278,13 +278,13 @@ class PlanGraph:
     """All nodes of one level, in order of creation, and its last node."""
 
     end: PlanNode
-    connections: list[Connection] = field(default_factory=list)
-    joins: list[Join] = field(default_factory=list)
+    connections: list[PlannerConnection] = field(default_factory=list)
+    joins: list[PlannerJoin] = field(default_factory=list)
     fan_outs: list[FanOut] = field(default_factory=list)
     fan_ins: list[FanIn] = field(default_factory=list)
 
     def reset(self) -> None:
         """Forget the current pattern."""
-        nodes: list[Connection | Join | FanIn] = [*self.connections, *self.joins, *self.fan_ins]
+        nodes: list[PlannerConnection | PlannerJoin | FanIn] = [*self.connections, *self.joins, *self.fan_ins]
         for node in nodes:
             node.reset()

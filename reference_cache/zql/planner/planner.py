@@ -54,7 +54,7 @@ class LevelPlan:
 
 
 @dataclass(frozen=True, slots=True)
-class Plan:
+class QueryPlan:
     """A planned query and how the plan came about."""
 
     query: Query
@@ -70,10 +70,10 @@ def plan(query: Query, model: CostModel, checkpoint: Checkpoint = bool) -> Query
     return explain(query, model, checkpoint).query
 
 
-def explain(query: Query, model: CostModel, checkpoint: Checkpoint = bool) -> Plan:
+def explain(query: Query, model: CostModel, checkpoint: Checkpoint = bool) -> QueryPlan:
     """The query with every flip decided, and every pattern that was tried."""
     root = _plan_level(query, model, None, _Attempts(MAX_PATTERNS, checkpoint))
-    return Plan(_apply(query, root), root)
+    return QueryPlan(_apply(query, root), root)
 
 
 @dataclass(slots=True)

@@ -6,12 +6,12 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 
 from protocol.sync.ast import Exists, Query, exists_conditions
-from reference_cache.zql.planner.planner import Attempt, LevelPlan, Plan
+from reference_cache.zql.planner.planner import Attempt, LevelPlan, QueryPlan
 
 SHOWN_ATTEMPTS = 8
 
 
-def as_text(plan: Plan) -> str:
+def as_text(plan: QueryPlan) -> str:
     """Per query level: what was decided, at which cost, and the cheapest alternatives."""
     return "\n".join(_level_lines(plan.root, plan.root.table, ""))
 
@@ -46,7 +46,7 @@ def _letters(attempt: Attempt, level: LevelPlan) -> str:
     return "".join("F" if attempt.pattern >> bit & 1 else "s" for bit in range(undecided))
 
 
-def as_mermaid(plan: Plan) -> str:
+def as_mermaid(plan: QueryPlan) -> str:
     """A flow chart: solid arrows are EXISTS checks in the direction they are evaluated, dotted ones relationships."""
     chart = _Chart()
     chart.add(plan.query)

@@ -20,7 +20,7 @@ UNKNOWN_ROWS_PER_KEY = (10, 9, 8, 7, 6, 5)
 
 
 @dataclass(frozen=True, slots=True)
-class Index:
+class StatisticsIndex:
     """An index of a table; `unique` only if it covers every row, `primary` if it is the primary key's own."""
 
     name: str
@@ -48,7 +48,7 @@ class SqliteStatistics:
         # Caches, filled on first use. Rows by table:
         self._rows: dict[str, int] = {}
         # By table.
-        self._indexes: dict[str, tuple[Index, ...]] = {}
+        self._indexes: dict[str, tuple[StatisticsIndex, ...]] = {}
         # By table and sorted columns.
         self._fanouts: dict[tuple[str, tuple[str, ...]], float] = {}
 
@@ -68,14 +68,14 @@ class SqliteStatistics:
         (count,) = self._connection.execute(f"SELECT count(*) FROM {quoted(table)}").fetchone()
         return int(count)
 
-    def indexes(self, table: str) -> tuple[Index, ...]:
+    def indexes(self, table: str) -> tuple[StatisticsIndex, ...]:
         """The table's indexes, in SQLite's own order."""
         if table not in self._indexes:
             listed = self._connection.execute(
                 'SELECT name, "unique", partial, origin FROM pragma_index_list(?) ORDER BY seq', (table,)
             ).fetchall()
             self._indexes[table] = tuple(
-                Index(name, self._index_columns(name), bool(unique and not partial), origin == "pk")
+                StatisticsIndex(name, self._index_columns(name), bool(unique and not partial), origin == "pk")
                 for name, unique, partial, origin in listed
             )
         return self._indexes[table]
@@ -117,7 +117,7 @@ class SqliteStatistics:
         known = self._index(table, index)
         return known is not None and known.unique and len(known.columns) == depth
 
-    def _index(self, table: str, name: str) -> Index | None:
+    def _index(self, table: str, name: str) -> StatisticsIndex | None:
         return next(
             (each for each in self.indexes(table) if each.name == name or (each.primary and name == PRIMARY_KEY)), None
         )
@@ -129,7 +129,7 @@ class SqliteStatistics:
         key = self._connection.execute("SELECT name FROM pragma_table_info(?) WHERE pk > 0", (table,))
         return tuple(name for (name,) in key)
 
-    def _sampled_fanout(self, table: str, index: Index, depth: int) -> float | None:
+    def _sampled_fanout(self, table: str, index: StatisticsIndex, depth: int) -> float | None:
         if "sqlite_stat4" not in self._has:
             return None
         query = "SELECT neq, sample FROM sqlite_stat4 WHERE tbl = ? AND idx IN (?, ?)"
@@ -142,7 +142,7 @@ class SqliteStatistics:
             return 0
         return counts[middle] if len(counts) % 2 else (counts[middle - 1] + counts[middle]) // 2
 
-    def _average_rows(self, table: str, index: Index, depth: int) -> float | None:
+    def _average_rows(self, table: str, index: StatisticsIndex, depth: int) -> float | None:
         if "sqlite_stat1" not in self._has:
             return None
         query = "SELECT stat FROM sqlite_stat1 WHERE tbl = ? AND idx IN (?, ?)"
@@ -151,7 +151,7 @@ class SqliteStatistics:
         return int(numbers[depth]) if len(numbers) > depth else None
 
 
-def _statistics_names(table: str, index: Index) -> tuple[str, str]:
+def _statistics_names(table: str, index: StatisticsIndex) -> tuple[str, str]:
     # The key of a table without row ids is filed under the table's own name.
     return index.name, table if index.primary else index.name
 

@@ -14,7 +14,7 @@ from collections.abc import Iterable, Iterator
 
 from protocol.sync.ast import And, Column, Condition, Literal, Ordering, Simple
 from reference_cache.zql.ivm.change import Add, Edit, Remove, SourceChange
-from reference_cache.zql.ivm.operator import Columns, Key, Request, Start
+from reference_cache.zql.ivm.operator import Columns, Key, Request, StartPosition
 from reference_cache.zql.ivm.position import position_key
 from reference_cache.zql.ivm.source import Source
 from reference_cache.zql.ivm.store import KeyExtractors, SourceError, matches
@@ -32,7 +32,7 @@ FEW_ROWS = 8
 """Up to this many rows are searched and sorted without an index."""
 
 
-class Index:
+class MemoryIndex:
     """Rows grouped by key, each group sorted. Invariant: up to `lag` it holds exactly the table's rows.
 
     Groups are gathered at once and sorted one by one, when they are first read; `_unsorted` names those that were not.
@@ -117,7 +117,7 @@ class MemoryTable:
         # By primary key.
         self._rows: dict[Key, Row] = {}
         # Made on first use; dropped when they lag too far behind.
-        self._indexes: dict[tuple[Columns, Ordering], Index] = {}
+        self._indexes: dict[tuple[Columns, Ordering], MemoryIndex] = {}
         # How often each combination was read by pinned columns; see `is_worth_an_index`.
         self._pinned_reads: Counter[tuple[Columns, Ordering]] = Counter()
         for row in rows:
@@ -197,12 +197,12 @@ class MemoryTable:
         self._pinned_reads[columns, ordering] += 1
         return self._pinned_reads[columns, ordering] > SCANS_BEFORE_INDEX
 
-    def index(self, columns: Columns, ordering: Ordering) -> Index:
+    def index(self, columns: Columns, ordering: Ordering) -> MemoryIndex:
         """The index for constrained columns and an ordering, made if it is not there."""
         index = self._indexes.get((columns, ordering))
         if index is None:
             group_of = join_key(columns, self.table) if columns else None
-            index = Index(group_of, sort_key(ordering, self.table), self._rows.values())
+            index = MemoryIndex(group_of, sort_key(ordering, self.table), self._rows.values())
             self._indexes[columns, ordering] = index
         return index
 
@@ -245,7 +245,7 @@ class MemoryReader:
         rows.sort(key=self._order_key, reverse=request.reverse)
         return rows
 
-    def _from_start(self, group: list[Row], start: Start | None, reverse: bool) -> Iterable[Row]:
+    def _from_start(self, group: list[Row], start: StartPosition | None, reverse: bool) -> Iterable[Row]:
         if start is None:
             return reversed(group) if reverse else group
         # Backwards, an inclusive start is the end of the result; forwards, its beginning.

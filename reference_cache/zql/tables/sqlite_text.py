@@ -10,7 +10,7 @@ from __future__ import annotations
 from typing import Any, TypeAlias
 
 from protocol.sync.ast import And, Column, Condition, Literal, Or, Ordering, Simple
-from reference_cache.zql.ivm.operator import Start
+from reference_cache.zql.ivm.operator import StartPosition
 from reference_cache.zql.ordering import decisive
 from reference_cache.zql.planner.sqlite_access import MOST_IN_CHAIN
 from reference_cache.zql.schema import TableSchema
@@ -100,7 +100,7 @@ def order_sql(ordering: Ordering, *, reverse: bool) -> str:
     return ", ".join(f"{quoted(column)} {directions[direction]}" for column, direction in decisive(ordering))
 
 
-def start_sql(start: Start, ordering: Ordering, table: TableSchema, *, reverse: bool) -> Sql:
+def start_sql(start: StartPosition, ordering: Ordering, table: TableSchema, *, reverse: bool) -> Sql:
     """The rows from a position on: equal in the first columns and beyond the position in the next."""
     bound = [
         (column, (direction == "asc") is not reverse, start.row[table.index[column]])

@@ -16,11 +16,11 @@ from reference_cache.app_client.post import AppPost
 from reference_cache.app_client.transform import MANY_QUERIES, QueryTransformer
 from reference_cache.config import AppEndpoint
 from reference_cache.credentials import Address, Credentials
-from reference_cache.view_syncer.api import NamedQuery, QueryFailure
+from reference_cache.view_syncer.api import NamedQueryCall, QueryFailure
 from tests.support.fakes.app_stub import AppStub
 
-ALL = NamedQuery("h1", "all", [])
-MINE = NamedQuery("h2", "mine", [{"owner": "ann"}])
+ALL = NamedQueryCall("h1", "all", [])
+MINE = NamedQueryCall("h2", "mine", [{"owner": "ann"}])
 
 
 class Clock:
@@ -70,7 +70,7 @@ async def test_a_large_answer_is_checked_in_the_background(
     monkeypatch.setattr("reference_cache.app_client.transform.parse_query_answer", noting_its_thread)
     app.answer = answered
     answers = await transformer(app, session).transform(
-        ann(app), [NamedQuery(f"h{number}", "all", [number]) for number in range(queries)]
+        ann(app), [NamedQueryCall(f"h{number}", "all", [number]) for number in range(queries)]
     )
     assert len(answers) == queries
     assert threads == [thread]

@@ -11,7 +11,7 @@ from protocol.sync.ast import Query
 from protocol.sync.ast_json import parse, to_json
 from protocol.sync.errors import SyncError
 from protocol.sync.messages import ClientSchema, InitConnection
-from reference_cache.view_syncer.api import ClientInfo, Connection, NamedQuery, Outgoing, QueryFailure
+from reference_cache.view_syncer.api import ClientInfo, NamedQueryCall, Outgoing, QueryFailure, SyncerConnection
 from reference_cache.view_syncer.syncer import ViewSyncer
 from tests.reference_cache.view_syncer.world import APP_TABLES, Rows, row_key
 
@@ -39,7 +39,7 @@ class App:
     async def validate(self, credentials: Any) -> bool:
         return False
 
-    async def transform(self, credentials: Any, queries: Sequence[NamedQuery]) -> dict[str, Query | QueryFailure]:
+    async def transform(self, credentials: Any, queries: Sequence[NamedQueryCall]) -> dict[str, Query | QueryFailure]:
         self.calls.append([query.name for query in queries])
         for _ in range(self.turns):
             await asyncio.sleep(0)
@@ -48,7 +48,7 @@ class App:
         known = {*self.queries, *self.refused}
         return {query.hash: self._one(query) for query in queries if query.name in known}
 
-    def _one(self, query: NamedQuery) -> Query | QueryFailure:
+    def _one(self, query: NamedQueryCall) -> Query | QueryFailure:
         if query.name in self.refused:
             body = {"error": "app", "id": query.hash, "name": query.name, "message": self.refused[query.name]}
             return QueryFailure(body)
@@ -72,7 +72,7 @@ class Client:
         self.errors: list[SyncError] = []
         self.messages: list[list[Any]] = []
         self.pokes: list[dict[str, Any]] = []
-        self.connection: Connection | None = None
+        self.connection: SyncerConnection | None = None
         self.is_open = True
         self._told = asyncio.Event()
         self._poke: dict[str, Any] | None = None

@@ -18,7 +18,7 @@ from protocol.sync.messages import (
     InspectVersion,
 )
 from reference_cache.credentials import Credentials
-from reference_cache.view_syncer.api import NamedQuery, QueryFailure
+from reference_cache.view_syncer.api import NamedQueryCall, QueryFailure
 from tests.reference_cache.view_syncer.clients import Client, dropped, named
 from tests.reference_cache.view_syncer.conftest import QUERIES, Setup, issue
 
@@ -121,7 +121,7 @@ def slow_application(setup: Setup) -> tuple[asyncio.Event, asyncio.Event]:
     asked, answered = asyncio.Event(), asyncio.Event()
     transform = setup.app.transform
 
-    async def slow(credentials: Any, queries: Sequence[NamedQuery]) -> dict[str, Query | QueryFailure]:
+    async def slow(credentials: Any, queries: Sequence[NamedQueryCall]) -> dict[str, Query | QueryFailure]:
         asked.set()
         await answered.wait()
         return await transform(credentials, queries)

@@ -16,7 +16,7 @@ def nothing() -> Stream:
     return ()
 
 
-class Exists:
+class ExistsStage:
     """Passes nodes by whether a relationship is empty.
 
     Invariant: a node has been let through and not taken back iff its relationship is non-empty (EXISTS) or

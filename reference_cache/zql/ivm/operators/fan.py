@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from reference_cache.zql.ivm.change import Change, Node
 from reference_cache.zql.ivm.operators.collapse import collapse
-from reference_cache.zql.ivm.operators.filter import Memo, Stage
+from reference_cache.zql.ivm.operators.filter import FilterStage, Memo
 
 
 class AnyBranch:
@@ -16,7 +16,7 @@ class AnyBranch:
 
     __slots__ = ("_branches",)
 
-    def __init__(self, branches: list[Stage]) -> None:
+    def __init__(self, branches: list[FilterStage]) -> None:
         self._branches = branches
 
     def passes(self, node: Node, memo: Memo | None) -> bool:

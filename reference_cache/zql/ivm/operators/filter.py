@@ -2,7 +2,7 @@
 
 A *stage* judges nodes. It never produces more than one change for a change, so a stage is a plain function from
 change to change (or nothing) and a whole condition tree runs without any operator plumbing between its parts: `and` is
-`AllOf` (here), `or` with subqueries is `fan.AnyBranch`, EXISTS is `exists.Exists`, everything else is `Filter`.
+`AllOf` (here), `or` with subqueries is `fan.AnyBranch`, EXISTS is `exists.ExistsStage`, everything else is `Filter`.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ Memo: TypeAlias = dict[tuple[int, Hashable], bool]
 """Answers that hold for the duration of one fetch."""
 
 
-class Stage(Protocol):
+class FilterStage(Protocol):
     """Part of a condition."""
 
     def passes(self, node: Node, memo: Memo | None) -> bool:
@@ -55,7 +55,7 @@ class AllOf:
 
     __slots__ = ("_stages",)
 
-    def __init__(self, stages: list[Stage]) -> None:
+    def __init__(self, stages: list[FilterStage]) -> None:
         self._stages = stages
 
     def passes(self, node: Node, memo: Memo | None) -> bool:
@@ -73,7 +73,7 @@ class AllOf:
 class FilterPipeline(OneInput):
     """The operator around a tree of stages. Invariant: its output is the input's nodes that pass."""
 
-    def __init__(self, input: Input, stage: Stage) -> None:
+    def __init__(self, input: Input, stage: FilterStage) -> None:
         super().__init__(input)
         self._stage = stage
         # Whether a change is being pushed through this operator; written by `_push`.

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from reference_cache.zql.ivm.change import YIELD, Add, Change, Edit, Remove, Stream
 from reference_cache.zql.ivm.one_input import OneInput
-from reference_cache.zql.ivm.operator import Input, Request, Start
+from reference_cache.zql.ivm.operator import Input, Request, StartPosition
 from reference_cache.zql.schema import Row
 
 
 class Skip(OneInput):
     """Passes the rows at (if inclusive) or after the bound. Stateless; the bound row need not exist."""
 
-    def __init__(self, input: Input, bound: Start) -> None:
+    def __init__(self, input: Input, bound: StartPosition) -> None:
         super().__init__(input)
         self._bound = bound
         self._order_key = input.schema.order_key
@@ -23,7 +23,7 @@ class Skip(OneInput):
             return self._back_to_bound(request)
         return self._input.fetch(request.with_start(self._later(request.start)))
 
-    def _later(self, start: Start | None) -> Start:
+    def _later(self, start: StartPosition | None) -> StartPosition:
         if start is None:
             return self._bound
         key = self._position_key(start.row)

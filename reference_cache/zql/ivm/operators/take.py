@@ -13,7 +13,7 @@ from collections.abc import Callable, Generator, Iterator
 
 from reference_cache.zql.ivm.change import YIELD, Add, Change, Child, Edit, Node, Pause, Remove, SourceChange, Stream
 from reference_cache.zql.ivm.one_input import OneInput
-from reference_cache.zql.ivm.operator import Columns, Input, Key, Request, Start
+from reference_cache.zql.ivm.operator import Columns, Input, Key, Request, StartPosition
 from reference_cache.zql.ivm.sorted_rows import SortedRows, SortKey
 from reference_cache.zql.ivm.store import KeyExtractors, matches
 from reference_cache.zql.schema import Row
@@ -26,7 +26,7 @@ WHOLE: Key = ()
 """The partition key of an input that is not partitioned."""
 
 
-class Window:
+class TakeWindow:
     """The beginning of one partition.
 
     Invariant: `rows` followed by `reserve` are the partition's first rows without gap; `complete` says that
@@ -95,7 +95,7 @@ class Take(OneInput):
         self._keys = KeyExtractors(input.schema.table)
         self._watch = watch
         # By partition key; `_hydrate` adds to it and nothing is ever removed.
-        self._windows: dict[Key, Window] = {}
+        self._windows: dict[Key, TakeWindow] = {}
 
     # Fetching
 
@@ -124,7 +124,7 @@ class Take(OneInput):
 
     def _hydrate(self, key: Key) -> Generator[Pause, None, list[Node]]:
         """Read a window before any of it is yielded, so that a consumer may stop anywhere."""
-        window = Window()
+        window = TakeWindow()
         window.complete = True
         nodes: list[Node] = []
         for node in self._input.fetch(Request(self._partition, key if self._partition else None)):
@@ -146,7 +146,7 @@ class Take(OneInput):
         plain = not request.any_of and request.start is None and not request.reverse
         return plain and (bool(self._partition) or not request.columns)
 
-    def _selected(self, window: Window, request: Request) -> Iterator[Row]:
+    def _selected(self, window: TakeWindow, request: Request) -> Iterator[Row]:
         if self._asks_for_all(request):
             return iter(window.rows.rows)
         rows = reversed(window.rows.rows) if request.reverse else iter(window.rows.rows)
@@ -162,7 +162,7 @@ class Take(OneInput):
             if window is not None and window.rows.find(self._order_key(node.row)) >= 0:
                 yield node
 
-    def _window_of(self, row: Row) -> Window | None:
+    def _window_of(self, row: Row) -> TakeWindow | None:
         if not self._partition:
             return self._windows.get(WHOLE)
         return self._windows.get(self._keys[self._partition](row))
@@ -196,7 +196,7 @@ class Take(OneInput):
         else:
             self._child(window, change)
 
-    def _add(self, window: Window, change: Add) -> None:
+    def _add(self, window: TakeWindow, change: Add) -> None:
         row = change.node.row
         key = self._order_key(row)
         rows = window.rows
@@ -208,13 +208,13 @@ class Take(OneInput):
         else:
             window.keep_back(key, row)
 
-    def _displace_last(self, window: Window, key: SortKey, change: Add) -> None:
+    def _displace_last(self, window: TakeWindow, key: SortKey, change: Add) -> None:
         last = window.push_back_last()
         self._output(Remove(self._input.node(last)))
         window.rows.insert(key, change.node.row)
         self._output(change)
 
-    def _remove(self, window: Window, change: Remove) -> None:
+    def _remove(self, window: TakeWindow, change: Remove) -> None:
         key = self._order_key(change.node.row)
         index = window.rows.find(key)
         if index < 0:
@@ -225,7 +225,7 @@ class Take(OneInput):
         self._output(change)
         self._replace(window)
 
-    def _replace(self, window: Window) -> None:
+    def _replace(self, window: TakeWindow) -> None:
         """Move the first reserve row into the window, if there is one."""
         if window.reserve.rows:
             key = window.reserve.keys[0]
@@ -234,7 +234,7 @@ class Take(OneInput):
             window.rows.rows.append(row)
             self._output(Add(self._input.node(row)))
 
-    def _refill(self, window: Window) -> None:
+    def _refill(self, window: TakeWindow) -> None:
         """Make sure the reserve holds the row after the window, if there is one."""
         if window.reserve.rows or window.complete:
             return
@@ -243,7 +243,7 @@ class Take(OneInput):
         key = self._keys[columns](last) if columns else None
         window.complete = True
         reserve = window.reserve
-        for node in self._input.fetch(Request(columns, key, start=Start(last, inclusive=False))):
+        for node in self._input.fetch(Request(columns, key, start=StartPosition(last, inclusive=False))):
             if node is YIELD:
                 continue
             reserve.keys.append(self._order_key(node.row))
@@ -252,7 +252,7 @@ class Take(OneInput):
                 window.complete = False
                 break
 
-    def _edit(self, window: Window, change: Edit) -> None:
+    def _edit(self, window: TakeWindow, change: Edit) -> None:
         row = change.node.row
         key, old_key = self._order_key(row), self._order_key(change.old_node.row)
         index = window.rows.find(old_key)
@@ -264,14 +264,14 @@ class Take(OneInput):
         else:
             self._edit_inside(window, change, key, index)
 
-    def _edit_outside(self, window: Window, change: Edit, key: SortKey, old_key: SortKey) -> None:
+    def _edit_outside(self, window: TakeWindow, change: Edit, key: SortKey, old_key: SortKey) -> None:
         window.drop_from_reserve(old_key)
         if key < window.rows.keys[-1]:
             self._displace_last(window, key, Add(change.node))
         else:
             window.keep_back(key, change.node.row)
 
-    def _edit_inside(self, window: Window, change: Edit, key: SortKey, index: int) -> None:
+    def _edit_inside(self, window: TakeWindow, change: Edit, key: SortKey, index: int) -> None:
         rows, row = window.rows, change.node.row
         if key < rows.keys[-1]:
             rows.pop(index)
@@ -289,6 +289,6 @@ class Take(OneInput):
             self._output(Remove(change.old_node))
             self._replace(window)
 
-    def _child(self, window: Window, change: Child) -> None:
+    def _child(self, window: TakeWindow, change: Child) -> None:
         if window.rows.find(self._order_key(change.node.row)) >= 0:
             self._output(change)

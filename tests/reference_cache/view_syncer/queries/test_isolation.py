@@ -13,7 +13,7 @@ from protocol.sync.ast import Query
 from protocol.sync.ast_json import parse
 from protocol.sync.messages import InitConnection
 from reference_cache.credentials import Credentials
-from reference_cache.view_syncer.api import ClientInfo, NamedQuery, QueryFailure
+from reference_cache.view_syncer.api import ClientInfo, NamedQueryCall, QueryFailure
 from tests.reference_cache.view_syncer.clients import SCHEMA, Client, named
 from tests.reference_cache.view_syncer.conftest import Setup, equals, issue, related
 
@@ -27,7 +27,7 @@ class PerUser:
         return False
 
     async def transform(
-        self, credentials: Credentials, queries: Sequence[NamedQuery]
+        self, credentials: Credentials, queries: Sequence[NamedQueryCall]
     ) -> dict[str, Query | QueryFailure]:
         mine = {
             "table": "issue",

@@ -7,7 +7,7 @@ import pytest
 from protocol.sync.ast import And, Column, Exists, Literal, Or, Ordering, Simple
 from protocol.sync.ast_json import parse_condition
 from reference_cache.zql.ivm.change import YIELD, Change, add, edit, remove
-from reference_cache.zql.ivm.operator import AnyOf, Request, Start, first
+from reference_cache.zql.ivm.operator import AnyOf, Request, StartPosition, first
 from reference_cache.zql.ivm.source import Connection, Source
 from reference_cache.zql.ivm.store import SourceError
 from reference_cache.zql.schema import Row, schema, table
@@ -92,7 +92,7 @@ def test_several_any_of_lists_and_a_constraint_all_hold(kind: SourceKind) -> Non
     connection = issues(kind).connect(BY_ID)
     both = (AnyOf(("id",), ["a", "b", "c"]), AnyOf(("rank",), [3, 1]))
     assert keys(connection, Request(any_of=both)) == ["a", "c"]
-    assert keys(connection, Request(("owner",), "u1", both, Start(("b", None, None), inclusive=True))) == ["c"]
+    assert keys(connection, Request(("owner",), "u1", both, StartPosition(("b", None, None), inclusive=True))) == ["c"]
 
 
 def test_any_of_over_several_columns_compares_them_together(kind: SourceKind) -> None:
@@ -136,7 +136,7 @@ def test_start_begins_at_or_after_a_position(
     kind: SourceKind, ordering: Any, row: Row, inclusive: bool, reverse: bool, expected: list[str], padding: int
 ) -> None:
     connection = issues(kind, [*ROWS, *MANY[:padding]]).connect(ordering)
-    found = keys(connection, Request(start=Start(row, inclusive=inclusive), reverse=reverse))
+    found = keys(connection, Request(start=StartPosition(row, inclusive=inclusive), reverse=reverse))
     assert [key for key in found if not key.startswith("k")] == expected
 
 
@@ -144,7 +144,7 @@ def test_start_in_mixed_directions_over_a_compound_key(kind: SourceKind) -> None
     rows = [{"a": a, "b": b, "size": None} for a in (1, 2) for b in ("x", "y")]
     source = Tables(SCHEMA, {"part": rows}, kind).open_source(PART)
     connection = source.connect((("b", "desc"), ("a", "asc")))
-    found = [node.row[:2] for node in connection.fetch(Request(start=Start((2, "y", None), inclusive=False)))]  # type: ignore[union-attr]
+    found = [node.row[:2] for node in connection.fetch(Request(start=StartPosition((2, "y", None), inclusive=False)))]  # type: ignore[union-attr]
     assert found == [(1, "x"), (2, "x")]
 
 
@@ -358,8 +358,8 @@ def test_the_state_before_respects_filter_constraint_and_start(kind: SourceKind)
     requests = [
         Request(("owner",), "u1"),
         Request(("owner",), "u9"),
-        Request(start=Start(("c", None, None), inclusive=True)),
-        Request(start=Start(("c", None, None), inclusive=False)),
+        Request(start=StartPosition(("c", None, None), inclusive=True)),
+        Request(start=StartPosition(("c", None, None), inclusive=False)),
         Request(any_of=(AnyOf(("id",), ["c", "e"]),)),
     ]
     early.set_output(lambda change: seen.extend(keys(late, request) for request in requests))

@@ -6,7 +6,7 @@ import pytest
 
 from protocol.sync.ast import Column, Literal, Ordering, Simple
 from reference_cache.zql.ivm.change import add, edit, remove
-from reference_cache.zql.ivm.operator import AnyOf, Request, Start
+from reference_cache.zql.ivm.operator import AnyOf, Request, StartPosition
 from reference_cache.zql.ivm.store import SourceError
 from reference_cache.zql.schema import Row
 from reference_cache.zql.tables.memory import LAG_ALLOWED, SCANS_BEFORE_INDEX, MemoryTable, pinned_values
@@ -46,7 +46,7 @@ def test_indexes_follow_whatever_happens_to_the_rows() -> None:
             some = AnyOf(("owner",), ["u1", "u3"])
             assert list(reader.rows(Request(any_of=(some,)))) == [row for row in ordered if row[1] in ("u1", "u3")]
             start = draw.choice(ordered)
-            after = Request(start=Start(start, inclusive=False))
+            after = Request(start=StartPosition(start, inclusive=False))
             assert list(reader.rows(after)) == ordered[ordered.index(start) + 1 :]
 
 

@@ -8,7 +8,7 @@ import pytest
 
 from protocol.sync.ast import Column, Literal, Ordering, Simple
 from reference_cache.zql.ivm.change import add, edit, remove
-from reference_cache.zql.ivm.operator import Request, Start, first, nodes
+from reference_cache.zql.ivm.operator import Request, StartPosition, first, nodes
 from reference_cache.zql.ivm.source import Source
 from reference_cache.zql.schema import Row, TableSchema, table
 from reference_cache.zql.tables.followed import FollowedTable
@@ -137,10 +137,10 @@ def test_what_sqlite_would_judge_differently_is_left_to_the_caller() -> None:
 
 def test_a_start_uses_null_aware_comparisons_only_where_nulls_can_be() -> None:
     ordering: Ordering = (("name", "desc"), ("id", "asc"))
-    text, values = start_sql(Start((7, "x", None, None), inclusive=True), ordering, THING, reverse=False)
+    text, values = start_sql(StartPosition((7, "x", None, None), inclusive=True), ordering, THING, reverse=False)
     assert text == '((("name" IS NULL OR "name" < ?)) OR ("name" IS ? AND "id" > ?) OR ("name" IS ? AND "id" = ?))'
     assert values == ("x", "x", 7, "x", 7)
-    text, _ = start_sql(Start((7, "x", None, None), inclusive=False), BY_ID, THING, reverse=True)
+    text, _ = start_sql(StartPosition((7, "x", None, None), inclusive=False), BY_ID, THING, reverse=True)
     assert text == '("id" <= ? AND (("id" < ?)))'
 
 

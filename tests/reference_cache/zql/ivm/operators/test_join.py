@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from reference_cache.zql.ivm.change import Change, add, edit, remove
-from reference_cache.zql.ivm.operator import Input, Request, Start
+from reference_cache.zql.ivm.operator import Input, Request, StartPosition
 from reference_cache.zql.ivm.operators.flipped_join import FlippedJoin
 from reference_cache.zql.ivm.operators.join import Join
 from tests.reference_cache.zql.ivm.pipelines import BY_ID, COMMENTS_OF_ISSUE, World, fetched, keys
@@ -178,7 +178,7 @@ def test_parents_are_looked_up_by_one_list_of_keys(world: World) -> None:
 def test_a_request_travels_through_a_flipped_join(world: World) -> None:
     flipped = join(world, flipped=True)
     assert keys(flipped, Request(reverse=True)) == ["i2", "i1"]
-    assert keys(flipped, Request(start=Start(("i1", None, None), inclusive=False))) == ["i2"]
+    assert keys(flipped, Request(start=StartPosition(("i1", None, None), inclusive=False))) == ["i2"]
     assert keys(flipped, Request(("id",), "i2")) == ["i2"]
     assert keys(flipped, Request(("id",), "i3")) == []
     assert keys(flipped, Request(("owner",), "u1")) == ["i1", "i2"]

@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from reference_cache.zql.ivm.change import SourceChange, add, edit, remove
-from reference_cache.zql.ivm.operator import Request, Start
+from reference_cache.zql.ivm.operator import Request, StartPosition
 from reference_cache.zql.ivm.operators.skip import Skip
 from tests.reference_cache.zql.ivm.pipelines import BY_ID, World, keys
 from tests.support.workloads.tables import SOURCE_KINDS, SourceKind
@@ -20,7 +20,7 @@ def world(request: pytest.FixtureRequest) -> World:
 
 
 def skip(world: World, key: str, *, inclusive: bool) -> Skip:
-    made = Skip(world.source("issue").connect(BY_ID), Start((key, None, None), inclusive=inclusive))
+    made = Skip(world.source("issue").connect(BY_ID), StartPosition((key, None, None), inclusive=inclusive))
     world.listen(made)
     return made
 
@@ -32,14 +32,14 @@ def skip(world: World, key: str, *, inclusive: bool) -> Skip:
         (False, Request(), "de"),
         (True, Request(reverse=True), "edc"),
         (False, Request(reverse=True), "ed"),
-        (True, Request(start=Start(("a", None, None), inclusive=True)), "cde"),
-        (True, Request(start=Start(("c", None, None), inclusive=False)), "de"),
-        (False, Request(start=Start(("c", None, None), inclusive=True)), "de"),
-        (True, Request(start=Start(("d", None, None), inclusive=False)), "e"),
-        (True, Request(start=Start(("d", None, None), inclusive=True), reverse=True), "dc"),
-        (True, Request(start=Start(("c", None, None), inclusive=True), reverse=True), "c"),
-        (False, Request(start=Start(("c", None, None), inclusive=True), reverse=True), ""),
-        (True, Request(start=Start(("b", None, None), inclusive=True), reverse=True), ""),
+        (True, Request(start=StartPosition(("a", None, None), inclusive=True)), "cde"),
+        (True, Request(start=StartPosition(("c", None, None), inclusive=False)), "de"),
+        (False, Request(start=StartPosition(("c", None, None), inclusive=True)), "de"),
+        (True, Request(start=StartPosition(("d", None, None), inclusive=False)), "e"),
+        (True, Request(start=StartPosition(("d", None, None), inclusive=True), reverse=True), "dc"),
+        (True, Request(start=StartPosition(("c", None, None), inclusive=True), reverse=True), "c"),
+        (False, Request(start=StartPosition(("c", None, None), inclusive=True), reverse=True), ""),
+        (True, Request(start=StartPosition(("b", None, None), inclusive=True), reverse=True), ""),
     ],
 )
 def test_the_start_and_a_requested_start_combine(

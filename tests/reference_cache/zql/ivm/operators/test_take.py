@@ -7,7 +7,7 @@ import pytest
 
 from protocol.sync.ast import Ordering
 from reference_cache.zql.ivm.change import SourceChange, add, edit, remove
-from reference_cache.zql.ivm.operator import Input, Request, Start
+from reference_cache.zql.ivm.operator import Input, Request, StartPosition
 from reference_cache.zql.ivm.operators.take import RESERVE, SEARCHED, Take
 from reference_cache.zql.schema import Row
 from tests.reference_cache.zql.ivm.pipelines import World, keys
@@ -84,7 +84,7 @@ def test_a_window_that_was_never_fetched_is_silent(kind: SourceKind) -> None:
 def test_requests_select_from_the_window(kind: SourceKind) -> None:
     _, window = taken(kind, 3, 10, 20, 30, 40)
     assert keys(window, Request(reverse=True)) == ["r30", "r20", "r10"]
-    assert keys(window, Request(start=Start(("r10", None, 10), inclusive=False))) == ["r20", "r30"]
+    assert keys(window, Request(start=StartPosition(("r10", None, 10), inclusive=False))) == ["r20", "r30"]
     assert keys(window, Request(("id",), "r20")) == ["r20"]
     assert keys(window, Request(("id",), "r40")) == []
 
