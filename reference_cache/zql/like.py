@@ -1,9 +1,9 @@
-r"""LIKE and ILIKE patterns as matchers over strings.
+r"""Compiles LIKE and ILIKE patterns to functions over strings.
 
-`%` is any run, `_` one character (a code point), `\x` the character x itself; the whole value must match. Common
-shapes become plain string methods. The rest is matched segment by segment: the leftmost occurrence of each segment
-between two `%` is always good enough, so no part of the value is searched twice and the time is linear in the value
-for every pattern a client may send.
+`%` matches any run of characters, `_` one character (a code point), `\x` the character x itself; the whole value must
+match. Common shapes become plain string methods. Others are matched segment by segment: the leftmost occurrence of each
+segment between two `%` is always sufficient, so no part of the value is searched twice. A regular expression would
+backtrack; here the time is linear in the value for every pattern that a client can send.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ class _Text:
 
 
 class _Wild:
-    """A segment with `_`: one entry per character, None standing for `_`."""
+    """A segment with `_`: one entry per character, None for `_`."""
 
     __slots__ = ("_any", "_masks", "_runs", "_search", "length")
 
@@ -95,7 +95,10 @@ def _runs(characters: list[str | None]) -> list[tuple[int, str]]:
 
 
 def like(pattern: str, *, ignore_case: bool = False) -> Matcher:
-    """A matcher for the pattern; raises `LikePatternError` if it is too long or ends in a lone backslash."""
+    """Returns a function that tests a value.
+
+    Raises `LikePatternError` if the pattern is too long or ends in a lone backslash.
+    """
     _check_length(pattern)
     match = _matcher(_segments(pattern.lower() if ignore_case else pattern))
     if ignore_case:
@@ -164,7 +167,7 @@ def _matcher(segments: list[_Segment]) -> Matcher:
 
 
 def _in_turn(segments: list[_Segment]) -> Matcher:
-    """A matcher for two segments or more: the first at the beginning, the last at the end, the others in between."""
+    """Matches two segments or more: the first at the start of the value, the last at its end, the others in between."""
     first, *middle, last = segments
     middle = [segment for segment in middle if segment.length]
     shortest = sum(segment.length for segment in segments)

@@ -1,9 +1,10 @@
-"""Conditions compiled to closures over row tuples.
+"""Compiles conditions to functions over row tuples.
 
-A condition without subqueries becomes one generated expression, so a row is judged without interpreting the AST. The
-generated text holds only column positions; every literal travels as a named constant in the closure's environment.
-Column types settle at compile time what can be settled: a string column never equals a number, so such a comparison is
-constant. Callers promise rows with values of the declared types or None. Columns of type json are judged by `values`.
+A condition without subqueries becomes one generated Python expression, so testing a row does not interpret the AST. The
+generated text has column positions only; every literal is a named constant in the function's globals, so no value of a
+client becomes code. What the column types decide is decided at compile time: a string column never equals a number, so
+such a comparison is constant. Rows must have values of the declared types, or None. Columns of type json, whose values
+may have any type, are compared by `values`.
 """
 
 from __future__ import annotations
@@ -25,19 +26,19 @@ ALWAYS = And(())
 NEVER = Or(())
 
 CHUNK = 64
-"""Members of a group that are compiled as one text. The compiler is not interrupted, and takes seconds for thousands;
-parts that differ in their literals only have one text."""
+"""Members of a group that are compiled as one text. Python's compiler cannot be interrupted and takes seconds for
+thousands of members; and parts that differ only in their literals have the same text, so their code is shared."""
 
 LONGEST_KEPT = 4000
-"""Characters up to which a text's code is kept for other queries; the code is some ten times as large as the text."""
+"""Characters of a text whose code is cached for other queries; the code is about ten times as large as the text."""
 
 _RANGE = {"<": "<", "<=": "<=", ">": ">", ">=": ">="}
 
 
 def compile_predicate(condition: Condition | None, table: TableSchema) -> Predicate:
-    """A function saying whether a row satisfies the condition; no condition is always satisfied.
+    """Returns a function that tests whether a row satisfies the condition; without a condition it is always true.
 
-    Raises ValueError for EXISTS conditions (see `weaken`) and unbound static parameters.
+    Raises `ValueError` for EXISTS conditions (see `weaken`) and unbound static parameters. May run in any thread.
     """
     if condition is None:
         return lambda row: True
@@ -53,12 +54,12 @@ def _compiled(text: str) -> CodeType:
 
 @lru_cache(maxsize=4096)
 def _code(text: str) -> CodeType:
-    # Queries that differ only in their literals have one text, so thousands of them are compiled once.
+    # Queries that differ only in their literals have the same text, so thousands of them are compiled once.
     return _compiled(text)
 
 
 def evaluate(op: SimpleOp, left: Any, right: Any) -> bool:
-    """One comparison of two values, by the complete rules."""
+    """Compares two values by the complete rules; raises `IncomparableError` for types that have no order."""
     if op == "IS":
         return identical(left, right)
     if op == "IS NOT":
@@ -90,7 +91,7 @@ def _members(op: SimpleOp, right: Any) -> tuple[Any, ...] | list[Any]:
 
 
 class _Writer:
-    """Writes one expression over `r`; `constants` is the environment its names refer to."""
+    """Writes one expression over the row `r`; `constants` are the globals that its names refer to."""
 
     def __init__(self, table: TableSchema) -> None:
         self._table = table
@@ -158,7 +159,7 @@ class _Writer:
             case _ if op in _RANGE and kind(right) == column:
                 return f"({present} and {value} {_RANGE[op]} {self._constant(right)})"
             case _:
-                # A type error that only a row with a value can raise, as the official engine does.
+                # A type error. The official engine raises it only for a row that has a value, so this does, too.
                 return f"({present} and {self._constant(_json_judge(op, right))}({value}))"
 
 
@@ -169,7 +170,7 @@ def _json_judge(op: SimpleOp, right: Any) -> Callable[[Any], bool]:
 
 
 def _membership(items: Iterable[Any], *, wanted: bool) -> Callable[[Any], bool]:
-    """IN or NOT IN by the complete rules, in constant time however long the list is."""
+    """IN or NOT IN by the complete rules, in constant time for lists of any length."""
     members = frozenset((kind(item), item) for item in items)
 
     def judge(left: Any) -> bool:
@@ -188,7 +189,10 @@ def _literal_value(operand: Operand) -> Any:
 
 
 def simplify(condition: Condition) -> Condition:
-    """Unwrap one-member groups, merge groups of the same kind, and settle groups decided by an empty member."""
+    """Unwraps groups of one member, merges nested groups of one kind, and replaces groups that an empty group decides.
+
+    An AND with a member that is never true is never true; an OR with one that is always true is always true.
+    """
     if not isinstance(condition, And | Or):
         return condition
     if len(condition.conditions) == 1:
@@ -201,9 +205,10 @@ def simplify(condition: Condition) -> Condition:
 
 
 def weaken(condition: Condition | None) -> tuple[Condition | None, bool]:
-    """The strongest subquery-free condition implied by this one, and whether anything had to be dropped.
+    """Returns the strongest subquery-free condition that this one implies, and whether anything was dropped.
 
-    EXISTS vanishes; an AND keeps the rest; an OR vanishes with any branch that does.
+    An EXISTS is dropped. An AND keeps its other members; an OR is dropped with any of its branches, because a row may
+    satisfy that branch alone.
     """
     if condition is None or isinstance(condition, Simple):
         return condition, False

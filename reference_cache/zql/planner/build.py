@@ -1,8 +1,8 @@
-"""From one query level to its plan graph.
+"""Builds the plan graph of one query level.
 
-An AND chains its members; an OR becomes fan-out, one branch per member with subqueries, fan-in; comparisons add nothing
-(the cost model sees them as filters). A condition's child graph is built before its own join, which fixes the order of
-joins, and with it the meaning of a flip pattern.
+The members of an AND are chained. An OR becomes a fan-out, one branch per member that has subqueries, and a fan-in.
+Comparisons add no node: the cost model sees them as filters of their table. A condition's child graph is built before
+its own join; that fixes the order of joins, and so which join each bit of a flip pattern means.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from reference_cache.zql.planner.graph import FanIn, FanOut, PlanGraph, PlannerC
 
 
 def build_graph(query: Query, model: CostModel, base: Constraint | None = None) -> PlanGraph:
-    """The graph of this level; `base` are the columns its parent pins."""
+    """Returns the graph of one level; `base` are the columns that the join with the level above pins, if any."""
     connection = PlannerConnection(
         query.table, query.order_by, query.where, model, limit=query.limit, is_root=True, base=base
     )
@@ -27,13 +27,13 @@ def build_graph(query: Query, model: CostModel, base: Constraint | None = None) 
 
 @dataclass(frozen=True, slots=True)
 class _Builder:
-    """Appends nodes to one graph."""
+    """Adds the nodes of conditions to one graph."""
 
     graph: PlanGraph
     model: CostModel
 
     def follow(self, condition: Condition | None, source: PlanNode) -> PlanNode:
-        """The last node after applying the condition to `source`."""
+        """Adds the condition after `source`; returns the last node, which is `source` if there is no subquery."""
         match condition:
             case None | Simple():
                 return source
@@ -66,6 +66,7 @@ class _Builder:
 
     def _join(self, condition: Exists, source: PlanNode) -> PlanNode:
         subquery = condition.related.subquery
+        # An EXISTS check stops at the first row. NOT EXISTS is costed as a full read, as the official planner does.
         limit = 1 if condition.op == "EXISTS" else None
         connection = PlannerConnection(subquery.table, subquery.order_by, subquery.where, self.model, limit=limit)
         self.graph.connections.append(connection)

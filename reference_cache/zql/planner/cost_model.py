@@ -1,11 +1,11 @@
 """The planner's cost model over a SQLite database.
 
 The official server reads SQLite's own row estimates through an interface (scan status) that Python's sqlite3 does not
-offer. This model rebuilds them: SQLite plans the statement and says which index it would search and whether it would
-sort; the index's statistics give the rows per key; and the terms no index serves are judged by SQLite's own rules of
-thumb, in its own logarithmic steps. What remains different is that histograms (stat4) refine the official estimate for
-single literals, and that an OR over several indexes is the sum of its branches here but a single row there. A plan may
-therefore differ from the official one; results never do.
+have. This model computes them again: SQLite plans the statement and says which index it searches and whether it sorts;
+the statistics of the index give the rows per key; terms that no index serves follow SQLite's rules of thumb, in its
+logarithmic steps. Two differences remain: histograms (stat4) refine the official estimate for single literals, and an
+OR over several indexes is the sum of its branches here but a single row there. So a plan may differ from the official
+one; results never do.
 """
 
 from __future__ import annotations
@@ -20,15 +20,20 @@ from reference_cache.zql.planner.log_estimate import log_estimate, rows_of
 from reference_cache.zql.planner.sqlite_access import Search, access
 from reference_cache.zql.planner.sqlite_statistics import SqliteStatistics
 
-# SQLite's rules of thumb, as logarithmic estimates: what a term no index serves takes off, and what a range leaves.
+# SQLite's rules of thumb, as logarithmic estimates (10 is a factor of two). What a term that no index serves takes off:
+# `=` with a value that SQLite expects to be rare, `=` with -1, 0 or 1, any other term. BOUNDS: what zero, one or two
+# range bounds on an index take off.
 EQUAL, EQUAL_SMALL, OTHER = 20, 10, 1
 BOUNDS = (0, 20, 60)
 LIST_LENGTH = 46
-"""How many members SQLite expects of an IN list that it reads from a table-valued function, as the sources do: 25."""
+"""Logarithmic estimate of the members of an IN list that is read from a table-valued function, as sources do: 25."""
 
 
 class SqliteCostModel:
-    """Estimates from one database's statistics; make a new one after ANALYZE or a schema change."""
+    """Estimates from one database's statistics, which are cached: make a new model after ANALYZE or a schema change.
+
+    Runs statements on `connection`, so it is used in the thread that uses the connection.
+    """
 
     def __init__(self, connection: sqlite3.Connection) -> None:
         self._connection = connection
@@ -81,7 +86,7 @@ class SqliteCostModel:
 
 @dataclass(frozen=True, slots=True)
 class _Term:
-    """One member of the statement's top-level AND; `small` literals are ones SQLite expects to be common."""
+    """One member of the statement's top-level AND; `small`: compared with -1, 0 or 1, common values to SQLite."""
 
     op: str
     column: str | None = None

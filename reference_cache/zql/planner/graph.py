@@ -1,9 +1,12 @@
-"""The planner's picture of one query level: connections, joins and fans, and what they cost in a given state.
+"""The plan graph of one query level: connections, joins and fans, and what they cost in a flip pattern.
 
-Structure is fixed when the graph is built (`planner.build`); only join kinds, fan-in kinds, limits and remembered
-constraints change, pattern by pattern (`planner`). Constraints flow from the end of the graph back to the connections;
-estimates then flow the same way. A *path* distinguishes the branches of unions through which a connection
-would be fetched separately.
+`planner.build` fixes the structure. Only join kinds, fan-in kinds, limits and constraints change, and all of them are
+set again for each pattern (`planner`). `constrain` is called from the end of the graph back to the connections, then
+`estimate` in the same order. A *path* has one number per fan-in on the way: it distinguishes the branches of unions
+through which a connection is fetched separately.
+
+The estimates follow the official planner formula by formula, also where a formula is debatable: the golden tests
+compare its decisions.
 """
 
 from __future__ import annotations
@@ -28,12 +31,16 @@ from reference_cache.zql.planner.cost import (
 Path: TypeAlias = tuple[int, ...]
 
 PARENTS_PER_FETCH = 256
-"""A flipped join asks for parents with IN lists of this many keys."""
+"""A flipped join fetches parents with IN lists of this many keys."""
 
 
 @dataclass(frozen=True, slots=True)
 class Estimate:
-    """What a node costs: `scan` rows read, `cost` of all below, `rows` in the output if no consumer stops early."""
+    """What a node costs along a path.
+
+    `scan` are the rows read until the limit is reached, `rows` those of the output if no consumer stops early, `cost`
+    that of all nodes before it, and `selectivity` the part of the rows that passes the filters.
+    """
 
     startup: float
     scan: float
@@ -45,28 +52,28 @@ class Estimate:
 
 
 class PlanNode(Protocol):
-    """A node of the graph, seen from what follows it."""
+    """A node of the graph, as the node after it uses it."""
 
     @property
     def name(self) -> str:
-        """What the node is, for people."""
+        """A label for reports."""
         ...
 
     def constrain(self, path: Path, constraint: Constraint | None) -> None:
-        """Learn which columns will be pinned when fetched along `path`."""
+        """Set the columns that are pinned when the node is fetched along `path`."""
         ...
 
     def estimate(self, downstream: float, path: Path) -> Estimate:
-        """The cost along `path` when what follows lets the share `downstream` of rows through."""
+        """Returns the cost along `path`; `downstream` is the fraction of rows that the nodes after it let through."""
         ...
 
     def unlimit(self) -> None:
-        """Forget the limit: a flipped join will read everything."""
+        """Remove the limit, because a flipped join reads all rows."""
         ...
 
 
 class PlannerConnection:
-    """One use of a table. Its selectivity is fixed; limit and constraints belong to the current pattern."""
+    """One use of a table. Its selectivity is constant; limit and constraints belong to the pattern being tried."""
 
     def __init__(
         self,
@@ -99,7 +106,7 @@ class PlannerConnection:
         return self._cost(None).rows / unfiltered if unfiltered > 0 else 1
 
     def _cost(self, constraint: Constraint | None) -> TableCost:
-        # The model may have to ask a database; across hundreds of patterns the same few questions recur.
+        # The model may query a database, and hundreds of patterns need the same few costs.
         if constraint not in self._costs:
             self._costs[constraint] = self._model(self.name, self._ordering, self._filters, constraint)
         return self._costs[constraint]
@@ -118,7 +125,7 @@ class PlannerConnection:
             self.limit = None
 
     def estimate(self, downstream: float, path: Path) -> Estimate:
-        # The first caller's `downstream` holds for the path; later callers see the same connection.
+        # The first caller's `downstream` counts for the path, as in the official planner.
         if path not in self._estimates:
             self._estimates[path] = self._estimate(downstream, path)
         return self._estimates[path]
@@ -130,7 +137,7 @@ class PlannerConnection:
 
 
 class PlannerJoin:
-    """One EXISTS or NOT EXISTS; `flipped` changes only if `flippable`."""
+    """One EXISTS or NOT EXISTS. `flipped` means child first; the planner changes it only if `flippable`."""
 
     def __init__(self, parent: PlanNode, child: PlanNode, condition: Exists) -> None:
         self.parent, self.child = parent, child
@@ -203,7 +210,7 @@ def _limited(rows: float, limit: float | None, downstream: float) -> float:
 
 
 class FanOut:
-    """Where the branches of an OR begin; `outputs` holds, per branch, its first node and then its last."""
+    """Where the branches of an OR begin; `outputs` has the first node of each branch and also its last."""
 
     name = "fan-out"
 
@@ -222,7 +229,7 @@ class FanOut:
 
 
 class FanIn:
-    """Where the branches of an OR meet: one fetch for all, or one per branch once it is a `union`."""
+    """Where the branches of an OR end: one fetch for all branches, or one per branch while it is a `union`."""
 
     def __init__(self, branches: list[PlanNode]) -> None:
         self.branches = branches
@@ -265,7 +272,7 @@ class FanIn:
 
 
 def _largest(values: Iterator[float]) -> float:
-    """The maximum, passing over undefined values."""
+    """The maximum, ignoring NaN and negative values."""
     largest: float = 0
     for value in values:
         if value > largest:
@@ -275,7 +282,7 @@ def _largest(values: Iterator[float]) -> float:
 
 @dataclass(slots=True)
 class PlanGraph:
-    """All nodes of one level, in order of creation, and its last node."""
+    """All nodes of one level in order of creation; `end` is the last node, where constraints and estimates start."""
 
     end: PlanNode
     connections: list[PlannerConnection] = field(default_factory=list)
@@ -284,7 +291,7 @@ class PlanGraph:
     fan_ins: list[FanIn] = field(default_factory=list)
 
     def reset(self) -> None:
-        """Forget the current pattern."""
+        """Undo the current pattern."""
         nodes: list[PlannerConnection | PlannerJoin | FanIn] = [*self.connections, *self.joins, *self.fan_ins]
         for node in nodes:
             node.reset()

@@ -1,16 +1,17 @@
-"""SQLite's logarithmic row estimates: whole numbers of tenths of a doubling.
+"""SQLite's logarithmic row estimates (`LogEst`): ten times the binary logarithm, as an integer.
 
-SQLite estimates in these coarse steps (10 is a factor of two, 33 about ten), so a model that wants its numbers must
-round as it does, both on the way in and on the way out.
+SQLite calculates in these coarse steps (10 is a factor of two, 33 about ten). To arrive at its numbers, both
+conversions must round as SQLite does.
 """
 
 from __future__ import annotations
 
 _FRACTIONS = (0, 2, 3, 5, 6, 7, 8, 9)
+"""Ten times the binary logarithm of 1, 9/8, 10/8 … 15/8, as SQLite's `sqlite3LogEst` rounds it."""
 
 
 def log_estimate(count: float) -> int:
-    """The estimate standing for a row count; none and one are both 0."""
+    """The estimate for a row count; 0 rows and 1 row are both 0."""
     whole = int(count)
     if whole < 2:
         return 0
@@ -25,7 +26,7 @@ def log_estimate(count: float) -> int:
 
 
 def rows_of(log: int) -> float:
-    """The row count an estimate stands for; negative estimates are fractions of a row."""
+    """The row count of an estimate; negative estimates are fractions of a row."""
     shift = 0
     while log < 100:
         log += 10

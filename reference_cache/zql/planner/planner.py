@@ -1,7 +1,7 @@
-"""The planner: which EXISTS conditions to evaluate child first.
+"""The planner: decides which EXISTS conditions are evaluated child first (flipped).
 
-Each query level is planned on its own: all patterns of flips are tried on the level's graph and the first strictly
-cheapest one is kept. Plans never change results, only the work and the set of rows synced along the way. The input's
+Each query level is planned separately: every pattern of flips is tried on the level's graph, and the first of the
+cheapest is used. A plan never changes the result of a query, only the work and which child rows are synced. The input's
 orderings must be complete; the output is the same query with `flip` set on every EXISTS and NOT EXISTS.
 """
 
@@ -17,15 +17,15 @@ from reference_cache.zql.planner.cost import Constraint, CostModel
 from reference_cache.zql.planner.graph import PlanGraph
 
 MAX_FLIPPABLE_JOINS = 9
-"""Beyond this the 2^n patterns cost more to try than they could save; every undecided join then stays as it is."""
+"""With more, trying 2^n patterns costs more than it can save; every undecided join is then left unflipped."""
 
 MAX_PATTERNS = 2048
-"""Patterns that are tried for one query, on all its levels together; further levels stay as they are."""
+"""Patterns tried for one query on all its levels together; levels beyond that are left unflipped."""
 
 
 @dataclass(frozen=True, slots=True)
 class JoinPlan:
-    """One join as decided: what it joins, how, and whether the planner was free to choose."""
+    """The decision for one join; `flippable`: the planner was free to choose."""
 
     name: str
     op: str
@@ -35,7 +35,7 @@ class JoinPlan:
 
 @dataclass(frozen=True, slots=True)
 class Attempt:
-    """One flip pattern (bit i flips the i-th undecided join) and its estimated total cost."""
+    """One flip pattern (bit i flips the i-th flippable join) and its estimated total cost."""
 
     pattern: int
     cost: float
@@ -43,7 +43,10 @@ class Attempt:
 
 @dataclass(frozen=True, slots=True)
 class LevelPlan:
-    """The decision for one query level. `best` is None when there was nothing to decide, or too much."""
+    """The decision for one query level. `best` is None if nothing was tried, or no attempt has a finite cost.
+
+    `skipped` is the number of flippable joins if they were too many to try, else 0. `related` is by alias.
+    """
 
     table: str
     joins: tuple[JoinPlan, ...]
@@ -55,23 +58,23 @@ class LevelPlan:
 
 @dataclass(frozen=True, slots=True)
 class QueryPlan:
-    """A planned query and how the plan came about."""
+    """A planned query, and the attempts and decisions that led to it."""
 
     query: Query
     root: LevelPlan
 
 
 Checkpoint = Callable[[], object]
-"""Called before each attempt; may pause, or raise to give up."""
+"""Called before each attempt; may pause the thread, or raise to stop planning."""
 
 
 def plan(query: Query, model: CostModel, checkpoint: Checkpoint = bool) -> Query:
-    """The query with every flip decided."""
+    """Returns the query with every flip decided. Runs the model in the calling thread."""
     return explain(query, model, checkpoint).query
 
 
 def explain(query: Query, model: CostModel, checkpoint: Checkpoint = bool) -> QueryPlan:
-    """The query with every flip decided, and every pattern that was tried."""
+    """Like `plan`, with every pattern that was tried."""
     root = _plan_level(query, model, None, _Attempts(MAX_PATTERNS, checkpoint))
     return QueryPlan(_apply(query, root), root)
 
@@ -80,6 +83,7 @@ def explain(query: Query, model: CostModel, checkpoint: Checkpoint = bool) -> Qu
 class _Attempts:
     """How many patterns may still be tried."""
 
+    # Counted down by `_search`, level by level.
     left: int
     checkpoint: Checkpoint
 
@@ -104,7 +108,7 @@ def _joins(graph: PlanGraph) -> tuple[JoinPlan, ...]:
 
 
 def _search(graph: PlanGraph, allowed: _Attempts) -> tuple[tuple[Attempt, ...], int]:
-    """Every pattern in ascending order, and how many joins were too many to try (or 0)."""
+    """Returns the attempts in ascending order of pattern, and the number of flippable joins if they were too many."""
     flippable = [join for join in graph.joins if join.flippable]
     if not flippable or len(flippable) > MAX_FLIPPABLE_JOINS or 2 ** len(flippable) > allowed.left:
         return (), len(flippable)

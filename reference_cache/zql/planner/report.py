@@ -1,4 +1,4 @@
-"""Plans made visible: as text for a terminal, as a Mermaid flow chart for a page."""
+"""Shows a plan: as text for a terminal, as a Mermaid flow chart for a page."""
 
 from __future__ import annotations
 
@@ -9,10 +9,11 @@ from protocol.sync.ast import Exists, Query, exists_conditions
 from reference_cache.zql.planner.planner import Attempt, LevelPlan, QueryPlan
 
 SHOWN_ATTEMPTS = 8
+"""Attempts listed per query level, cheapest first."""
 
 
 def as_text(plan: QueryPlan) -> str:
-    """Per query level: what was decided, at which cost, and the cheapest alternatives."""
+    """Lists, per query level, the decision, its cost, and the cheapest alternatives."""
     return "\n".join(_level_lines(plan.root, plan.root.table, ""))
 
 

@@ -1,7 +1,7 @@
-"""How SQLite would read a table: its own plan of a statement, taken apart.
+"""How SQLite reads a table: runs EXPLAIN QUERY PLAN and parses the answer.
 
-SQLite is asked with EXPLAIN QUERY PLAN, so which index it would search and whether it would sort are never guessed. The
-statement is the one a source would run, with literals in place and join columns open.
+So the index that SQLite searches, and whether it sorts, are never guessed. The statement is the one that a source runs,
+with literals written out and join columns as parameters.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ _SEARCH = re.compile(
     r"^SEARCH .* USING (?:(?:COVERING )?INDEX (?P<index>.+)|(?P<rowid>INTEGER )?PRIMARY KEY) \((?P<terms>.*)\)$"
 )
 MOST_IN_CHAIN = 400
-"""Members of an AND or OR that are written as SQL. SQLite refuses chains of 1,000, and keeps statements it has read."""
+"""Members of an AND or OR that are written as SQL. SQLite refuses chains of 1,000, and statements are cached."""
 
 PRIMARY_KEY = ""
 """Stands for the key of a table without row ids, which SQLite searches without naming an index."""
@@ -28,7 +28,7 @@ PRIMARY_KEY = ""
 
 @dataclass(frozen=True, slots=True)
 class Search:
-    """A search by index (None: by row id): the columns it pins and how many range bounds it uses."""
+    """A search by index (None: by row id), the columns that it pins, and how many range bounds it uses."""
 
     index: str | None
     pinned: tuple[str, ...]
@@ -37,7 +37,7 @@ class Search:
 
 @dataclass(frozen=True, slots=True)
 class Access:
-    """SQLite's plan for one table: no search is a scan, several are the branches of an OR; and whether it sorts."""
+    """SQLite's plan for one table. No search means a scan; several are the branches of an OR."""
 
     searches: tuple[Search, ...]
     sorts: bool
@@ -46,7 +46,10 @@ class Access:
 def access(
     connection: sqlite3.Connection, table: str, ordering: Ordering, condition: Condition | None, pinned: Constraint
 ) -> Access:
-    """How SQLite would read the table with this order, this filter and these columns pinned by a join."""
+    """Returns how SQLite reads the table in this order, with this filter and with `pinned` columns from a join.
+
+    Runs one EXPLAIN statement on `connection`; reads no rows.
+    """
     where = [f"{quoted(column)} = ?" for column in pinned]
     if condition is not None:
         where.append(_sql(condition))
@@ -70,7 +73,7 @@ def _searches(details: Iterable[str]) -> Iterable[Search]:
 
 
 def _sql(condition: Condition) -> str:
-    """The condition as SQL good enough to be planned: literals matter only by their presence."""
+    """The condition as SQL for EXPLAIN only: it would not select the right rows (IN lists are empty, for example)."""
     if isinstance(condition, And | Or):
         word, empty = (" AND ", "TRUE") if isinstance(condition, And) else (" OR ", "FALSE")
         members = condition.conditions[:MOST_IN_CHAIN]  # the rest makes no difference to the plan

@@ -1,8 +1,7 @@
-"""What SQLite knows about its tables: row counts, indexes, and how many rows share a key.
+"""SQLite's statistics of its tables: row counts, indexes, and rows per key.
 
-Numbers come from `sqlite_stat4` and `sqlite_stat1`, which ANALYZE fills (the first only in builds that support it).
-Without statistics rows are counted and fan-outs take a default. Answers are remembered:
-make a new object after ANALYZE.
+The numbers come from `sqlite_stat4` and `sqlite_stat1`, which ANALYZE fills (the first only in builds that support it).
+Without statistics, rows are counted and fan-outs have a default. Everything is cached: make a new object after ANALYZE.
 """
 
 from __future__ import annotations
@@ -15,6 +14,8 @@ from reference_cache.zql.planner.sqlite_access import PRIMARY_KEY
 from service_kit.sqlite import quoted
 
 DEFAULT_FANOUT = 3
+"""Rows per key of columns without a usable index, as the official planner assumes."""
+
 UNKNOWN_ROWS_PER_KEY = (10, 9, 8, 7, 6, 5)
 """What SQLite assumes of an index without statistics, by the number of pinned columns."""
 
@@ -35,7 +36,7 @@ class StatisticsIndex:
 
 
 class SqliteStatistics:
-    """Statistics of one database, read on demand and then kept."""
+    """Statistics of one database, read on first use and cached. Used in the thread that uses the connection."""
 
     def __init__(self, connection: sqlite3.Connection) -> None:
         self._connection = connection
@@ -53,7 +54,7 @@ class SqliteStatistics:
         self._fanouts: dict[tuple[str, tuple[str, ...]], float] = {}
 
     def rows(self, table: str) -> int:
-        """How many rows the table has: as of ANALYZE, or counted."""
+        """The rows of the table at the last ANALYZE; without statistics they are counted, which reads the table."""
         if table not in self._rows:
             self._rows[table] = self._analyzed_rows(table) or self._counted_rows(table)
         return self._rows[table]
@@ -85,7 +86,7 @@ class SqliteStatistics:
         return tuple(name or "" for (name,) in rows)
 
     def fanout(self, table: str, columns: Sequence[str]) -> float:
-        """How many rows share one non-null value of these columns."""
+        """The rows per distinct non-null value of these columns; `DEFAULT_FANOUT` if no index begins with them."""
         key = (table, tuple(sorted(columns)))
         if key not in self._fanouts:
             known = self._known_fanout(table, columns)
@@ -101,7 +102,7 @@ class SqliteStatistics:
         return self._average_rows(table, index, depth) if sampled is None else sampled
 
     def rows_per_key(self, table: str, index: str, depth: int) -> float:
-        """How many rows share one value of the index's first `depth` columns, nulls counted."""
+        """The rows per distinct value of the index's first `depth` columns; null counts as a value."""
         known = self._index(table, index)
         average = None if known is None else self._average_rows(table, known, depth)
         if average is not None:
@@ -123,7 +124,7 @@ class SqliteStatistics:
         )
 
     def row_id_columns(self, table: str) -> tuple[str, ...]:
-        """The column that is the table's row id, if it has one of its own."""
+        """The primary-key column that is an alias of the row id; empty if the primary key has an index of its own."""
         if any(index.primary for index in self.indexes(table)):
             return ()
         key = self._connection.execute("SELECT name FROM pragma_table_info(?) WHERE pk > 0", (table,))

@@ -1,1 +1,1 @@
-"""Queries as values: written in Python, checked, named, simplified and identified."""
+"""Operations on query ASTs: build them in Python, check, rename, bind, simplify and identify them."""

@@ -1,10 +1,11 @@
-"""The fluent query builder: queries written in Python, ASTs as the official builder sends them.
+"""The fluent query builder: makes the same ASTs as the official builder.
 
     issues = Queries(schema).table("issue")
     issues.where("open", True).where_exists("labels", lambda q: q.where("name", "bug")).related("comments").limit(20)
 
 A `QueryBuilder` is immutable; every method returns a new one. `ast` is the query, `format` the shape of its result.
-Names and literals are checked against the schema as they are given, so mistakes surface on the line that makes them.
+Every method checks names and literals against the schema and raises `BuilderError`, so the traceback shows the line
+with the mistake.
 """
 
 from __future__ import annotations
@@ -36,20 +37,20 @@ HIDDEN_PREFIX = "zsubq_zhidden_"
 
 
 class BuilderError(ValueError):
-    """A query that cannot be written like this."""
+    """A query that is not valid: an unknown name, a wrong type, or a call that is not possible there."""
 
     code = "bad-query"
 
 
 @dataclass(frozen=True, slots=True)
 class Queries:
-    """Where queries on a schema begin; `system` marks who adds the subqueries."""
+    """Makes queries on a schema. `system` is written into subqueries: `client`, or `permissions` for those of rules."""
 
     schema: Schema
     system: System = "client"
 
     def table(self, name: str) -> QueryBuilder:
-        """All rows of a table."""
+        """A query for all rows of a table; raises `BuilderError` if the schema has no such table."""
         if name not in self.schema.tables:
             raise BuilderError(unknown("table", name, self.schema.tables))
         return QueryBuilder(self.schema, Query(name), Format(), self.system)
@@ -98,11 +99,14 @@ class QueryBuilder:
         flip: bool | None = None,
         scalar: bool | None = None,
     ) -> QueryBuilder:
-        """Keep rows that have a related row, optionally one that `change` lets through."""
+        """Keep rows that have a related row; `change` gets the query of related rows and may restrict it.
+
+        `flip` decides whether it is evaluated child first (None: the planner decides).
+        """
         return self.where(exists(relationship, change, flip=flip, scalar=scalar))
 
     def related(self, relationship: str, change: SubqueryChange | None = None) -> QueryBuilder:
-        """Return the related rows too, as `change` narrows, orders or extends them."""
+        """Return the related rows as well; `change` gets their query and may filter, order, limit or extend it."""
         if relationship.startswith(SUBQUERY_PREFIX):
             raise BuilderError(f"relationship names may not begin with {SUBQUERY_PREFIX!r}: {relationship!r}")
         hops = self._relationship(relationship)
@@ -128,7 +132,7 @@ class QueryBuilder:
         return Exists("EXISTS", self._correlated(hops[0], through), flip)
 
     def order_by(self, column: str, direction: Direction = "asc") -> QueryBuilder:
-        """Order by a further column."""
+        """Order by one more column, after those of earlier calls."""
         self._refuse_in_junction("order_by")
         if direction not in ("asc", "desc"):
             raise BuilderError(f"direction is 'asc' or 'desc', not {direction!r}")
@@ -166,7 +170,8 @@ class QueryBuilder:
         return named[name]
 
     def _subquery(self, hop: Hop, alias: str, hops: Relationship, change: SubqueryChange | None) -> QueryBuilder:
-        # Beyond a junction the destination's own order and limit would count per junction row, so they are refused.
+        # Behind a junction, order and limit would apply per junction row, which is not what their author means; the
+        # official builder refuses them, too.
         junction = alias if len(hops) == 2 else None
         shape = Format(singular=hop.cardinality == "one")
         target = QueryBuilder(self.schema, Query(hop.table, alias=alias), shape, self.system, junction)

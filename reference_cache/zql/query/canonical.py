@@ -1,4 +1,4 @@
-"""The canonical form of a query: equal for all queries that mean the same, and what is evaluated for them."""
+"""The canonical form of a query: what is evaluated, and equal for queries that differ only in how they are written."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
-"""A parsed query checked against a schema, before anything is built from it.
+"""Checks a parsed query against a schema, before anything is built from it.
 
-`parse` has settled the structure; here every table, column and literal is looked up, at every level. Errors are
-`AstError`s: the JSON path of the offending value, what is wrong, and the nearest thing that would be right.
+`parse` has checked the structure; this checks every table, column and literal at every level. Errors are `AstError`s:
+the JSON path of the wrong value, what is wrong, and the most similar name that would be right.
 """
 
 from __future__ import annotations
@@ -27,13 +27,13 @@ from reference_cache.zql.schema import ColumnType, Schema, TableSchema
 from reference_cache.zql.values import kind
 
 NAME_CHARACTERS = 80
-"""How much of an unknown name is repeated to its client."""
+"""Characters of an unknown name that an error message repeats."""
 
 _RANGE_OPS = ("<", "<=", ">", ">=")
 
 
 class UnknownName(AstError):
-    """A table or column that is not there; `bare` says so without those that are, for clients of a cache."""
+    """An unknown table or column. `bare` is the message without the names that exist, for clients of a cache."""
 
     def __init__(self, path: str, what: str, name: str, known: Iterable[str], table: str | None = None) -> None:
         prefix = "" if table is None else f"table {table!r}: "

@@ -45,7 +45,7 @@ NEGATED |= {negative: positive for positive, negative in NEGATED.items()}
 
 
 class Scope(Protocol):
-    """What an expression may ask of the query it is used in."""
+    """What an expression needs of the query it is used in."""
 
     def exists(
         self, relationship: str, change: SubqueryChange | None, flip: bool | None, scalar: bool | None
@@ -59,18 +59,18 @@ Expression: TypeAlias = "Condition | Deferred"
 
 @dataclass(frozen=True, slots=True)
 class Deferred:
-    """A recipe for a condition; resolving has no effect but the returned value."""
+    """A condition that depends on the table it is used on; `resolve` is pure."""
 
     resolve: Callable[[Scope], Condition]
 
 
 def resolve(expression: Expression, scope: Scope) -> Condition:
-    """The condition an expression stands for on the scope's table."""
+    """The condition of an expression on the scope's table."""
     return expression.resolve(scope) if isinstance(expression, Deferred) else expression
 
 
 UNSET: Any = object()
-"""Stands for an argument that was not given; None is a value."""
+"""Marks an argument that was not passed; None is a value."""
 
 
 def cmp(column: str, op_or_value: Value, value: Value = UNSET) -> Simple:
@@ -86,7 +86,7 @@ def cmp_lit(left: Value, op: str, right: Value) -> Simple:
 
 
 def operator(op: object) -> SimpleOp:
-    """The operator itself, if it is one."""
+    """Returns `op`; raises `ValueError` if it is no operator."""
     if op not in get_args(SimpleOp):
         raise ValueError(f"{op!r} is no operator; use one of {', '.join(get_args(SimpleOp))}")
     return cast(SimpleOp, op)
@@ -102,22 +102,22 @@ def operand(value: Value) -> Literal | Static:
 def exists(
     relationship: str, change: SubqueryChange | None = None, *, flip: bool | None = None, scalar: bool | None = None
 ) -> Deferred:
-    """Whether the relationship has a row, optionally one that `change` lets through."""
+    """True for rows that have a related row; `change` may restrict the query of related rows."""
     return Deferred(lambda scope: scope.exists(relationship, change, flip, scalar))
 
 
 def and_(*expressions: Expression | None) -> Deferred:
-    """All of them; None members are left out, none at all is true."""
+    """AND; None members are ignored, and without members it is true."""
     return Deferred(lambda scope: conjunction(_resolved(expressions, scope)))
 
 
 def or_(*expressions: Expression | None) -> Deferred:
-    """Any of them; None members are left out, none at all is false."""
+    """OR; None members are ignored, and without members it is false."""
     return Deferred(lambda scope: _disjunction(_resolved(expressions, scope)))
 
 
 def not_(expression: Expression) -> Deferred:
-    """The negation, pushed down to the comparisons; rows with nulls satisfy neither side of a comparison."""
+    """The negation, as negated comparisons. A row with a null satisfies neither a comparison nor its negation."""
     return Deferred(lambda scope: _negation(resolve(expression, scope)))
 
 

@@ -1,4 +1,4 @@
-"""Client names and server names of tables and columns, and queries translated between them.
+"""Translates queries between the client's and the server's names of tables and columns.
 
 Mapping renames tables, the columns of comparisons, both sides of correlations, cursor keys and order columns.
 Aliases stay: they name relationships in the client's result, not columns.
@@ -16,7 +16,7 @@ from reference_cache.zql.schema import Schema
 
 
 class UnknownNameError(ValueError):
-    """A table or column that has no counterpart on the other side."""
+    """A table or column that has no name on the other side."""
 
     code = "unknown-name"
 
@@ -55,11 +55,11 @@ class NameMap:
         )
 
     def table(self, name: str) -> str:
-        """The counterpart of a table name."""
+        """The other side's name of a table; raises `UnknownNameError`."""
         return self._names(name).name
 
     def column(self, table: str, name: str) -> str:
-        """The counterpart of a column of `table` (given by its name before mapping)."""
+        """The other side's name of a column; `table` is the name before mapping. Raises `UnknownNameError`."""
         columns = self._names(table).columns
         if name not in columns:
             raise UnknownNameError(f"table {table!r}: {unknown('column', name, columns)}")

@@ -1,4 +1,4 @@
-"""Static parameters: values the server knows (who asks, the row before a mutation) put in place of their names."""
+"""Replaces static parameters by values that the server has: the user's claims, the row before a mutation."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from protocol.sync.ast import Condition, CorrelatedSubquery, Exists, Literal, Qu
 
 
 class UnboundParameterError(ValueError):
-    """A query has static parameters and nobody gave any values."""
+    """A query has static parameters, but `bind` was called without values."""
 
     code = "unbound-parameter"
 

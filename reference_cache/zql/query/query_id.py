@@ -1,7 +1,7 @@
-"""Query ids: the hash under which client and server know a query.
+"""Query ids: the hash that identifies a query between client and server.
 
-Two 32-bit xxHash values of the text, seeds 0 and 1, side by side in base 36. The text is the JSON of a query's normal
-form, or the name and arguments of a named query.
+Two 32-bit xxHash values of the text, with seeds 0 and 1, as one 64-bit number in base 36. The text is the
+JSON of a query's normal form, or the name and arguments of a named query.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ _DIGITS = "0123456789abcdefghijklmnopqrstuvwxyz"
 
 
 def query_id(query: Query) -> str:
-    """The id of a query given by its AST."""
+    """The id of a query that is sent as an AST."""
     return text_hash(normal_text(query))
 
 

@@ -1,8 +1,8 @@
-"""Evaluates conditions that are always or never true in advance.
+"""Removes conditions that are always or never true.
 
-An empty AND is true, an empty OR false. The normal form, which identifies queries, drops empty groups; so a query that
-is to be evaluated is simplified first: what can never be true becomes one comparison that is false.
-A comparison of two literals is evaluated here, once, however often the query is compiled later.
+An empty AND is true, an empty OR false. The normal form, which identifies queries, drops empty groups, and so would
+turn "never" into "always"; a query is therefore simplified before it is normalized, and what is never true becomes one
+comparison that is false. Comparisons of two literals are evaluated here, once per query.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ NEVER = Simple("=", Literal(0), Literal(1))
 
 
 def simplify(query: Query) -> Query:
-    """The query without empty groups, meaning the same."""
+    """Returns an equivalent query without empty groups. Pure."""
     where = None if query.where is None else _simplified(query.where)
     return replace(query, where=where, related=tuple(map(_related, query.related)))
 
