@@ -1,4 +1,4 @@
-"""A sketch of many durations, in the form the inspector draws: `[compression, mean, weight, mean, weight, …]`.
+"""A summary of many durations, in the form that the inspector draws: `[compression, mean, weight, mean, weight, …]`.
 
 Neighbouring values are merged into centroids, tightly at both ends and loosely in the middle, so extreme quantiles stay
 exact (the t-digest of Dunning and Ertl, with its simplest scale function).
@@ -24,14 +24,14 @@ class Digest:
         self.count = 0
 
     def add(self, value: float) -> None:
-        """One more value."""
+        """Adds one value."""
         self._buffer.append((value, 1.0))
         self.count += 1
         if len(self._buffer) >= _BUFFERED:
             self._merge()
 
     def to_json(self) -> list[float]:
-        """As the inspector takes it."""
+        """The digest as the inspector expects it."""
         self._merge()
         return [COMPRESSION, *(part for centroid in self._centroids for part in centroid)]
 

@@ -7,8 +7,8 @@
 Code that reads or changes the rows of queries holds `lock`; long work lets other tasks run in between and keeps it. The
 replica is read through two connections that alternate: one holds the snapshot that all queries have, one the next.
 
-Nothing holds the lock for long. A query that does not hydrate within `PATIENCE` is hydrated aside (`slow_start`), and
-one that takes too much time of a step is stopped: its clients reconnect and have it hydrated aside.
+No task holds the lock for long. A query that does not hydrate within `PATIENCE` is hydrated aside (`slow_start`). One
+that takes too much time of a step is stopped: its clients reconnect, and then it is hydrated aside.
 """
 
 from __future__ import annotations
@@ -57,10 +57,10 @@ log = logging.getLogger(__name__)
 T = TypeVar("T")
 
 LARGE_QUERY = 300
-"""Parts from which on a query is compiled in the background, and never under the lock."""
+"""A query with more parts than this is compiled in a background thread, and never under the lock."""
 
 PATIENCE = 0.25
-"""Seconds that a query may hydrate while commits wait."""
+"""Seconds that a hydration may take under the lock, while new versions wait."""
 
 
 class ResetReason(Enum):
@@ -246,7 +246,7 @@ class Pipelines:
         return live
 
     def enter(self, live: LiveQuery, seconds: float) -> None:
-        """Push changes to a recorded query from now on; its hydration took so long."""
+        """Adds a recorded query to those that follow the replica; `seconds` is how long its hydration took."""
         live.hydration_seconds = seconds
         self._hydrations.add(seconds * 1000)
         self.live[live.key] = live
@@ -297,7 +297,7 @@ class Pipelines:
         return await self._slow.examine(query, choice, wanted, work)
 
     def stop_starting(self) -> None:
-        """Give up all queries that are being hydrated aside, soon; and start none."""
+        """Stops all hydrations aside at their next pause, and refuses new ones."""
         self._slow.stop()
 
     @property

@@ -61,7 +61,7 @@ class LiveQuery(RecordedQuery):
         return {"query-hydration-server-ms": self.hydration_seconds * 1000, "query-update-server": updates.to_json()}
 
     def note_update(self, seconds: float) -> None:
-        """A step that changed the query's rows took this long."""
+        """Records the duration of a step that changed the query's rows, in seconds."""
         if self.updates is None:
             self.updates = Digest()
         self.updates.add(seconds * 1000)

@@ -91,5 +91,5 @@ class QueryRows(RowSet):
 
 
 def _not_there() -> EngineError:
-    # Happens where a client gives a relationship and an EXISTS the same alias, which nobody does by accident.
+    # Happens only if a client gives a relationship and an EXISTS the same alias; the official builder never does.
     return EngineError("a row left the query that was not in it")

@@ -75,16 +75,17 @@ class SlowStart:
         return {each.recorded_id for each in self._starting.values() if each.recorded_id}
 
     def stop(self) -> None:
-        """Give up all of them, at their next pause, and start none."""
+        """Stops all hydrations at their next pause, and refuses new ones."""
         self._turns.stopping = True
 
     async def open(self, key: str, query: Query, choice: KeyChoice, wanted: Wanted) -> LiveQuery:
-        """The query, running and with one user more; raises `SyncError`."""
+        """Waits for the running query, with one more user; raises `SyncError`. Call without the lock."""
         starting = self._starting.get(key)
         if starting is None:
             starting = self._starting[key] = Starting()
             starting.task = asyncio.create_task(self._start(key, query, choice, starting))
         starting.wanted.append(wanted)
+        # Shielded: a caller that is cancelled must not cancel the hydration for the others.
         return await asyncio.shield(starting.task)
 
     async def examine(self, query: Query, choice: KeyChoice, wanted: Wanted, work: Callable[[Engine], T]) -> T:
@@ -139,7 +140,7 @@ class SlowStart:
         return []
 
     async def _follow(self, aside: Aside, starting: Starting) -> None:
-        """Come near to the version of the other queries: catch up with them, or wait until they are here."""
+        """Brings this query close to the version of the others: catches up with them, or waits for them."""
         pipelines = self._pipelines
         if aside.version < pipelines.version:
             await aside.run(aside.catch_up)

@@ -1,8 +1,8 @@
-"""How much work one pipeline may cause at a stretch, checked wherever rows are read.
+"""Limits how long one pipeline may occupy the thread, checked wherever rows are read.
 
-Pushes and EXISTS tests are plain calls, so a pipeline that reads millions of rows in one of them keeps its thread for
-as long. The sources call `expired` before every fetch and between rows; while a limit is set, it raises `Overrun`
-there. Only work that reads is seen, and nothing else takes long.
+Pushes and EXISTS tests are plain calls, so a pipeline that reads millions of rows in one of them blocks the event loop
+for that time. Sources call `expired` before every fetch and between rows; while a limit is set, it raises `Overrun`.
+Only work that reads rows is checked; nothing else takes long.
 
     effort.limit_hydration(0.25)     # all that follows is one query's hydration
     effort.limit_pushes(1.0)         # `Source` says by `turn` and `owner` whose pipeline has the change
@@ -25,7 +25,7 @@ ORDINARY_COST_OF_CHANGE = 0.0005
 
 
 class Overrun(Exception):
-    """A pipeline was about to take more time than it may; it is in the middle of something and must be destroyed."""
+    """A pipeline took more time than allowed. It was stopped in the middle of a change and must be destroyed."""
 
     code = "query-too-expensive"
 
@@ -84,11 +84,11 @@ class Effort:
         return False
 
     def limit_hydration(self, seconds: float) -> None:
-        """From now on one query is hydrated, which may take so long."""
+        """Limits all work up to `free`, the hydration of one query, to `seconds`."""
         self._end = time.monotonic() + seconds
 
     def limit_pushes(self, seconds: float) -> None:
-        """From now on the changes of one transaction are pushed; what is out of the ordinary may take so long."""
+        """Limits the pushes of one step, up to `free`, to `seconds` in addition to the ordinary cost per change."""
         self._changes, self._total, self._end, self._cpu = 0, 0.0, seconds, time.thread_time()
         self._costs.clear()
 
@@ -98,7 +98,7 @@ class Effort:
         self._last_owner = None
 
     def free(self) -> None:
-        """There is no limit any more."""
+        """Removes the limit."""
         self._changes, self._end = -1, 0.0
 
     def _check_push(self, now: float) -> None:
@@ -116,5 +116,5 @@ class Effort:
             raise Overrun(f"changes take too long: {cost:.2f} s of {self._total:.2f} s for all queries")
 
     def _has_worked(self, now: float) -> bool:
-        """Whether the time was spent here, and not waiting for a processor that others had."""
+        """Whether the thread has worked in that time, and not only waited for a processor that other processes had."""
         return time.thread_time() - self._cpu > LONGEST_PUSH / 2 or now - self._began > 10 * LONGEST_PUSH

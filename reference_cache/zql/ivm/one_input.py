@@ -38,4 +38,4 @@ class OneInput(ABC):
 
     @abstractmethod
     def _push(self, change: Change) -> None:
-        """Take a change of the input."""
+        """Handle a change of the input."""

@@ -54,7 +54,7 @@ def position_key(ordering: Ordering, table: TableSchema) -> KeyOf:
 
 
 def _parts(value: Any, direction: str, kind: str, in_key: bool) -> list[Any]:
-    """One column's share of a sort key."""
+    """The parts of a sort key that belong to one column."""
     ascending = direction == "asc"
     if in_key:
         return [_missing(ascending, kind) if value is None else value if ascending else _reversed(value, kind)]

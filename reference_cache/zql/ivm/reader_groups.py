@@ -1,4 +1,4 @@
-"""Readers of a table, grouped so that those which a row can affect are found without testing each.
+"""Groups of a table's readers, to look up those that a row can affect without testing each.
 
 `routing` puts the connections of a source into groups; a group answers `holders(row)` from a hash table.  The answer
 may have too many readers, never too few:
@@ -26,7 +26,7 @@ from reference_cache.zql.ordering import KeyOf, join_key
 from reference_cache.zql.schema import Row, TableSchema
 
 MOST_PINS = 1_024
-"""A reader is entered at most this often; wider IN lists are not indexed."""
+"""Index entries per reader; longer IN lists are not indexed."""
 
 Key: TypeAlias = Any
 Columns: TypeAlias = tuple[str, ...]

@@ -26,7 +26,7 @@ Listener: TypeAlias = Callable[[Result], None]
 
 
 class ViewError(RuntimeError):
-    """The data contradicts the query's format, or a change contradicts the view."""
+    """The data does not fit the format (several rows where one is declared), or a change does not fit the view."""
 
     code = "view-contradiction"
 

@@ -1,12 +1,12 @@
-"""Rows in a SQLite table that another process writes: the replica, which the replicator writes.
+"""A table of the replica, which the replicator writes in another process.
 
-The replicator has committed some transactions; the engine still reads the snapshot before them, on a connection that
-holds a read transaction open. Each change is pushed in turn and kept in memory on top of the snapshot. When all are
-pushed, the engine moves to a snapshot that has exactly these changes, and `advance` drops what is in memory. Nothing is
-written, and nothing is checked either: the changes come from the log of a table that has accepted them.
+The replicator has committed some transactions; the engine still reads the snapshot before them, on a connection with an
+open read transaction. Each change is pushed and kept in memory on top of the snapshot. When all are pushed, the engine
+moves to a snapshot that has exactly these changes, and `advance` drops what is in memory. Nothing is written to SQLite.
+Changes are not checked either: they come from the log of a table that has accepted them.
 
-The replicator does not wait, so the next snapshot is taken first, on a second connection; its version says how far the
-log is to be read. The two connections alternate.
+The replicator does not wait for readers, so the next snapshot is opened before the log is read, on a second connection;
+its version says how far to read. The two connections alternate.
 
     hold_snapshot(after)                                       # `before` is held since the last time
     for change in log_between(before, after): engine.push(change.table, ...)
@@ -34,7 +34,7 @@ from reference_cache.zql.tables.sqlite_snapshot import Checkpoint, SqliteReader,
 class FollowedTable:
     """A `RowStore` over a snapshot and the changes made since.
 
-    Invariant: the snapshot's rows whose key is not `touched`, and the rows `above`, are the truth.
+    Invariant: the present rows are those of the snapshot whose key is not in `touched`, and those in `above`.
     """
 
     def __init__(
@@ -72,7 +72,7 @@ class FollowedTable:
         self.above.drop(key)
 
     def advance(self, connection: sqlite3.Connection | None = None) -> None:
-        """Read a snapshot that has everything pushed so far: that of `connection`, if it is not None."""
+        """Read a snapshot that has everything pushed so far: that of `connection`, or of the present one if None."""
         if connection is not None:
             self.below.connection = connection
         self.touched.clear()
@@ -80,7 +80,7 @@ class FollowedTable:
 
 
 class FollowedReader:
-    """A `Reader` over both: snapshot rows that were not touched, merged with the rows above."""
+    """A `Reader` that merges the snapshot's untouched rows with the rows above."""
 
     __slots__ = ("_above", "_below", "_condition", "_order_key", "_ordering", "_store")
 
@@ -121,8 +121,9 @@ class FollowedReader:
 
 
 def hold_snapshot(connection: sqlite3.Connection) -> None:
-    """Read what is committed now, and nothing later, until released. (A BEGIN alone holds nothing before a read.)"""
+    """Open a read transaction: the connection reads what is committed now until `release_snapshot`."""
     connection.execute("BEGIN")
+    # BEGIN is deferred: SQLite takes the snapshot with the first read.
     connection.execute("SELECT 1 FROM sqlite_master LIMIT 1").fetchone()
 
 

@@ -1,9 +1,9 @@
-"""Rows in memory, with sorted indexes made on demand.
+"""A table in memory, with sorted indexes made on demand.
 
-A table keeps its rows by primary key and, for every combination of constrained columns and ordering that was ever
-read, an index: rows grouped by the columns' key, each group sorted. Writes only note what changed; an index catches up
-when it is next read, and one that falls far behind is dropped, so an ordering needed once for hydration costs
-later writes almost nothing.
+A table has its rows by primary key and, for each combination of constrained columns and ordering that is read, an
+index: rows grouped by the columns' key, each group sorted. A write only appends to a list per index. An index applies
+the list when it is next read, and is dropped when the list becomes long; so an ordering that is needed once, for a
+hydration, costs later writes almost nothing.
 """
 
 from __future__ import annotations
@@ -25,17 +25,20 @@ from reference_cache.zql.schema import Row, TableSchema
 WHOLE: Key = ()
 """The group of an index that does not group."""
 
+# An index with more unapplied changes than LAG_ALLOWED plus one LAG_ALLOWED_SHARE-th of the rows is dropped.
 LAG_ALLOWED = 1_000
 LAG_ALLOWED_SHARE = 8
 SCANS_BEFORE_INDEX = 2
+"""Reads by the columns that a filter pins before an index on them is made."""
+
 FEW_ROWS = 8
 """Up to this many rows are searched and sorted without an index."""
 
 
 class MemoryIndex:
-    """Rows grouped by key, each group sorted. Invariant: up to `lag` it holds exactly the table's rows.
+    """Rows grouped by key, each group sorted. Invariant: with the changes in `lag` applied it has the table's rows.
 
-    Groups are gathered at once and sorted one by one, when they are first read; `_unsorted` names those that were not.
+    All groups are made at construction; each is sorted when it is first read.
     """
 
     def __init__(self, group_of: KeyOf | None, order_key: KeyOf, rows: Iterable[Row]) -> None:
@@ -63,7 +66,7 @@ class MemoryIndex:
         groups.pop(None, None)
 
     def group(self, key: Key) -> list[Row] | None:
-        """The rows with this key in order, up to date."""
+        """Returns the present rows with this key in order; None if there are none. Do not modify the list."""
         if self.lag:
             self._catch_up()
         return self._sorted_group(key)
@@ -193,12 +196,12 @@ class MemoryTable:
         return stored
 
     def is_worth_an_index(self, columns: Columns, ordering: Ordering) -> bool:
-        """Whether reads with these columns pinned by a filter come often enough; counts this one."""
+        """Counts a read with these columns pinned by a filter; returns whether there were enough to make an index."""
         self._pinned_reads[columns, ordering] += 1
         return self._pinned_reads[columns, ordering] > SCANS_BEFORE_INDEX
 
     def index(self, columns: Columns, ordering: Ordering) -> MemoryIndex:
-        """The index for constrained columns and an ordering, made if it is not there."""
+        """Returns the index for constrained columns and an ordering; makes it on first use, which reads all rows."""
         index = self._indexes.get((columns, ordering))
         if index is None:
             group_of = join_key(columns, self.table) if columns else None
@@ -282,7 +285,7 @@ class MemoryReader:
 
 
 def pinned_values(condition: Condition | None, table: TableSchema) -> dict[str, object]:
-    """The columns a condition pins to one value: `=` with a literal of the column's type, reached through ANDs only."""
+    """The columns that a condition pins to one value by `=` with a literal, alone or in ANDs."""
     if isinstance(condition, And):
         pinned: dict[str, object] = {}
         for member in condition.conditions:

@@ -1,7 +1,8 @@
-"""Between the engine's row tuples and what SQLite stores: booleans as 0/1, json as text, numbers checked.
+"""Converts between the engine's row tuples and what SQLite stores: booleans as 0/1, json as text, numbers checked.
 
-Conversions are generated per table, so that a row costs only what its own columns need. Queries keep rows for long, and
-many have the same texts (owners, states, the version of a load); a decoder returns one object for equal short ones.
+A converter is generated for each table, so that a row costs only what its columns need. Queries hold rows for a long
+time, and many rows have equal texts (owners, states, the version of a load): a decoder returns one object for equal
+short texts, which saves memory.
 """
 
 from __future__ import annotations
@@ -18,8 +19,10 @@ from reference_cache.zql.ivm.operator import Columns, Key
 from reference_cache.zql.schema import Row, TableSchema
 
 LARGEST_INTEGER = 2**53 - 1
+"""JavaScript clients represent no larger integer exactly."""
+
 SHORT = 64
-"""Characters of a text that is likely to occur again."""
+"""Characters up to which a text is worth remembering: it is likely to occur again."""
 
 MOST_TEXTS = 1024
 """Texts that a decoder remembers."""
@@ -34,7 +37,7 @@ class StoredValueError(ValueError):
 
 
 class _Texts(dict[str, str]):
-    """Texts seen lately, each once. Looking one up enters it."""
+    """Interned texts: `texts[text]` returns an equal text seen before, or remembers this one."""
 
     __slots__ = ()
 
@@ -46,7 +49,10 @@ class _Texts(dict[str, str]):
 
 
 def decoder(table: TableSchema) -> Convert | None:
-    """From a stored row to the engine's; None if they are the same."""
+    """Returns the function from a stored row to the engine's row; None if the rows are the same.
+
+    It raises `StoredValueError` for text that is not JSON and integers that are not exact in JavaScript.
+    """
     environment: dict[str, Any] = {"texts": _Texts()}
     parts: list[str] = []
     for index, (name, column) in enumerate(table.columns.items()):
@@ -116,9 +122,9 @@ Parameters = Callable[[Key], tuple[Any, ...] | None]
 
 
 def key_parameters(table: TableSchema, columns: Columns) -> Parameters:
-    """From a join key to statement parameters, or to None if the columns cannot hold such values.
+    """Returns a function from a join key to statement parameters, or to None if the columns never have such values.
 
-    Guards against SQLite's conversions: a string never matches a number column here.
+    SQLite would convert types when it compares ('1' equals 1 in a number column); the query language does not.
     """
     kinds = [table.columns[column].type for column in columns]
     if kinds == ["string"]:

@@ -1,7 +1,7 @@
-"""Reading one table of a SQLite database, as it is.
+"""Reads one table of a SQLite database.
 
-One SELECT per request, pulled lazily, with all values bound; statements repeat their text so that the connection's
-statement cache serves them. What changes on top of the table is `tables.followed`.
+Each request is one SELECT with bound values, fetched lazily. Equal requests have equal SQL text, so that the
+connection's statement cache has them. `tables.followed` adds the changes on top of the table.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from reference_cache.zql.tables.sqlite_text import Sql, order_sql, split_filter,
 from service_kit.sqlite import quoted
 
 BATCH = 64
-"""Rows read in one go; a smaller result is read completely, so that its statement can be used again."""
+"""Rows fetched at a time. A smaller result is fetched completely, which frees its statement for the next use."""
 
 
 def tune(connection: sqlite3.Connection) -> None:
@@ -32,7 +32,7 @@ def tune(connection: sqlite3.Connection) -> None:
 
 
 JUDGED_AT_ONCE = 16
-"""Rows filtered here, not by SQLite, between two checkpoints: a condition may have thousands of parts."""
+"""Rows filtered in Python between two checkpoints: a condition may have thousands of parts."""
 
 Checkpoint: TypeAlias = Callable[[], object]
 
@@ -40,7 +40,7 @@ Checkpoint: TypeAlias = Callable[[], object]
 class SqliteSnapshot:
     """The rows of one table. The table's primary key must be backed by a unique index.
 
-    `checkpoint` is called now and then while rows are filtered out; it may pause or raise.
+    `checkpoint` is called between rows that are filtered in Python; it may pause the thread or raise.
     """
 
     def __init__(
@@ -113,7 +113,7 @@ class SqliteReader:
         return any(not self._snapshot.json_columns.isdisjoint(columns) for columns in constrained)
 
     def _compared_here(self, request: Request) -> Iterator[Row]:
-        """Filter by json columns here: they are stored as text, and equal values may have different texts."""
+        """Compares json columns in Python: they are stored as text, and equal values may have different texts."""
         keys, json = self._snapshot.keys, self._snapshot.json_columns
         wanted = [(request.columns, {request.key})] if not json.isdisjoint(request.columns) else []
         wanted += [(each.columns, set(each.keys)) for each in request.any_of if not json.isdisjoint(each.columns)]

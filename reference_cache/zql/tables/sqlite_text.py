@@ -1,8 +1,9 @@
 """SQL text for reading a table: filters, start positions and orderings, always with bound parameters.
 
-Only conditions that SQLite judges exactly as the query language does are put into SQL; the caller applies the rest to
-the rows itself. That leaves out LIKE (settings of the connection would matter), json columns, and literals whose
-type is not the column's (SQLite would convert), and chains of conditions longer than SQLite reads.
+Only conditions that SQLite evaluates exactly as the query language does become SQL; the caller applies the others to
+the rows.
+Not in SQL are LIKE (it depends on settings of the connection), json columns, literals of another type than the column
+(SQLite converts them), and chains of conditions that are longer than SQLite accepts.
 """
 
 from __future__ import annotations
@@ -26,7 +27,7 @@ FALSE: Sql = ("0", ())
 
 
 def filter_sql(condition: Condition, table: TableSchema) -> Sql | None:
-    """The condition in SQL; None if SQLite would judge any part of it differently."""
+    """The condition as SQL; None if SQLite would evaluate any part of it differently."""
     if isinstance(condition, And | Or):
         if len(condition.conditions) > MOST_IN_CHAIN:
             return None
@@ -69,13 +70,13 @@ def _list_sql(column: str, column_kind: str, op: str, values: tuple[Any, ...]) -
         values = tuple(int(value) for value in values)
     members = f"{column} {op} (SELECT value FROM json_each(?))"
     if op == "NOT IN":
-        # SQLite finds NULL not in an empty list; the query language does not.
+        # `NULL NOT IN ()` is true in SQLite and false in the query language.
         members = f"({column} IS NOT NULL AND {members})"
     return members, (json_text(values),)
 
 
 def split_filter(condition: Condition | None, table: TableSchema) -> tuple[Sql | None, Condition | None]:
-    """What of a condition goes into SQL, and what is left for the caller to apply."""
+    """Splits a condition into SQL and the rest, which the caller applies to the rows."""
     if condition is None:
         return None, None
     whole = filter_sql(condition, table)
@@ -101,7 +102,7 @@ def order_sql(ordering: Ordering, *, reverse: bool) -> str:
 
 
 def start_sql(start: StartPosition, ordering: Ordering, table: TableSchema, *, reverse: bool) -> Sql:
-    """The rows from a position on: equal in the first columns and beyond the position in the next."""
+    """A condition for the rows from a position on: equal in the first columns and beyond the position in the next."""
     bound = [
         (column, (direction == "asc") is not reverse, start.row[table.index[column]])
         for column, direction in decisive(ordering)
@@ -129,7 +130,7 @@ def _beyond(column: str, upward: bool, value: Any, nullable: bool) -> Sql:
 
 
 def _leading_range(column: str, upward: bool, value: Any, table: TableSchema) -> Sql | None:
-    """A condition implied by the position, in a form an index can use."""
+    """A condition that the position implies, in a form that an index serves: SQLite searches no index for the OR."""
     if value is None or (not upward and column not in table.primary_key):
         return None
     return f"{quoted(column)} {'>=' if upward else '<='} ?", (value,)

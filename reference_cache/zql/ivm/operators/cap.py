@@ -1,7 +1,7 @@
 """Cap: any `limit` rows of each partition; the limit below an EXISTS.
 
-An EXISTS needs to know that there is a row, not which. So Cap needs no ordering: it keeps the rows of its output and
-answers later fetches from memory.
+An EXISTS needs to know that there is a row, not which one. So Cap needs no ordering: it keeps the rows of its output in
+memory and serves later fetches from there.
 """
 
 from __future__ import annotations
@@ -57,7 +57,7 @@ class Cap(OneInput):
             yield node_of(row)
 
     def _hydrate(self, key: Key, request: Request) -> Generator[Pause, None, list[Node]]:
-        """Read a partition's rows before any of them is yielded, so that a consumer may stop anywhere."""
+        """Reads a partition before any row is yielded: a consumer that stops early must not leave half a state."""
         nodes: list[Node] = []
         for node in self._input.fetch(request):
             if node is YIELD:
@@ -94,6 +94,8 @@ class Cap(OneInput):
     def _remove(self, kept: Kept, change: Remove) -> None:
         if kept.rows.pop(self._key(change.node.row), None) is None:
             return
+        # The row is forgotten before the remove is pushed: operators above may fetch during the push. With limit 1 the
+        # parent of an EXISTS is removed and added again, as in the official engine.
         replacement = None if kept.complete else self._other_row(kept, change.node.row)
         self._output(change)
         if replacement is not None:

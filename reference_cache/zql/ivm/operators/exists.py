@@ -1,7 +1,7 @@
 """EXISTS and NOT EXISTS, as a filter stage.
 
-The nodes that arrive carry the subquery's rows as a relationship, put there by a `Join` further up. A node passes iff
-that relationship has rows (or has none, for NOT EXISTS).
+Incoming nodes have the subquery's rows as a relationship, which a `Join` before this stage has attached. A node passes
+iff that relationship has rows (or has none, for NOT EXISTS).
 """
 
 from __future__ import annotations
@@ -80,5 +80,5 @@ class ExistsStage:
 
 
 def shared_key(key_of: KeyOf, parent_columns: tuple[str, ...], primary_key: tuple[str, ...]) -> KeyOf | None:
-    """The memo key of an EXISTS: none if no two parents can share it."""
+    """The memo key of an EXISTS; None if every parent has a key of its own, so that a memo would never be hit."""
     return None if set(parent_columns) == set(primary_key) else key_of

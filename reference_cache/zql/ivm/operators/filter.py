@@ -1,6 +1,6 @@
-"""Conditions applied to a stream: filter stages, and the operator that runs a tree of them.
+"""Conditions on a stream: filter stages, and the operator that runs a tree of them.
 
-A *stage* judges nodes. It never produces more than one change for a change, so a stage is a plain function from
+A *stage* tests nodes. It never produces more than one change for a change, so a stage is a plain function from
 change to change (or nothing) and a whole condition tree runs without any operator plumbing between its parts: `and` is
 `AllOf` (here), `or` with subqueries is `fan.AnyBranch`, EXISTS is `exists.ExistsStage`, everything else is `Filter`.
 """
@@ -16,11 +16,11 @@ from reference_cache.zql.ivm.operator import Input, Request
 from reference_cache.zql.predicate import Predicate
 
 Memo: TypeAlias = dict[tuple[int, Hashable], bool]
-"""Answers that hold for the duration of one fetch."""
+"""Results of EXISTS tests during one fetch, by stage and join key."""
 
 
 class FilterStage(Protocol):
-    """Part of a condition."""
+    """One part of a condition."""
 
     def passes(self, node: Node, memo: Memo | None) -> bool:
         """Whether a node satisfies this part; `memo` is None while a change is being pushed."""

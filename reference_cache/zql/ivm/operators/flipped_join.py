@@ -1,7 +1,7 @@
 """FlippedJoin: EXISTS evaluated child first (an inner join).
 
-Good when few children match and many parents exist: instead of testing every parent, it looks the children's
-parents up.
+Cheaper than `Join` with `ExistsStage` if few children match and there are many parents: it fetches the parents of the
+matching children instead of testing every parent.
 """
 
 from __future__ import annotations
@@ -60,6 +60,8 @@ class FlippedJoin(Correlated):
                 yield child
             elif (key := self._child_key(child.row)) is not None:
                 groups.setdefault(key, []).append(child)
+        # After the last child of a key was removed, parents that have not been served yet still show that child, so
+        # they must be fetched, too.
         earlier = self._children_before(groups)
         sought = groups.keys() | {self._half_pushed.key} if self._half_pushed and earlier else groups.keys()
         if not sought:

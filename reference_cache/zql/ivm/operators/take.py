@@ -19,6 +19,8 @@ from reference_cache.zql.ivm.store import KeyExtractors, matches
 from reference_cache.zql.schema import Row
 
 RESERVE = 32
+"""Rows that one fetch puts into an empty reserve; it is cut back to this when it has grown to twice as many."""
+
 SEARCHED = 16
 """Windows up to this size are searched row by row; in larger ones the input finds the rows."""
 
@@ -123,7 +125,7 @@ class Take(OneInput):
             yield node_of(row)
 
     def _hydrate(self, key: Key) -> Generator[Pause, None, list[Node]]:
-        """Read a window before any of it is yielded, so that a consumer may stop anywhere."""
+        """Reads a window before any of it is yielded: a consumer that stops early must not leave half a state."""
         window = TakeWindow()
         window.complete = True
         nodes: list[Node] = []
@@ -209,6 +211,7 @@ class Take(OneInput):
             window.keep_back(key, row)
 
     def _displace_last(self, window: TakeWindow, key: SortKey, change: Add) -> None:
+        # Remove first: the output never has more than `limit` rows.
         last = window.push_back_last()
         self._output(Remove(self._input.node(last)))
         window.rows.insert(key, change.node.row)

@@ -1,8 +1,8 @@
-"""A child stream as it was before a change, for joins that are half-way through telling their parents.
+"""A child stream as it was before a change, for joins that have pushed the change to some of its parents only.
 
-A join passes a child's change to the matching parents one at a time. Until a parent's turn comes, its children must
-look as before the change: an added child is hidden, a removed one is back at its place, an edited one has its old
-row, and a change further down is undone inside the right child.
+A join pushes a child's change to the matching parents one at a time. Until a parent's turn, its children must be those
+before the change: an added child is hidden, a removed one is put back at its position, an edited one has its old row,
+and a change further down is undone inside the right child.
 """
 
 from __future__ import annotations
