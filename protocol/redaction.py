@@ -169,5 +169,5 @@ def _without_value(match: re.Match[str]) -> str:
     value = match["value"]
     if value[0] in "'\"":
         return f"{match['name']}{value[0]}{MASK}{value[0]}"
-    # Part of a URL that was looked at before, or a hint of ours.
+    # Part of a URL, which was redacted in an earlier step, or a hint that redaction itself inserted.
     return match[0] if value.startswith(("//", "…", MASK)) else f"{match['name']}{MASK}"

@@ -21,7 +21,7 @@ from protocol.stream import Problem, Stream, acknowledged_by
 from protocol.stream_rules import changes as change_rules
 from protocol.stream_rules import required_tables
 from protocol.stream_rules import wire as wire_rules
-from protocol.stream_rules.replica import Replica
+from protocol.stream_rules.replica import CheckedReplica
 from protocol.transcript import Connect
 
 
@@ -116,13 +116,14 @@ class Checker:
         # The message of the last frame from the source; None if it was malformed, or the entry was no such frame.
         self.message: AnyDownstream | None = None
         self._max_bytes = max_message_bytes
-        # Violations and line of the entry that is being taken.
+        # Violations of the entry that is being taken.
         self._violations: list[Violation] = []
+        # Its line in the transcript, from 1.
         self._line = 0
         # The open connection; None before the first, and after a request that could not be parsed.
         self._connection: tuple[Handshake, Stream] | None = None
         # The consumer's replica; a new one with every initial sync, otherwise kept over connections.
-        self._replica = Replica()
+        self._replica = CheckedReplica()
         # How JSON values travel in the open transaction, from its `begin`.
         self._json_mode: JsonMode = "p"
         # Every watermark that the consumer may acknowledge, over all connections.
@@ -163,7 +164,7 @@ class Checker:
         self._acked = ""
         self._mark_sent(handshake.last_watermark)
         if handshake.is_initial:
-            self._replica = Replica(complete=True)
+            self._replica = CheckedReplica(complete=True)
 
     def _take_down(self, text: bytes, handshake: Handshake, stream: Stream) -> None:
         problems, message = wire_rules.read_downstream(text, self._max_bytes)

@@ -119,8 +119,9 @@ class ConsumerSession:
         self._skips_ack = False
         # Acks in order, each with the commit that must be durable first (None: no commit).
         self._waiting: deque[tuple[str | None, AnyUpstream]] = deque()
-        # Both are written by `durable`.
+        # The last durable commit; raised by `durable`.
         self.last_watermark = handshake.last_watermark
+        # The version of the initial sync; written by `durable` when that is durable, in the shipped dialect.
         self.replica_version = handshake.replica_version
         # The source's `reset-required`, once received.
         self.reset: ResetRequired | None = None

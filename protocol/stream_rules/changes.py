@@ -20,10 +20,10 @@ from protocol.specs import (
     understood_default,
 )
 from protocol.stream import Problem
-from protocol.stream_rules.replica import Replica, Table
+from protocol.stream_rules.replica import CheckedReplica, CheckedTable
 
 
-def problems(replica: Replica, change: wire.Change, json_mode: JsonMode) -> Iterator[Problem]:
+def problems(replica: CheckedReplica, change: wire.Change, json_mode: JsonMode) -> Iterator[Problem]:
     """The rules that `change` breaks on this replica."""
     match change:
         case wire.Insert() | wire.Update() | wire.Delete():
@@ -49,7 +49,7 @@ def problems(replica: Replica, change: wire.Change, json_mode: JsonMode) -> Iter
             return
 
 
-def _row_problems(replica: Replica, change: wire.SingleRowChange, json_mode: JsonMode) -> Iterator[Problem]:
+def _row_problems(replica: CheckedReplica, change: wire.SingleRowChange, json_mode: JsonMode) -> Iterator[Problem]:
     name = change.relation.replica_name
     table = replica.tables.get(name)
     if table is None:
@@ -71,7 +71,7 @@ def _rows(change: wire.SingleRowChange) -> list[JsonObject]:
     return [change.new] if change.key is None else [change.new, change.key]
 
 
-def _key_problems(replica: Replica, change: wire.SingleRowChange) -> Iterator[Problem]:
+def _key_problems(replica: CheckedReplica, change: wire.SingleRowChange) -> Iterator[Problem]:
     name, key = change.relation.replica_name, change.relation.key
     if not key.columns and not isinstance(change, wire.Insert):
         yield Problem("no-row-key", f"{change.tag} of {name}, which has no row key")
@@ -89,7 +89,7 @@ def _missing_key(relation: Relation, row: JsonObject) -> Iterator[Problem]:
             yield Problem("key-value", f"{relation.replica_name}: key column {column} is missing or null")
 
 
-def _update_problems(replica: Replica, table: Table, change: wire.Update) -> Iterator[Problem]:
+def _update_problems(replica: CheckedReplica, table: CheckedTable, change: wire.Update) -> Iterator[Problem]:
     name = change.relation.replica_name
     if absent := [column for column in table.columns if column not in change.new]:
         yield Problem("full-row", f"update of {name} without {', '.join(absent)}")
@@ -97,7 +97,7 @@ def _update_problems(replica: Replica, table: Table, change: wire.Update) -> Ite
         yield Problem("old-key", f"update of {name} without its old key names a row that is not there")
 
 
-def _value_problems(name: str, table: Table, row: JsonObject, json_mode: JsonMode) -> Iterator[Problem]:
+def _value_problems(name: str, table: CheckedTable, row: JsonObject, json_mode: JsonMode) -> Iterator[Problem]:
     for column, value in row.items():
         spec = table.columns.get(column)
         if spec is None:
@@ -106,7 +106,7 @@ def _value_problems(name: str, table: Table, row: JsonObject, json_mode: JsonMod
             yield Problem("value-type", f"{name}.{column}: {reason}")
 
 
-def _create_table_problems(replica: Replica, change: wire.CreateTable) -> Iterator[Problem]:
+def _create_table_problems(replica: CheckedReplica, change: wire.CreateTable) -> Iterator[Problem]:
     name = change.spec.replica_name
     yield from _taken_name(replica, name, "table-exists")
     yield from _reserved_name(name)
@@ -116,7 +116,7 @@ def _create_table_problems(replica: Replica, change: wire.CreateTable) -> Iterat
         yield Problem("backfill", f"create-table of {name} announces a backfill")
 
 
-def _column_change_problems(replica: Replica, change: wire.ColumnChange) -> Iterator[Problem]:
+def _column_change_problems(replica: CheckedReplica, change: wire.ColumnChange) -> Iterator[Problem]:
     name = change.table.replica_name
     table = replica.tables.get(name)
     if table is None:
@@ -133,7 +133,7 @@ def _column_change_problems(replica: Replica, change: wire.ColumnChange) -> Iter
             yield Problem("indexed-column", f"drop-column of {name}.{change.column}, which an index uses")
 
 
-def _add_column_problems(name: str, table: Table, change: wire.AddColumn) -> Iterator[Problem]:
+def _add_column_problems(name: str, table: CheckedTable, change: wire.AddColumn) -> Iterator[Problem]:
     yield from _new_column(name, table, change.column)
     if not understood_default(change.column.spec.dflt):
         yield Problem("default", f"{name}.{change.column.name}: {change.column.spec.dflt!r}")
@@ -141,13 +141,13 @@ def _add_column_problems(name: str, table: Table, change: wire.AddColumn) -> Ite
         yield Problem("backfill", f"add-column of {name}.{change.column.name} announces a backfill")
 
 
-def _new_column(name: str, table: Table, column: Column, instead_of: str | None = None) -> Iterator[Problem]:
+def _new_column(name: str, table: CheckedTable, column: Column, instead_of: str | None = None) -> Iterator[Problem]:
     if column.name in table.columns and column.name != instead_of:
         yield Problem("column-exists", f"{name} has a column {column.name} already")
     yield from _column_problems(name, column.name, column.spec)
 
 
-def _existing_column(name: str, table: Table, column: str) -> Iterator[Problem]:
+def _existing_column(name: str, table: CheckedTable, column: str) -> Iterator[Problem]:
     if column not in table.columns:
         yield Problem("unknown-column", f"{name} has no column {column}")
 
@@ -163,7 +163,7 @@ def _column_problems(name: str, column: str, spec: ColumnSpec) -> Iterator[Probl
         )
 
 
-def _index_problems(replica: Replica, spec: IndexSpec) -> Iterator[Problem]:
+def _index_problems(replica: CheckedReplica, spec: IndexSpec) -> Iterator[Problem]:
     yield from _taken_name(replica, spec.replica_name, "index-name")
     table = replica.tables.get(spec.replica_table)
     if table is None:
@@ -173,12 +173,12 @@ def _index_problems(replica: Replica, spec: IndexSpec) -> Iterator[Problem]:
         yield from _existing_column(spec.replica_table, table, column)
 
 
-def _unknown_table(replica: Replica, name: str) -> Iterator[Problem]:
+def _unknown_table(replica: CheckedReplica, name: str) -> Iterator[Problem]:
     if replica.complete and name not in replica.tables:
         yield Problem("unknown-table", f"there is no table {name}")
 
 
-def _taken_name(replica: Replica, name: str, rule: str) -> Iterator[Problem]:
+def _taken_name(replica: CheckedReplica, name: str, rule: str) -> Iterator[Problem]:
     if name in replica.tables or name in replica.indexes:
         yield Problem(rule, f"{name} exists already")
 

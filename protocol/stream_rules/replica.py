@@ -16,17 +16,17 @@ from protocol.specs import ColumnSpec, JsonObject, Relation, TableSpec
 
 
 @dataclass(slots=True)
-class Table:
-    """What the rules need of a table. `Replica` writes it as changes come."""
+class CheckedTable:
+    """What the rules need of a table. `CheckedReplica` writes it as changes come."""
 
     columns: dict[str, ColumnSpec]
     # The key columns of the first row change; None before it.
     key: tuple[str, ...] | None = None
-    # The keys of the rows, as JSON; None from the moment they cannot be told apart (see `Replica._row_id`).
+    # The keys of the rows, as JSON; None as soon as they cannot be distinguished (see `CheckedReplica._row_id`).
     rows: set[bytes] | None = field(default_factory=set)
 
 
-class Replica(TableFold[Table]):
+class CheckedReplica(TableFold[CheckedTable]):
     """Tables and indexes by their names in the replica, which share one namespace."""
 
     def __init__(self, *, complete: bool = False) -> None:
@@ -66,40 +66,41 @@ class Replica(TableFold[Table]):
         row_id = _row_id(table, relation, row)
         return None if table.rows is None or row_id is None else row_id in table.rows
 
-    def create(self, spec: TableSpec) -> Table:
-        return Table(dict(spec.columns))
+    def create(self, spec: TableSpec) -> CheckedTable:
+        return CheckedTable(dict(spec.columns))
 
-    def change_column(self, table: Table, change: wire.ColumnChange) -> None:
+    def change_column(self, table: CheckedTable, change: wire.ColumnChange) -> None:
         table.columns = changed_columns(table.columns, change)
         if isinstance(change, wire.UpdateColumn) and table.key is not None:
             table.key = tuple(change.new.name if name == change.old.name else name for name in table.key)
 
-    def insert(self, table: Table, relation: Relation, row: JsonObject) -> None:
+    def insert(self, table: CheckedTable, relation: Relation, row: JsonObject) -> None:
         row_id = _row_id(table, relation, row)
         rows = table.rows
         if rows is not None and row_id is not None and row_id not in rows:
             rows.add(row_id)
             self._undo.append(lambda: rows.discard(row_id))
 
-    def update(self, table: Table, relation: Relation, old_key: JsonObject | None, row: JsonObject) -> None:
+    def update(self, table: CheckedTable, relation: Relation, old_key: JsonObject | None, row: JsonObject) -> None:
         self.delete(table, relation, old_key or {})
         self.insert(table, relation, row)
 
-    def delete(self, table: Table, relation: Relation, key: JsonObject) -> None:
+    def delete(self, table: CheckedTable, relation: Relation, key: JsonObject) -> None:
         row_id = _row_id(table, relation, key)
         rows = table.rows
         if rows is not None and row_id is not None and row_id in rows:
             rows.discard(row_id)
             self._undo.append(lambda: rows.add(row_id))
 
-    def truncate(self, table: Table) -> None:
+    def truncate(self, table: CheckedTable) -> None:
         table.rows = set()
 
-    def _restore(self, tables: dict[str, Table], indexes: Indexes) -> None:
+    def _restore(self, tables: dict[str, CheckedTable], indexes: Indexes) -> None:
+        # Declared and explained in `TableFold`.
         self.tables, self.indexes = tables, indexes
 
 
-def _row_id(table: Table, relation: Relation, row: JsonObject) -> bytes | None:
+def _row_id(table: CheckedTable, relation: Relation, row: JsonObject) -> bytes | None:
     """The identity of a row; a table whose changes use several keys, or none, is not tracked from then on."""
     key = relation.key
     table.key = table.key or key.columns

@@ -8,7 +8,7 @@ from collections.abc import Iterator, Mapping
 
 from protocol.data_types import ZqlType
 from protocol.stream import Problem
-from protocol.stream_rules.replica import Replica, Table
+from protocol.stream_rules.replica import CheckedReplica, CheckedTable
 
 
 def required_tables(app_id: str, shard_num: int) -> Mapping[str, Mapping[str, ZqlType]]:
@@ -32,7 +32,7 @@ def required_tables(app_id: str, shard_num: int) -> Mapping[str, Mapping[str, Zq
     }
 
 
-def missing(replica: Replica, app_id: str, shard_num: int) -> Iterator[Problem]:
+def missing(replica: CheckedReplica, app_id: str, shard_num: int) -> Iterator[Problem]:
     """What a complete initial sync lacks for this app and shard."""
     for name, columns in required_tables(app_id, shard_num).items():
         table = replica.tables.get(name)
@@ -47,7 +47,7 @@ def missing(replica: Replica, app_id: str, shard_num: int) -> Iterator[Problem]:
         yield Problem("permissions-row", f"{app_id}.permissions has {len(permissions.rows)} rows instead of one")
 
 
-def _missing_columns(name: str, table: Table, columns: Mapping[str, ZqlType]) -> Iterator[Problem]:
+def _missing_columns(name: str, table: CheckedTable, columns: Mapping[str, ZqlType]) -> Iterator[Problem]:
     for column, wanted in columns.items():
         spec = table.columns.get(column)
         if spec is None:

@@ -22,25 +22,25 @@ def _alias(name: str) -> str:
     return to_camel(name).replace("Id", "ID")
 
 
-class Told(BaseModel):
+class DownstreamBody(BaseModel):
     """A body or a part of one. Invariant: declared fields have their exact type; others were dropped."""
 
     model_config = ConfigDict(frozen=True, extra="ignore", strict=True, alias_generator=_alias)
     tag: ClassVar[str]
 
 
-class Connected(Told):
+class Connected(DownstreamBody):
     """The connection is open; `wsid` is the one the client sent."""
 
     tag = "connected"
     wsid: str
 
 
-class Pong(Told):
+class Pong(DownstreamBody):
     tag = "pong"
 
 
-class PutRow(Told):
+class PutRow(DownstreamBody):
     """The row with this key is this, whether or not there was one."""
 
     op: Literal["put"]
@@ -48,7 +48,7 @@ class PutRow(Told):
     value: dict[str, Json]
 
 
-class DelRow(Told):
+class DelRow(DownstreamBody):
     """There is no row with this key."""
 
     op: Literal["del"]
@@ -56,7 +56,7 @@ class DelRow(Told):
     id: dict[str, Json]
 
 
-class UpdateRow(Told):
+class UpdateRow(DownstreamBody):
     """Some columns of a row change; `constrain` names the columns to keep. Official caches never send it."""
 
     op: Literal["update"]
@@ -66,7 +66,7 @@ class UpdateRow(Told):
     constrain: list[str] | None = None
 
 
-class Clear(Told):
+class Clear(DownstreamBody):
     """The client must discard everything it has, in any patch. Official caches never send it."""
 
     op: Literal["clear"]
@@ -75,7 +75,7 @@ class Clear(Told):
 RowPatch: TypeAlias = Annotated[PutRow | DelRow | UpdateRow | Clear, Field(discriminator="op")]
 
 
-class QueryChange(Told):
+class QueryChange(DownstreamBody):
     """A query is among the desired, or got, from now on, or no longer."""
 
     op: Literal["put", "del"]
@@ -85,40 +85,40 @@ class QueryChange(Told):
 QueryPatch: TypeAlias = Annotated[QueryChange | Clear, Field(discriminator="op")]
 
 
-class MutationId(Told):
+class DownstreamMutationId(DownstreamBody):
     id: Number
     client_id: str
 
 
-class MutationOutcome(Told):
-    id: MutationId
+class MutationOutcome(DownstreamBody):
+    id: DownstreamMutationId
     result: dict[str, Json]
 
 
-class PutResult(Told):
+class PutResult(DownstreamBody):
     """A mutation ended with this result; sent for those that failed."""
 
     op: Literal["put"]
     mutation: MutationOutcome
 
 
-class DelResult(Told):
+class DelResult(DownstreamBody):
     """The result of a mutation is forgotten, since the client has seen it."""
 
     op: Literal["del"]
-    id: MutationId
+    id: DownstreamMutationId
 
 
 MutationPatch: TypeAlias = Annotated[PutResult | DelResult | Clear, Field(discriminator="op")]
 
 
-class PokeStart(Told):
+class PokeStart(DownstreamBody):
     tag = "pokeStart"
     poke_id: str
     base_cookie: str | None
 
 
-class PokePart(Told):
+class PokePart(DownstreamBody):
     tag = "pokePart"
     poke_id: str
     last_mutation_id_changes: dict[str, Number] = Field(default_factory=dict)
@@ -128,14 +128,14 @@ class PokePart(Told):
     mutations_patch: list[MutationPatch] = Field(default_factory=list)
 
 
-class PokeEnd(Told):
+class PokeEnd(DownstreamBody):
     tag = "pokeEnd"
     poke_id: str
     cookie: str
     cancel: bool = False
 
 
-class Fault(Told):
+class ErrorBody(DownstreamBody):
     """An error that ends the connection; every further field is kept in `model_extra`."""
 
     model_config = ConfigDict(extra="allow")
@@ -145,7 +145,7 @@ class Fault(Told):
     origin: str | None = None
 
 
-class QueryFault(Told):
+class QueryFault(DownstreamBody):
     """A named query the application refused."""
 
     error: str
@@ -155,23 +155,23 @@ class QueryFault(Told):
     details: Json = None
 
 
-class QueryFaults(Told):
+class QueryFaults(DownstreamBody):
     """Queries the application refused; on the wire the body is the array itself."""
 
     tag = "transformError"
     queries: list[QueryFault]
 
 
-class Unused(Told):
+class Unused(DownstreamBody):
     """A message of the protocol that a client of this kind has no use for."""
 
     tag = ""
 
 
-Downstream: TypeAlias = Connected | Pong | PokeStart | PokePart | PokeEnd | Fault | QueryFaults | Unused
+Downstream: TypeAlias = Connected | Pong | PokeStart | PokePart | PokeEnd | ErrorBody | QueryFaults | Unused
 
 _BODIES: dict[str, type[Downstream]] = {
-    body.tag: body for body in (Connected, Pong, PokeStart, PokePart, PokeEnd, Fault, QueryFaults)
+    body.tag: body for body in (Connected, Pong, PokeStart, PokePart, PokeEnd, ErrorBody, QueryFaults)
 }
 _UNUSED = ("deleteClients", "pushResponse", "pull", "inspect")
 

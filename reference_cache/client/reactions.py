@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from enum import Enum, auto
 
-from protocol.sync.downstream import Fault
+from protocol.sync.downstream import ErrorBody
 from protocol.sync.errors import ErrorKind, Origin, SyncError
 
 
@@ -57,7 +57,7 @@ def retry_seconds(error: SyncError, otherwise: float) -> float:
     return seconds if most is None else min(seconds, float(most) / 1000)
 
 
-def received_error(fault: Fault) -> SyncError:
+def received_error(fault: ErrorBody) -> SyncError:
     """An error message as an exception with all its details; an unknown kind becomes `Internal`."""
     details = dict(fault.model_extra or {})
     if fault.kind not in list(ErrorKind):

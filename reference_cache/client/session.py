@@ -17,7 +17,7 @@ import time
 from collections.abc import Callable
 from typing import Any
 
-from protocol.sync.downstream import Downstream, Fault, PokeEnd, PokePart, PokeStart, QueryFaults
+from protocol.sync.downstream import Downstream, ErrorBody, PokeEnd, PokePart, PokeStart, QueryFaults
 from protocol.sync.errors import ErrorKind, SyncError
 from reference_cache.client.errors import MutationLost, MutationRefused, MutationUnsettled, QueryRefused
 from reference_cache.client.local.state import Applied, LocalState
@@ -180,7 +180,7 @@ class ClientSession:
                     refused = QueryRefused(fault.name, fault.message or fault.error, fault.details)
                     for view in self._views.get(fault.id, ()):
                         view.set_status("error", refused)
-            case Fault():
+            case ErrorBody():
                 error = received_error(message)
                 if reaction_to(error) is not Reaction.KEEP_CONNECTION:
                     self._fail_unpushed(error)

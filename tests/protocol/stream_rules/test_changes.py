@@ -7,7 +7,7 @@ from protocol.codec import parse_downstream
 from protocol.messages import Data, JsonMode
 from protocol.specs import JsonObject
 from protocol.stream_rules.changes import problems
-from protocol.stream_rules.replica import Replica
+from protocol.stream_rules.replica import CheckedReplica
 
 ISSUE: JsonObject = {"schema": "public", "name": "issue"}
 GHOST: JsonObject = {"schema": "public", "name": "ghost"}
@@ -36,8 +36,8 @@ def index(name: str, *columns: str, table: str = "issue", unique: bool = True) -
 
 
 @pytest.fixture
-def replica() -> Replica:
-    replica = Replica(complete=True)
+def replica() -> CheckedReplica:
+    replica = CheckedReplica(complete=True)
     replica.apply_change(
         create(
             "issue",
@@ -51,7 +51,7 @@ def replica() -> Replica:
     return replica
 
 
-def broken(replica: Replica, *changes: Change, json_mode: JsonMode = "p") -> list[str]:
+def broken(replica: CheckedReplica, *changes: Change, json_mode: JsonMode = "p") -> list[str]:
     return [problem.rule for each in changes for problem in problems(replica, each, json_mode)]
 
 
@@ -82,7 +82,7 @@ LEGAL = {
 
 
 @pytest.mark.parametrize("name", LEGAL)
-def test_a_change_that_can_be_applied_breaks_nothing(replica: Replica, name: str) -> None:
+def test_a_change_that_can_be_applied_breaks_nothing(replica: CheckedReplica, name: str) -> None:
     assert broken(replica, LEGAL[name]) == []
 
 
@@ -133,23 +133,23 @@ BROKEN = [
 
 
 @pytest.mark.parametrize(("bad", "rule"), BROKEN)
-def test_a_change_that_cannot_be_applied_breaks_its_rule(replica: Replica, bad: Change, rule: str) -> None:
+def test_a_change_that_cannot_be_applied_breaks_its_rule(replica: CheckedReplica, bad: Change, rule: str) -> None:
     assert broken(replica, bad) == [rule]
 
 
-def test_rows_before_a_unique_index_break_the_rule(replica: Replica) -> None:
+def test_rows_before_a_unique_index_break_the_rule(replica: CheckedReplica) -> None:
     replica.apply_change(change("drop-index", id={"schema": "public", "name": "issue_pkey"}))
     replica.apply_change(index("issue_title", "title", unique=False))
     assert broken(replica, LEGAL["insert"], LEGAL["delete"]) == ["key-index", "key-index"]
 
 
-def test_json_text_is_judged_by_the_mode_of_the_transaction(replica: Replica) -> None:
+def test_json_text_is_judged_by_the_mode_of_the_transaction(replica: CheckedReplica) -> None:
     insert = change("insert", relation=BY_ID, new=row(2, meta="plain"))
     assert broken(replica, insert, json_mode="p") == []
     assert broken(replica, insert, json_mode="s") == ["value-type"]
 
 
 def test_nothing_is_held_against_a_table_that_may_exist() -> None:
-    replica = Replica()
+    replica = CheckedReplica()
     for each in (*LEGAL.values(), index("issue_ghost", "ghost")):
         assert broken(replica, each) == []

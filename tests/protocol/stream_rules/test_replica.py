@@ -1,13 +1,13 @@
 from protocol.changes import Change
 from protocol.specs import JsonObject, Relation, RowKey
-from protocol.stream_rules.replica import Replica
+from protocol.stream_rules.replica import CheckedReplica
 from tests.protocol.stream_rules.test_changes import BY_ID, GHOST, ISSUE, change, column, create, index, row
 
 RELATION = Relation(schema_name="public", name="issue", row_key=RowKey(columns=("id",)))
 
 
-def replica_of(*changes: Change) -> Replica:
-    replica = Replica(complete=True)
+def replica_of(*changes: Change) -> CheckedReplica:
+    replica = CheckedReplica(complete=True)
     for each in (
         create("issue", id={"pos": 1, "dataType": "int8", "notNull": True}, title={"pos": 2, "dataType": "text"}),
         index("issue_pkey", "id"),
@@ -22,7 +22,7 @@ def insert(number: int, relation: JsonObject = BY_ID) -> Change:
     return change("insert", relation=relation, new=row(number))
 
 
-def numbers(replica: Replica) -> list[int]:
+def numbers(replica: CheckedReplica) -> list[int]:
     return [number for number in range(10) if replica.has_row(RELATION, {"id": number})]
 
 

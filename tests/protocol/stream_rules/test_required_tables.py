@@ -3,7 +3,7 @@ from pathlib import Path
 import protocol
 from protocol.codec import parse_downstream
 from protocol.messages import Data
-from protocol.stream_rules.replica import Replica
+from protocol.stream_rules.replica import CheckedReplica
 from protocol.stream_rules.required_tables import missing, required_tables
 from protocol.transcript import Frame, read
 from protocol.values import loads
@@ -12,9 +12,9 @@ from tests.protocol.stream_rules.test_changes import change, column
 FIXTURES = Path(protocol.__file__).parent / "fixtures"
 
 
-def complete_replica() -> Replica:
+def complete_replica() -> CheckedReplica:
     """What the initial sync of a golden transcript leaves."""
-    replica = Replica(complete=True)
+    replica = CheckedReplica(complete=True)
     for entry in read((FIXTURES / "reset.jsonl").read_bytes().splitlines()):
         message = parse_downstream(loads(entry.text)) if isinstance(entry, Frame) else None
         if message is not None and message.name == "commit":
@@ -24,7 +24,7 @@ def complete_replica() -> Replica:
     raise AssertionError("the transcript has no commit")
 
 
-def told(replica: Replica, app_id: str = "zero", shard_num: int = 0) -> list[str]:
+def told(replica: CheckedReplica, app_id: str = "zero", shard_num: int = 0) -> list[str]:
     return [problem.message for problem in missing(replica, app_id, shard_num)]
 
 

@@ -7,7 +7,17 @@ import json
 import pytest
 
 from protocol.errors import CodecError
-from protocol.sync.downstream import Connected, Fault, PokeEnd, PokePart, PokeStart, PutRow, QueryFaults, Unused, decode
+from protocol.sync.downstream import (
+    Connected,
+    ErrorBody,
+    PokeEnd,
+    PokePart,
+    PokeStart,
+    PutRow,
+    QueryFaults,
+    Unused,
+    decode,
+)
 
 
 def test_a_poke_is_read_part_by_part() -> None:
@@ -40,7 +50,7 @@ def test_a_poke_is_read_part_by_part() -> None:
 def test_fields_nobody_knows_are_dropped_and_those_of_an_error_are_kept() -> None:
     assert decode('["connected",{"wsid":"w","colour":"red"}]') == Connected(wsid="w")
     fault = decode('["error",{"kind":"Rehome","message":"m","origin":"zeroCache","minBackoffMs":5}]')
-    assert isinstance(fault, Fault)
+    assert isinstance(fault, ErrorBody)
     assert fault.model_extra == {"minBackoffMs": 5}
 
 
