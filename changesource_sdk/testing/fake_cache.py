@@ -41,15 +41,17 @@ class FakeCache:
     ) -> None:
         # The rows; replaced by `initial_sync`.
         self._folded = FoldedTables()
-        # The watermarks of all commits, and one line per frame, over all connections. Appended by `receive`.
+        # The watermarks of all commits, over all connections. Appended by `receive`.
         self.commits: list[str] = []
+        # One line per connection and frame, over all connections. Appended by `stream`, `receive` and acks.
         self.transcript: list[bytes] = []
         # A test sets it to False for a consumer that sends no acks.
         self.acknowledges = True
         self._url = url
         self._timeout = timeout
-        # Session and connection of the last `stream`.
+        # The session of the last `stream`.
         self._session = ConsumerSession(Handshake(dialect, app_id, shard_num))
+        # The connection of the last `stream`; None before the first.
         self._connection: ClientConnection | None = None
         # The changes of the open transaction.
         self._open: list[Change] = []

@@ -24,7 +24,7 @@ class Difference:
     key: Key
     column: str = ""
     expected: object = None
-    found: object = None
+    arrived: object = None
 
     def __str__(self) -> str:
         row = f"row {shown_key(self.key)} of {self.table}" if self.key else f"table {self.table}"
@@ -35,21 +35,21 @@ class Difference:
                 return f"{row} is there but should not be"
             case "different":
                 return (
-                    f"{row}: column {self.column} is {shown(self.found)} and should be {shown(self.expected)}"
+                    f"{row}: column {self.column} is {shown(self.arrived)} and should be {shown(self.expected)}"
                     f"{self._hint()}"
                 )
 
     def _hint(self) -> str:
-        if isinstance(self.expected, Document) and isinstance(self.found, str):
+        if isinstance(self.expected, Document) and isinstance(self.arrived, str):
             try:
-                inner = orjson.loads(self.found)
+                inner = orjson.loads(self.arrived)
             except orjson.JSONDecodeError:
                 inner = None
             if isinstance(inner, str) and self.expected.equals(inner):
                 return "; it is JSON text inside a JSON string: give the parsed value, or wrap the text in JsonText"
         if self.expected is None:
             return "; an Update that leaves a column out keeps its value: give the null"
-        if self.found is None:
+        if self.arrived is None:
             return (
                 "; an Insert that leaves a column out sets it to null: give the whole row, or an Update, which keeps it"
             )
@@ -67,41 +67,41 @@ def shown_key(key: Key) -> str:
     return ", ".join(map(shown, key))
 
 
-def same_value(expected: object, found: object) -> bool:
+def same_value(expected: object, arrived: object) -> bool:
     """Whether a value arrived: exactly, but for the last bit of a fraction and the spelling of JSON."""
     if isinstance(expected, Document):
-        return expected.equals(found)
+        return expected.equals(arrived)
     if isinstance(expected, bool):
-        return isinstance(found, int) and expected == found
-    if isinstance(found, bool):
+        return isinstance(arrived, int) and expected == arrived
+    if isinstance(arrived, bool):
         return False
-    if isinstance(expected, float) and isinstance(found, int | float):
-        return math.isclose(expected, found, rel_tol=1e-12)
-    return (type(expected) is type(found) and expected == found) or _same_number(expected, found)
+    if isinstance(expected, float) and isinstance(arrived, int | float):
+        return math.isclose(expected, arrived, rel_tol=1e-12)
+    return (type(expected) is type(arrived) and expected == arrived) or _same_number(expected, arrived)
 
 
-def _same_number(expected: object, found: object) -> bool:
-    return isinstance(expected, int | float) and isinstance(found, int | float) and expected == found
+def _same_number(expected: object, arrived: object) -> bool:
+    return isinstance(expected, int | float) and isinstance(arrived, int | float) and expected == arrived
 
 
-def same_row(expected: Expected, found: Mapping[str, object]) -> bool:
+def same_row(expected: Expected, arrived: Mapping[str, object]) -> bool:
     """Whether all compared columns arrived."""
-    return all(column in found and same_value(value, found[column]) for column, value in expected.items())
+    return all(column in arrived and same_value(value, arrived[column]) for column, value in expected.items())
 
 
-def same_state(expected: State, found: Mapping[str, Rows]) -> bool:
+def same_state(expected: State, arrived: Mapping[str, Rows]) -> bool:
     """Whether a replica is in this state; tables that the suite did not write to do not count."""
     for name, rows in expected.items():
-        there = found.get(name, {})
+        there = arrived.get(name, {})
         if rows.keys() != there.keys() or not all(same_row(row, there[key]) for key, row in rows.items()):
             return False
     return True
 
 
-def differences(expected: State, found: Mapping[str, Rows]) -> Iterator[Difference]:
+def differences(expected: State, arrived: Mapping[str, Rows]) -> Iterator[Difference]:
     """Every row that is not as it should be."""
     for name, rows in expected.items():
-        there = found.get(name, {})
+        there = arrived.get(name, {})
         for key in rows.keys() - there.keys():
             yield Difference("missing", name, key)
         for key in there.keys() - rows.keys():
@@ -110,8 +110,8 @@ def differences(expected: State, found: Mapping[str, Rows]) -> Iterator[Differen
             yield from _different_columns(name, key, rows[key], there[key])
 
 
-def _different_columns(name: str, key: Key, expected: Expected, found: Mapping[str, object]) -> Iterator[Difference]:
+def _different_columns(name: str, key: Key, expected: Expected, arrived: Mapping[str, object]) -> Iterator[Difference]:
     for column, value in expected.items():
-        if column not in found or not same_value(value, found[column]):
-            yield Difference("different", name, key, column, value, found.get(column))
+        if column not in arrived or not same_value(value, arrived[column]):
+            yield Difference("different", name, key, column, value, arrived.get(column))
             return

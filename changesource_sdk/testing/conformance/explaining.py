@@ -11,7 +11,7 @@ from itertools import chain
 
 from changesource_sdk.adapter import Change, Delete, Insert, Update
 from changesource_sdk.testing.conformance.comparing import Difference, differences, same_row, shown
-from changesource_sdk.testing.conformance.history import History
+from changesource_sdk.testing.conformance.history import WriteHistory
 from protocol.fold.rows import Key, Rows
 
 NEAR = 20
@@ -22,7 +22,7 @@ Touched = Collection[tuple[str, Key]]
 """Rows by table and key."""
 
 
-def explain(history: History, reached: int, replica: Replica, touched: Touched, what: str) -> str:
+def explain(history: WriteHistory, reached: int, replica: Replica, touched: Touched, what: str) -> str:
     """Why applying a transaction to state `reached` led to no later state."""
     after = reached + 1
     due = _rows_of(history, after) if after <= history.last else set()
@@ -38,22 +38,22 @@ def explain(history: History, reached: int, replica: Replica, touched: Touched, 
             f"a change came twice, or was never made: {what} touches {_named(touched)}, though all that was written "
             f"had come. What the snapshot holds, or came before, must not come again under a new position"
         )
-    nearest, found = nearest_state(history, replica, after)
+    nearest, differing = nearest_state(history, replica, after)
     return (
         f"{what} leads to a state that the store was never in; compared with the state after {nearest} transactions: "
-        f"{listed(found)}{_hint(history, found)}"
+        f"{listed(differing)}{_hint(history, differing)}"
     )
 
 
-def _torn(history: History, number: int, replica: Replica, what: str) -> str:
-    found = list(differences(history.states[number], replica))
+def _torn(history: WriteHistory, number: int, replica: Replica, what: str) -> str:
+    differing = list(differences(history.states[number], replica))
     return (
         f"a transaction was torn: {what} has a part of {described(history.transactions[number - 1])} and lacks the "
-        f"rest: {listed(found)}. Yield all changes of a transaction in one Transaction{_hint(history, found)}"
+        f"rest: {listed(differing)}. Yield all changes of a transaction in one Transaction{_hint(history, differing)}"
     )
 
 
-def _out_of_turn(history: History, number: int, reached: int, what: str) -> str:
+def _out_of_turn(history: WriteHistory, number: int, reached: int, what: str) -> str:
     came = described(history.transactions[number - 1])
     if number <= reached:
         return (
@@ -68,35 +68,35 @@ def _out_of_turn(history: History, number: int, reached: int, what: str) -> str:
     )
 
 
-def _rows_of(history: History, number: int) -> set[tuple[str, Key]]:
+def _rows_of(history: WriteHistory, number: int) -> set[tuple[str, Key]]:
     """The rows that the transaction leading to a state touched."""
     return history.touched[number - 1]
 
 
-def _agrees(history: History, number: int, replica: Replica, touched: Touched) -> bool:
+def _agrees(history: WriteHistory, number: int, replica: Replica, touched: Touched) -> bool:
     """Whether these rows are as they were in a state."""
     for table, key in touched:
-        expected, found = history.states[number].get(table, {}).get(key), replica.get(table, {}).get(key)
-        if (expected is None) != (found is None):
+        expected, arrived = history.states[number].get(table, {}).get(key), replica.get(table, {}).get(key)
+        if (expected is None) != (arrived is None):
             return False
-        if expected is not None and found is not None and not same_row(expected, found):
+        if expected is not None and arrived is not None and not same_row(expected, arrived):
             return False
     return True
 
 
-def nearest_state(history: History, replica: Replica, first: int) -> tuple[int, list[Difference]]:
+def nearest_state(history: WriteHistory, replica: Replica, first: int) -> tuple[int, list[Difference]]:
     """The state, from `first` on, that a replica differs from least, and the differences."""
     states = history.states
     candidates = range(min(first, len(states) - 1), min(first + NEAR, len(states)))
-    found = {number: list(differences(states[number], replica)) for number in candidates}
+    by_state = {number: list(differences(states[number], replica)) for number in candidates}
     # A row with a wrong value is nearer than one that is not there.
-    weights = {n: sum(1 if each.kind == "different" else 2 for each in found[n]) for n in candidates}
+    weights = {n: sum(1 if each.kind == "different" else 2 for each in by_state[n]) for n in candidates}
     nearest = min(candidates, key=lambda number: (weights[number], -number))
-    return nearest, found[nearest]
+    return nearest, by_state[nearest]
 
 
-def _hint(history: History, found: Sequence[Difference]) -> str:
-    extra = {(difference.table, difference.key) for difference in found if difference.kind == "extra"}
+def _hint(history: WriteHistory, differing: Sequence[Difference]) -> str:
+    extra = {(difference.table, difference.key) for difference in differing if difference.kind == "extra"}
     for change in chain.from_iterable(history.transactions):
         match change:
             case Update(table, _, old_key) if old_key and (table, history.key(table, old_key)) in extra:
@@ -133,7 +133,7 @@ def _named(touched: Touched) -> str:
     return f"row {', '.join(map(shown, key))} of {table}{more}"
 
 
-def listed(found: Sequence[Difference]) -> str:
+def listed(differing: Sequence[Difference]) -> str:
     """Differences for a message: the first few, and how many more there are."""
-    first = "; ".join(map(str, found[:3]))
-    return f"{first}; and {len(found) - 3} more" if len(found) > 3 else first
+    first = "; ".join(map(str, differing[:3]))
+    return f"{first}; and {len(differing) - 3} more" if len(differing) > 3 else first

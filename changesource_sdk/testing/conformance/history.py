@@ -53,7 +53,7 @@ State = Mapping[str, Mapping[Key, Expected]]
 """Tables the suite wrote to, their rows by key."""
 
 
-class History:
+class WriteHistory:
     """States and the transactions between them. `record` adds to them, under `lock`; readers need no lock."""
 
     def __init__(self, tables: Sequence[Table], written: Sequence[str] = ()) -> None:
@@ -63,6 +63,7 @@ class History:
             self.schema = self.schema.apply(CreateTable(table))
         # `states[n]` is the state after the first n transactions.
         self.states: list[State] = [{name: {} for name in written}]
+        # `transactions[n]` leads from `states[n]` to `states[n + 1]`.
         self.transactions: list[tuple[Change, ...]] = []
         # The rows of each transaction, by table and key.
         self.touched: list[set[tuple[str, Key]]] = []

@@ -18,7 +18,7 @@ from changesource_sdk.testing.conformance.explaining import (
     listed,
     nearest_state,
 )
-from changesource_sdk.testing.conformance.history import History, State
+from changesource_sdk.testing.conformance.history import State, WriteHistory
 
 
 class Judge:
@@ -28,7 +28,7 @@ class Judge:
     with later rows, than the transaction that created it; in the end it must have the rows of the store.
     """
 
-    def __init__(self, history: History, reached: int = -1) -> None:
+    def __init__(self, history: WriteHistory, reached: int = -1) -> None:
         # The number of the state that the consumer is in; -1 before its snapshot. Written by `snapshot`, `transaction`.
         self.reached = reached
         self._history = history

@@ -42,11 +42,11 @@ class Watch:
         self.store.layout.create()
         self.witness = Witness(self.store, judge)
         self._patience = patience
-        self._ear = self.store.listen()
+        self._wakeups = self.store.listen()
 
     def close(self) -> None:
         """Close the log and the store."""
-        self._ear.close()
+        self._wakeups.close()
         self.witness.close()
         self.store.close()
 
@@ -70,7 +70,7 @@ class Watch:
 
     def pause(self) -> None:
         """Wait a moment, less if the log moves."""
-        self._ear.wait(0.02)
+        self._wakeups.wait(0.02)
 
     def pid(self) -> int:
         """The process that the pipeline last reported from."""

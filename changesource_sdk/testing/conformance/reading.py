@@ -114,9 +114,10 @@ class Follower:
         self.reads: list[Read] = []
         # The positions of all transactions, repetitions included. Appended by the thread.
         self.positions: list[Position] = []
-        # Positions, as text, of which a transaction is a repetition. Used by the thread only, as is `_after`.
+        # Positions, as text, whose transactions were read before; another one is a repetition. Used by the thread only.
         self._known = {to_text(after), *map(to_text, known)}
         self._adapter = adapter
+        # The position to read after; the thread moves it with each transaction.
         self._after = after
         self._encoder = encoder
         # What ended the thread; written by it, under `_changed`.

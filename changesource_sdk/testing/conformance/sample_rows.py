@@ -38,10 +38,10 @@ DOCUMENTS: tuple[object, ...] = ({}, [], {"a": {"b": [1, 2.5, None, True, "é"]}
 def row(table: Table, number: int, version: int) -> dict[str, object]:
     """Row `number` in one of its versions: key columns depend on the number, the others on both; some are null."""
     made: dict[str, object] = {}
-    for place, column in enumerate(table.columns):
+    for index, column in enumerate(table.columns):
         if column.name in table.key:
             made[column.name] = _value(table, column, number)
-        elif column.optional and (number + version + place) % 5 == 4 and version % 2:
+        elif column.optional and (number + version + index) % 5 == 4 and version % 2:
             made[column.name] = None
         else:
             made[column.name] = _value(table, column, number * 1000 + version)

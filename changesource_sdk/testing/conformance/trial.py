@@ -21,7 +21,7 @@ from changesource_sdk.pipeline.source import SourceSpec
 from changesource_sdk.testing.conformance.case import Broken, NotApplicable
 from changesource_sdk.testing.conformance.explaining import described
 from changesource_sdk.testing.conformance.harness import Harness, lacking
-from changesource_sdk.testing.conformance.history import History
+from changesource_sdk.testing.conformance.history import WriteHistory
 from changesource_sdk.testing.conformance.judge import Judge
 from changesource_sdk.testing.conformance.pipeline_run import MakeAdapter, Watch, running
 from changesource_sdk.testing.conformance.reading import ReadSnapshot, read_snapshot, within
@@ -85,9 +85,9 @@ class Trial:
         raise NotApplicable("no table has a key, so no row can be told from another")
 
     @cached_property
-    def history(self) -> History:
+    def history(self) -> WriteHistory:
         """What was written. Nothing is expected of the rows of a store that is only read."""
-        return History(self.tables, [self.table.full_name] if self.has("writes") else [])
+        return WriteHistory(self.tables, [self.table.full_name] if self.has("writes") else [])
 
     @property
     def name(self) -> str:

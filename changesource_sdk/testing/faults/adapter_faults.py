@@ -28,7 +28,7 @@ class Planned(Protocol):
         """Whether it happens now."""
 
 
-class Dropped(ConnectionError):
+class ConnectionDropped(ConnectionError):
     """What a driver raises when its connection is lost."""
 
 
@@ -64,7 +64,7 @@ class FaultyAdapter:
             kept = replace(transaction, changes=tuple(transaction.changes))
             if self._fires("drop", where):
                 yield replace(kept, changes=_cut(kept.changes))
-                raise Dropped("the connection to the store was dropped on purpose")
+                raise ConnectionDropped("the connection to the store was dropped on purpose")
             yield kept
             if self._fires("duplicate", where):
                 yield kept
@@ -88,4 +88,4 @@ def _cut(changes: Iterable[Change]) -> Iterator[Change]:
     """The first half of the changes, then the error of a lost connection."""
     kept = list(changes)
     yield from kept[: len(kept) // 2]
-    raise Dropped("the connection to the store was dropped on purpose, in the middle of a transaction")
+    raise ConnectionDropped("the connection to the store was dropped on purpose, in the middle of a transaction")

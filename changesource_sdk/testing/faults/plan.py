@@ -73,6 +73,7 @@ class Faults:
         self.seed = seed
         self.receipts: list[Receipt] = []
         self._random = random.Random(seed)
+        # Every fault so far; `plan` appends, `settle` checks that each has fired.
         self._planned: list[Fault] = []
 
     def plan(self, name: str, times: int = 1, within: int = 8) -> Fault:

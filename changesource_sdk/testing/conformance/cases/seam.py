@@ -87,8 +87,9 @@ class SeamAdapter:
     def __init__(self, inner: Adapter, trial: Trial) -> None:
         self._inner = inner
         self._trial = trial
-        # Every write so far and the errors of those that failed. Written by the pipeline's threads.
+        # Every write so far; `write` appends, on the pipeline's threads.
         self._writes: list[threading.Thread] = []
+        # The errors of writes that failed; appended by the thread of each write, raised when they are joined.
         self._failed: list[Exception] = []
         # Set with the first transaction of `changes`.
         self.is_tailing = threading.Event()

@@ -6,7 +6,7 @@ import pytest
 
 from changesource_sdk.adapter import Change, Column, Delete, Insert, Table, Update
 from changesource_sdk.testing.conformance import Broken
-from changesource_sdk.testing.conformance.history import History
+from changesource_sdk.testing.conformance.history import WriteHistory
 from changesource_sdk.testing.conformance.judge import Judge
 from changesource_sdk.testing.folding import Key
 
@@ -21,7 +21,7 @@ class Consumer:
     """A consumer that is moved by hand, and the judge that watches it."""
 
     def __init__(self, *transactions: list[Change], start: int = 0) -> None:
-        self.history = History([ITEM], ["item"])
+        self.history = WriteHistory([ITEM], ["item"])
         for changes in transactions:
             self.history.record(changes)
         self.rows: dict[Key, dict[str, object]] = {}

@@ -9,7 +9,7 @@ import pytest
 from adapters.memory import MemoryAdapter, MemoryStore
 from changesource_sdk.adapter import Adapter, Column, Insert, Position, Table
 from changesource_sdk.testing.faults import Faults
-from changesource_sdk.testing.faults.adapter_faults import DELAY_S, Dropped
+from changesource_sdk.testing.faults.adapter_faults import DELAY_S, ConnectionDropped
 
 TRANSACTIONS = 6
 
@@ -50,7 +50,7 @@ def test_a_dropped_connection_breaks_off_in_the_middle_of_a_transaction() -> Non
     store, faults = a_maker()
     adapter = faults.adapter(lambda: MemoryAdapter(store=store), drop=1, within=3)()
     seen = []
-    with pytest.raises(Dropped, match="in the middle of a transaction"):
+    with pytest.raises(ConnectionDropped, match="in the middle of a transaction"):
         for transaction in adapter.changes(0):
             seen.append(transaction.position)
             list(transaction.changes)
