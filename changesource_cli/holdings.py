@@ -53,5 +53,5 @@ def print_holdings(holdings: Sequence[Holding]) -> None:
     for name in sorted({name for each in holdings for name in each.tables}):
         for each in holdings:
             rows, digest = each.tables.get(name, ("-", "-"))
-            table.add_row(name, f"{each.stage} {each.place}".strip(), each.watermark, str(rows), digest)
+            table.add_row(name, f"{each.stage} {each.where}".strip(), each.watermark, str(rows), digest)
     stdout.print(table)

@@ -23,7 +23,7 @@ from changesource_cli.checks.suite_check import check_suite
 from changesource_sdk.changelog.sqlite.store import SqliteStore
 from changesource_sdk.checking.endpoint import check_endpoint
 from changesource_sdk.checking.endpoint_run import CheckSettings
-from changesource_sdk.checking.verdict import Finding, Verdict
+from changesource_sdk.checking.verdict import CheckVerdict, Finding
 from changesource_sdk.config import ServeConfig
 from changesource_sdk.endpoint.server import Endpoint
 from changesource_sdk.errors import AdapterError
@@ -44,44 +44,48 @@ async def check_adapter(
     options: CheckSettings,
     *,
     keep: Callable[[bytes], None] = lambda line: None,
-    tell: Callable[[str], None] = lambda text: None,
-) -> AsyncIterator[Verdict]:
+    report_progress: Callable[[str], None] = lambda text: None,
+) -> AsyncIterator[CheckVerdict]:
     """Yield the verdicts on an adapter as they are reached. Raises `ConfigurationError` where `serve` would refuse.
 
-    `keep` gets every line of the transcript, `tell` what is being checked now.
+    `keep` gets every line of the transcript, `report_progress` what is being checked now.
     """
     path = resolve(name)
     adapter = load_class(path)
     try_settings(adapter, settings)
     keeps_contract = True
-    async for verdict in check_suite(lambda: ReadingHarness(adapter, settings), tell):
+    async for verdict in check_suite(lambda: ReadingHarness(adapter, settings), report_progress):
         keeps_contract = keeps_contract and verdict.outcome != "broken"
         yield verdict
     if not keeps_contract:
-        yield Verdict("stream", "not seen", "left out until the adapter keeps its contract")
+        yield CheckVerdict("stream", "not seen", "left out until the adapter keeps its contract")
         return
     try:
-        async for verdict in _check_stream(PipelineSettings(SourceSpec(path, settings)), options, keep, tell):
+        async for verdict in _check_stream(
+            PipelineSettings(SourceSpec(path, settings)), options, keep, report_progress
+        ):
             yield verdict
     except AdapterError as error:
         where = f" ({error.where})" if error.where else ""
         finding = Finding(error.code, f"{error.message}{where}", own_fix=error.fix, own_page=PAGE)
-        yield Verdict("stream", "broken", "the pipeline cannot go on", (finding,))
+        yield CheckVerdict("stream", "broken", "the pipeline cannot go on", (finding,))
 
 
 async def _check_stream(
     pipeline: PipelineSettings,
     options: CheckSettings,
     keep: Callable[[bytes], None],
-    tell: Callable[[str], None],
-) -> AsyncIterator[Verdict]:
+    report_progress: Callable[[str], None],
+) -> AsyncIterator[CheckVerdict]:
     with tempfile.TemporaryDirectory(prefix="changesource-check-") as folder:
         state = Path(folder)
         source = pipeline.source
         own = with_own_folder(load_class(source.adapter), source.settings, state)
         pipeline = replace(pipeline, source=replace(source, settings=own))
-        async with _served(pipeline, state, options.seconds, tell) as url:
-            async for verdict in check_endpoint(replace(options, url=url, resets=True), keep=keep, tell=tell):
+        async with _served(pipeline, state, options.seconds, report_progress) as url:
+            async for verdict in check_endpoint(
+                replace(options, url=url, resets=True), keep=keep, report_progress=report_progress
+            ):
                 raise_failure(state)
                 yield verdict
             raise_failure(state)
@@ -96,7 +100,7 @@ def raise_failure(state: Path) -> None:
 
 @asynccontextmanager
 async def _served(
-    pipeline: PipelineSettings, state: Path, seconds: float, tell: Callable[[str], None]
+    pipeline: PipelineSettings, state: Path, seconds: float, report_progress: Callable[[str], None]
 ) -> AsyncIterator[str]:
     """Serve the adapter for the length of a block; gives the stream's URL once there is a snapshot."""
     command = command_line(pipeline, state)
@@ -105,7 +109,7 @@ async def _served(
     endpoint = Endpoint(ServeConfig(state=state, listen="127.0.0.1:0", grace=1.0), Permissions())
     try:
         port = await endpoint.start()
-        tell("taking a snapshot")
+        report_progress("taking a snapshot")
         await _until_ready(endpoint, child, state, seconds)
         yield f"ws://127.0.0.1:{port}{next(iter(PATHS))}"
     finally:

@@ -6,12 +6,12 @@ import json
 import sys
 
 from changesource_cli.output import stderr, stdout
-from changesource_sdk.checking.verdict import SHOWN_CHARACTERS, Finding, Verdict
+from changesource_sdk.checking.verdict import SHOWN_CHARACTERS, CheckVerdict, Finding
 
 MARKS = {"ok": "[green]ok      [/]", "broken": "[bold red]BROKEN  [/]", "not seen": "[yellow]not seen[/]"}
 
 
-def print_verdict(verdict: Verdict) -> None:
+def print_verdict(verdict: CheckVerdict) -> None:
     """Print a line for the case and a few for each finding."""
     stdout.print(f"{MARKS[verdict.outcome]} {verdict.case}: ", end="")
     stdout.print(verdict.message, markup=False)

@@ -27,7 +27,7 @@ from changesource_sdk import config as configuration
 from changesource_sdk.checking.connecting import stream_url
 from changesource_sdk.checking.endpoint import check_endpoint
 from changesource_sdk.checking.endpoint_run import APP, CheckSettings
-from changesource_sdk.checking.verdict import Verdict
+from changesource_sdk.checking.verdict import CheckVerdict
 from changesource_sdk.errors import ConfigurationError
 from changesource_sdk.testing.conformance.harness import Harness
 
@@ -69,8 +69,8 @@ def check(
     with reported(as_json=as_json):
         settings = configuration.parse_pairs(pairs or [])
         options = CheckSettings(target, app, shard, seconds, watch, resets=resets, acks=acks)
-        with _transcript(transcript) as keep, _progress(as_json=as_json) as tell:
-            verdicts = asyncio.run(_gather(_verdicts(options, settings, keep, tell), as_json))
+        with _transcript(transcript) as keep, _progress(as_json=as_json) as report_progress:
+            verdicts = asyncio.run(_gather(_verdicts(options, settings, keep, report_progress), as_json))
         if as_json:
             is_ok = all(verdict.outcome != "broken" for verdict in verdicts)
             print_json({"target": target, "ok": is_ok, "verdicts": [verdict.as_json() for verdict in verdicts]})
@@ -85,20 +85,23 @@ def is_endpoint(target: str) -> bool:
 
 
 def _verdicts(
-    options: CheckSettings, settings: dict[str, object], keep: Callable[[bytes], None], tell: Callable[[str], None]
-) -> AsyncIterator[Verdict]:
+    options: CheckSettings,
+    settings: dict[str, object],
+    keep: Callable[[bytes], None],
+    report_progress: Callable[[str], None],
+) -> AsyncIterator[CheckVerdict]:
     if not is_endpoint(options.url):
         if ":" in options.url and issubclass(target := import_class(options.url), Harness):
-            return check_suite(target, tell)
-        return check_adapter(options.url, settings, options, keep=keep, tell=tell)
+            return check_suite(target, report_progress)
+        return check_adapter(options.url, settings, options, keep=keep, report_progress=report_progress)
     if settings:
         raise ConfigurationError(
             "no-settings", "an endpoint takes no settings", "--set", "give an adapter, or no --set"
         )
-    return check_endpoint(replace(options, url=stream_url(options.url)), keep=keep, tell=tell)
+    return check_endpoint(replace(options, url=stream_url(options.url)), keep=keep, report_progress=report_progress)
 
 
-async def _gather(stream: AsyncIterator[Verdict], as_json: bool) -> list[Verdict]:
+async def _gather(stream: AsyncIterator[CheckVerdict], as_json: bool) -> list[CheckVerdict]:
     """Collect the verdicts; print each at once unless they will be printed as one document."""
     verdicts = []
     async for verdict in stream:
@@ -108,7 +111,7 @@ async def _gather(stream: AsyncIterator[Verdict], as_json: bool) -> list[Verdict
     return verdicts
 
 
-def _print_counts(verdicts: list[Verdict]) -> None:
+def _print_counts(verdicts: list[CheckVerdict]) -> None:
     counts = {outcome: sum(v.outcome == outcome for v in verdicts) for outcome in ("ok", "broken", "not seen")}
     stdout.print(", ".join(f"{count} {outcome}" for outcome, count in counts.items() if count), markup=False)
 

@@ -42,7 +42,7 @@ NEEDED = ("orjson", "prometheus-client", "pydantic", "rich", "typer", "websocket
 
 
 @dataclass(frozen=True, slots=True)
-class Finding:
+class DoctorFinding:
     """The result of one check; `fix` is empty exactly when it is ok."""
 
     check: str
@@ -76,7 +76,7 @@ def doctor(
         raise typer.Exit(next((finding.exit_code for finding in findings if not finding.ok), ExitCode.OK))
 
 
-def examine(config: ServeConfig) -> Iterator[Finding]:
+def examine(config: ServeConfig) -> Iterator[DoctorFinding]:
     """Run every check on a configuration, and yield the findings."""
     checks: tuple[tuple[str, Callable[[ServeConfig], str]], ...] = (
         ("versions", _versions),
@@ -91,16 +91,16 @@ def examine(config: ServeConfig) -> Iterator[Finding]:
     )
     for name, check in checks:
         try:
-            yield Finding(name, True, check(config))
+            yield DoctorFinding(name, True, check(config))
         except ChangesourceError as error:
-            yield Finding(name, False, str(error), error.fix or "see the message", error.exit_code)
+            yield DoctorFinding(name, False, str(error), error.fix or "see the message", error.exit_code)
         except OSError as error:
-            yield Finding(name, False, str(error), "make that path usable", ExitCode.STATE)
+            yield DoctorFinding(name, False, str(error), "make that path usable", ExitCode.STATE)
     if config.adapter:
         yield from _upstream(config)
 
 
-def _upstream(config: ServeConfig) -> Iterator[Finding]:
+def _upstream(config: ServeConfig) -> Iterator[DoctorFinding]:
     """Yield what the adapter finds wrong with its upstream. Bad settings are reported by the check `adapter`."""
     try:
         with opened(adapter_factory(resolve(config.adapter), config.settings)) as adapter:
@@ -108,10 +108,10 @@ def _upstream(config: ServeConfig) -> Iterator[Finding]:
     except ConfigurationError:
         return
     except ChangesourceError as error:
-        yield Finding("store", False, str(error), error.fix or "see the message", error.exit_code)
+        yield DoctorFinding("store", False, str(error), error.fix or "see the message", error.exit_code)
         return
     for check in checks:
-        yield Finding(check.name, check.ok, check.message, check.fix, 0 if check.ok else AdapterError.exit_code)
+        yield DoctorFinding(check.name, check.ok, check.message, check.fix, 0 if check.ok else AdapterError.exit_code)
 
 
 def _versions(config: ServeConfig) -> str:
@@ -200,7 +200,7 @@ def _in_use(config: ServeConfig, error: OSError) -> str:
     return f"{config.listen} is served by a running endpoint"
 
 
-def _print(findings: list[Finding]) -> None:
+def _print(findings: list[DoctorFinding]) -> None:
     width = max(len(finding.check) for finding in findings)
     for finding in findings:
         mark = "[green]ok  [/]" if finding.ok else "[bold red]FAIL[/]"

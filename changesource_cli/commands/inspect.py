@@ -54,7 +54,7 @@ def inspect(
     config: Annotated[Path | None, typer.Option(envvar=serve.CONFIG_VARIABLE, help="TOML file, as for serve.")] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print the document instead of tables.")] = False,
 ) -> None:
-    """Show where every stage stands, how long ago it moved and, if asked, what it holds."""
+    """Show how far every stage is, how long ago it moved and, if asked, what it holds."""
     with reported(as_json=as_json):
         directory = _directory(target) if digests or adapter or replica else None
         document = _document(target, log, log_schema)

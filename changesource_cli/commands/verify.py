@@ -21,7 +21,7 @@ from changesource_sdk.config import ServeConfig
 from changesource_sdk.pipeline.encoding.consumer_schema import ConsumerSchema
 from changesource_sdk.verifying.log_side import log_side, schema_at_head
 from changesource_sdk.verifying.replica_side import replica_side
-from changesource_sdk.verifying.sides import Difference, Side, TableVerdict, compare
+from changesource_sdk.verifying.sides import RowDifference, Side, TableVerdict, compare
 from changesource_sdk.verifying.upstream_side import compare_with_log
 
 EPILOG = "\n\n".join(
@@ -152,9 +152,9 @@ def _cells(verdict: TableVerdict) -> tuple[str, str, str, str]:
     return verdict.table, rows, f"{verdict.expected_digest or '-'}, {verdict.found_digest or '-'}", "differs"
 
 
-def _sentence(difference: Difference, expected: Side, actual: Side) -> str:
+def _sentence(difference: RowDifference, expected: Side, actual: Side) -> str:
     row = f"{difference.table} {', '.join(map(repr, difference.key))}"
     if not difference.column:
         return f"{row}: only in the {difference.there}"
-    values = f"{difference.expected!r} in the {expected.name}, {difference.found!r} in the {actual.name}"
+    values = f"{difference.expected!r} in the {expected.name}, {difference.actual!r} in the {actual.name}"
     return f"{row}: {difference.column} is {values}"

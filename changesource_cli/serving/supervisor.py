@@ -116,7 +116,7 @@ class Supervisor:
         stopping = asyncio.ensure_future(self._stopping.wait())
         try:
             await asyncio.wait((exited, stopping), return_when=asyncio.FIRST_COMPLETED)
-            return await exited if exited.done() else await child_process.end(child, self._grace, self._tell_kill)
+            return await exited if exited.done() else await child_process.end(child, self._grace, self._log_kill)
         finally:
             stopping.cancel()
             if not exited.done():
@@ -124,7 +124,7 @@ class Supervisor:
                 await exited
             self.health.pid = None
 
-    def _tell_kill(self) -> None:
+    def _log_kill(self) -> None:
         event(log, logging.WARNING, "pipeline did not stop in time, killing it", grace=self._grace)
 
     async def _wait_for_stop(self, seconds: float) -> None:

@@ -12,9 +12,9 @@ from __future__ import annotations
 from collections.abc import AsyncIterator, Callable, Sequence
 
 from changesource_sdk.checking.endpoint_cases import CASES, EndpointCase
-from changesource_sdk.checking.endpoint_run import Broken, CheckSettings, EndpointRun, NotSeen
+from changesource_sdk.checking.endpoint_run import CaseStopped, CheckSettings, EndpointRun, NotSeen
 from changesource_sdk.checking.probe_stream import FrameLog
-from changesource_sdk.checking.verdict import Verdict
+from changesource_sdk.checking.verdict import CheckVerdict
 
 DISTURBS = "left out: the endpoint may start over for all its consumers (--resets asks for it)"
 
@@ -24,33 +24,33 @@ async def check_endpoint(
     *,
     cases: Sequence[EndpointCase] = CASES,
     keep: Callable[[bytes], None] = lambda line: None,
-    tell: Callable[[str], None] = lambda text: None,
-) -> AsyncIterator[Verdict]:
-    """Yield the verdict of each case; `keep` receives the lines of the transcript, `tell` texts about progress."""
+    report_progress: Callable[[str], None] = lambda text: None,
+) -> AsyncIterator[CheckVerdict]:
+    """Yield the verdict of each case; `keep` receives the lines of the transcript, `report_progress` short texts."""
     run = EndpointRun(settings, FrameLog(keep))
     for case in cases:
-        run.tell = _telling(tell, case)
-        run.tell("")
+        run.report_progress = _with_case_name(report_progress, case)
+        run.report_progress("")
         yield await _judge(run, case)
 
 
-def _telling(tell: Callable[[str], None], case: EndpointCase) -> Callable[[str], None]:
-    return lambda text: tell(f"{case.name} {text}".strip())
+def _with_case_name(report_progress: Callable[[str], None], case: EndpointCase) -> Callable[[str], None]:
+    return lambda text: report_progress(f"{case.name} {text}".strip())
 
 
-async def _judge(run: EndpointRun, case: EndpointCase) -> Verdict:
+async def _judge(run: EndpointRun, case: EndpointCase) -> CheckVerdict:
     if case.disturbs and not run.settings.resets:
-        return Verdict(case.name, "not seen", DISTURBS)
+        return CheckVerdict(case.name, "not seen", DISTURBS)
     if not run.left:
-        return Verdict(case.name, "not seen", f"the {run.settings.seconds:g} s were over: give --seconds more")
+        return CheckVerdict(case.name, "not seen", f"the {run.settings.seconds:g} s were over: give --seconds more")
     run.findings, message = {}, ""
     try:
         message = await case.run(run)
     except NotSeen as reason:
         if not run.findings:
-            return Verdict(case.name, "not seen", str(reason))
-    except Broken:
+            return CheckVerdict(case.name, "not seen", str(reason))
+    except CaseStopped:
         pass
     if findings := tuple(each for same in run.findings.values() for each in same):
-        return Verdict(case.name, "broken", case.proves, findings)
-    return Verdict(case.name, "ok", message)
+        return CheckVerdict(case.name, "broken", case.proves, findings)
+    return CheckVerdict(case.name, "ok", message)

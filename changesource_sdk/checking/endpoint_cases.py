@@ -9,9 +9,9 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, replace
 
-from changesource_sdk.checking.endpoint_run import EndpointRun, InitialSync, NotSeen
+from changesource_sdk.checking.endpoint_run import EndpointRun, NotSeen, ReceivedSnapshot
 from changesource_sdk.checking.folded_rows import FoldedRows
-from changesource_sdk.checking.probe_stream import Ended, ProbeStream, ResetAsked, SeenTransaction, Silent
+from changesource_sdk.checking.probe_stream import ProbeStream, ResetReceived, SeenTransaction, Silent, StreamClosed
 from protocol import watermark
 from protocol.handshake import Handshake
 
@@ -42,10 +42,10 @@ async def live_stream(run: EndpointRun) -> str:
         try:
             run.history = await run.watch(stream, MOST_TRANSACTIONS)
             await _ping(run, stream)
-        except ResetAsked as error:
+        except ResetReceived as error:
             reason = f"asked for what follows the snapshot {snapshot.watermark}, got reset-required: {error}"
             raise run.broken("snapshot-resumable", reason) from None
-        except Ended as error:
+        except StreamClosed as error:
             raise run.broken("stays-open", f"closed by the endpoint: {error}") from None
         await _repeat_acks(run, stream, snapshot.watermark)
     return f"{len(run.history)} transactions"
@@ -57,7 +57,7 @@ async def _repeat_acks(run: EndpointRun, stream: ProbeStream, first: str) -> Non
         await stream.acknowledge(first)
         await stream.acknowledge(_head(run))
         await _ping(run, stream)
-    except Ended as error:
+    except StreamClosed as error:
         raise run.broken("tolerates-acks", f"closed after a repeated ack: {error}") from None
 
 
@@ -73,10 +73,10 @@ async def another_initial_sync(run: EndpointRun) -> str:
     async with run.connect(run.handshake(_usable(again.watermark))) as stream:
         try:
             await run.watch(stream, 1)
-        except ResetAsked as error:
+        except ResetReceived as error:
             reason = f"asked for what follows the initial sync {again.watermark}, got reset-required: {error}"
             raise run.broken("snapshot-resumable", reason) from None
-        except Ended as error:
+        except StreamClosed as error:
             raise run.broken("stays-open", f"closed by the endpoint: {error}") from None
     return f"{snapshot.watermark}, then {again.watermark}"
 
@@ -88,7 +88,7 @@ async def two_consumers(run: EndpointRun) -> str:
         for name, stream in (("first", first), ("second", second)):
             try:
                 await _ping(run, stream)
-            except Ended as error:
+            except StreamClosed as error:
                 raise run.broken("several-consumers", f"the {name} of two was closed: {error}") from None
     return "two at once"
 
@@ -102,7 +102,7 @@ async def resume(run: EndpointRun) -> str:
     starts = [snapshot.watermark, *(_usable(seen.watermark) for seen in run.history[:-1])]
     step = max(1, len(starts) // MOST_STARTS)
     for number in range(0, len(starts), step):
-        run.tell(f"from {starts[number]}")
+        run.report_progress(f"from {starts[number]}")
         await _resume_from(run, starts[number], run.history[number:])
     return f"from {len(range(0, len(starts), step))} watermarks"
 
@@ -114,9 +114,9 @@ async def _resume_from(run: EndpointRun, start: str, expected: list[SeenTransact
                 _compare(run, start, wanted, await run.transaction(stream, run.patience))
         except Silent:
             raise run.broken("resume-complete", f"after {start} nothing came; {wanted.watermark} was next") from None
-        except ResetAsked as error:
+        except ResetReceived as error:
             raise run.broken("resume-known", f"{start} was given out, and got reset-required: {error}") from None
-        except Ended as error:
+        except StreamClosed as error:
             raise run.broken("stays-open", f"closed while resuming from {start}: {error}") from None
 
 
@@ -150,7 +150,7 @@ async def seam(run: EndpointRun) -> str:
     return f"{snapshot.watermark} and what follows, {later.watermark}"
 
 
-async def _catch_up(run: EndpointRun, snapshot: InitialSync, later: InitialSync) -> None:
+async def _catch_up(run: EndpointRun, snapshot: ReceivedSnapshot, later: ReceivedSnapshot) -> None:
     """Read on until the later snapshot's watermark, if the stream goes that far."""
     if later.watermark <= _head(run):
         return
@@ -160,9 +160,9 @@ async def _catch_up(run: EndpointRun, snapshot: InitialSync, later: InitialSync)
                 run.history.append(await run.transaction(stream, run.settings.watch))
         except Silent:
             return
-        except ResetAsked:
+        except ResetReceived:
             raise NotSeen("the endpoint started over in between") from None
-        except Ended as error:
+        except StreamClosed as error:
             raise run.broken("stays-open", f"closed by the endpoint: {error}") from None
 
 
@@ -191,10 +191,10 @@ async def ahead(run: EndpointRun) -> str:
     async with run.connect(honest) as stream:
         try:
             await run.watch(stream, 1)
-        except ResetAsked as error:
+        except ResetReceived as error:
             reason = f"after a claim of {unknown}, a consumer that is at {_head(run)} got reset-required: {error}"
             raise run.broken("claim-harmless", reason) from None
-        except Ended as error:
+        except StreamClosed as error:
             raise run.broken("stays-open", f"closed by the endpoint: {error}") from None
     fresh = await run.initial_sync(run.handshake())
     return f"reset-required for {unknown} alone, then an initial sync at {fresh.watermark}"
@@ -204,10 +204,10 @@ async def _expect_reset(run: EndpointRun, request: Handshake, what: str) -> None
     async with run.connect(request) as stream:
         try:
             seen = await run.transaction(stream, run.patience)
-        except ResetAsked:
+        except ResetReceived:
             return
-        except (Silent, Ended) as error:
-            did = "closed the stream" if isinstance(error, Ended) else f"sent nothing for {run.patience:.0f} s"
+        except (Silent, StreamClosed) as error:
+            did = "closed the stream" if isinstance(error, StreamClosed) else f"sent nothing for {run.patience:.0f} s"
         else:
             did = f"went on with {seen.watermark}"
     raise run.broken("unknown-reset", f"asked to go on from {request.last_watermark}, {what}, it {did}")
@@ -220,12 +220,12 @@ async def sketch_dialect(run: EndpointRun) -> str:
             await stream.acknowledge(reached)
             seen = await run.watch(stream, MOST_TRANSACTIONS)
             await _ping(run, stream)
-        except Ended as error:
+        except StreamClosed as error:
             raise run.broken("sketch-goes-on", f"closed after the snapshot: {error}") from None
     return f"snapshot and {len(seen)} transactions on one connection"
 
 
-def _snapshot(run: EndpointRun) -> InitialSync:
+def _snapshot(run: EndpointRun) -> ReceivedSnapshot:
     if run.snapshot is None:
         raise NotSeen("there was no snapshot to go on from")
     _usable(run.snapshot.watermark)

@@ -16,11 +16,11 @@ from dataclasses import dataclass, field, replace
 from changesource_sdk.checking.connecting import Refused
 from changesource_sdk.checking.folded_rows import FoldedRows
 from changesource_sdk.checking.probe_stream import (
-    Ended,
     FrameLog,
     ProbeStream,
     SeenTransaction,
     Silent,
+    StreamClosed,
     probe,
 )
 from changesource_sdk.checking.verdict import Finding
@@ -32,13 +32,13 @@ from protocol.rules import Checker
 APP = "changesource_check"
 AFTERTHOUGHT_SECONDS = 0.2
 MOST_PER_RULE = 3
-AWAITED = frozenset(
+ANSWERS_DUE = frozenset(
     {"answers", "answers-pings", "initial-complete", "whole-transaction", "resume-complete", "unknown-reset"}
 )
 """Expectations that are broken when nothing arrives in time."""
 
 
-class Broken(Exception):
+class CaseStopped(Exception):
     """A case cannot continue because of a broken rule; the finding has been noted."""
 
 
@@ -63,7 +63,7 @@ class CheckSettings:
 
 
 @dataclass(frozen=True, slots=True)
-class InitialSync:
+class ReceivedSnapshot:
     """A snapshot as a consumer has it, and the checker that knows its tables."""
 
     watermark: str
@@ -78,9 +78,9 @@ class EndpointRun:
     settings: CheckSettings
     log: FrameLog = field(default_factory=FrameLog)
     # Reports progress; `check_endpoint` sets it for each case.
-    tell: Callable[[str], None] = lambda text: None
+    report_progress: Callable[[str], None] = lambda text: None
     # What the case "initial sync" received; None before it.
-    snapshot: InitialSync | None = None
+    snapshot: ReceivedSnapshot | None = None
     # The transactions after `snapshot`, in order, as first seen. Written by the cases "live stream" and "seam".
     history: list[SeenTransaction] = field(default_factory=list)
     # Of the current case, by rule. Written by `note`, emptied by `check_endpoint`.
@@ -109,12 +109,12 @@ class EndpointRun:
         else:
             same[-1] = replace(same[-1], times=same[-1].times + 1)
 
-    def broken(self, rule: str, message: str) -> Broken | NotSeen:
+    def broken(self, rule: str, message: str) -> CaseStopped | NotSeen:
         """Note an expectation that is not met; the caller raises the result if the case cannot continue."""
-        if rule in AWAITED and not self.left:
+        if rule in ANSWERS_DUE and not self.left:
             return NotSeen(f"the {self.settings.seconds:g} s were over: give --seconds more")
         self.note(Finding(rule, message, self.log.count))
-        return Broken(message)
+        return CaseStopped(message)
 
     def handshake(self, last: str | None = None, version: str | None = None, dialect: Dialect = "shipped") -> Handshake:
         """A request of this check's consumer."""
@@ -148,14 +148,14 @@ class EndpointRun:
                 raise NotSeen(f"{error.message}; no released zero-cache speaks it") from None
             raise self.broken("answers", error.message) from None
 
-    async def initial_sync(self, handshake: Handshake, checker: Checker | None = None) -> InitialSync:
+    async def initial_sync(self, handshake: Handshake, checker: Checker | None = None) -> ReceivedSnapshot:
         """Read a snapshot to its commit, and a moment longer, because nothing may follow."""
         judge = checker or Checker()
         async with self.connect(handshake, judge) as stream:
             watermark, rows = await self.snapshot_of(stream)
             if handshake.dialect == "shipped":
                 await self._nothing_more(stream)
-        return InitialSync(watermark, rows, judge)
+        return ReceivedSnapshot(watermark, rows, judge)
 
     async def snapshot_of(self, stream: ProbeStream) -> tuple[str, FoldedRows]:
         """The snapshot at the start of a stream."""
@@ -173,11 +173,11 @@ class EndpointRun:
                         pass
                 count += 1
                 if count % 10_000 == 0:
-                    self.tell(f"{count} messages")
+                    self.report_progress(f"{count} messages")
         except Silent:
             reason = f"no commit after {count} messages, and then nothing for {self.patience:.0f} s"
             raise self.broken("initial-complete", reason) from None
-        except Ended as error:
+        except StreamClosed as error:
             raise self.broken("initial-complete", f"closed after {count} messages: {error}") from None
 
     @staticmethod
@@ -185,7 +185,7 @@ class EndpointRun:
         try:
             while True:
                 await stream.next(AFTERTHOUGHT_SECONDS)
-        except (Silent, Ended):
+        except (Silent, StreamClosed):
             return
 
     async def watch(self, stream: ProbeStream, most: int) -> list[SeenTransaction]:
@@ -208,7 +208,7 @@ class EndpointRun:
                 raise
             reason = f"{len(stream.open)} changes after begin, then nothing for {self.patience:.0f} s"
             raise self.broken("whole-transaction", reason) from None
-        except Ended:
+        except StreamClosed:
             if stream.open is None:
                 raise
             reason = f"closed after {len(stream.open)} changes of a transaction"

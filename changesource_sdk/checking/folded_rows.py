@@ -20,7 +20,7 @@ class FoldedRows(FoldedTables):
 
     def __init__(self) -> None:
         super().__init__()
-        # Tables with a row change that had no key columns: their rows cannot be told apart. Written by `take`.
+        # Tables with a row change that had no key columns: their rows cannot be distinguished. Written by `take`.
         self.incomparable: set[str] = set()
 
     def copy(self) -> FoldedRows:

@@ -2,7 +2,7 @@
 
 It is a consumer that never gives up: where zero-cache would close the connection, it notes the frame and reads the next
 one, so that one run reports everything. Contract: `next` returns a message, or None for a malformed frame; it raises
-`Ended` if the connection was closed and `Silent` if nothing arrived in time.
+`StreamClosed` if the connection was closed and `Silent` if nothing arrived in time.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ READ_SECONDS = 0.02
 Note = Callable[[Finding], None]
 
 
-class Ended(Exception):
+class StreamClosed(Exception):
     """The endpoint closed the connection."""
 
 
@@ -41,7 +41,7 @@ class Silent(Exception):
     """Nothing arrived in time."""
 
 
-class ResetAsked(Exception):
+class ResetReceived(Exception):
     """The endpoint answered reset-required."""
 
 
@@ -107,7 +107,7 @@ class ProbeStream:
         except TimeoutError:
             raise Silent from None
         except ConnectionClosed as error:
-            raise Ended(str(error)) from None
+            raise StreamClosed(str(error)) from None
         text = received.encode() if isinstance(received, str) else received
         entry = self._log.frame("down", text)
         for violation in self._checker.take(entry):
@@ -117,8 +117,8 @@ class ProbeStream:
     async def transaction(self, seconds: float, patience: float) -> SeenTransaction:
         """The next whole transaction, acknowledged.
 
-        It must begin within `seconds`; `patience` is the longest pause inside it. Raises `Silent`, `Ended` or
-        `ResetAsked`.
+        It must begin within `seconds`; `patience` is the longest pause inside it. Raises `Silent`, `StreamClosed` or
+        `ResetReceived`.
         """
         until = time.monotonic() + seconds
         while True:
@@ -136,7 +136,7 @@ class ProbeStream:
                 case Status(watermark=watermark) as status if status.wants_ack:
                     await self.acknowledge(watermark, of_commit=False)
                 case ResetRequired(message=message):
-                    raise ResetAsked(message or "")
+                    raise ResetReceived(message or "")
                 case _:
                     pass
 
@@ -154,14 +154,14 @@ class ProbeStream:
         try:
             await self.connection.send(text, text=True)
         except ConnectionClosed as error:
-            raise Ended(str(error)) from None
+            raise StreamClosed(str(error)) from None
 
     async def answers_ping(self, seconds: float) -> bool:
         """Whether a pong arrives in time. Messages before it are read, because the pong queues behind them."""
         try:
             pong = asyncio.ensure_future(await self.connection.ping())
         except ConnectionClosed as error:
-            raise Ended(str(error)) from None
+            raise StreamClosed(str(error)) from None
         until = time.monotonic() + seconds
         while not pong.done() and (left := until - time.monotonic()) > 0:
             with suppress(Silent):
@@ -170,7 +170,7 @@ class ProbeStream:
             pong.cancel()
             return False
         if closed := pong.exception():
-            raise Ended(str(closed))
+            raise StreamClosed(str(closed))
         return True
 
 

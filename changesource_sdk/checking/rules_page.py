@@ -46,11 +46,11 @@ def page() -> str:
     parts = [HEAD]
     for number, title in SECTIONS.items():
         rules = [rule for rule in ALL.values() if rule.section.partition(".")[0] == number]
-        parts += [f"\n## §{number} {title}\n", *map(_section, sorted(rules, key=_place))]
+        parts += [f"\n## §{number} {title}\n", *map(_section, sorted(rules, key=_section_numbers))]
     return "".join(parts)
 
 
-def _place(rule: Rule) -> list[int]:
+def _section_numbers(rule: Rule) -> list[int]:
     return [int(part) for part in rule.section.split(".")]
 
 

@@ -51,7 +51,7 @@ class Finding:
 
 
 @dataclass(frozen=True, slots=True)
-class Verdict:
+class CheckVerdict:
     """A case's answer. Invariant: `findings` is empty unless the outcome is `broken`; `message` is never empty."""
 
     case: str

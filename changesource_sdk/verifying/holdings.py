@@ -13,20 +13,20 @@ from changesource_sdk.verifying.sides import Side, digest
 
 @dataclass(frozen=True, slots=True)
 class Holding:
-    """One stage at one moment; `place` names it if there may be several, as with replicas."""
+    """One stage at one moment; `where` identifies it if there may be several, as with replicas."""
 
     stage: str
     watermark: str
     tables: dict[str, tuple[int, str]]
-    place: str = ""
+    where: str = ""
 
     def as_json(self) -> dict[str, object]:
         """For machines."""
         tables = {name: {"rows": rows, "digest": text} for name, (rows, text) in self.tables.items()}
-        return {"stage": self.stage, "place": self.place or None, "watermark": self.watermark, "tables": tables}
+        return {"stage": self.stage, "place": self.where or None, "watermark": self.watermark, "tables": tables}
 
 
-def holding(side: Side, place: str = "") -> Holding:
+def holding(side: Side, where: str = "") -> Holding:
     """The side without its rows."""
     tables = {name: (len(rows), digest(rows)) for name, rows in sorted(side.tables.items())}
-    return Holding(side.name, side.watermark, tables, place)
+    return Holding(side.name, side.watermark, tables, where)

@@ -29,21 +29,21 @@ class Side:
 
 
 @dataclass(frozen=True, slots=True)
-class Difference:
+class RowDifference:
     """A row that two stages do not agree on; `column` is empty for one that only the other stage has."""
 
     table: str
     key: Key
     column: str = ""
     expected: object = None
-    found: object = None
+    actual: object = None
     there: str = ""
 
     def as_json(self) -> dict[str, object]:
         """For machines."""
         row = {"table": self.table, "key": list(self.key)}
         if self.column:
-            return {**row, "column": self.column, "expected": self.expected, "found": self.found}
+            return {**row, "column": self.column, "expected": self.expected, "found": self.actual}
         return {**row, "only": self.there}
 
 
@@ -56,7 +56,7 @@ class TableVerdict:
     found_rows: int
     expected_digest: str
     found_digest: str
-    differences: tuple[Difference, ...] = field(default=(), repr=False)
+    differences: tuple[RowDifference, ...] = field(default=(), repr=False)
 
     @property
     def is_same(self) -> bool:
@@ -99,27 +99,27 @@ def digest(rows: Rows) -> str:
     return hashlib.sha256(f"{len(rows)}:{total:x}".encode()).hexdigest()[:DIGEST_CHARACTERS]
 
 
-def compare(expected: Side, found: Side) -> list[TableVerdict]:
+def compare(expected: Side, actual: Side) -> list[TableVerdict]:
     """Every table that either stage has, in order of name."""
-    return [_verdict(name, expected, found) for name in sorted(expected.tables.keys() | found.tables.keys())]
+    return [_verdict(name, expected, actual) for name in sorted(expected.tables.keys() | actual.tables.keys())]
 
 
-def _verdict(name: str, expected: Side, found: Side) -> TableVerdict:
-    ours, theirs = expected.tables.get(name), found.tables.get(name)
+def _verdict(name: str, expected: Side, actual: Side) -> TableVerdict:
+    ours, theirs = expected.tables.get(name), actual.tables.get(name)
     digests = ("" if ours is None else digest(ours), "" if theirs is None else digest(theirs))
-    differing = () if digests[0] == digests[1] else tuple(_differences(name, expected, found))
+    differing = () if digests[0] == digests[1] else tuple(_differences(name, expected, actual))
     return TableVerdict(name, len(ours or {}), len(theirs or {}), *digests, differing)
 
 
-def _differences(name: str, expected: Side, found: Side) -> Iterator[Difference]:
-    ours, theirs = expected.tables.get(name, {}), found.tables.get(name, {})
+def _differences(name: str, expected: Side, actual: Side) -> Iterator[RowDifference]:
+    ours, theirs = expected.tables.get(name, {}), actual.tables.get(name, {})
     for key in sorted(ours.keys() | theirs.keys(), key=repr):
         if key not in theirs:
-            yield Difference(name, key, there=expected.name)
+            yield RowDifference(name, key, there=expected.name)
         elif key not in ours:
-            yield Difference(name, key, there=found.name)
+            yield RowDifference(name, key, there=actual.name)
         else:
             for column in sorted(ours[key].keys() | theirs[key].keys()):
                 one, other = ours[key].get(column), theirs[key].get(column)
                 if one != other:
-                    yield Difference(name, key, column, one, other)
+                    yield RowDifference(name, key, column, one, other)

@@ -27,7 +27,7 @@ _LEGACY = b"\x01\x01"
 
 
 @dataclass(frozen=True, slots=True)
-class Log:
+class WriteAheadLog:
     """A write-ahead log as it was read; of two, the one with the higher `number` is newer."""
 
     number: int
@@ -72,12 +72,12 @@ def readable_copy(path: Path, target: Path) -> None:
         file.write(_LEGACY)
 
 
-def _logs(path: Path) -> list[Log]:
+def _logs(path: Path) -> list[WriteAheadLog]:
     logs = (_log(path.with_name(path.name + ending)) for ending in ("-wal", "-wal2"))
     return [log for log in logs if log is not None]
 
 
-def _log(path: Path) -> Log | None:
+def _log(path: Path) -> WriteAheadLog | None:
     try:
         data = path.read_bytes()
     except FileNotFoundError:
@@ -90,10 +90,10 @@ def _log(path: Path) -> Log | None:
     order = "<" if magic == LITTLE_ENDIAN else ">"
     if checksum(data[: HEADER.size - 8], order, (0, 0)) != (sum1, sum2):
         return None
-    return Log(number, page_size, data)
+    return WriteAheadLog(number, page_size, data)
 
 
-def _write_committed(file: BinaryIO, log: Log) -> None:
+def _write_committed(file: BinaryIO, log: WriteAheadLog) -> None:
     pending: list[tuple[int, bytes]] = []
     for page, pages, body in log.frames():
         pending.append((page, body))

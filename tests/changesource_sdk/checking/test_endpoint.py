@@ -11,7 +11,7 @@ from changesource_sdk.checking import endpoint_cases, endpoint_run
 from changesource_sdk.checking.endpoint import check_endpoint
 from changesource_sdk.checking.endpoint_cases import CASES
 from changesource_sdk.checking.endpoint_run import CheckSettings
-from changesource_sdk.checking.verdict import Verdict
+from changesource_sdk.checking.verdict import CheckVerdict
 from protocol import rules
 from tests.changesource_sdk.checking import plain_endpoint as wrong
 from tests.changesource_sdk.checking.plain_endpoint import TRANSACTIONS, PlainEndpoint
@@ -26,13 +26,13 @@ def _watches_until_all_has_come(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(endpoint_cases, "MOST_TRANSACTIONS", TRANSACTIONS)
 
 
-def verdicts(endpoint: PlainEndpoint, names: Iterable[str] = (), **settings: float) -> list[Verdict]:
+def verdicts(endpoint: PlainEndpoint, names: Iterable[str] = (), **settings: float) -> list[CheckVerdict]:
     """What a quick check says; `names` limits it to these cases."""
     patience = IMPATIENT.get(type(endpoint).__name__, 30.0)
     given = {"watch": 1.0, "patience": patience, "resets": True, **settings}
     cases = [case for case in CASES if not names or case.name in names]
 
-    async def run(url: str) -> list[Verdict]:
+    async def run(url: str) -> list[CheckVerdict]:
         return [verdict async for verdict in check_endpoint(CheckSettings(url, **given), cases=cases)]  # type: ignore[arg-type]
 
     with endpoint.running() as url:
@@ -104,7 +104,7 @@ def test_every_wrong_endpoint_is_in_the_table() -> None:
 def test_a_finding_names_the_line_of_the_transcript() -> None:
     lines: list[bytes] = []
 
-    async def run(url: str) -> list[Verdict]:
+    async def run(url: str) -> list[CheckVerdict]:
         return [verdict async for verdict in check_endpoint(CheckSettings(url), cases=CASES[:1], keep=lines.append)]
 
     with wrong.NoPermissions().running() as url:
