@@ -1,4 +1,4 @@
-"""The plain HTTP pages beside the stream: `/healthz`, `/readyz`, `/metrics`, `/statusz`.
+"""The plain HTTP pages on the stream's port: `/healthz`, `/readyz`, `/metrics`, `/statusz`.
 
 Health and readiness are for load balancers and open to anyone; metrics and status name consumers and errors, so they
 ask for an API key or a client certificate where they are configured.
@@ -17,7 +17,7 @@ from service_kit.pages import Page
 Document = dict[str, object]
 
 
-class Pages:
+class EndpointPages:
     """Answers the paths it knows. Invariant: answering never changes anything but gauges."""
 
     def __init__(

@@ -26,12 +26,12 @@ from changesource_sdk.endpoint.access.auth import AccessRules, certificate_name,
 from changesource_sdk.endpoint.access.gate import Gate, Incoming, Refusal
 from changesource_sdk.endpoint.access.keys import KeyRing
 from changesource_sdk.endpoint.access.listener import BACKLOG, ListeningSocket, listening_sockets
-from changesource_sdk.endpoint.pages import Pages
+from changesource_sdk.endpoint.pages import EndpointPages
 from changesource_sdk.endpoint.status import Document, describe, set_gauges
 from changesource_sdk.endpoint.stream.acks import AckStore
 from changesource_sdk.endpoint.stream.flow import WRITE_LIMIT, PeerConnection, close
 from changesource_sdk.endpoint.stream.live_tail import LiveTail
-from changesource_sdk.endpoint.stream.source import StreamSource
+from changesource_sdk.endpoint.stream.source import SubscriptionSource
 from changesource_sdk.endpoint.stream.subscription import Intervals, Subscription
 from changesource_sdk.endpoint.stream.upstream import MAX_BYTES, Ending
 from changesource_sdk.endpoint.upkeep import KeyWatch, LogWakeups, Pruner, persistently
@@ -80,8 +80,8 @@ class Endpoint:
         self._tail = LiveTail(
             self._log_store.open_log(), config.tail_bytes, self.metrics, reads_on_loop=self._log_store.is_local
         )
-        self._source = StreamSource(self._log_store, self._reader, self._coordination, self._tail, permissions)
-        self._pages = Pages(self.metrics, self._gate, self.is_ready, self.status)
+        self._source = SubscriptionSource(self._log_store, self._reader, self._coordination, self._tail, permissions)
+        self._pages = EndpointPages(self.metrics, self._gate, self.is_ready, self.status)
         self._intervals = Intervals(config.status_interval, config.ping_interval, config.dead_after)
         self._throttle = Throttle(LOG_INTERVAL)
         self._stopping = asyncio.Event()

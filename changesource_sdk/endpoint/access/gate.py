@@ -41,7 +41,7 @@ class Refusal:
 
 
 @dataclass(frozen=True, slots=True)
-class Admission:
+class StreamAdmission:
     """An admitted stream request and its sender."""
 
     handshake: Handshake
@@ -74,7 +74,7 @@ class Gate:
             return Refusal(403, "host", f"not served as {name!r}; allow this name with --allowed-hosts")
         return None
 
-    def admit(self, incoming: Incoming) -> Admission | Refusal:
+    def admit(self, incoming: Incoming) -> StreamAdmission | Refusal:
         """The stream that a request opens, or its refusal."""
         if len(incoming.target) > MAX_TARGET:
             return Refusal(400, "parameters", f"the request target has more than {MAX_TARGET} characters")
@@ -94,7 +94,7 @@ class Gate:
             handshake = parse_parameters(parameters)
         except HandshakeError as error:
             return Refusal(error.status, "parameters", str(error))
-        return self._other_publications(handshake.publications) or Admission(handshake, caller)
+        return self._other_publications(handshake.publications) or StreamAdmission(handshake, caller)
 
     def _other_publications(self, requested: frozenset[str]) -> Refusal | None:
         """Refuse a consumer that names other publications: it must not get more than it requested."""

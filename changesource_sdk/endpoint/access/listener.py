@@ -32,8 +32,9 @@ OnRefused = Callable[[str, str], None]
 
 
 class CountedSocket(socket.socket):
-    """An accepted connection that tells the limits when it is closed."""
+    """An accepted connection that calls `on_close` when it is closed, once."""
 
+    # Releases the connection's count; set by `of`, taken by the first `close`, on the event loop's thread.
     _on_close: Callable[[], None] | None = None
 
     @classmethod
@@ -115,10 +116,10 @@ class ListeningSocket(socket.socket):
 
 def listening_sockets(host: str, port: int, limits: AddressLimits, on_refused: OnRefused) -> list[ListeningSocket]:
     """A bound socket for every address that `host` has, all on one port. Raises `OSError`."""
-    found = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
+    resolved = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
     made: list[ListeningSocket] = []
     try:
-        for family, address in dict.fromkeys((info[0], info[4]) for info in found):
+        for family, address in dict.fromkeys((info[0], info[4]) for info in resolved):
             listening = ListeningSocket(family, limits, on_refused)
             made.append(listening)
             listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)

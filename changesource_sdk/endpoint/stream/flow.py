@@ -18,7 +18,7 @@ from websockets.asyncio.server import ServerConnection
 from websockets.exceptions import ConnectionClosedError
 from websockets.protocol import State
 
-from changesource_sdk.endpoint.access.gate import Admission
+from changesource_sdk.endpoint.access.gate import StreamAdmission
 from protocol.framing import unframe
 
 #: How many bytes may be buffered for a peer, in addition to the kernel's buffers.
@@ -33,7 +33,7 @@ class PeerConnection(ServerConnection):
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
         # Set by the server when the request is admitted.
-        self.admission: Admission | None = None
+        self.admission: StreamAdmission | None = None
         # When a byte was last received, on the loop's clock.
         self.last_heard = self.loop.time()
 

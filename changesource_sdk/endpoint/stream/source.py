@@ -31,7 +31,7 @@ REPLACED = "snapshot-replaced"
 REQUEST_INTERVAL = 30.0
 
 
-class StreamSource:
+class SubscriptionSource:
     """Read access to one log. Invariant: it never writes to the log or the spool, only to the record of consumers."""
 
     def __init__(

@@ -24,7 +24,7 @@ from changesource_sdk.changelog.log import StoredTransaction
 from changesource_sdk.endpoint.stream.acks import AckStore
 from changesource_sdk.endpoint.stream.flow import Flow, PeerConnection
 from changesource_sdk.endpoint.stream.plan import Await, Initial, Reset, Resume
-from changesource_sdk.endpoint.stream.source import StreamSource
+from changesource_sdk.endpoint.stream.source import SubscriptionSource
 from changesource_sdk.endpoint.stream.upstream import PEER_LEFT, Ending, receive
 from changesource_sdk.errors import ChangesourceError, SnapshotGone
 from changesource_sdk.observe.metrics import EndpointMetrics
@@ -70,7 +70,7 @@ class Subscription:
         self,
         connection: PeerConnection,
         handshake: Handshake,
-        source: StreamSource,
+        source: SubscriptionSource,
         acks: AckStore,
         metrics: EndpointMetrics,
         intervals: Intervals,

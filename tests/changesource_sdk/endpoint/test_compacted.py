@@ -10,7 +10,7 @@ import pytest
 
 from changesource_sdk.adapter import Delete, Insert
 from changesource_sdk.endpoint.stream.live_tail import LiveTail
-from changesource_sdk.endpoint.stream.source import StreamSource
+from changesource_sdk.endpoint.stream.source import SubscriptionSource
 from changesource_sdk.errors import SnapshotGone
 from changesource_sdk.observe.metrics import EndpointMetrics
 from changesource_sdk.pipeline.compaction.job import compact
@@ -66,11 +66,11 @@ async def test_old_and_new_consumers_hold_the_same_after_compaction(state: Writt
 
 
 @contextmanager
-def reading(state: WrittenState) -> Iterator[StreamSource]:
+def reading(state: WrittenState) -> Iterator[SubscriptionSource]:
     """What subscriptions read from, without a server around it."""
     reader, coordination = state.store.open_log(), state.store.open_coordination()
     tail = LiveTail(reader, 1 << 20, EndpointMetrics(), reads_on_loop=True)
-    yield StreamSource(state.store, reader, coordination, tail, Permissions())
+    yield SubscriptionSource(state.store, reader, coordination, tail, Permissions())
     tail.close()
     coordination.close()
 

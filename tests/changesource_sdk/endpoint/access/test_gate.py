@@ -7,7 +7,7 @@ import base64
 import pytest
 
 from changesource_sdk.endpoint.access.auth import AccessRules
-from changesource_sdk.endpoint.access.gate import Admission, Gate, Incoming, Refusal
+from changesource_sdk.endpoint.access.gate import Gate, Incoming, Refusal, StreamAdmission
 from changesource_sdk.endpoint.access.keys import KeyRing
 from changesource_sdk.policies.origins import BrowserRules
 
@@ -16,7 +16,7 @@ GOOD = "/changes/v0/stream?appID=zero&shardNum=0"
 
 def admit(
     target: str, authorization: str | None, api_key: str | None, publications: frozenset[str] | None = None
-) -> Admission | Refusal:
+) -> StreamAdmission | Refusal:
     gate = Gate(AccessRules(KeyRing(api_key)), BrowserRules(is_loopback=True), publications)
     return gate.admit(Incoming(target, authorization=authorization))
 
@@ -63,7 +63,7 @@ def test_refusals_name_the_fault(target: str, status: int, reason: str, says: st
     ],
 )
 def test_a_right_key_is_admitted_from_either_place(target: str, authorization: str | None) -> None:
-    assert isinstance(admit(target, authorization, "s3cret"), Admission)
+    assert isinstance(admit(target, authorization, "s3cret"), StreamAdmission)
 
 
 @pytest.mark.parametrize(
@@ -91,13 +91,13 @@ def test_the_key_comes_before_the_parameters() -> None:
 
 
 def test_without_a_configured_key_anyone_may_connect() -> None:
-    assert isinstance(admit(GOOD + "&apiKey=whatever", None, None), Admission)
+    assert isinstance(admit(GOOD + "&apiKey=whatever", None, None), StreamAdmission)
 
 
 def test_a_consumer_gets_the_publications_it_names_or_nothing() -> None:
     served = frozenset({"a", "b"})
     for asked in ("", "&publications=b&publications=a"):
-        assert isinstance(admit(GOOD + asked, None, None, served), Admission)
+        assert isinstance(admit(GOOD + asked, None, None, served), StreamAdmission)
     refusal = admit(GOOD + "&publications=a", None, None, served)
     assert isinstance(refusal, Refusal)
     assert (refusal.status, refusal.reason) == (400, "publications")
@@ -105,4 +105,4 @@ def test_a_consumer_gets_the_publications_it_names_or_nothing() -> None:
 
 
 def test_where_nothing_is_known_of_publications_any_are_taken() -> None:
-    assert isinstance(admit(GOOD + "&publications=a", None, None), Admission)
+    assert isinstance(admit(GOOD + "&publications=a", None, None), StreamAdmission)
