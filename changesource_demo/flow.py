@@ -23,7 +23,7 @@ _NEWEST_KEY = "SELECT max(seq) FROM _changesource_changes"
 _Target = TypeVar("_Target")
 
 
-class Flow:
+class DemoFlow:
     """Upstream → pipeline → log → endpoint → cache, and the application that the cache calls.
 
     Each process gets the ports that the others had when it was started.

@@ -25,7 +25,7 @@ from urllib.parse import urlsplit
 from aiohttp import web
 from aiohttp.typedefs import Middleware
 
-from changesource_demo.flow import Flow
+from changesource_demo.flow import DemoFlow
 from changesource_sdk.errors import ChangesourceError
 
 PAGE = Path(__file__).parent / "page"
@@ -38,7 +38,7 @@ _Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
 class PageServer:
     """Serves one flow. Invariant: the picture is drawn once per interval, and all pages get the same bytes."""
 
-    def __init__(self, flow: Flow, run: str) -> None:
+    def __init__(self, flow: DemoFlow, run: str) -> None:
         """`run` names this run, so that a page that was left open notices a new one."""
         self._flow = flow
         self._run = run
@@ -57,6 +57,7 @@ class PageServer:
         app.router.add_post("/stages/{name}/{verb}", self._switch)
         app.router.add_post("/writer", self._set_write_rate)
         app.router.add_static("/", PAGE)
+        # The running HTTP server; set once, here, and closed by `stop`.
         self._runner = web.AppRunner(app, access_log=None, shutdown_timeout=0.5)
         await self._runner.setup()
         await web.TCPSite(self._runner, host, port).start()

@@ -41,8 +41,9 @@ class ManagedProcess:
     ) -> None:
         """`command` and `settings` (environment variables) get the port to use; 0 is any free one."""
         self.name = name
-        # What the process does, and since when (epoch seconds); written by `_set_state`.
+        # What the process does; written by `_set_state`.
         self.state: State = "stopped"
+        # When `state` last changed, in epoch seconds; written by `_set_state`.
         self.since = time.time()
         # Port of the last event that had one, 0 before the first start; written by `_take_event`.
         self.port = 0
@@ -52,8 +53,9 @@ class ManagedProcess:
         self._output = output
         # Held during a start or a stop, so that they come one after the other.
         self._lock = asyncio.Lock()
-        # The process and the task that watches it, from `start` until `_end` has seen the process exit.
+        # The process, from `start` until `_end` has seen it exit; None otherwise.
         self._process: Process | None = None
+        # The task that runs `_follow` for `_process`; set and cleared together with it.
         self._watch: asyncio.Task[None] | None = None
 
     async def start(self) -> None:

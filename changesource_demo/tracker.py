@@ -85,8 +85,9 @@ class Writer:
     tracker: IssueTracker
     # Transactions per second, 0 to pause; the page's server changes it at any time.
     per_second: float = WRITES_PER_SECOND
-    # Transactions committed so far, and when the last was (epoch seconds); written by the thread.
+    # Transactions committed so far; written by the thread.
     writes: int = 0
+    # When the last one was committed, in epoch seconds; None before the first. Written by the thread.
     wrote_at: float | None = None
     stop: threading.Event = field(default_factory=threading.Event)
 

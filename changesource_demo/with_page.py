@@ -8,7 +8,7 @@ import shutil
 import signal
 from pathlib import Path
 
-from changesource_demo.flow import Flow
+from changesource_demo.flow import DemoFlow
 from changesource_demo.page_server import PageServer
 from changesource_demo.progress import Report, report_runner
 
@@ -19,7 +19,7 @@ async def run_with_page(
     """Run until `stop_signal` has a result. What an earlier run left in `folder` is removed."""
     for leftover in ("state", "replica.db", "replica.db-cvr", "output"):
         _remove(folder / leftover)
-    flow = Flow(folder, runner, address[0])
+    flow = DemoFlow(folder, runner, address[0])
     issues = flow.tracker.issues
     report("store", f"store:     {flow.tracker.path}, an issue tracker with {issues} issues in SQLite", issues=issues)
     starting = asyncio.create_task(_start(flow, runner, report))
@@ -42,7 +42,7 @@ async def run_with_page(
         await flow.stop()
 
 
-async def _start(flow: Flow, runner: str, report: Report) -> None:
+async def _start(flow: DemoFlow, runner: str, report: Report) -> None:
     report_runner(report, runner)
     await asyncio.gather(flow.pipeline.start(), flow.endpoint.start(), flow.app.start())
     stream = f"ws://127.0.0.1:{flow.endpoint.port}/changes/v0/stream"

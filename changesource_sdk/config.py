@@ -19,7 +19,7 @@ from changesource_sdk.policies.compaction import problem
 from changesource_sdk.policies.origins import origin_problem
 from protocol.redaction import hide, hide_setting, is_secret_name, redact, redact_value, secrets_in
 from service_kit import settings
-from service_kit.settings import BadValue, Reader, Source, checked, number, path, setting, text, whole, words
+from service_kit.settings import BadValue, Reader, SettingsSource, checked, number, path, setting, text, whole, words
 from service_kit.suggestions import nearest
 
 ENVIRONMENT_PREFIX = "CHANGESOURCE_"
@@ -218,9 +218,9 @@ def load(
 ) -> Effective:
     """Merge the four sources. A flag of None was not given. Raises `ConfigurationError`."""
     sources = (
-        Source(_from_toml(toml, toml_name), lambda name: toml_name),
+        SettingsSource(_from_toml(toml, toml_name), lambda name: toml_name),
         *_from_environment(environment),
-        Source({name: raw for name, raw in flags.items() if raw is not None}, _flag),
+        SettingsSource({name: raw for name, raw in flags.items() if raw is not None}, _flag),
     )
     values, origins = settings.load(ServeConfig, sources, _bad_value)
     for name, value in values.items():
@@ -261,7 +261,7 @@ def _from_toml(text: str | None, name: str) -> dict[str, Any]:
     return document
 
 
-def _from_environment(environment: Mapping[str, str]) -> list[Source]:
+def _from_environment(environment: Mapping[str, str]) -> list[SettingsSource]:
     variables = {name: (_variable(name),) for name in _FIELDS if name not in TABLES}
     known = [variable for (variable,) in variables.values()]
     for variable in sorted(environment):
@@ -274,7 +274,7 @@ def _from_environment(environment: Mapping[str, str]) -> list[Source]:
         for variable, value in sorted(environment.items())
         if variable.startswith(SETTING_PREFIX)
     }
-    return [settings.from_environment(environment, variables), Source({"settings": pairs}, _variable)]
+    return [settings.from_environment(environment, variables), SettingsSource({"settings": pairs}, _variable)]
 
 
 def _variable(name: str) -> str:

@@ -52,24 +52,24 @@ def declared(config: type) -> dict[str, Field[Any]]:
 
 
 @dataclass(frozen=True, slots=True)
-class Source:
+class SettingsSource:
     """Raw values by setting; `origin` names where the value of a setting is written."""
 
     values: Mapping[str, object]
     origin: Callable[[str], str]
 
 
-def from_environment(environment: Mapping[str, str], variables: Mapping[str, Iterable[str]]) -> Source:
+def from_environment(environment: Mapping[str, str], variables: Mapping[str, Iterable[str]]) -> SettingsSource:
     """For each setting the first of its variables that is set."""
     written = {
         name: variable
         for name, names in variables.items()
         if (variable := next((each for each in names if each in environment), None)) is not None
     }
-    return Source({name: environment[variable] for name, variable in written.items()}, written.__getitem__)
+    return SettingsSource({name: environment[variable] for name, variable in written.items()}, written.__getitem__)
 
 
-def load(config: type, sources: Iterable[Source], refuse: Refuse) -> tuple[dict[str, Any], dict[str, str]]:
+def load(config: type, sources: Iterable[SettingsSource], refuse: Refuse) -> tuple[dict[str, Any], dict[str, str]]:
     """The values that sources have, and the origin of every setting. A later source replaces the value of an earlier
     one, and adds to a table. Raises what `refuse` returns."""
     settings = declared(config)

@@ -9,7 +9,7 @@ from typing import Any, cast
 import aiohttp
 import pytest
 
-from changesource_demo.flow import Flow
+from changesource_demo.flow import DemoFlow
 from changesource_demo.page_server import PageServer
 
 
@@ -24,7 +24,7 @@ class _Still:
 
 @pytest.fixture
 async def port() -> AsyncIterator[int]:
-    server = PageServer(cast(Flow, _Still()), "run")
+    server = PageServer(cast(DemoFlow, _Still()), "run")
     yield await server.start("127.0.0.1", 0)
     await server.stop()
 

@@ -13,7 +13,7 @@ from protocol.redaction import redact
 from service_kit.settings import (
     BadValue,
     Reader,
-    Source,
+    SettingsSource,
     checked,
     declared,
     from_environment,
@@ -46,7 +46,7 @@ def refuse(name: str, raw: object, origin: str, bad: BadValue) -> Refused:
 
 
 def loaded(*sources: dict[str, object]) -> tuple[dict[str, Any], dict[str, str]]:
-    named = [Source(values, lambda name, at=at: f"source {at}") for at, values in enumerate(sources)]  # type: ignore[misc]
+    named = [SettingsSource(values, lambda name, at=at: f"source {at}") for at, values in enumerate(sources)]  # type: ignore[misc]
     return load(Config, named, refuse)
 
 
