@@ -15,7 +15,7 @@ from functools import partial
 from typing import Any
 
 from adapters.kafka.broker.client import require_topics, topic_states
-from adapters.kafka.broker.consumer import REFRESH_MS, SILENT_AFTER_S, Consumer
+from adapters.kafka.broker.consumer import REFRESH_MS, SILENT_AFTER_S, PartitionConsumer
 from adapters.kafka.broker.group_offsets import GroupOffsets
 from adapters.kafka.checks import examine
 from adapters.kafka.keys.before import index_before, require_one_partition_per_key
@@ -81,12 +81,12 @@ class KafkaAdapter:
             memory = {(topic, 0): REMEMBERED}
         make_index = partial(index_before, self._settings)
         with (
-            closing(Consumer(self._settings, position.topic_ids, starts, memory)) as consumer,
+            closing(PartitionConsumer(self._settings, position.topic_ids, starts, memory)) as consumer,
             closing(KafkaTail(self._settings, position, time.monotonic(), make_index)) as tail,
         ):
             yield from self._follow(consumer, tail)
 
-    def _follow(self, consumer: Consumer, tail: KafkaTail) -> Iterator[Transaction]:
+    def _follow(self, consumer: PartitionConsumer, tail: KafkaTail) -> Iterator[Transaction]:
         check_at = 0.0
         silence, is_silent = Throttle(WARN_AGAIN_S), False
         while not self._closed.is_set():

@@ -28,7 +28,7 @@ from adapters.kafka.records.catalog import Catalog
 from adapters.kafka.records.dead_letters import DeadLetters, poison_record
 from adapters.kafka.records.debezium import boundary
 from adapters.kafka.records.decoding import Decoded, Unreadable, Unwrapping
-from adapters.kafka.records.reading import Reading, make_decoder
+from adapters.kafka.records.reading import RecordReader, make_decoder
 from adapters.kafka.records.row_check import RowCheck
 from adapters.kafka.settings import KafkaSettings, collection_topic
 from adapters.kafka.transactions.assembly import Assembler, AssemblerPosition, Partition, Released
@@ -88,7 +88,7 @@ class KafkaTail:
         # metadata: there the ENDs order the records of a key.
         self._trackers: dict[str, KeyTracker] = {}
         self._topic_ids = position.topic_ids
-        self._reading = Reading(settings, position.catalog)
+        self._reading = RecordReader(settings, position.catalog)
         # The tables that consumers have after everything yielded so far; `_transaction` updates it.
         self._consumer_catalog = position.catalog
         self._letters = DeadLetters(settings)

@@ -20,12 +20,12 @@ from adapters.postgres.connection import Connection, translated_errors
 from adapters.postgres.read_ahead import read_ahead
 from adapters.postgres.replication.pgoutput import (
     UNCHANGED,
-    Begin,
-    Commit,
+    BeginMessage,
+    CommitMessage,
     Deleted,
     Inserted,
     LogicalMessage,
-    Relation,
+    RelationMessage,
     Truncated,
     Updated,
     decode,
@@ -69,7 +69,7 @@ class ChangeReader:
         self._db = db
         self._watcher = watcher
         # The layout of each table that the stream announced last, by oid.
-        self._announced: dict[int, Relation] = {}
+        self._announced: dict[int, RelationMessage] = {}
         # How to read each table's tuples, by oid; None for tables that are not synced. Cleared by schema changes.
         self._readers: dict[int, RelationReader | None] = {}
         # The tables whose changes are skipped in the current transaction.
@@ -81,7 +81,7 @@ class ChangeReader:
         # Tables that the current transaction has rewritten; the announcement of the command takes them.
         self._rewritten: frozenset[int] = frozenset()
 
-    def changes(self, payloads: Iterable[bytes], begin: Begin, commit: Commit) -> Iterator[Change]:
+    def changes(self, payloads: Iterable[bytes], begin: BeginMessage, commit: CommitMessage) -> Iterator[Change]:
         """The changes of one transaction. The caller must exhaust it before the next call."""
         before = self.version
         self._start(begin, commit)
@@ -89,7 +89,7 @@ class ChangeReader:
             match decode(payload):
                 case Inserted() | Updated() | Deleted() as message:
                     yield from self._row_change(message)
-                case Relation() as relation:
+                case RelationMessage() as relation:
                     self._announced[relation.oid] = relation
                     self._readers.pop(relation.oid, None)
                 case Truncated(oids):
@@ -105,7 +105,7 @@ class ChangeReader:
                 store_version(self._db, self._settings.slot, commit.end_lsn, self.version)
             self.stored_at = commit.end_lsn
 
-    def _start(self, begin: Begin, commit: Commit) -> None:
+    def _start(self, begin: BeginMessage, commit: CommitMessage) -> None:
         """Decide which tables to skip in this transaction: those whose rows, read ahead, already contain it."""
         self._xid = begin.xid
         self._rewritten = frozenset()

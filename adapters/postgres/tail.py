@@ -22,7 +22,7 @@ from adapters.postgres.change_reader import ChangeReader
 from adapters.postgres.connection import Connection, translated_errors
 from adapters.postgres.position import lsn_of
 from adapters.postgres.replication.lineage import check_lineage, keep_watermarks_growing, watermarks_ahead
-from adapters.postgres.replication.pgoutput import Begin, Commit, decode
+from adapters.postgres.replication.pgoutput import BeginMessage, CommitMessage, decode
 from adapters.postgres.replication.raw_transaction import SPILL_BYTES, RawTransaction
 from adapters.postgres.replication.session import Keepalive, ReplicationSession
 from adapters.postgres.replication.slot import check_resumable, held_by_another
@@ -124,7 +124,7 @@ class PostgresTail:
 
     def _follow(self, db: Connection, reader: ChangeReader, session: ReplicationSession) -> Iterator[Transaction]:
         raw: RawTransaction | None = None
-        begin = Begin(0, 0.0, 0)
+        begin = BeginMessage(0, 0.0, 0)
         while not self._closed.is_set():
             self._forget_versions(db, reader)
             for received in session.receive(_WAIT_S):
@@ -142,7 +142,7 @@ class PostgresTail:
                     raw = None
 
     def _transaction(
-        self, reader: ChangeReader, raw: RawTransaction, begin: Begin, commit: Commit
+        self, reader: ChangeReader, raw: RawTransaction, begin: BeginMessage, commit: CommitMessage
     ) -> Iterator[Transaction]:
         """The transaction, unless it was yielded before or has no changes for consumers."""
         if commit.end_lsn <= self._last:
@@ -187,15 +187,15 @@ class PostgresTail:
             self._session.close()
 
 
-def _begin(data: bytes) -> Begin:
+def _begin(data: bytes) -> BeginMessage:
     message = decode(data)
-    assert isinstance(message, Begin)
+    assert isinstance(message, BeginMessage)
     return message
 
 
-def _commit(data: bytes) -> Commit:
+def _commit(data: bytes) -> CommitMessage:
     message = decode(data)
-    assert isinstance(message, Commit)
+    assert isinstance(message, CommitMessage)
     return message
 
 

@@ -37,7 +37,7 @@ from adapters.spark_tables.rows.shapes import table_folder
 from adapters.spark_tables.settings import TableSettings, read_tables
 from adapters.spark_tables.snapshot import arrival, is_absent, take_snapshot
 from adapters.spark_tables.source import TableMissing, TablePosition, TableSource, TableVersion
-from adapters.spark_tables.tail import Step, interleaved, steps, transaction
+from adapters.spark_tables.tail import TableStep, interleaved, steps, transaction
 from changesource_sdk import (
     AdapterError,
     ChangesourceError,
@@ -127,10 +127,10 @@ class SparkTablesAdapter:
                 return
             self._polls.wait(self.poll_interval)
 
-    def _new_steps(self, reached: SparkTablesPosition) -> Iterator[Sequence[Step]]:
+    def _new_steps(self, reached: SparkTablesPosition) -> Iterator[Sequence[TableStep]]:
         """The steps of tables without jobs, and those that polls in threads have found, in the order of their times."""
-        single: list[Iterator[Step]] = []
-        groups: list[Sequence[Step]] = []
+        single: list[Iterator[TableStep]] = []
+        groups: list[Sequence[TableStep]] = []
         for unit in self._now_due():
             if self._takes_jobs(unit, reached):
                 positions = {table.name: reached.tables[table.name] for table in unit.tables}
@@ -146,7 +146,7 @@ class SparkTablesAdapter:
                 single.append(iter(steps_of_unit))
         return interleaved(single, groups)
 
-    def _finished_polls(self, reached: SparkTablesPosition) -> Iterator[tuple[Unit, Sequence[Step]]]:
+    def _finished_polls(self, reached: SparkTablesPosition) -> Iterator[tuple[Unit, Sequence[TableStep]]]:
         """The results of finished polls that started at the present positions of their tables."""
         units = {unit.name: unit for unit in self._units}
         for name, poll in self._polls.done():
@@ -173,9 +173,9 @@ class SparkTablesAdapter:
                 return True
         return False
 
-    def _poll_unit(self, unit: Unit, reached: SparkTablesPosition, most: int | None = None) -> list[Step]:
+    def _poll_unit(self, unit: Unit, reached: SparkTablesPosition, most: int | None = None) -> list[TableStep]:
         """Everything that is new in a unit; at most `most` versions of a single table. Raises `_Failed`."""
-        found_steps: list[Step] = []
+        found_steps: list[TableStep] = []
         if not unit.is_group:
             try:
                 found_steps.extend(islice(self._steps(unit.tables[0], reached), most))
@@ -194,7 +194,7 @@ class SparkTablesAdapter:
             reached = reached.moved({step.table: step.version.position for step in new})
         return found_steps
 
-    def _steps(self, table: TableSettings, reached: SparkTablesPosition) -> Iterator[Step]:
+    def _steps(self, table: TableSettings, reached: SparkTablesPosition) -> Iterator[TableStep]:
         try:
             yield from steps(table.name, self._versions(table, reached.tables[table.name]))
         except ResyncRequired:
@@ -209,7 +209,7 @@ class SparkTablesAdapter:
         else:
             yield from source.poll(position)
 
-    def _noting_failure(self, unit: Unit, poll: Callable[[], Sequence[Step]]) -> Sequence[Step]:
+    def _noting_failure(self, unit: Unit, poll: Callable[[], Sequence[TableStep]]) -> Sequence[TableStep]:
         """The steps of a poll; empty if a table of the unit fails, which is noted."""
         try:
             found_steps = poll()
@@ -219,7 +219,7 @@ class SparkTablesAdapter:
         self._note_well(unit)
         return found_steps
 
-    def _steps_noting_failure(self, unit: Unit, reached: SparkTablesPosition) -> Iterator[Step]:
+    def _steps_noting_failure(self, unit: Unit, reached: SparkTablesPosition) -> Iterator[TableStep]:
         """The same, step by step: those before an error are yielded."""
         try:
             yield from self._steps(unit.tables[0], reached)

@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from adapters.spark_tables.source import TablePosition
-from adapters.spark_tables.tail import Step
+from adapters.spark_tables.tail import TableStep
 from changesource_sdk.toolkit import Patience
 
 
@@ -25,10 +25,10 @@ class Poll:
     positions: Mapping[str, TablePosition]
     patience: Patience
     is_done: threading.Event = field(default_factory=threading.Event)
-    steps: Sequence[Step] = ()
+    steps: Sequence[TableStep] = ()
     error: BaseException | None = None
 
-    def result(self) -> Sequence[Step]:
+    def result(self) -> Sequence[TableStep]:
         """The steps of a poll that is done; raises its error."""
         if self.error is not None:
             raise self.error
@@ -49,13 +49,13 @@ class Polls:
     def __contains__(self, unit: str) -> bool:
         return unit in self._polls
 
-    def start(self, unit: str, positions: Mapping[str, TablePosition], find: Callable[[], Sequence[Step]]) -> None:
+    def start(self, unit: str, positions: Mapping[str, TablePosition], find: Callable[[], Sequence[TableStep]]) -> None:
         """Start a poll of a unit that has none in progress."""
         patience = self._patience.setdefault(unit, Patience(f"table {unit}", "table", returns=True))
         poll = self._polls[unit] = Poll(positions, patience)
         threading.Thread(target=self._run, args=(poll, find), name=f"changesource-poll-{unit}", daemon=True).start()
 
-    def _run(self, poll: Poll, find: Callable[[], Sequence[Step]]) -> None:
+    def _run(self, poll: Poll, find: Callable[[], Sequence[TableStep]]) -> None:
         poll.patience.begin_wait()
         try:
             poll.steps = find()

@@ -16,7 +16,7 @@ from changesource_sdk import Position, Transaction
 
 
 @dataclass(frozen=True, slots=True)
-class Step:
+class TableStep:
     """One version of one table."""
 
     table: str
@@ -24,22 +24,24 @@ class Step:
     time_ms: float  # its commit time, or that of an earlier version if that is later
 
 
-def steps(table: str, versions: Iterable[TableVersion]) -> Iterator[Step]:
+def steps(table: str, versions: Iterable[TableVersion]) -> Iterator[TableStep]:
     """The versions of one table, with times that never decrease."""
     latest = float("-inf")
     for version in versions:
         latest = max(latest, version.commit_time_ms)
-        yield Step(table, version, latest)
+        yield TableStep(table, version, latest)
 
 
-def interleaved(single: Sequence[Iterator[Step]], groups: Sequence[Sequence[Step]]) -> Iterator[Sequence[Step]]:
+def interleaved(
+    single: Sequence[Iterator[TableStep]], groups: Sequence[Sequence[TableStep]]
+) -> Iterator[Sequence[TableStep]]:
     """The steps of each transaction, in the order of their times; a group has the time of its last step."""
-    streams: list[Iterator[Sequence[Step]]] = [((step,) for step in stream) for stream in single]
+    streams: list[Iterator[Sequence[TableStep]]] = [((step,) for step in stream) for stream in single]
     streams += [iter((sorted(group, key=lambda step: step.time_ms),)) for group in groups if group]
     return heapq.merge(*streams, key=lambda together: together[-1].time_ms)
 
 
-def transaction(together: Sequence[Step], position: Position) -> Transaction:
+def transaction(together: Sequence[TableStep], position: Position) -> Transaction:
     """The steps as one transaction."""
     changes = chain.from_iterable(step.version.changes for step in together)
     return Transaction(position, changes, commit_time_ms=together[-1].time_ms)

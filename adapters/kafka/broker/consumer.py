@@ -35,7 +35,7 @@ GONE_AFTER_S = 5.0
 RESYNC = "nothing to do: the topics are read anew and consumers are reset"
 
 
-class Consumer:
+class PartitionConsumer:
     """Follows partitions from fixed offsets. Each record comes once, in the order of its partition. One thread."""
 
     def __init__(

@@ -32,7 +32,7 @@ REMEMBERED_KEYS = 100_000
 WARN_AGAIN_S = 60.0
 
 
-class Verdict(Enum):
+class KeyVerdict(Enum):
     """What happens with a record for one key."""
 
     ONLY = "its partition is the only one with the key"
@@ -42,18 +42,18 @@ class Verdict(Enum):
     REVIVED = "another partition's older one is the newest now"
 
 
-def verdict(known: Sequence[Candidate], new: Candidate) -> Verdict:
+def verdict(known: Sequence[Candidate], new: Candidate) -> KeyVerdict:
     """Compare a key's next record with the last records of all partitions."""
     others = [each for each in known if each.partition != new.partition]
     if not others:
-        return Verdict.ONLY
+        return KeyVerdict.ONLY
     best = newest([*others, new])
     if best is None:
-        return Verdict.UNORDERED
+        return KeyVerdict.UNORDERED
     shown = newest(known)
     if best is not new:
-        return Verdict.OLDER if shown is best else Verdict.REVIVED
-    return Verdict.NEWEST if new.is_whole or shown is not None else Verdict.REVIVED
+        return KeyVerdict.OLDER if shown is best else KeyVerdict.REVIVED
+    return KeyVerdict.NEWEST if new.is_whole or shown is not None else KeyVerdict.REVIVED
 
 
 class KeyTracker:
@@ -81,11 +81,11 @@ class KeyTracker:
         """Remove the index."""
         self._index.close()
 
-    def _judge(self, reading: TopicReading, key: bytes, new: Candidate) -> Verdict:
+    def _judge(self, reading: TopicReading, key: bytes, new: Candidate) -> KeyVerdict:
         known = self._index.of(key)
         new = new.after(next((each for each in known if each.partition == new.partition), None))
         outcome = verdict(known, new)
-        if outcome is Verdict.REVIVED:
+        if outcome is KeyVerdict.REVIVED:
             raise ResyncRequired(
                 "key-order-reversed",
                 f"key {key.decode()} was newest in partition {new.partition} of topic {self._topic}, and its next "
@@ -94,7 +94,7 @@ class KeyTracker:
                 fix="nothing to do: the topics are read anew and consumers are reset; "
                 "if it keeps happening, order by something that only grows (`order_by`)",
             )
-        if outcome is Verdict.UNORDERED:
+        if outcome is KeyVerdict.UNORDERED:
             others = [other for other in known if other.partition != new.partition]
             self._report_unordered(
                 key_unordered(self._topic, reading.table.table.full_name, self._order_by, key, [*others, new])
@@ -109,30 +109,30 @@ class KeyTracker:
             warn_left_out(error)
 
 
-def _shown(reading: TopicReading, change: Change, verdicts: Sequence[Verdict], *, is_said: bool) -> list[Change]:
+def _shown(reading: TopicReading, change: Change, verdicts: Sequence[KeyVerdict], *, is_said: bool) -> list[Change]:
     """The part of a change that its keys' verdicts allow. `is_said`: it is in the record, not only implied by it."""
     own = verdicts[-1]
     if isinstance(change, Update) and change.old_key is not None:
-        is_left = verdicts[0] is not Verdict.OLDER
+        is_left = verdicts[0] is not KeyVerdict.OLDER
         if not _counts(own):
             gone: list[Change] = [Delete(change.table, change.old_key)] if is_left else []
             return gone + _left_out(reading, change, own)
         if not is_left:
             return [Update(change.table, change.row)]
-    is_shown = own is Verdict.NEWEST or (own is Verdict.ONLY and is_said)
+    is_shown = own is KeyVerdict.NEWEST or (own is KeyVerdict.ONLY and is_said)
     return [change] if is_shown else _left_out(reading, change, own)
 
 
-def _left_out(reading: TopicReading, change: Change, outcome: Verdict) -> list[Change]:
+def _left_out(reading: TopicReading, change: Change, outcome: KeyVerdict) -> list[Change]:
     """A delete of the row, if the newest record of its key is no longer known."""
-    if outcome is not Verdict.UNORDERED:
+    if outcome is not KeyVerdict.UNORDERED:
         return []
     table, row = reading.table.table, keys_of(change)[-1]
     return [Delete(table.full_name, {name: row[name] for name in table.key})]
 
 
-def _counts(outcome: Verdict) -> bool:
-    return outcome in (Verdict.ONLY, Verdict.NEWEST)
+def _counts(outcome: KeyVerdict) -> bool:
+    return outcome in (KeyVerdict.ONLY, KeyVerdict.NEWEST)
 
 
 class RecentKeys:

@@ -115,7 +115,7 @@ class TopicReading:
         self._plan = RowPlan(self.table.added(columns), self._fields, days=self._days)
 
 
-class Reading:
+class RecordReader:
     """The records of every followed topic. With `grows`, new fields become columns."""
 
     def __init__(self, settings: KafkaSettings, catalog: Catalog, *, grows: bool = True) -> None:

@@ -20,7 +20,7 @@ from dataclasses import dataclass, field
 from itertools import islice
 from typing import NamedTuple, TypeAlias
 
-from adapters.kafka.transactions.spool import Entry, Orders, Spool
+from adapters.kafka.transactions.spool import Entry, Orders, TransactionSpool
 from changesource_sdk import AdapterError, Change
 
 Partition: TypeAlias = tuple[str, int]
@@ -106,9 +106,11 @@ class Stalled:
 class Assembler:
     """Used by one thread. Invariant: what it has released is exactly what the upstream committed up to some END."""
 
-    def __init__(self, start: AssemblerPosition, most_open: int = 50_000, spool: Spool | None = None) -> None:
+    def __init__(
+        self, start: AssemblerPosition, most_open: int = 50_000, spool: TransactionSpool | None = None
+    ) -> None:
         self._most_open = most_open
-        self._spool = Spool() if spool is None else spool
+        self._spool = TransactionSpool() if spool is None else spool
         # The next offset to read in each partition; `change` updates it.
         self._next = dict(start.starts)
         # Partitions that are still read in a part that was read before the restart; they are removed as they pass it.

@@ -62,7 +62,7 @@ class _Run(NamedTuple):
     end: int
 
 
-class Spool:
+class TransactionSpool:
     """Entries by transaction, for one thread. At most the limit and one entry are in memory."""
 
     def __init__(self, limit: int = LIMIT_BYTES, scratch: str | None = None) -> None:

@@ -25,7 +25,7 @@ Value: TypeAlias = str | Literal[_Unchanged.UNCHANGED] | None
 Values: TypeAlias = list[Value]
 
 
-class Begin(NamedTuple):
+class BeginMessage(NamedTuple):
     """The start of a transaction; `commit_lsn` is where its commit record starts, `xid` its number modulo 2^32."""
 
     commit_lsn: int
@@ -33,7 +33,7 @@ class Begin(NamedTuple):
     xid: int
 
 
-class Commit(NamedTuple):
+class CommitMessage(NamedTuple):
     """The end of a transaction; `end_lsn` is the LSN after its commit record: the position."""
 
     commit_lsn: int
@@ -50,7 +50,7 @@ class RelationColumn(NamedTuple):
     is_key: bool
 
 
-class Relation(NamedTuple):
+class RelationMessage(NamedTuple):
     """The layout of a table for the messages that follow; `identity` is its `relreplident`."""
 
     oid: int
@@ -96,7 +96,9 @@ class Ignored(NamedTuple):
     """A message that is not needed: an origin, or the name of a type."""
 
 
-Message: TypeAlias = Begin | Commit | Relation | Inserted | Updated | Deleted | Truncated | LogicalMessage | Ignored
+Message: TypeAlias = (
+    BeginMessage | CommitMessage | RelationMessage | Inserted | Updated | Deleted | Truncated | LogicalMessage | Ignored
+)
 
 _BEGIN = Struct(">qqI").unpack_from
 _COMMIT = Struct(">xqqq").unpack_from
@@ -120,10 +122,10 @@ def decode(data: bytes) -> Message:
             return Deleted(_OID(data, 1)[0], _values(data, 6)[0])
         case b"B":
             lsn, time, xid = _BEGIN(data, 1)
-            return Begin(lsn, _milliseconds(time), xid)
+            return BeginMessage(lsn, _milliseconds(time), xid)
         case b"C":
             lsn, end, time = _COMMIT(data, 1)
-            return Commit(lsn, end, _milliseconds(time))
+            return CommitMessage(lsn, end, _milliseconds(time))
         case b"R":
             return _relation(data)
         case b"T":
@@ -183,7 +185,7 @@ def _text(data: bytes, at: int) -> tuple[str, int]:
     return data[at:end].decode(), end + 1
 
 
-def _relation(data: bytes) -> Relation:
+def _relation(data: bytes) -> RelationMessage:
     (oid,) = _OID(data, 1)
     schema, at = _text(data, 5)
     name, at = _text(data, at)
@@ -197,7 +199,7 @@ def _relation(data: bytes) -> Relation:
         type_oid, modifier = _ATTRIBUTE(data, at)
         columns.append(RelationColumn(column, type_oid, modifier, is_key))
         at += 8
-    return Relation(oid, schema or "pg_catalog", name, identity, tuple(columns))
+    return RelationMessage(oid, schema or "pg_catalog", name, identity, tuple(columns))
 
 
 def _truncated(data: bytes) -> Truncated:

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from adapters.postgres.catalog.model import TableDef
-from adapters.postgres.replication.pgoutput import UNCHANGED, Deleted, Inserted, Relation, Updated, Values
+from adapters.postgres.replication.pgoutput import UNCHANGED, Deleted, Inserted, RelationMessage, Updated, Values
 from adapters.postgres.types import Types, decoder
 from changesource_sdk import AdapterError, Change, Delete, Insert, Row, Update
 
 
-def fits(relation: Relation, table: TableDef) -> bool:
+def fits(relation: RelationMessage, table: TableDef) -> bool:
     """Whether the layout of the stream matches the definition. If not, one of them is newer than the other."""
     announced = {column.name: (column.type_oid, column.modifier) for column in relation.columns}
     defined = {column.name: (column.type_oid, column.typmod) for column in table.columns}
@@ -21,7 +21,7 @@ def fits(relation: Relation, table: TableDef) -> bool:
 class RelationReader:
     """Reads tuples of one layout, under a definition that matches it."""
 
-    def __init__(self, relation: Relation, table: TableDef, types: Types) -> None:
+    def __init__(self, relation: RelationMessage, table: TableDef, types: Types) -> None:
         indexes = {column.name: index for index, column in enumerate(relation.columns)}
         self._name = table.full_name
         self._table = table

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Protocol
 
 import pyarrow as pa
 
-from adapters.spark_tables.delta.log import Commit
+from adapters.spark_tables.delta.log import DeltaCommit
 from adapters.spark_tables.rows.shape import Shape
 from changesource_sdk import Partition
 
@@ -55,7 +55,7 @@ class DeltaVersion(Protocol):
     def properties(self) -> Mapping[str, str]:
         """The table's properties."""
 
-    def unreadable_feed(self, commit: Commit | None = None) -> str:
+    def unreadable_feed(self, commit: DeltaCommit | None = None) -> str:
         """Why the table's feed, or what one commit says, cannot be read; empty if it can."""
 
     def feed(self, number: int, predicate: str | None = None, columns: Sequence[str] = ()) -> Iterator[pa.RecordBatch]:
@@ -80,7 +80,7 @@ class DeltaAccess(Protocol):
         None if there is no such commit. A table that was created again has other commits under the same numbers.
         """
 
-    def commit(self, number: int) -> Commit | None:
+    def commit(self, number: int) -> DeltaCommit | None:
         """A commit; None if it does not exist yet, or was cleaned up."""
 
     def open(self, number: int | None = None) -> DeltaVersion:

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 
 from adapters.spark_tables.delta.access import DeltaAccess, DeltaVersion
 from adapters.spark_tables.delta.jar_free import JarFreeAccess, JarFreeVersion
-from adapters.spark_tables.delta.log import Commit
+from adapters.spark_tables.delta.log import DeltaCommit
 from adapters.spark_tables.delta.spark import SparkAccess, has_delta
 from adapters.spark_tables.delta.table import UNSUPPORTED, shape_of
 from adapters.spark_tables.settings import TableSettings
@@ -49,7 +49,7 @@ class ChosenAccess:
         """See `DeltaAccess.mark`."""
         return self._access.mark(number)
 
-    def commit(self, number: int) -> Commit | None:
+    def commit(self, number: int) -> DeltaCommit | None:
         return self._access.commit(number)
 
     def open(self, number: int | None = None) -> DeltaVersion:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import pyarrow as pa
 
 from adapters.spark_tables.delta.access import DeltaVersion, Gap, VersionRows
-from adapters.spark_tables.delta.log import Commit, DeltaLog
+from adapters.spark_tables.delta.log import DeltaCommit, DeltaLog
 from adapters.spark_tables.delta.partitions import DeltaPartition, frame_of, has_all_files, partitions
 from adapters.spark_tables.delta.table import configuration, maps_columns, open_table, reading
 from adapters.spark_tables.rows.shape import Shape
@@ -64,7 +64,7 @@ class JarFreeVersion:
         required = set(self._delta.protocol().reader_features or ())
         return sorted(required - _READ_BY_ITS_KERNEL - set(SUPPORTED_READER_FEATURES))
 
-    def unreadable_feed(self, commit: Commit | None = None) -> str:
+    def unreadable_feed(self, commit: DeltaCommit | None = None) -> str:
         """`deltalake` has no feed of mapped columns, and for deletion vectors only whole files."""
         if commit is not None and commit.has_vectors and not commit.has_feed:
             return f"version {commit.version} tells files and not rows"
@@ -125,7 +125,7 @@ class JarFreeAccess:
         """See `DeltaAccess.mark`."""
         return self._log.mark(number)
 
-    def commit(self, number: int) -> Commit | None:
+    def commit(self, number: int) -> DeltaCommit | None:
         """A commit."""
         return self._log.read(number)
 

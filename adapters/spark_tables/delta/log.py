@@ -18,7 +18,7 @@ MAPPING_SETTING = "delta.columnMapping.mode"
 
 
 @dataclass(frozen=True, slots=True)
-class Commit:
+class DeltaCommit:
     """One version. `metadata` is there if the commit set it.
 
     `has_rows`: rows may have changed. `has_feed`: what changed was written down with the commit; otherwise it follows
@@ -47,7 +47,7 @@ class DeltaLog:
         info = None if files is None else files.get_file_info(commit_path(version))
         return None if info is None or info.type == fs.FileType.NotFound else f"{info.mtime_ns}-{info.size}"
 
-    def read(self, version: int) -> Commit | None:
+    def read(self, version: int) -> DeltaCommit | None:
         """A commit; None if it does not exist yet, or was cleaned up."""
         files = self._files()
         if files is None:
@@ -77,7 +77,7 @@ def commit_path(version: int) -> str:
     return f"_delta_log/{version:020}.json"
 
 
-def read_commit(version: int, text: bytes) -> Commit:
+def read_commit(version: int, text: bytes) -> DeltaCommit:
     """Parse a commit's file."""
     actions: dict[str, list[Mapping[str, Any]]] = {}
     for line in text.splitlines():
@@ -85,7 +85,7 @@ def read_commit(version: int, text: bytes) -> Commit:
             actions.setdefault(kind, []).append(action)
     info = (actions.get("commitInfo") or [{}])[0]
     moved = [file for kind in ("add", "remove") for file in actions.get(kind, ()) if file.get("dataChange", True)]
-    return Commit(
+    return DeltaCommit(
         version,
         time_ms=float(info.get("inCommitTimestamp") or info.get("timestamp") or 0.0),
         metadata=actions["metaData"][-1] if "metaData" in actions else None,

@@ -21,7 +21,7 @@ import pyarrow as pa
 from adapters.spark_tables.checks import table_checks
 from adapters.spark_tables.delta.access import DeltaAccess, DeltaVersion, Gap
 from adapters.spark_tables.delta.feed import CHANGE_TYPE, UnusableFeed, feed_changes
-from adapters.spark_tables.delta.log import FEED_SETTING, Commit
+from adapters.spark_tables.delta.log import FEED_SETTING, DeltaCommit
 from adapters.spark_tables.delta.memory import NO_BASE, DeltaMemory
 from adapters.spark_tables.delta.table import shape_of
 from adapters.spark_tables.difference.changed_rows import holds_copy, remove_copy
@@ -228,7 +228,7 @@ class DeltaSource:
             return f"the table has no change feed; {FEED_SETTING} = true would give it one"
         return opened.unreadable_feed()
 
-    def _version(self, opened: DeltaVersion, position: DeltaPosition, commit: Commit) -> Passed:
+    def _version(self, opened: DeltaVersion, position: DeltaPosition, commit: DeltaCommit) -> Passed:
         """The position after a commit, and its changes, if any. Raises `Gap`."""
         shape, now = self._shapes.get(position.shape), replace(position, version=commit.version)
         moved = evolution(shape, shape)

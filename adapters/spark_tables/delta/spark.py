@@ -19,7 +19,7 @@ from pyspark.sql.types import StructField, StructType
 
 from adapters.spark_tables.delta import feed as delta_feed
 from adapters.spark_tables.delta.access import DeltaVersion, Gap
-from adapters.spark_tables.delta.log import Commit, commit_path, read_commit
+from adapters.spark_tables.delta.log import DeltaCommit, commit_path, read_commit
 from adapters.spark_tables.difference.compute import tuned
 from adapters.spark_tables.readers.contract import reading
 from adapters.spark_tables.rows.row_hash import quoted
@@ -89,7 +89,7 @@ class SparkVersion:
         converters = self._access.jvm.scala.jdk.javaapi.CollectionConverters
         return dict(converters.asJava(self._metadata.configuration()))
 
-    def unreadable_feed(self, commit: Commit | None = None) -> str:
+    def unreadable_feed(self, commit: DeltaCommit | None = None) -> str:
         """Delta reads its own feeds."""
         return ""
 
@@ -162,7 +162,7 @@ class SparkAccess:
             status = files.getFileStatus(path)
             return f"{status.getModificationTime()}-{status.getLen()}"
 
-    def commit(self, number: int) -> Commit | None:
+    def commit(self, number: int) -> DeltaCommit | None:
         with reading(self.table):
             path, files = self._commit_file(number)
             if not files.exists(path):

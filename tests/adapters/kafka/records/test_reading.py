@@ -7,7 +7,7 @@ import pytest
 
 from adapters.kafka.records.catalog import Catalog, TopicTable
 from adapters.kafka.records.decoding import NOTHING, Decoded, JsonDecoder, Unreadable, Unwrapping
-from adapters.kafka.records.reading import Reading, make_decoder
+from adapters.kafka.records.reading import RecordReader, make_decoder
 from adapters.kafka.records.row_check import RowCheck
 from adapters.kafka.types import Encoded
 from changesource_sdk.adapter import AddColumn, Column, Delete, Insert, Truncate, Update
@@ -20,15 +20,15 @@ DESCRIBED = Collection("items", [field("id", int), field("title", str)])
 
 
 def read_upsert(key: bytes | None, value: bytes | None, table: TopicTable = ITEM) -> Decoded:
-    return Reading(settings_of(), Catalog([table])).read("items", key, value)
+    return RecordReader(settings_of(), Catalog([table])).read("items", key, value)
 
 
-def read_debezium(key: bytes | None, value: bytes | None, reading: Reading | None = None) -> Decoded:
+def read_debezium(key: bytes | None, value: bytes | None, reading: RecordReader | None = None) -> Decoded:
     return (reading or a_debezium_reading()).read("items", key, value)
 
 
-def a_debezium_reading() -> Reading:
-    return Reading(settings_of(format="debezium"), Catalog([ITEM]))
+def a_debezium_reading() -> RecordReader:
+    return RecordReader(settings_of(format="debezium"), Catalog([ITEM]))
 
 
 # --- plain topics ---
@@ -130,7 +130,7 @@ def test_keys_of_several_columns_are_compared_column_by_column() -> None:
 
 
 def test_keys_may_be_ignored_and_then_tombstones_name_no_row() -> None:
-    reading = Reading(settings_of(key_mismatch="value"), Catalog([ITEM]))
+    reading = RecordReader(settings_of(key_mismatch="value"), Catalog([ITEM]))
     assert reading.read("items", b"user:1", b'{"id":1}').changes == (Insert("item", {"id": 1}),)
     with pytest.raises(Unreadable, match="its key does not say which row to delete") as caught:
         reading.read("items", b"1", None)
@@ -254,7 +254,7 @@ def test_a_schema_with_more_fields_makes_the_table_grow() -> None:
 
 
 def test_a_field_that_is_new_makes_the_table_grow_once_it_has_a_value() -> None:
-    reading = Reading(settings_of(), TABLES)
+    reading = RecordReader(settings_of(), TABLES)
     before = reading.catalog
     assert reading.read("items", b"1", b'{"id":1,"size":null}').changes == (Insert("item", {"id": 1}),)
     assert reading.catalog is before
@@ -268,7 +268,7 @@ def test_declared_columns_are_all_there_are() -> None:
 
 
 def test_a_reading_that_does_not_grow_leaves_out_what_is_no_column() -> None:
-    reading = Reading(settings_of(), TABLES, grows=False)
+    reading = RecordReader(settings_of(), TABLES, grows=False)
     before = reading.catalog
     assert reading.read("items", b"1", b'{"id":1,"size":5}').changes == (Insert("item", {"id": 1}),)
     assert reading.catalog is before
@@ -282,7 +282,7 @@ def test_a_column_of_another_kind_calls_for_a_new_snapshot() -> None:
 
 def test_a_narrower_number_is_no_other_kind() -> None:
     table = TopicTable.of("items", "item", {"id": Encoded("int8"), "rate": Encoded("float8")}, ["id"])
-    reading = Reading(settings_of(format="debezium"), Catalog([table]))
+    reading = RecordReader(settings_of(format="debezium"), Catalog([table]))
     whole = Collection("items", [field("id", int), field("rate", "int32")]).event("c", None, {"id": 1, "rate": 5})
     assert read_debezium(None, whole.value(), reading).changes == (Insert("item", {"id": 1, "rate": 5}),)
 
@@ -324,7 +324,7 @@ class Shouting:
 
 
 def test_a_decoder_of_the_users_reads_other_formats() -> None:
-    reading = Reading(settings_of(decoder=f"{__name__}:Shouting"), TABLES)
+    reading = RecordReader(settings_of(decoder=f"{__name__}:Shouting"), TABLES)
     assert reading.read("items", b"1", b"1=a").changes == (Insert("item", {"id": 1, "title": "A"}),)
     with pytest.raises(Unreadable, match="its value cannot be decoded: invalid literal"):
         reading.read("items", b"1", b"x=a")

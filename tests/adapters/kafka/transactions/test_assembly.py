@@ -14,7 +14,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from adapters.kafka.transactions.assembly import REMEMBERED, Assembler, AssemblerPosition, Partition, Released
-from adapters.kafka.transactions.spool import Spool
+from adapters.kafka.transactions.spool import TransactionSpool
 from changesource_sdk.adapter import Insert
 from changesource_sdk.errors import AdapterError
 
@@ -125,7 +125,7 @@ def test_as_many_records_of_no_transaction_may_wait() -> None:
 
 
 def test_a_transaction_larger_than_memory_waits_in_files_and_comes_in_order(tmp_path: Path) -> None:
-    count, spool = 3_000, Spool(20_000, str(tmp_path))
+    count, spool = 3_000, TransactionSpool(20_000, str(tmp_path))
     assembler = Assembler(START, spool=spool)
     tracemalloc.start()
     try:

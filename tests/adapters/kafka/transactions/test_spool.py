@@ -7,7 +7,7 @@ from pathlib import Path
 from hypothesis import given
 from hypothesis import strategies as st
 
-from adapters.kafka.transactions.spool import Entry, Orders, Spool
+from adapters.kafka.transactions.spool import Entry, Orders, TransactionSpool
 from changesource_sdk.adapter import Insert
 
 
@@ -26,7 +26,7 @@ def test_a_set_of_places_says_what_is_new(numbers: list[int]) -> None:
 
 @given(st.permutations(range(40)), st.integers(0, 200))
 def test_transactions_come_out_in_order_whatever_went_to_files(orders: list[int], limit: int) -> None:
-    spool = Spool(limit)
+    spool = TransactionSpool(limit)
     try:
         for order in orders:
             spool.put(f"T{order % 3}", an_entry(order), 10)
@@ -38,7 +38,7 @@ def test_transactions_come_out_in_order_whatever_went_to_files(orders: list[int]
 
 
 def test_a_file_goes_with_the_last_that_is_in_it(tmp_path: Path) -> None:
-    spool = Spool(15, str(tmp_path))
+    spool = TransactionSpool(15, str(tmp_path))
     spool.put("kept", an_entry(1), 10)
     spool.put("taken", an_entry(2), 10)
     spool.put("forgotten", an_entry(3), 16)
@@ -54,7 +54,7 @@ def test_a_file_goes_with_the_last_that_is_in_it(tmp_path: Path) -> None:
 
 
 def test_nothing_is_left_on_disk_by_what_was_never_taken(tmp_path: Path) -> None:
-    spool = Spool(5, str(tmp_path))
+    spool = TransactionSpool(5, str(tmp_path))
     spool.put("T", an_entry(1), 10)
     assert len(list(tmp_path.rglob("*"))) == 2
     spool.close()
@@ -62,6 +62,6 @@ def test_nothing_is_left_on_disk_by_what_was_never_taken(tmp_path: Path) -> None
 
 
 def test_a_transaction_nobody_put_anything_in_is_empty() -> None:
-    spool = Spool()
+    spool = TransactionSpool()
     spool.forget("T")
     assert list(spool.take("T")) == []

@@ -8,14 +8,14 @@ import pytest
 
 from adapters.postgres.replication.pgoutput import (
     UNCHANGED,
-    Begin,
-    Commit,
+    BeginMessage,
+    CommitMessage,
     Deleted,
     Ignored,
     Inserted,
     LogicalMessage,
-    Relation,
     RelationColumn,
+    RelationMessage,
     Truncated,
     Updated,
     decode,
@@ -39,8 +39,8 @@ VALUES = ["1", None, UNCHANGED, "é"]
 @pytest.mark.parametrize(
     ("data", "message"),
     [
-        (b"B" + pack(">qqI", 0x10, 1_500_000, 7), Begin(0x10, 946_684_801_500.0, 7)),
-        (b"C\0" + pack(">qqq", 0x10, 0x20, 0), Commit(0x10, 0x20, 946_684_800_000.0)),
+        (b"B" + pack(">qqI", 0x10, 1_500_000, 7), BeginMessage(0x10, 946_684_801_500.0, 7)),
+        (b"C\0" + pack(">qqq", 0x10, 0x20, 0), CommitMessage(0x10, 0x20, 946_684_800_000.0)),
         (b"I" + pack(">I", 5) + b"N" + ROW, Inserted(5, VALUES)),
         (b"U" + pack(">I", 5) + b"N" + ROW, Updated(5, None, VALUES)),
         (b"U" + pack(">I", 5) + b"K" + _tuple(_text("0"), b"n") + b"N" + ROW, Updated(5, ["0", None], VALUES)),
@@ -60,7 +60,7 @@ def test_a_relation_is_read_with_its_columns() -> None:
     columns = b"\1id\0" + pack(">Ii", 23, -1) + b"\0Name\0" + pack(">Ii", 1043, 24)
     data = b"R" + pack(">I", 7) + b"public\0Item\0d" + pack(">H", 2) + columns
     found = (RelationColumn("id", 23, -1, True), RelationColumn("Name", 1043, 24, False))
-    assert decode(data) == Relation(7, "public", "Item", "d", found)
+    assert decode(data) == RelationMessage(7, "public", "Item", "d", found)
 
 
 @pytest.mark.parametrize("data", [b"S1234", b"I" + pack(">I", 5) + b"N" + _tuple(b"b" + pack(">i", 1) + b"x")])
