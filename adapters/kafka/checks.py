@@ -59,7 +59,7 @@ def _columns(settings: KafkaSettings) -> Iterator[Check]:
     guessed = {columns.topic for columns in inferred}
     known = [table.table.full_name for topic, table in catalog.by_topic.items() if topic not in guessed]
     if known:
-        yield Check("columns", True, f"declared, or told by the records' schema: {', '.join(known)}")
+        yield Check("columns", True, f"declared, or read from the records' schema: {', '.join(known)}")
     for columns in inferred:
         yield Check("columns", True, f"inferred, so see that it is right: {columns}")
 

@@ -47,7 +47,7 @@ class MemoryAdapter:
         raise ResyncRequired(
             "position-lost",
             f"the position {position!r} was not made by this store",
-            fix="nothing to do: the store is read anew and consumers are reset",
+            fix="nothing to do: the upstream is read again from the start and consumers are reset",
         )
 
     def close(self) -> None:

@@ -141,7 +141,7 @@ class ChangeReader:
         if table is not None and fits(relation, table):
             reader = RelationReader(relation, table, self.version.types)
         elif table is not None:
-            event(_log, logging.INFO, "a table changed without notice; it is read anew", table=table.full_name)
+            event(_log, logging.INFO, "a table changed without notice; it is read again", table=table.full_name)
             self._wait_for(oid)
         if oid not in self._skipped:
             self._readers[oid] = reader

@@ -135,4 +135,8 @@ def _retention(db: Connection) -> Check:
     limit = _setting(db, "max_slot_wal_keep_size")
     if limit == "-1":
         return Check("retained-wal", True, "unlimited: watch the disk, or set max_slot_wal_keep_size")
-    return Check("retained-wal", True, f"up to {limit}; a pipeline that is down for longer reads the store anew")
+    return Check(
+        "retained-wal",
+        True,
+        f"up to {limit}; a pipeline that is down for longer reads the database again",
+    )

@@ -16,7 +16,7 @@ from changesource_sdk import Position, ResyncRequired, position_lost
 
 def lost(reason: str, where: str = "") -> ResyncRequired:
     """The error that makes the pipeline take a new snapshot."""
-    return position_lost(reason, where, "nothing to do: the tables are read anew, and consumers are reset")
+    return position_lost(reason, where, "nothing to do: the tables are read again, and consumers are reset")
 
 
 @dataclass(frozen=True, slots=True)

@@ -85,7 +85,7 @@ def _unsuitable(name: str, kind: str, taken: set[str]) -> str | None:
     if kind != "table":
         return f"it is a {kind} table, and only ordinary ones record their changes: copy what clients need to one"
     if not all(split_name(name)) or (canonical_name(name) != name and canonical_name(name) in taken):
-        return "its name cannot be told apart as schema.table: rename it"
+        return "its name cannot be split into schema.table: rename it"
     return None
 
 

@@ -30,4 +30,4 @@ class SqlitePosition:
 
 def lost(reason: str) -> ResyncRequired:
     """The error that makes the pipeline take a new snapshot."""
-    return position_lost(reason, fix="nothing to do: the store is read anew; let only one reader follow a database")
+    return position_lost(reason, fix="nothing to do: the database is read again; let only one reader follow a database")

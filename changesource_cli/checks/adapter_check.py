@@ -68,7 +68,7 @@ async def check_adapter(
     except AdapterError as error:
         where = f" ({error.where})" if error.where else ""
         finding = Finding(error.code, f"{error.message}{where}", own_fix=error.fix, own_page=PAGE)
-        yield CheckVerdict("stream", "broken", "the pipeline cannot go on", (finding,))
+        yield CheckVerdict("stream", "broken", "the pipeline cannot continue", (finding,))
 
 
 async def _check_stream(

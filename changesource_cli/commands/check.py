@@ -34,8 +34,8 @@ from changesource_sdk.testing.conformance.harness import Harness
 EPILOG = "\n\n".join(
     (
         "Exit codes: 0 nothing is broken, 1 a rule is broken, 2 usage or settings, "
-        "5 the endpoint cannot be reached, 130 interrupted. What could not be tried is told as 'not seen' and is no "
-        "failure.",
+        "5 the endpoint cannot be reached, 130 interrupted. What could not be tried is reported as 'not seen' and "
+        "is no failure.",
         "Examples:",
         "changesource check ws://127.0.0.1:4810/changes/v0/stream",
         "changesource check my_store:MyAdapter --set path=data",

@@ -40,7 +40,7 @@ def compact(
     config: Annotated[Path | None, typer.Option(envvar=serve.CONFIG_VARIABLE, help="TOML file, as for serve.")] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Machine-readable output and logs.")] = False,
 ) -> None:
-    """Make a new snapshot from the newest one and the log, so that the log can be forgotten; the store is not asked."""
+    """Make a new snapshot from the newest one and the log, so that the log can be deleted; the upstream is not read."""
     with reported(as_json=as_json):
         flags: dict[str, object] = {"state": state, "log": log, "log_schema": log_schema, "spool": spool}
         flags |= {"runner": runner, "master": master, "conf": configuration.parse_pairs(conf or [], "--conf")}

@@ -95,7 +95,7 @@ def _document(target: str, log: str | None, log_schema: str) -> Document:
         return _fetch(target)
     if log is None:
         raise ConfigurationError(
-            "no-target", "there is nothing to look at", "TARGET", "give a state directory, host:port, or --log"
+            "no-target", "there is nothing to inspect", "TARGET", "give a state directory, host:port, or --log"
         )
     return status_of_log(open_store(Path(target or SERVED_FROM), log, log_schema))
 

@@ -251,7 +251,7 @@ CASES = (
         "another initial sync", "every initial sync is above everything that was sent before", another_initial_sync
     ),
     EndpointCase("two consumers", "consumers of one shard do not disturb each other", two_consumers),
-    EndpointCase("resume", "every watermark given out can be gone on from, with the same transactions", resume),
+    EndpointCase("resume", "every watermark that was sent can be resumed from, with the same transactions", resume),
     EndpointCase("other app and shard", "each app and shard gets tables of its own", own_tables),
     EndpointCase("seam", "a snapshot and what follows it lead to the next snapshot", seam),
     EndpointCase("unknown replica", "what the endpoint does not know is reset", unknown_replica),

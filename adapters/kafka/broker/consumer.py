@@ -32,7 +32,7 @@ SILENT_AFTER_S = 12.0
 """More than two metadata requests (`REFRESH_MS`) without an answer."""
 GONE_AFTER_S = 5.0
 """A broker that has just started may not know its topics yet."""
-RESYNC = "nothing to do: the topics are read anew and consumers are reset"
+RESYNC = "nothing to do: the topics are read again from the start and consumers are reset"
 
 
 class PartitionConsumer:

@@ -40,7 +40,7 @@ def require_one_partition_per_key(settings: KafkaSettings, position: KafkaPositi
         raise ResyncRequired(
             "keys-moved",
             f"keys lie in several partitions of {', '.join(sorted(topics))}, which an earlier version did not look for",
-            fix="nothing to do: the topics are read anew and consumers are reset",
+            fix="nothing to do: the topics are read again from the start and consumers are reset",
         )
 
 

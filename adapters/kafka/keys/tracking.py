@@ -91,7 +91,7 @@ class KeyTracker:
                 f"key {key.decode()} was newest in partition {new.partition} of topic {self._topic}, and its next "
                 "record there is older than one in another partition",
                 where=f"topic {self._topic}",
-                fix="nothing to do: the topics are read anew and consumers are reset; "
+                fix="nothing to do: the topics are read again from the start and consumers are reset; "
                 "if it keeps happening, order by something that only grows (`order_by`)",
             )
         if outcome is KeyVerdict.UNORDERED:
@@ -167,5 +167,5 @@ def keys_moved(record: ConsumerRecord) -> ResyncRequired:
         f"the key of {record.topic}[{record.partition}] offset {record.offset} was in another partition before, though "
         "none was added: its producers place keys differently",
         where=f"topic {record.topic}",
-        fix="nothing to do: the topics are read anew, and the keys in several partitions are ordered by `order_by`",
+        fix="nothing to do: the topics are read again, and the keys in several partitions are ordered by `order_by`",
     )

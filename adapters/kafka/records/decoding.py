@@ -260,6 +260,6 @@ def new_columns(table: TopicTable, fields: Mapping[str, Encoded]) -> dict[str, E
                 "column-type-changed",
                 f"column {name} of topic {table.topic} was {column.data_type} and is now {kind.data_type}",
                 where=f"table {table.table.full_name}, column {name}",
-                fix="nothing to do: the topics are read anew and consumers are reset",
+                fix="nothing to do: the topics are read again from the start and consumers are reset",
             )
     return {name: kind for name, kind in fields.items() if table.table.column(name) is None}

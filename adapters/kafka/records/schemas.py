@@ -108,7 +108,7 @@ def table_of(topic: str, options: TableOptions, survey: Survey) -> tuple[TopicTa
             fix=_unread_fix(options)
             if survey.unread
             else f"declare them: [set.tables.{options.name}] with key and columns; "
-            "or wait, it is looked at again until there is a record",
+            "or wait: the topic is read again until it has a record",
         )
     kinds = {name: survey.kinds.get(name, Counter({NULL: survey.rows})) for name in (*key, *survey.kinds)}
     columns = {name: Encoded(_joined(kinds_of_column)) for name, kinds_of_column in kinds.items()}

@@ -145,7 +145,7 @@ def torn_truncate(record: ConsumerRecord) -> AdapterError:
     """The error for a truncate in a topic of several partitions."""
     return AdapterError(
         "truncate-unordered",
-        "a truncate stands among records of other partitions whose order to it nobody can tell",
+        "a truncate is among records of other partitions, and its order relative to them is unknown",
         where=record_name((record.topic, record.partition, record.offset)),
         fix="give the topic one partition, or let Debezium leave truncates out (skipped.operations=t)",
     )

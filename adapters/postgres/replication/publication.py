@@ -29,7 +29,7 @@ def ensure_publications(db: Connection, settings: PostgresSettings) -> list[str]
                 "publication-dropped",
                 f"the publication {name} was dropped while it was followed",
                 where=address(settings.dsn),
-                fix=f"CREATE PUBLICATION {quoted(name)} FOR TABLE … {_OPTIONS}; and the store is read anew by itself",
+                fix=f"CREATE PUBLICATION {quoted(name)} FOR TABLE … {_OPTIONS}; the database is then read again",
             )
     return [_make(db, settings, name) for name in absent]
 

@@ -70,7 +70,7 @@ def ensure_slot(db: Connection, settings: PostgresSettings) -> str | None:
         return None
     db.execute("SELECT pg_drop_replication_slot(%s)", (slot,))
     _create(db, slot)
-    return f"made the replication slot {slot} anew, since the server had lost it"
+    return f"created the replication slot {slot} again, since the server had lost it"
 
 
 def _create(db: Connection, slot: str) -> None:
@@ -86,12 +86,12 @@ def check_resumable(db: Connection, settings: PostgresSettings, after: int) -> N
     if state.is_lost:
         raise position_lost(
             f"the server has thrown away changes that the slot {settings.slot} still needed",
-            fix="raise max_slot_wal_keep_size if this happens again; the store is read anew by itself",
+            fix="raise max_slot_wal_keep_size if this happens again; the database is then read again automatically",
         )
     if state.confirmed > after:
         raise position_lost(
             f"the slot {settings.slot} is at {lsn_text(state.confirmed)}, ahead of the log at {lsn_text(after)}",
-            fix="let only one pipeline use a slot; the store is read anew by itself",
+            fix="let only one pipeline use a slot; the database is then read again automatically",
         )
     answer = db.execute("SELECT pg_current_wal_flush_lsn()::text").fetchone()
     if answer is not None and lsn_number(answer[0]) < after:

@@ -208,7 +208,7 @@ class DeltaSource:
         """The versions after a position, one by one, as long as the feed has them. Raises `Gap`."""
         opened = self._newest_after(position)
         if opened.id != position.id:
-            raise Gap("the table was made anew")
+            raise Gap("the table was dropped and created again")
         if opened.number < position.version:
             raise Gap(f"the table went back to version {opened.number}")
         if gap := self._no_feed(opened):
@@ -282,7 +282,7 @@ class DeltaSource:
         """The rows at a position."""
         opened = self._access.open(position.version)
         if opened.id != position.id:
-            raise lost("the table was made anew", self._settings.where)
+            raise lost("the table was dropped and created again", self._settings.where)
         return opened.frame(self._memory.session, self._shape(opened))
 
 

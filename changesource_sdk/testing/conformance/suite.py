@@ -35,7 +35,7 @@ CASES: tuple[Case, ...] = (
     Case("tables", "tables() suits a consumer, has keys, and says the same twice", declaring.tables_are_sound),
     Case("picklable", "the adapter can be sent to another process and works there", declaring.travels),
     Case("partitions", "a partition can be pickled and read again", declaring.partitions_read_again),
-    Case("stops", "a pipeline that is told to stop can: changes() does not block for ever", declaring.can_be_stopped),
+    Case("stops", "a pipeline can be stopped: changes() does not block indefinitely", declaring.can_be_stopped),
     Case("serving", "a cache gets all of it, and every frame is legal", serving.to_a_cache),
     *needing(
         "writes",
@@ -56,7 +56,7 @@ CASES: tuple[Case, ...] = (
         Case("restart", "after a stop it goes on where it was", resuming.after_a_stop),
         Case("duplicates", "what is delivered twice, late or again is stored once", resuming.repeated),
         Case("dropped-connection", "a dropped connection costs a retry, nothing else", resuming.interrupted),
-        Case("lost-log", "after the log is lost, the store is read anew", recovering.lost_log),
+        Case("lost-log", "after the log is lost, the store is read again from the start", recovering.lost_log),
     ),
     *needing(
         "updates",
@@ -79,7 +79,7 @@ CASES: tuple[Case, ...] = (
     *needing(
         "acknowledge",
         Case("acknowledge", "acknowledge() loses nothing that follows", recovering.acknowledging, ("writes",)),
-        Case("forget", "what was acknowledged is let go of", recovering.forgetting, ("writes", "retained")),
+        Case("forget", "the store forgets what was acknowledged", recovering.forgetting, ("writes", "retained")),
     ),
     *needing(
         "add column",

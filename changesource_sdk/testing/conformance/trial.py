@@ -82,7 +82,7 @@ class Trial:
         if wanted:
             known = ", ".join(table.full_name for table in self.tables)
             raise Broken(f"tables() gives no table {wanted!r}, which the harness names; it gives {known}")
-        raise NotApplicable("no table has a key, so no row can be told from another")
+        raise NotApplicable("no table has a key, so rows cannot be distinguished")
 
     @cached_property
     def history(self) -> WriteHistory:

@@ -92,7 +92,7 @@ def test_a_slot_that_the_server_gave_up_is_made_anew(server: PostgresServer) -> 
         with pytest.raises(ResyncRequired, match="thrown away changes"):
             next(PostgresTail(settings).transactions(snapshot.lsn))
         with settings.connect() as own:
-            assert "anew, since the server had lost it" in str(ensure_slot(own, settings))
+            assert "again, since the server had lost it" in str(ensure_slot(own, settings))
         again, _ = open_snapshot(settings)
         again.close()
         reader = Reader(settings, again.lsn)

@@ -73,7 +73,7 @@ def can_be_stopped(trial: Trial) -> None:
     left = [thread for thread in threading.enumerate() if thread not in before and thread.name == TAIL_THREAD]
     if left:
         raise Broken(
-            f"changes() still blocks {STOP_S:g} s after the pipeline was told to stop: give the adapter a close() that "
+            f"changes() still blocks {STOP_S:g} s after a request to stop: give the adapter a close() that "
             f"makes changes() return, or let changes() return when there is nothing for a while"
         )
 

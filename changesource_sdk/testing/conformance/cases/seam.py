@@ -114,7 +114,7 @@ class SeamAdapter:
             thread.join(self._trial.patience)
             if thread.is_alive():
                 raise Broken(
-                    "a write to the store waits for ever: the adapter keeps a lock after its snapshot was read"
+                    "a write to the store never finishes: the adapter keeps a lock after its snapshot was read"
                 )
         if self._failed:
             raise self._failed[0]

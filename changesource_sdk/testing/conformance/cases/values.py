@@ -45,7 +45,7 @@ def partly_updated(trial: Trial) -> None:
     columns = [column.name for column in trial.table.columns if column.name not in trial.table.key]
     columns = [name for name in columns if name in trial.row(1, 0)]
     if len(columns) < 2:
-        raise NotApplicable("the table has fewer than two columns beside its key")
+        raise NotApplicable("the table has fewer than two columns apart from its key")
     trial.commit(trial.insert(1))
     with trial.running() as watch:
         watch.caught_up()
@@ -76,7 +76,7 @@ def _refused_by_name(trial: Trial, kind: ValueKind) -> None:
     columns = [c for c in trial.table.columns if c.kind == kind and c.name in written and c.name not in trial.table.key]
     columns = [column for column in columns if not column.data_type.startswith(("date", "time"))]
     if not columns:
-        raise NotApplicable(f"the table has no column of kind {kind} beside its key")
+        raise NotApplicable(f"the table has no column of kind {kind} apart from its key")
     trial.insert_many(3)
     with trial.running(judge=LenientJudge(trial.history)) as watch:
         watch.until(lambda: _has_row(trial, watch, 3), lambda: "the rows before the bad one did not come")
