@@ -1,8 +1,8 @@
 """Checks the wording of the product's docstrings, comments and names; `make style` runs it.
 
-`python -m tests.support.wording` fails where a listed word is used, except under the paths in `wording_not_yet.txt`.
-That list only becomes shorter: a path without findings must leave it. `--count [PATH ...]` prints figures instead, for
-the whole product or for some folders or files. CONTRIBUTING.md has the words to use instead.
+`python -m tests.support.wording` fails where a listed word is used, and where an attribute that changes after
+`__init__` has no comment. `--count [PATH ...]` prints figures instead, for the whole product or for some folders or
+files. CONTRIBUTING.md has the words to use instead.
 """
 
 from __future__ import annotations
@@ -20,8 +20,6 @@ from typing import NamedTuple
 
 from tests import rooms
 from tests.support.tools import REPOSITORY
-
-NOT_YET = Path(__file__).with_name("wording_not_yet.txt")
 
 PROSE = (
     "told",
@@ -247,26 +245,19 @@ def _is_under(name: str, paths: Iterable[str]) -> bool:
     return any(name == path or name.startswith(f"{path}/") for path in paths)
 
 
-def not_yet() -> list[str]:
-    """The folders and files that may still have listed words."""
-    lines = (line.partition("#")[0].strip() for line in NOT_YET.read_text().splitlines())
-    return [line for line in lines if line]
-
-
 def check() -> list[str]:
-    """What `make style` complains about: listed words, and exceptions that are no longer needed."""
-    exceptions = not_yet()
-    needed = set()
+    """What `make style` complains about: listed words, and changing attributes without a comment."""
     complaints = []
     for name, path in product_files().items():
+        source = path.read_text()
         stem = path.parent.name if path.stem == "__init__" else path.stem
-        for finding in findings(path.read_text(), stem):
-            excepted = [each for each in exceptions if _is_under(name, (each,))]
-            needed.update(excepted)
-            if not excepted:
-                complaints.append(f"{name}:{finding.line}: {finding.what}")
-    unneeded = [each for each in exceptions if each not in needed]
-    return complaints + [f"{NOT_YET.name}: {each} has no listed words; remove it from the list" for each in unneeded]
+        complaints += [f"{name}:{finding.line}: {finding.what}" for finding in findings(source, stem)]
+        complaints += [
+            f"{name}:{each.line}: {each.owner}.{each.name} changes; say what it is, and who writes it when"
+            for each in changing_attributes(source)
+            if not each.explained
+        ]
+    return complaints
 
 
 def figures(only: Iterable[str] = ()) -> dict[str, int]:
