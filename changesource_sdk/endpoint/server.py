@@ -75,6 +75,10 @@ class Endpoint:
         self._gate = Gate(access, browsers, publications)
         self._reader = self._log_store.open_log()
         self._coordination = self._log_store.open_coordination()
+        if self._log_store.is_local:
+            # Opens the record of consumers: a disk that has no room for it is reported now, not at the first consumer.
+            # A log elsewhere may come up after the endpoint.
+            self._coordination.consumers("", 0)
         self._acks = AckStore(self._coordination)
         # The tail reads through a connection of its own, so that consumers that catch up do not delay it.
         self._tail = LiveTail(
