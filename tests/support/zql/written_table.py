@@ -52,6 +52,7 @@ class WrittenTable(FollowedTable):
         name = quoted(table.name)
         self._where_key = " AND ".join(f"{quoted(column)} = ?" for column in table.primary_key)
         self._delete_sql = f"DELETE FROM {name} WHERE {self._where_key}"
+        self._exists_sql = f"SELECT 1 FROM {name} WHERE {self._where_key}"
         marks = ", ".join("?" * len(table.columns))
         self._insert_sql = f"INSERT INTO {name} ({self.below.columns_sql}) VALUES ({marks})"
         self._update_sql: dict[tuple[int, ...], str] = {}
@@ -85,7 +86,10 @@ class WrittenTable(FollowedTable):
         self._stored.setdefault(old_key, old_row)
 
     def _has(self, key: Key) -> bool:
-        return (self.touched[key] if key in self.touched else self.below.get(key)) is not None
+        if key in self.touched:
+            return self.touched[key] is not None
+        parameters = self.below.key_parameters(key)
+        return parameters is not None and self._connection.execute(self._exists_sql, parameters).fetchone() is not None
 
     def _must_be_present(self, key: Key) -> None:
         if not self._has(key):
