@@ -16,10 +16,10 @@ import secrets
 import sqlite3
 from dataclasses import dataclass, replace
 
-from adapters.sqlite.catalog import Catalog
+from adapters.sqlite.catalog.identity import Trace, recognise
+from adapters.sqlite.catalog.introspect import OWN, SyncableTables, find_tables, quoted, schema_objects
+from adapters.sqlite.catalog.model import Catalog
 from adapters.sqlite.connection import write_transaction
-from adapters.sqlite.identity import Trace, recognise
-from adapters.sqlite.introspect import OWN, SyncableTables, find_tables, quoted, schema_objects
 from adapters.sqlite.settings import Selection
 from adapters.sqlite.triggers import CHANGES, ESSENTIAL, key_columns, listed_columns, parse_name, table_triggers
 from changesource_sdk.toolkit import NOT_SYNCED, StandingWarnings

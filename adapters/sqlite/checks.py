@@ -7,7 +7,7 @@ import sqlite3
 from collections.abc import Iterator
 from pathlib import Path
 
-from adapters.sqlite.introspect import find_tables
+from adapters.sqlite.catalog.introspect import find_tables
 from adapters.sqlite.settings import Selection
 from changesource_sdk import Check, ConfigurationError
 

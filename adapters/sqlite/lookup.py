@@ -9,10 +9,11 @@ from __future__ import annotations
 import sqlite3
 from collections.abc import Iterator
 
-from adapters.sqlite.catalog import TableDef
-from adapters.sqlite.introspect import quoted
+from adapters.sqlite.catalog.introspect import quoted
+from adapters.sqlite.catalog.model import TableDef
+from adapters.sqlite.rows import StoredRowReader
 from adapters.sqlite.triggers import CHANGES, INSERTED, key_columns
-from adapters.sqlite.types import RowReader, Stored
+from adapters.sqlite.types import Stored
 from changesource_sdk import AdapterError, Change, Delete, Insert, Update
 
 
@@ -21,7 +22,7 @@ class TableLookup:
 
     def __init__(self, table: TableDef) -> None:
         self.table = table
-        self._reader = RowReader(table)
+        self._reader = StoredRowReader(table)
         self._query = touched_query(table)
 
     def all_rows(self, db: sqlite3.Connection) -> Iterator[Change]:

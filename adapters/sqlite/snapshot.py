@@ -18,13 +18,14 @@ from functools import partial
 from pathlib import Path
 
 from adapters.sqlite.capture import SchemaVersion, install, recorded_range, schema_cookie
-from adapters.sqlite.catalog import TableDef
+from adapters.sqlite.catalog.introspect import quoted
+from adapters.sqlite.catalog.model import TableDef
 from adapters.sqlite.connection import open_database, translated_errors
-from adapters.sqlite.introspect import quoted
 from adapters.sqlite.lookup import refuse_null_keys
 from adapters.sqlite.position import SqlitePosition
+from adapters.sqlite.rows import StoredRowReader
 from adapters.sqlite.settings import Selection
-from adapters.sqlite.types import RowReader, Stored
+from adapters.sqlite.types import Stored
 from changesource_sdk import Row, Snapshot
 
 PARTITION_ROWS = 100_000
@@ -55,7 +56,7 @@ class TableRange:
         where = f" WHERE {' AND '.join(conditions)}" if conditions else ""
         query = f"SELECT {columns} FROM {quoted(self.table)}{where} ORDER BY {_locator(self.definition)}"
         with translated_errors(self.path), closing(open_database(self.path, immutable=True)) as db:
-            yield from RowReader(self.definition).rows(db.execute(query, bounds))
+            yield from StoredRowReader(self.definition).rows(db.execute(query, bounds))
 
 
 def take_snapshot(db: sqlite3.Connection, path: str, selection: Selection, scratch: str | None) -> Snapshot:

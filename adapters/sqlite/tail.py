@@ -21,8 +21,8 @@ from adapters.sqlite.capture import (
     schema_cookie,
     stored_version,
 )
+from adapters.sqlite.catalog.ddl import Migration, migration
 from adapters.sqlite.connection import translated_errors
-from adapters.sqlite.ddl import Migration, migration
 from adapters.sqlite.lookup import TableLookup
 from adapters.sqlite.position import SqlitePosition, lost
 from adapters.sqlite.settings import Selection

@@ -14,8 +14,8 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable
 
-from adapters.sqlite.catalog import TableDef
-from adapters.sqlite.introspect import OWN, quoted
+from adapters.sqlite.catalog.introspect import OWN, quoted
+from adapters.sqlite.catalog.model import TableDef
 
 CHANGES = f"{OWN}changes"
 INSERTED, UPDATED, REMOVED = 1, 2, 3

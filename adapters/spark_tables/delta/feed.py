@@ -18,7 +18,7 @@ from typing import TypeAlias
 import pyarrow as pa
 
 from adapters.spark_tables.rows.shape import Shape
-from adapters.spark_tables.rows.values import RowReader
+from adapters.spark_tables.rows.values import ArrowRowReader
 from changesource_sdk import Change, Delete, Insert, Row, Update
 
 CHANGE_TYPE = "_change_type"
@@ -50,7 +50,7 @@ def feed_changes(shape: Shape, open_feed: OpenFeed, *, rewritten: bool = False) 
 
 
 def _paired(shape: Shape, batches: Iterable[pa.RecordBatch], rewritten: bool) -> Iterator[Change]:
-    name, reader = shape.table.full_name, RowReader(shape.fields)
+    name, reader = shape.table.full_name, ArrowRowReader(shape.fields)
     before: dict[Key, Row] = {}
     after: dict[Key, Row] = {}
     for batch in batches:
@@ -91,7 +91,7 @@ def stored(column: pa.Array) -> pa.Array:
 
 
 def _unpaired(shape: Shape, open_feed: OpenFeed) -> Iterator[Change]:
-    name, reader = shape.table.full_name, RowReader(shape.fields)
+    name, reader = shape.table.full_name, ArrowRowReader(shape.fields)
     for batch in open_feed(_is_one_of(BEFORE)):
         yield from (Delete(name, row) for row in reader.rows(batch))
     for batch in open_feed(_is_one_of(AFTER)):

@@ -16,7 +16,7 @@ from pyspark.sql.types import IntegralType, StructType
 
 from adapters.spark_tables.delta.table import maps_columns, open_table, reading
 from adapters.spark_tables.rows.shape import Shape
-from adapters.spark_tables.rows.values import RowReader
+from adapters.spark_tables.rows.values import ArrowRowReader
 from adapters.spark_tables.settings import TableSettings
 from changesource_sdk import Row
 
@@ -48,7 +48,7 @@ class DeltaPartition:
         return Shape.from_json(self.shape_json).table.full_name
 
     def rows(self) -> Iterator[Row]:
-        reader = RowReader(Shape.from_json(self.shape_json).fields)
+        reader = ArrowRowReader(Shape.from_json(self.shape_json).fields)
         for batch in self.batches():
             yield from reader.rows(batch)
 

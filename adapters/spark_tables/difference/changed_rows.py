@@ -14,7 +14,7 @@ import pyarrow.dataset as ds
 from adapters.spark_tables.difference.files import DELETE, INSERT, OPERATION
 from adapters.spark_tables.difference.state import StateFolder, StateVersion
 from adapters.spark_tables.rows.shape import Shape
-from adapters.spark_tables.rows.values import RowReader
+from adapters.spark_tables.rows.values import ArrowRowReader
 from changesource_sdk import Change, Delete, Insert, Row, Update
 
 BATCH_ROWS = 8_192
@@ -22,9 +22,9 @@ BATCH_ROWS = 8_192
 
 def changes_of(folder: StateFolder, version: StateVersion, shape: Shape) -> Iterator[Change]:
     """The changes that made a version: what its last delta holds."""
-    name, reader = shape.table.full_name, RowReader(shape.fields)
+    name, reader = shape.table.full_name, ArrowRowReader(shape.fields)
     key_fields = [shape.struct[column] for column in shape.key]
-    keys = RowReader(key_fields)
+    keys = ArrowRowReader(key_fields)
     for batch in _batches(folder, folder.parquet_files(version.deltas[-1])):
         operations = batch.column(OPERATION).to_pylist()
         key_names = [field.name for field in key_fields]
@@ -57,7 +57,7 @@ class CopyPartition:
 
     def rows(self) -> Iterator[Row]:
         fields = Shape.from_json(self.shape_json).fields
-        reader = RowReader(fields)
+        reader = ArrowRowReader(fields)
         for batch in _batches(StateFolder(self.root), self.files):
             yield from reader.rows(_named(batch, "r", [field.name for field in fields]))
 

@@ -30,7 +30,7 @@ Values: TypeAlias = Sequence[object]
 Reader: TypeAlias = Callable[[pa.Array], Values]
 
 
-class RowReader:
+class ArrowRowReader:
     """Makes rows of record batches that have (at least) the fields of a shape."""
 
     def __init__(self, fields: Sequence[spark.StructField]) -> None:

@@ -69,6 +69,7 @@ FORMER = {
     "adapters.spark_tables.state": "adapters.spark_tables.difference.state",
     "adapters.spark_tables.touched": "adapters.spark_tables.delta.touched",
     "adapters.spark_tables.values": "adapters.spark_tables.rows.values",
+    "adapters.sqlite.catalog": "adapters.sqlite.catalog.model",
     "changesource_sdk.observe.logs": "service_kit.logs",
     "changesource_sdk.pipeline.mapping": "changesource_sdk.pipeline.mapping.declare",
     "changesource_sdk.pipeline.row_mapping": "changesource_sdk.pipeline.mapping.row",

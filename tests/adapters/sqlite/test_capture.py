@@ -6,7 +6,7 @@ import sqlite3
 import pytest
 
 from adapters.sqlite.capture import install, latest_version, prune, recorded_range, stored_version, uninstall
-from adapters.sqlite.catalog import Catalog
+from adapters.sqlite.catalog.model import Catalog
 from adapters.sqlite.settings import Selection
 from changesource_sdk.adapter import (
     AddColumn,

@@ -4,7 +4,7 @@ import sqlite3
 
 import pytest
 
-from adapters.sqlite.catalog import ColumnDef, TableDef, UniqueSet
+from adapters.sqlite.catalog.model import ColumnDef, TableDef, UniqueSet
 from adapters.sqlite.triggers import ESSENTIAL, listed_columns, parse_name, table_triggers, trigger_name
 
 NAMES = ('quo"te', "new\nline", "a, b", " ON ", "Ünï", 'x" ON "y')

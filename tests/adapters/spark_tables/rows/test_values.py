@@ -11,7 +11,7 @@ import pyarrow as pa
 import pytest
 from pyspark.sql import types as spark
 
-from adapters.spark_tables.rows.values import RowReader
+from adapters.spark_tables.rows.values import ArrowRowReader
 from adapters.spark_tables.types import PLAIN, column_of, unsynced_reason
 from changesource_sdk.pipeline.encoding.normalize import converter
 
@@ -103,7 +103,7 @@ NESTED_JSON = (
 def test_a_value_has_one_wire_form(kind: object, values: pa.Array, column_type: str, wire: object) -> None:
     field = spark.StructField.fromJson(field_of("v", kind))
     column = column_of(field)
-    (row,) = RowReader([field]).rows(pa.RecordBatch.from_arrays([values], ["v"]))
+    (row,) = ArrowRowReader([field]).rows(pa.RecordBatch.from_arrays([values], ["v"]))
     value = row["v"]
     assert column.data_type == column_type
     if kind == "interval day to second":
@@ -117,13 +117,13 @@ def test_null_stays_null(kind: object) -> None:
 
     field = spark.StructField.fromJson(field_of("v", kind))
     batch = pa.RecordBatch.from_arrays([pa.array([None], to_arrow_type(field.dataType, timezone="UTC"))], ["v"])
-    assert list(RowReader([field]).rows(batch)) == [{"v": None}]
+    assert list(ArrowRowReader([field]).rows(batch)) == [{"v": None}]
 
 
 def test_only_the_fields_asked_for_are_read_in_their_order() -> None:
     fields = [spark.StructField("b", spark.StringType()), spark.StructField("a", spark.IntegerType())]
     batch = pa.RecordBatch.from_pydict({"a": [1, 2], "x": [0, 0], "b": ["p", "q"]})
-    assert list(RowReader(fields).rows(batch)) == [{"b": "p", "a": 1}, {"b": "q", "a": 2}]
+    assert list(ArrowRowReader(fields).rows(batch)) == [{"b": "p", "a": 1}, {"b": "q", "a": 2}]
 
 
 def test_every_type_of_spark_has_a_column_or_is_known_to_have_none() -> None:

@@ -8,6 +8,8 @@ from importlib.util import find_spec
 
 import pytest
 
+from adapters.sqlite.catalog.model import ColumnDef, TableDef
+from adapters.sqlite.snapshot import TableRange
 from changesource_sdk.pipeline.snapshot.former_modules import FORMER, FORMER_NAMES, unpickled
 from changesource_sdk.pipeline.snapshot.resume import SnapshotPlan
 
@@ -17,6 +19,15 @@ def test_a_class_is_found_under_the_former_name_of_its_module() -> None:
     former = content.replace(b"changesource_sdk.pipeline.snapshot.resume", b"changesource_sdk.pipeline.unfinished")
     assert former != content
     assert unpickled(former) is SnapshotPlan
+
+
+def test_partitions_of_a_sqlite_snapshot_are_read_after_their_catalog_moved() -> None:
+    table = TableDef(1, "t", (ColumnDef(1, "id", "int8", True),), ("id",), ("_rowid_",))
+    partition = TableRange("copy.db", table, None, (5,))
+    content = pickle.dumps(partition, protocol=0)
+    former = content.replace(b"adapters.sqlite.catalog.model", b"adapters.sqlite.catalog")
+    assert former != content
+    assert unpickled(former) == partition
 
 
 def test_what_this_version_pickles_is_read_as_it_is() -> None:

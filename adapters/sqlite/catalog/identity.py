@@ -15,7 +15,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from adapters.sqlite.catalog import Catalog, ColumnDef, TableDef
+from adapters.sqlite.catalog.model import Catalog, ColumnDef, TableDef
 
 HIDDEN_STEPS = 2
 """Schema statements that drop and add a column.

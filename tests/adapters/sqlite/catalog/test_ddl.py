@@ -4,8 +4,8 @@ from dataclasses import replace
 
 import pytest
 
-from adapters.sqlite.catalog import Catalog, ColumnDef, IndexDef, TableDef
-from adapters.sqlite.ddl import known_default, migration
+from adapters.sqlite.catalog.ddl import known_default, migration
+from adapters.sqlite.catalog.model import Catalog, ColumnDef, IndexDef, TableDef
 from changesource_sdk.adapter import (
     AddColumn,
     AlterColumn,

@@ -4,8 +4,8 @@ import sqlite3
 
 import pytest
 
-from adapters.sqlite.catalog import IndexDef, TableDef
-from adapters.sqlite.introspect import SyncableTables, find_tables
+from adapters.sqlite.catalog.introspect import SyncableTables, find_tables
+from adapters.sqlite.catalog.model import IndexDef, TableDef
 from adapters.sqlite.settings import Selection
 from changesource_sdk.errors import ConfigurationError
 

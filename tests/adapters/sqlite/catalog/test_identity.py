@@ -2,8 +2,8 @@
 
 from dataclasses import replace
 
-from adapters.sqlite.catalog import Catalog, ColumnDef, TableDef
-from adapters.sqlite.identity import Trace, recognise
+from adapters.sqlite.catalog.identity import Trace, recognise
+from adapters.sqlite.catalog.model import Catalog, ColumnDef, TableDef
 
 FOUND = TableDef(
     0, "t", (ColumnDef(0, "id", "int8", True), ColumnDef(0, "a", "text"), ColumnDef(0, "b", "text")), ("id",), ("oid",)

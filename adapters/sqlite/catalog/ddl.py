@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 
-from adapters.sqlite.catalog import Catalog, ColumnDef, TableDef
+from adapters.sqlite.catalog.model import Catalog, ColumnDef, TableDef
 from changesource_sdk import Default, SchemaChange
 from changesource_sdk.toolkit import KnownTable, schema_diff
 

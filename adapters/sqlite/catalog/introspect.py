@@ -12,7 +12,7 @@ import zlib
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 
-from adapters.sqlite.catalog import ColumnDef, IndexDef, TableDef, UniqueSet
+from adapters.sqlite.catalog.model import ColumnDef, IndexDef, TableDef, UniqueSet
 from adapters.sqlite.settings import Selection
 from adapters.sqlite.types import UNSYNCED, data_type
 from changesource_sdk import ConfigurationError, Direction
