@@ -15,7 +15,7 @@ from typer.core import TyperCommand, TyperGroup
 from typer.main import get_command
 
 from changesource_cli.output import EXIT_CODES, print_json
-from protocol.handshake import PATHS
+from protocol.stream.handshake import PATHS
 
 NAMES = ("demo", "serve", "new", "cache", "check", "tail", "compact", "inspect", "verify", "replay", "doctor")
 """Every command, in the order of the help text. Each is a function in the module of its name in `commands`."""

@@ -31,7 +31,7 @@ from changesource_sdk.pipeline.settings import PipelineSettings, command_line
 from changesource_sdk.pipeline.source import SourceSpec
 from changesource_sdk.system_tables import Permissions
 from changesource_sdk.testing.conformance.harness import ReadingHarness
-from protocol.handshake import PATHS
+from protocol.stream.handshake import PATHS
 
 PAGE = "docs/reference/adapter.md"
 POLL_SECONDS = 0.05

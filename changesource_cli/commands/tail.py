@@ -20,9 +20,9 @@ from changesource_sdk.checking.probe_stream import finding
 from changesource_sdk.checking.read_stream import describe_message, messages, stream_request
 from changesource_sdk.endpoint.fetch_status import fetch_status
 from changesource_sdk.errors import EndpointError
-from protocol.handshake import Handshake
 from protocol.rules import Checker
-from protocol.transcript import Connect, Frame
+from protocol.stream.handshake import Handshake
+from protocol.stream.transcript import Connect, Frame
 
 EPILOG = (
     "Examples:\n\nchangesource tail 127.0.0.1:4810\n\nchangesource tail ws://host:4810 --from start --json --limit 1"

@@ -28,7 +28,7 @@ from changesource_sdk.pipeline.mapping.declare import load_mappings, needs_spark
 from changesource_sdk.pipeline.settings import PipelineSettings, Runner, command_line
 from changesource_sdk.pipeline.source import SourceSpec
 from changesource_sdk.system_tables import Permissions
-from protocol.handshake import PATHS
+from protocol.stream.handshake import PATHS
 from service_kit import logs
 from service_kit.logs import event, logger
 

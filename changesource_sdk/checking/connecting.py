@@ -10,8 +10,8 @@ from websockets.asyncio.client import ClientConnection, connect
 from websockets.exceptions import InvalidHandshake, InvalidStatus, InvalidURI
 
 from changesource_sdk.errors import EndpointError
-from protocol.handshake import PATHS
 from protocol.redaction import hide_setting, shown_host
+from protocol.stream.handshake import PATHS
 
 STREAM = next(iter(PATHS))
 OPEN_SECONDS = 10.0

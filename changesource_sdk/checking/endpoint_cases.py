@@ -13,7 +13,7 @@ from changesource_sdk.checking.endpoint_run import EndpointRun, NotSeen, Receive
 from changesource_sdk.checking.folded_rows import FoldedRows
 from changesource_sdk.checking.probe_stream import ProbeStream, ResetReceived, SeenTransaction, Silent, StreamClosed
 from protocol import watermark
-from protocol.handshake import Handshake
+from protocol.stream.handshake import Handshake
 
 MOST_TRANSACTIONS = 50
 MOST_STARTS = 8

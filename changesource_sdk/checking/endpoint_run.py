@@ -25,9 +25,9 @@ from changesource_sdk.checking.probe_stream import (
 )
 from changesource_sdk.checking.verdict import Finding
 from changesource_sdk.errors import EndpointError
-from protocol.handshake import Dialect, Handshake
 from protocol.messages import Commit, Data, ResetRequired
 from protocol.rules import Checker
+from protocol.stream.handshake import Dialect, Handshake
 
 APP = "changesource_check"
 AFTERTHOUGHT_SECONDS = 0.2

@@ -20,13 +20,14 @@ from websockets.exceptions import ConnectionClosed
 
 from changesource_sdk.checking.connecting import STREAM, connected, request_url
 from changesource_sdk.checking.verdict import SHOWN_CHARACTERS, Finding
-from protocol import codec, transcript
+from protocol import codec
 from protocol.changes import Change
 from protocol.codec import AnyDownstream, AnyUpstream
-from protocol.handshake import Handshake
 from protocol.messages import Ack, Begin, Commit, Data, ResetRequired, Rollback, Status, StatusAck
 from protocol.rules import Checker, Violation
-from protocol.transcript import Connect, Direction, Frame
+from protocol.stream import transcript
+from protocol.stream.handshake import Handshake
+from protocol.stream.transcript import Connect, Direction, Frame
 
 READ_SECONDS = 0.02
 

@@ -12,8 +12,8 @@ from websockets.exceptions import ConnectionClosed
 
 from changesource_sdk.checking.connecting import connected, request_url
 from changesource_sdk.errors import EndpointError
-from protocol.handshake import Handshake
 from protocol.redaction import shown_host
+from protocol.stream.handshake import Handshake
 
 APP = "changesource_tail"
 

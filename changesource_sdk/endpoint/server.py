@@ -39,7 +39,7 @@ from changesource_sdk.errors import ChangesourceError, EndpointError
 from changesource_sdk.observe.metrics import EndpointMetrics
 from changesource_sdk.policies.origins import BrowserRules
 from changesource_sdk.system_tables import Permissions
-from protocol.handshake import Handshake
+from protocol.stream.handshake import Handshake
 from service_kit.addresses import is_loopback
 from service_kit.listening import accept_failures, cannot_listen
 from service_kit.logs import Throttle, event, logger, quiet_logger

@@ -19,14 +19,14 @@ from urllib.parse import urlencode, urlsplit
 
 from websockets.asyncio.client import ClientConnection, connect
 
-from protocol import transcript
 from protocol.changes import Change
 from protocol.codec import AnyDownstream
 from protocol.fold.rows import FoldedTables, Rows
-from protocol.handshake import Dialect, Handshake
 from protocol.messages import Begin, Commit, Data, ResetRequired, Rollback
-from protocol.session import ConsumerSession
 from protocol.specs import JsonObject
+from protocol.stream import transcript
+from protocol.stream.handshake import Dialect, Handshake
+from protocol.stream.session import ConsumerSession
 
 
 class ResetAsked(Exception):

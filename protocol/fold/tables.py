@@ -4,7 +4,7 @@
 decides what is kept of a single table:
 
 - `protocol.fold.rows.FoldedTables`: its rows, for the fake cache, `verify`, the conformance suite and `check`;
-- `protocol.stream_rules.replica.CheckedReplica`: its columns and the keys of its rows, for the rules of a legal stream;
+- `protocol.rules.replica.CheckedReplica`: its columns and the keys of its rows, for the rules of a legal stream;
 - `changesource_sdk.pipeline.compaction.history.SchemaHistory`: its column changes over time, for compaction.
 
 A change that does not fit is ignored, because a fold describes a consumer and does not judge: `protocol.rules` names

@@ -17,9 +17,9 @@ from enum import Enum, auto
 from protocol import codec
 from protocol.codec import AnyDownstream
 from protocol.errors import SessionError
-from protocol.handshake import Handshake
 from protocol.messages import Begin, Commit, Data, ResetRequired, Rollback, Status, StatusAck
 from protocol.stream import Stream
+from protocol.stream.handshake import Handshake
 from reference_cache.replica.errors import CannotApply
 from reference_cache.replica.writing.initial_load import InitialLoad
 from reference_cache.replica.writing.writer import ReplicaWriter

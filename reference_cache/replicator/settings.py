@@ -7,8 +7,8 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import parse_qsl, urlencode, urlsplit, urlunsplit
 
-from protocol.handshake import Handshake
 from protocol.redaction import shown_url
+from protocol.stream.handshake import Handshake
 from reference_cache.replica.log_retention import MAX_LOGGED
 from reference_cache.replica.stored_catalog import Origin
 

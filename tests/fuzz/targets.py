@@ -15,11 +15,11 @@ import protocol
 from protocol import codec, watermark
 from protocol.errors import ProtocolError
 from protocol.framing import frame, unframe
-from protocol.handshake import parse_target
 from protocol.rules import Checker
+from protocol.stream.handshake import parse_target
+from protocol.stream.transcript import Connect, Frame
 from protocol.sync import ast_json, handshake, messages
 from protocol.sync.errors import SyncError
-from protocol.transcript import Connect, Frame
 from reference_cache.app_client.url_pattern import is_allowed
 from reference_cache.sync_server.access.jwt import BadToken, TokenRules, decode, with_secret
 from reference_cache.zql.like import LikePatternError, like

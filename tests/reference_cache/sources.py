@@ -14,7 +14,7 @@ from typing import Any
 from websockets.asyncio.server import Server, ServerConnection, serve
 from websockets.exceptions import ConnectionClosed
 
-from protocol.handshake import Handshake, parse_target
+from protocol.stream.handshake import Handshake, parse_target
 from tests.support.fakes.tiny_source import Message, system_tables, table
 
 ITEM = {"schema": "public", "name": "item", "rowKey": {"columns": ["id"]}}

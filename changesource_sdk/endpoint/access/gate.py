@@ -14,7 +14,7 @@ from urllib.parse import parse_qs
 from changesource_sdk.endpoint.access.auth import AccessRules, Caller
 from changesource_sdk.policies.origins import BrowserRules, host_name
 from protocol.errors import HandshakeError
-from protocol.handshake import Handshake, parse_parameters, parse_path
+from protocol.stream.handshake import Handshake, parse_parameters, parse_path
 
 #: Longer targets are refused without parsing; a real one has a few hundred characters.
 MAX_TARGET = 8192

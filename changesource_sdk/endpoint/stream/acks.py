@@ -13,7 +13,7 @@ from time import time
 from changesource_sdk.changelog.consumers import ConsumerKey
 from changesource_sdk.changelog.coordination import Coordination
 from changesource_sdk.errors import ChangesourceError
-from protocol.handshake import Handshake
+from protocol.stream.handshake import Handshake
 
 #: Seconds between two writes.
 FLUSH_INTERVAL = 0.5

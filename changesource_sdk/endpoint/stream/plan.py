@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from typing import TypeAlias
 
 from changesource_sdk.changelog.consumers import is_beyond
-from protocol.handshake import Handshake
+from protocol.stream.handshake import Handshake
 from protocol.watermark import EMPTY
 
 

@@ -24,7 +24,7 @@ from changesource_sdk.endpoint.stream.system_frames import system_frames
 from changesource_sdk.errors import SnapshotGone
 from changesource_sdk.pipeline.encoding.consumer_schema import ConsumerSchema
 from changesource_sdk.system_tables import Permissions
-from protocol.handshake import Handshake
+from protocol.stream.handshake import Handshake
 
 REPLACED = "snapshot-replaced"
 #: Seconds between two requests for a snapshot, so that no failure makes the pipeline read the upstream repeatedly.

@@ -30,9 +30,9 @@ from changesource_sdk.errors import ChangesourceError, SnapshotGone
 from changesource_sdk.observe.metrics import EndpointMetrics
 from protocol.errors import ProtocolError
 from protocol.framing import frame
-from protocol.handshake import Handshake
 from protocol.messages import AckRequested, ResetRequired, Status
-from protocol.session import Premature, ProducerSession
+from protocol.stream.handshake import Handshake
+from protocol.stream.session import Premature, ProducerSession
 
 #: Transactions are joined into writes of about this size.
 CHUNK_BYTES = 256 * 1024

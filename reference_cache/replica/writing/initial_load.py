@@ -21,8 +21,8 @@ from pathlib import Path
 from protocol.changes import Backfill, BackfillChange, CreateIndex, CreateTable, SchemaChange, Truncate
 from protocol.fold.indexes import Index
 from protocol.messages import JsonMode
+from protocol.rules.required_tables import required_tables
 from protocol.specs import JsonObject
-from protocol.stream_rules.required_tables import required_tables
 from reference_cache.replica.catalog import Catalog, Effect, create_index_sql
 from reference_cache.replica.change_log import create_log_sql
 from reference_cache.replica.errors import CannotApply

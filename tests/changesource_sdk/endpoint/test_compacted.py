@@ -17,7 +17,7 @@ from changesource_sdk.pipeline.compaction.job import compact
 from changesource_sdk.pipeline.compaction.local import LocalLane
 from changesource_sdk.system_tables import Permissions
 from changesource_sdk.testing.fake_cache import FakeCache
-from protocol.handshake import Handshake
+from protocol.stream.handshake import Handshake
 from tests.changesource_sdk.endpoint.conftest import Serve
 from tests.changesource_sdk.endpoint.written_state import WrittenState
 

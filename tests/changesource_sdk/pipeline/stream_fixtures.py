@@ -17,7 +17,7 @@ from changesource_sdk.system_tables import Permissions
 from protocol import watermark as watermarks
 from protocol.framing import unframe
 from protocol.rules import Violation, check
-from protocol.transcript import connect_line, frame_line
+from protocol.stream.transcript import connect_line, frame_line
 
 ISSUE = Table(
     "issue",

@@ -8,7 +8,7 @@ from protocol.changes import Change
 from protocol.fold.row_steps import Added, Changed, Dropped, step_of
 from protocol.fold.rows import FoldedTables, rows_of
 from protocol.specs import JsonObject
-from tests.protocol.stream_rules.test_changes import BY_ID, GHOST, ISSUE, change, column, create, index
+from tests.protocol.rules.test_changes import BY_ID, GHOST, ISSUE, change, column, create, index
 
 PAIR: JsonObject = {**ISSUE, "rowKey": {"columns": ["id", "title"]}}
 

@@ -10,8 +10,8 @@ from typing import Any
 
 from protocol import watermark
 from protocol.changes import CreateIndex, CreateTable, SchemaChange, Truncate
+from protocol.rules.required_tables import required_tables
 from protocol.specs import ColumnSpec, IndexSpec, TableSpec
-from protocol.stream_rules.required_tables import required_tables
 from protocol.sync.ast import Query
 from reference_cache.replica.replica import open_replica
 from reference_cache.replica.schema import read_schema

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from changesource_sdk.endpoint.stream.plan import Await, ConsumerRecord, Initial, Plan, Reset, Resume, Retained, decide
-from protocol.handshake import Handshake
+from protocol.stream.handshake import Handshake
 
 LOG = Retained(generation=2, snapshots=("0f", "0h"), oldest="0f", head="0z")
 NOBODY = ConsumerRecord()

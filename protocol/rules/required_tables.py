@@ -7,8 +7,8 @@ of its check but is what it reads for clients, and without a row in `permissions
 from collections.abc import Iterator, Mapping
 
 from protocol.data_types import ZqlType
-from protocol.stream import Problem
-from protocol.stream_rules.replica import CheckedReplica, CheckedTable
+from protocol.rules.replica import CheckedReplica, CheckedTable
+from protocol.stream.order import Problem
 
 
 def required_tables(app_id: str, shard_num: int) -> Mapping[str, Mapping[str, ZqlType]]:

@@ -3,11 +3,11 @@ from pathlib import Path
 import protocol
 from protocol.codec import parse_downstream
 from protocol.messages import Data
-from protocol.stream_rules.replica import CheckedReplica
-from protocol.stream_rules.required_tables import missing, required_tables
-from protocol.transcript import Frame, read
+from protocol.rules.replica import CheckedReplica
+from protocol.rules.required_tables import missing, required_tables
+from protocol.stream.transcript import Frame, read
 from protocol.values import loads
-from tests.protocol.stream_rules.test_changes import change, column
+from tests.protocol.rules.test_changes import change, column
 
 FIXTURES = Path(protocol.__file__).parent / "fixtures"
 

@@ -5,7 +5,7 @@ import json
 from protocol import codec, values
 from protocol.codec import AnyDownstream
 from protocol.errors import CodecError
-from protocol.stream import Problem
+from protocol.stream.order import Problem
 
 _POSITION = {"begin": "commitWatermark", "commit": "watermark"}
 

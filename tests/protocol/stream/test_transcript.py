@@ -1,7 +1,7 @@
 import pytest
 
 from protocol.errors import CodecError
-from protocol.transcript import Connect, Frame, connect_line, frame_line, read
+from protocol.stream.transcript import Connect, Frame, connect_line, frame_line, read
 
 
 def test_what_is_written_is_read_back_with_its_line() -> None:

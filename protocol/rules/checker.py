@@ -12,17 +12,18 @@ otherwise those about tables that were created since.
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from protocol import codec, transcript
+from protocol import codec
 from protocol.codec import MAX_MESSAGE_BYTES, AnyDownstream
 from protocol.errors import CodecError, HandshakeError
-from protocol.handshake import Handshake, parse_target
 from protocol.messages import Begin, Commit, Data, JsonMode, ResetRequired, Rollback
-from protocol.stream import Problem, Stream, acknowledged_by
-from protocol.stream_rules import changes as change_rules
-from protocol.stream_rules import required_tables
-from protocol.stream_rules import wire as wire_rules
-from protocol.stream_rules.replica import CheckedReplica
-from protocol.transcript import Connect
+from protocol.rules import changes as change_rules
+from protocol.rules import required_tables
+from protocol.rules import wire as wire_rules
+from protocol.rules.replica import CheckedReplica
+from protocol.stream import transcript
+from protocol.stream.handshake import Handshake, parse_target
+from protocol.stream.order import Problem, Stream, acknowledged_by
+from protocol.stream.transcript import Connect
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,10 +8,10 @@ from protocol import watermark
 from protocol.changes import DropTable
 from protocol.codec import AnyDownstream
 from protocol.errors import CodecError, SessionError
-from protocol.handshake import Handshake
 from protocol.messages import AckRequested, Begin, Commit, Data, ResetRequired, Rollback, Status
-from protocol.session import Acknowledged, ConsumerSession, Premature, ProducerSession, Repeated
 from protocol.specs import Identifier
+from protocol.stream.handshake import Handshake
+from protocol.stream.session import Acknowledged, ConsumerSession, Premature, ProducerSession, Repeated
 
 LIVE = Handshake("shipped", "zero", 0, frozenset(), "0a", "01")
 INITIAL = Handshake("shipped", "zero", 0)

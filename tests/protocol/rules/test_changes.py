@@ -5,9 +5,9 @@ import pytest
 from protocol.changes import Change
 from protocol.codec import parse_downstream
 from protocol.messages import Data, JsonMode
+from protocol.rules.changes import problems
+from protocol.rules.replica import CheckedReplica
 from protocol.specs import JsonObject
-from protocol.stream_rules.changes import problems
-from protocol.stream_rules.replica import CheckedReplica
 
 ISSUE: JsonObject = {"schema": "public", "name": "issue"}
 GHOST: JsonObject = {"schema": "public", "name": "ghost"}

@@ -9,6 +9,7 @@ from collections.abc import Iterator
 from protocol import changes as wire
 from protocol.data_types import misfit
 from protocol.messages import JsonMode
+from protocol.rules.replica import CheckedReplica, CheckedTable
 from protocol.specs import (
     RESERVED_TABLES,
     VERSION_COLUMN,
@@ -19,8 +20,7 @@ from protocol.specs import (
     Relation,
     understood_default,
 )
-from protocol.stream import Problem
-from protocol.stream_rules.replica import CheckedReplica, CheckedTable
+from protocol.stream.order import Problem
 
 
 def problems(replica: CheckedReplica, change: wire.Change, json_mode: JsonMode) -> Iterator[Problem]:

@@ -68,4 +68,6 @@ def _entry(number: int, record: object) -> Entry:
         case {"direction": "down" | "up" as direction, "message": message}:
             return Frame(number, direction, values.dumps(message))
         case _:
-            raise CodecError("neither a connection nor a frame", where=f"line {number}", fix="see protocol.transcript")
+            raise CodecError(
+                "neither a connection nor a frame", where=f"line {number}", fix="see protocol.stream.transcript"
+            )

@@ -11,8 +11,8 @@ from dataclasses import dataclass
 from protocol import watermark
 from protocol.codec import AnyDownstream
 from protocol.errors import WatermarkError
-from protocol.handshake import Handshake
 from protocol.messages import AckRequested, Begin, Commit, Data, ResetRequired, Rollback, Status
+from protocol.stream.handshake import Handshake
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,6 +1,6 @@
-from protocol.handshake import Handshake
 from protocol.messages import AckRequested, Begin, Commit, ResetRequired, Rollback, Status
 from protocol.stream import Stream
+from protocol.stream.handshake import Handshake
 
 LIVE = Handshake("shipped", "zero", 0, frozenset(), "0a", "01")
 INITIAL = Handshake("shipped", "zero", 0)

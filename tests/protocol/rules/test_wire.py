@@ -1,7 +1,7 @@
 import pytest
 
 from protocol.messages import Begin, Rollback
-from protocol.stream_rules.wire import read_downstream
+from protocol.rules.wire import read_downstream
 
 
 @pytest.mark.parametrize(

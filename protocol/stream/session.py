@@ -15,9 +15,9 @@ from dataclasses import dataclass, replace
 from protocol import codec
 from protocol.codec import AnyDownstream, AnyUpstream
 from protocol.errors import SessionError
-from protocol.handshake import Handshake
 from protocol.messages import Ack, AckRequested, Begin, Commit, ResetRequired, Status, StatusAck
-from protocol.stream import Problem, Stream, acknowledged_by
+from protocol.stream.handshake import Handshake
+from protocol.stream.order import Problem, Stream, acknowledged_by
 
 
 @dataclass(frozen=True, slots=True)

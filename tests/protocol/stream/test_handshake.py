@@ -4,7 +4,7 @@ from hypothesis import strategies as st
 
 from protocol import watermark
 from protocol.errors import HandshakeError
-from protocol.handshake import Handshake, parse_parameters, parse_path, parse_query, parse_target
+from protocol.stream.handshake import Handshake, parse_parameters, parse_path, parse_query, parse_target
 
 
 def test_a_first_connection_of_the_shipped_dialect() -> None:

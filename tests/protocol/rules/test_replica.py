@@ -1,7 +1,7 @@
 from protocol.changes import Change
+from protocol.rules.replica import CheckedReplica
 from protocol.specs import JsonObject, Relation, RowKey
-from protocol.stream_rules.replica import CheckedReplica
-from tests.protocol.stream_rules.test_changes import BY_ID, GHOST, ISSUE, change, column, create, index, row
+from tests.protocol.rules.test_changes import BY_ID, GHOST, ISSUE, change, column, create, index, row
 
 RELATION = Relation(schema_name="public", name="issue", row_key=RowKey(columns=("id",)))
 
