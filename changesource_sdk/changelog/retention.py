@@ -13,7 +13,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
-from changesource_sdk.changelog.consumers import Consumer, ConsumerKey, transaction_of
+from changesource_sdk.changelog.coordination.consumers import Consumer, ConsumerKey, transaction_of
 
 LIVE_WITHIN_MS = 24 * 3600 * 1000.0
 """A consumer not heard of for this long no longer keeps transactions alive."""

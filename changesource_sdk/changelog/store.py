@@ -10,15 +10,15 @@ import logging
 from collections.abc import Callable
 from contextlib import AbstractContextManager, closing
 
-from changesource_sdk.changelog.coordination import Coordination
+from changesource_sdk.changelog.coordination.contract import Coordination
+from changesource_sdk.changelog.coordination.handoff import SnapshotHandoff
+from changesource_sdk.changelog.coordination.notes import FileNotes
+from changesource_sdk.changelog.coordination.reports import Reports
+from changesource_sdk.changelog.coordination.requests import Requests
+from changesource_sdk.changelog.coordination.wakeup import WakeupListener
 from changesource_sdk.changelog.files.layout import StateDirectory
-from changesource_sdk.changelog.handoff import SnapshotHandoff
 from changesource_sdk.changelog.log import Log
-from changesource_sdk.changelog.notes import FileNotes
-from changesource_sdk.changelog.reports import Reports
-from changesource_sdk.changelog.requests import Requests
 from changesource_sdk.changelog.spool.files import SnapshotFiles
-from changesource_sdk.changelog.wakeup import WakeupListener
 from changesource_sdk.changelog.writer import LogWriter
 from changesource_sdk.errors import CorruptLog
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from contextlib import closing
 from pathlib import Path
 
-from changesource_sdk.changelog.consumers import Consumer
+from changesource_sdk.changelog.coordination.consumers import Consumer
 from changesource_sdk.changelog.sqlite.store import SqliteStore
 from changesource_sdk.changelog.store import LogStore
 from changesource_sdk.endpoint.status import Document, describe

@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Set
 from time import time
 
-from changesource_sdk.changelog.consumers import Consumer
+from changesource_sdk.changelog.coordination.consumers import Consumer
 from changesource_sdk.changelog.log import Log
 from changesource_sdk.changelog.store import LogStore
 from changesource_sdk.endpoint.stream.acks import consumer_key

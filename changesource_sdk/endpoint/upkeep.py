@@ -11,11 +11,11 @@ import logging
 from collections.abc import Awaitable, Callable
 from time import time
 
-from changesource_sdk.changelog.coordination import Coordination
+from changesource_sdk.changelog.coordination.contract import Coordination
+from changesource_sdk.changelog.coordination.requests import Requests
+from changesource_sdk.changelog.coordination.wakeup import SAFETY_POLL_S, WakeupListener
 from changesource_sdk.changelog.log import Log
-from changesource_sdk.changelog.requests import Requests
 from changesource_sdk.changelog.retention import forgettable, prune_point
-from changesource_sdk.changelog.wakeup import SAFETY_POLL_S, WakeupListener
 from changesource_sdk.endpoint.access.keys import KeyRing
 from changesource_sdk.errors import ChangesourceError
 from service_kit.logs import Throttle, event

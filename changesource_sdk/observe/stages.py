@@ -15,7 +15,7 @@ from contextlib import contextmanager
 from dataclasses import asdict, dataclass, replace
 from typing import Literal
 
-from changesource_sdk.changelog.reports import Reports
+from changesource_sdk.changelog.coordination.reports import Reports
 from changesource_sdk.errors import ChangesourceError
 from changesource_sdk.positions import Position
 

@@ -18,7 +18,7 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import asdict, dataclass, replace
 from typing import Literal
 
-from changesource_sdk.changelog.reports import Reports
+from changesource_sdk.changelog.coordination.reports import Reports
 from changesource_sdk.observe.relayed import kind_of
 from service_kit.logs import LOGGER_NAME
 

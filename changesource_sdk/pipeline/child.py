@@ -12,9 +12,9 @@ import sys
 import threading
 from pathlib import Path
 
+from changesource_sdk.changelog.coordination.reports import Reports
 from changesource_sdk.changelog.files.layout import StateDirectory
 from changesource_sdk.changelog.open import open_store
-from changesource_sdk.changelog.reports import Reports
 from changesource_sdk.errors import ChangesourceError
 from changesource_sdk.observe.relayed import relay_to_standard_error
 from changesource_sdk.observe.stages import Stage

@@ -11,7 +11,7 @@ import logging
 from collections.abc import Callable
 from contextlib import closing
 
-from changesource_sdk.changelog.consumers import highest_held, is_beyond
+from changesource_sdk.changelog.coordination.consumers import highest_held, is_beyond
 from changesource_sdk.changelog.store import LogStore
 from changesource_sdk.changelog.writer import LogWriter
 from changesource_sdk.errors import ChangesourceError, CorruptLog, ResyncRequired, StaleWriter

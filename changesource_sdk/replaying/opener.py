@@ -6,8 +6,8 @@ import asyncio
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from changesource_sdk.changelog.consumers import transaction_of
-from changesource_sdk.changelog.coordination import Coordination
+from changesource_sdk.changelog.coordination.consumers import transaction_of
+from changesource_sdk.changelog.coordination.contract import Coordination
 from changesource_sdk.changelog.log import Log
 from changesource_sdk.changelog.sqlite.wakeup import WakeupSender
 from changesource_sdk.errors import StateError

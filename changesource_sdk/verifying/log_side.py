@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from changesource_sdk.changelog.consumers import transaction_of
+from changesource_sdk.changelog.coordination.consumers import transaction_of
 from changesource_sdk.changelog.log import Log, SnapshotRecord
 from changesource_sdk.changelog.spool import snapshots
 from changesource_sdk.changelog.store import LogStore

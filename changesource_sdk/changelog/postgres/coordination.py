@@ -7,13 +7,13 @@ from contextlib import closing, contextmanager
 
 import psycopg
 
-from changesource_sdk.changelog.consumers import Consumer, ConsumerKey, next_version
-from changesource_sdk.changelog.coordination import LockName, Note, NoteKind
+from changesource_sdk.changelog.coordination.consumers import Consumer, ConsumerKey, next_version
+from changesource_sdk.changelog.coordination.contract import LockName, Note, NoteKind
+from changesource_sdk.changelog.coordination.wakeup import WakeupListener
 from changesource_sdk.changelog.files.layout import StateDirectory
 from changesource_sdk.changelog.files.lock import COMPACTING, state_lock
 from changesource_sdk.changelog.postgres.connection import Connection, LogAddress, Session, connect, translated
 from changesource_sdk.changelog.postgres.wakeup import listen
-from changesource_sdk.changelog.wakeup import WakeupListener
 from changesource_sdk.errors import StateError
 
 _UPSERT = """INSERT INTO subscribers AS known VALUES (%s, %s, %s, %s, %s)

@@ -13,8 +13,8 @@ import threading
 
 import psycopg
 
+from changesource_sdk.changelog.coordination.wakeup import WakeupListener
 from changesource_sdk.changelog.postgres.connection import Connection, LogAddress, connect
-from changesource_sdk.changelog.wakeup import WakeupListener
 from changesource_sdk.errors import ChangesourceError
 
 _RETRY_S = 1.0

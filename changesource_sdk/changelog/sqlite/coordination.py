@@ -11,14 +11,14 @@ import sqlite3
 import threading
 from contextlib import AbstractContextManager
 
-from changesource_sdk.changelog.consumers import Consumer, ConsumerKey, next_version
-from changesource_sdk.changelog.coordination import LockName, Note, NoteKind
+from changesource_sdk.changelog.coordination.consumers import Consumer, ConsumerKey, next_version
+from changesource_sdk.changelog.coordination.contract import LockName, Note, NoteKind
+from changesource_sdk.changelog.coordination.notes import FileNotes
+from changesource_sdk.changelog.coordination.wakeup import WakeupListener
 from changesource_sdk.changelog.files.layout import StateDirectory
 from changesource_sdk.changelog.files.lock import compaction_lock, state_lock
-from changesource_sdk.changelog.notes import FileNotes
 from changesource_sdk.changelog.sqlite.connection import translated
 from changesource_sdk.changelog.sqlite.wakeup import listen
-from changesource_sdk.changelog.wakeup import WakeupListener
 from service_kit.private_files import private_database
 from service_kit.sqlite import connect, use_wal
 

@@ -11,8 +11,8 @@ import os
 import socket
 from pathlib import Path
 
+from changesource_sdk.changelog.coordination.wakeup import WakeupListener
 from changesource_sdk.changelog.files.disk import disk_errors
-from changesource_sdk.changelog.wakeup import WakeupListener
 from service_kit.private_files import opener, own_folder
 
 LOOPBACK = "127.0.0.1"

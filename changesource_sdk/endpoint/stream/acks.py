@@ -10,8 +10,8 @@ from __future__ import annotations
 import asyncio
 from time import time
 
-from changesource_sdk.changelog.consumers import ConsumerKey
-from changesource_sdk.changelog.coordination import Coordination
+from changesource_sdk.changelog.coordination.consumers import ConsumerKey
+from changesource_sdk.changelog.coordination.contract import Coordination
 from changesource_sdk.errors import ChangesourceError
 from protocol.stream.handshake import Handshake
 

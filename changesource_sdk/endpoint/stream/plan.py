@@ -13,7 +13,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TypeAlias
 
-from changesource_sdk.changelog.consumers import is_beyond
+from changesource_sdk.changelog.coordination.consumers import is_beyond
 from protocol.stream.handshake import Handshake
 from protocol.watermark import EMPTY
 

@@ -11,8 +11,8 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from changesource_sdk.changelog.consumers import highest_held
-from changesource_sdk.changelog.coordination import Coordination
+from changesource_sdk.changelog.coordination.consumers import highest_held
+from changesource_sdk.changelog.coordination.contract import Coordination
 from changesource_sdk.changelog.log import Log, SnapshotRecord, StoredTransaction
 from changesource_sdk.changelog.reading import has
 from changesource_sdk.changelog.spool import snapshots

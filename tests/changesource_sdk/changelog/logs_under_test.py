@@ -9,13 +9,13 @@ from typing import Literal, TypeVar
 
 import psycopg
 
-from changesource_sdk.changelog.coordination import Coordination
+from changesource_sdk.changelog.coordination.contract import Coordination
+from changesource_sdk.changelog.coordination.wakeup import WakeupListener
 from changesource_sdk.changelog.files.layout import StateDirectory
 from changesource_sdk.changelog.log import Log
 from changesource_sdk.changelog.postgres.connection import LogAddress
 from changesource_sdk.changelog.postgres.store import PostgresStore
 from changesource_sdk.changelog.store import LogStore
-from changesource_sdk.changelog.wakeup import WakeupListener
 from changesource_sdk.changelog.writer import LogWriter
 from changesource_sdk.positions import Position
 from tests.changesource_sdk.changelog.log_fixtures import START_US, begin_generation

@@ -7,7 +7,7 @@ import re
 from pathlib import Path
 
 import changesource_sdk.changelog
-from changesource_sdk.changelog.coordination import Coordination
+from changesource_sdk.changelog.coordination.contract import Coordination
 from changesource_sdk.changelog.log import Log
 from changesource_sdk.changelog.postgres.coordination import PostgresCoordination
 from changesource_sdk.changelog.postgres.log import PostgresLog

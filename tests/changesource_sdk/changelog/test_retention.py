@@ -1,6 +1,6 @@
 """What may be forgotten."""
 
-from changesource_sdk.changelog.consumers import Consumer, ConsumerKey
+from changesource_sdk.changelog.coordination.consumers import Consumer, ConsumerKey
 from changesource_sdk.changelog.retention import MOST_CONSUMERS, REPLACED_WITHIN_MS, forgettable, prune_point
 
 

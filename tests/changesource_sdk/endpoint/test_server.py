@@ -10,7 +10,7 @@ import pytest
 from websockets.exceptions import ConnectionClosed
 
 from changesource_sdk.adapter import Delete, Insert, Update
-from changesource_sdk.changelog.consumers import ConsumerKey
+from changesource_sdk.changelog.coordination.consumers import ConsumerKey
 from changesource_sdk.changelog.sqlite.store import SqliteStore
 from changesource_sdk.pipeline.recovery import snapshot_due
 from changesource_sdk.testing.fake_cache import FakeCache, ResetAsked

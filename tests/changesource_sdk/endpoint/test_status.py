@@ -7,7 +7,7 @@ from dataclasses import asdict
 
 import pytest
 
-from changesource_sdk.changelog.consumers import Consumer, ConsumerKey
+from changesource_sdk.changelog.coordination.consumers import Consumer, ConsumerKey
 from changesource_sdk.changelog.files.atomic_json import write_json
 from changesource_sdk.changelog.store import LogStore
 from changesource_sdk.endpoint.status import describe, set_gauges

@@ -9,8 +9,8 @@ from collections.abc import Iterator
 
 import pytest
 
-from changesource_sdk.changelog.consumers import ConsumerKey
-from changesource_sdk.changelog.coordination import Coordination
+from changesource_sdk.changelog.coordination.consumers import ConsumerKey
+from changesource_sdk.changelog.coordination.contract import Coordination
 from changesource_sdk.changelog.sqlite.log import SqliteLog
 from changesource_sdk.changelog.sqlite.wakeup import WakeupSender
 from changesource_sdk.endpoint import upkeep

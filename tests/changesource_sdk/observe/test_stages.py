@@ -3,8 +3,8 @@
 import os
 from pathlib import Path
 
+from changesource_sdk.changelog.coordination.reports import Reports
 from changesource_sdk.changelog.files.layout import StateDirectory
-from changesource_sdk.changelog.reports import Reports
 from changesource_sdk.errors import AdapterError
 from changesource_sdk.observe.stages import BEAT_S, Stage
 

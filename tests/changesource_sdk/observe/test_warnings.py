@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
+from changesource_sdk.changelog.coordination.reports import Reports
 from changesource_sdk.changelog.files.layout import StateDirectory
-from changesource_sdk.changelog.reports import Reports
 from changesource_sdk.observe.warnings import (
     KEEP_S,
     MOST,

@@ -14,7 +14,7 @@ from pathlib import Path
 
 import pytest
 
-from changesource_sdk.changelog.consumers import transaction_of
+from changesource_sdk.changelog.coordination.consumers import transaction_of
 from tests.support.fakes.raw_consumer import RawConsumer
 from tests.support.fixtures.zero_cache import MakeZeroCache
 from tests.support.peers.postgres_server import PostgresServer

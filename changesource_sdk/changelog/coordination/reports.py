@@ -13,7 +13,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import NamedTuple
 
-from changesource_sdk.changelog.coordination import Note, Notes
+from changesource_sdk.changelog.coordination.contract import Note, Notes
 from changesource_sdk.changelog.files.atomic_json import overwrite_json, read_json, write_json
 from changesource_sdk.errors import ChangesourceError
 

@@ -2,7 +2,7 @@
 
 from pathlib import Path
 
-from changesource_sdk.changelog.requests import SnapshotRequest
+from changesource_sdk.changelog.coordination.requests import SnapshotRequest
 from changesource_sdk.changelog.sqlite.store import SqliteStore
 from tests.changesource_sdk.changelog.logs_under_test import LogUnderTest
 

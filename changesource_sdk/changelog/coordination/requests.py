@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from changesource_sdk.changelog.coordination import Note, Notes
+from changesource_sdk.changelog.coordination.contract import Note, Notes
 from protocol.watermark import EMPTY, is_valid
 
 _SNAPSHOT = "snapshot"

@@ -4,7 +4,7 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
-from changesource_sdk.changelog.consumers import (
+from changesource_sdk.changelog.coordination.consumers import (
     Consumer,
     ConsumerKey,
     highest_held,

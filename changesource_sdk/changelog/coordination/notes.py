@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import NamedTuple
 
-from changesource_sdk.changelog.coordination import Note, NoteKind
+from changesource_sdk.changelog.coordination.contract import Note, NoteKind
 from changesource_sdk.changelog.files.atomic_json import read_json, write_json
 from changesource_sdk.changelog.files.disk import disk_errors
 from changesource_sdk.changelog.files.layout import StateDirectory

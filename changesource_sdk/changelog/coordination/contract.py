@@ -9,8 +9,8 @@ from __future__ import annotations
 from contextlib import AbstractContextManager
 from typing import Literal, NamedTuple, Protocol
 
-from changesource_sdk.changelog.consumers import Consumer, ConsumerKey
-from changesource_sdk.changelog.wakeup import WakeupListener
+from changesource_sdk.changelog.coordination.consumers import Consumer, ConsumerKey
+from changesource_sdk.changelog.coordination.wakeup import WakeupListener
 
 NoteKind = Literal["requests", "reports"]
 LockName = Literal["pipeline", "compaction"]

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from changesource_sdk.changelog.coordination.reports import newest
 from changesource_sdk.changelog.files.layout import StateDirectory
 from changesource_sdk.changelog.postgres.connection import LogAddress
 from changesource_sdk.changelog.postgres.store import PostgresStore
-from changesource_sdk.changelog.reports import newest
 from tests.changesource_sdk.changelog.logs_under_test import LogUnderTest, postgres_store
 from tests.support.peers.postgres_server import PostgresServer
 from tests.support.ports import free_port

@@ -10,7 +10,7 @@ from __future__ import annotations
 import shutil
 from pathlib import Path
 
-from changesource_sdk.changelog.coordination import Note, Notes
+from changesource_sdk.changelog.coordination.contract import Note, Notes
 from changesource_sdk.changelog.files.layout import StateDirectory
 from changesource_sdk.changelog.log import SnapshotRecord
 from changesource_sdk.changelog.spool.files import SnapshotFiles

@@ -1,0 +1,1 @@
+"""How the processes of one log communicate: the contract of a backend, and what its notes mean."""
