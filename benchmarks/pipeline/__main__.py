@@ -20,7 +20,7 @@ from benchmarks import environment
 from changesource_sdk.adapter import Insert, Row, Transaction
 from changesource_sdk.changelog.log import EncodedTransaction
 from changesource_sdk.changelog.spool.snapshots import write_part
-from changesource_sdk.changelog.sqlite.store import SqliteStore
+from changesource_sdk.changelog.sqlite.store import SqliteLogStore
 from changesource_sdk.pipeline.encoding.consumer_schema import ConsumerSchema
 from changesource_sdk.pipeline.encoding.encode import TableEncoder
 from changesource_sdk.pipeline.encoding.transactions import TransactionEncoder
@@ -97,7 +97,7 @@ def encode_transactions(folder: Path, rows: list[Row], size: int) -> tuple[dict[
 
 def append(folder: Path, transactions: list[EncodedTransaction]) -> dict[str, int]:
     """Groups of transactions, each group one synced commit; rates count transactions."""
-    writer = SqliteStore(folder).open_writer(lambda: int(time.time() * 1_000_000))
+    writer = SqliteLogStore(folder).open_writer(lambda: int(time.time() * 1_000_000))
     watermark = writer.next_generation()
     (folder / "spool" / watermark).mkdir()
     writer.start_generation(watermark, 0, "", folder / "spool" / watermark, 0.0)

@@ -24,7 +24,7 @@ from typing import TYPE_CHECKING
 
 from benchmarks import environment
 from changesource_sdk.adapter import Row
-from changesource_sdk.changelog.sqlite.store import SqliteStore
+from changesource_sdk.changelog.sqlite.store import SqliteLogStore
 from changesource_sdk.pipeline.source import SourceSpec
 from changesource_sdk.pipeline.spark.runner import SparkRunner
 from changesource_sdk.pipeline.spark.session import SparkSettings, start_session
@@ -47,11 +47,11 @@ def label(row: Row) -> str:
 
 
 @contextmanager
-def following(session: SparkSession, folder: Path, mapping: dict[str, object]) -> Iterator[SqliteStore]:
+def following(session: SparkSession, folder: Path, mapping: dict[str, object]) -> Iterator[SqliteLogStore]:
     """A pipeline over the database in `folder`, until the end of the block."""
     settings = {"path": str(folder / "store.db")}
     source = SourceSpec("adapters.sqlite:SqliteAdapter", settings, mapping={"issue": mapping})
-    store = SqliteStore(folder / "state")
+    store = SqliteLogStore(folder / "state")
     runner = SparkRunner(session, source, store)
     thread = threading.Thread(target=runner.run)
     thread.start()

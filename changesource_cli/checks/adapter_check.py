@@ -20,7 +20,7 @@ from pathlib import Path
 
 from changesource_cli.adapter_choice import load_class, resolve, try_settings, with_own_folder
 from changesource_cli.checks.suite_check import check_suite
-from changesource_sdk.changelog.sqlite.store import SqliteStore
+from changesource_sdk.changelog.sqlite.store import SqliteLogStore
 from changesource_sdk.checking.endpoint import check_endpoint
 from changesource_sdk.checking.endpoint_run import CheckSettings
 from changesource_sdk.checking.verdict import CheckVerdict, Finding
@@ -93,7 +93,7 @@ async def _check_stream(
 
 def raise_failure(state: Path) -> None:
     """Raise the error that the pipeline reports, if any, as `AdapterError`."""
-    error = SqliteStore(state).reports.all().get("pipeline", {}).get("error")
+    error = SqliteLogStore(state).reports.all().get("pipeline", {}).get("error")
     if isinstance(error, dict):
         raise AdapterError(**{name: str(error.get(name, "")) for name in ("code", "message", "where", "fix")})
 

@@ -6,7 +6,7 @@ from pathlib import Path
 
 from changesource_sdk.changelog.files.layout import StateDirectory
 from changesource_sdk.changelog.spool.remote import RemoteSpool
-from changesource_sdk.changelog.sqlite.store import SqliteStore
+from changesource_sdk.changelog.sqlite.store import SqliteLogStore
 from changesource_sdk.changelog.store import LogStore
 from changesource_sdk.errors import ConfigurationError, StateError
 
@@ -22,7 +22,7 @@ def open_store(
     """
     state_directory = state_directory.absolute()
     if not log:
-        return SqliteStore(state_directory, _local_spool(spool))
+        return SqliteLogStore(state_directory, _local_spool(spool))
     if not log.startswith(SCHEMES):
         raise ConfigurationError(
             "bad-log-url",
@@ -32,7 +32,7 @@ def open_store(
         )
     try:
         from changesource_sdk.changelog.postgres.connection import LogAddress
-        from changesource_sdk.changelog.postgres.store import PostgresStore
+        from changesource_sdk.changelog.postgres.store import PostgresLogStore
     except ImportError as error:
         raise ConfigurationError(
             "psycopg-missing",
@@ -43,8 +43,10 @@ def open_store(
     address = LogAddress(log, schema)
     # A database holds many logs, and each sweeps its own spool: the schema separates them there too.
     if spool and "://" in spool:
-        return PostgresStore(address, StateDirectory(state_directory), RemoteSpool(spool).under(schema))
-    return PostgresStore(address, StateDirectory(state_directory, Path(spool).absolute() / schema if spool else None))
+        return PostgresLogStore(address, StateDirectory(state_directory), RemoteSpool(spool).under(schema))
+    return PostgresLogStore(
+        address, StateDirectory(state_directory, Path(spool).absolute() / schema if spool else None)
+    )
 
 
 def open_existing(

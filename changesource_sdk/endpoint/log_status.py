@@ -6,7 +6,7 @@ from contextlib import closing
 from pathlib import Path
 
 from changesource_sdk.changelog.coordination.consumers import Consumer
-from changesource_sdk.changelog.sqlite.store import SqliteStore
+from changesource_sdk.changelog.sqlite.store import SqliteLogStore
 from changesource_sdk.changelog.store import LogStore
 from changesource_sdk.endpoint.status import Document, describe
 from changesource_sdk.errors import StateError
@@ -14,7 +14,7 @@ from changesource_sdk.errors import StateError
 
 def status_of_directory(directory: Path) -> Document:
     """Return the status of the log in a state directory. Raises `StateError` if there is none."""
-    log_store = SqliteStore(directory)
+    log_store = SqliteLogStore(directory)
     layout = log_store.layout
     if not layout.log.exists() and not layout.stages.is_dir():
         raise StateError("no-state", "no change log is there", str(directory), "give the directory of serve's --state")

@@ -15,7 +15,7 @@ V = TypeVar("V")
 
 
 @dataclass(frozen=True, slots=True)
-class Index:
+class FoldedIndex:
     """An index by its name in the replica. `columns` maps names to `ASC` or `DESC`; their order counts."""
 
     name: str
@@ -24,19 +24,20 @@ class Index:
     columns: Mapping[str, str]
 
 
-class Indexes(dict[str, Index]):
+class Indexes(dict[str, FoldedIndex]):
     """Indexes by name, in the order in which they were created. Nothing here refuses a change."""
 
-    def of(self, table: str) -> list[Index]:
+    def of(self, table: str) -> list[FoldedIndex]:
         """The indexes of a table."""
         return [index for index in self.values() if index.table == table]
 
-    def create(self, spec: IndexSpec) -> Index:
+    def create(self, spec: IndexSpec) -> FoldedIndex:
         """Add an index, or replace the one of the same name."""
-        index = self[spec.replica_name] = Index(spec.replica_name, spec.replica_table, spec.unique, dict(spec.columns))
+        name = spec.replica_name
+        index = self[name] = FoldedIndex(name, spec.replica_table, spec.unique, dict(spec.columns))
         return index
 
-    def drop(self, name: str) -> Index | None:
+    def drop(self, name: str) -> FoldedIndex | None:
         """Remove an index; None if there is no such index."""
         return self.pop(name, None)
 

@@ -14,8 +14,11 @@ from reference_cache.client.local.transaction import Transaction
 from reference_cache.client.mutations import Mutation
 from reference_cache.client.queries import NamedQuery, named_query
 from reference_cache.client.sqlite_store import SqliteLocalStore
-from reference_cache.client.store import LocalStore, MemoryStore
+from reference_cache.client.store import LocalStore, MemoryLocalStore
 from reference_cache.client.views import LiveView
+
+MemoryStore = MemoryLocalStore
+"""The name in earlier versions."""
 
 __all__ = [
     "Client",
@@ -24,6 +27,7 @@ __all__ = [
     "Disconnected",
     "LiveView",
     "LocalStore",
+    "MemoryLocalStore",
     "MemoryStore",
     "Mutation",
     "MutationLost",

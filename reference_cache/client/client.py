@@ -22,7 +22,7 @@ from reference_cache.client.queries import AnyQuery
 from reference_cache.client.session import ClientSession
 from reference_cache.client.socket import sync_address
 from reference_cache.client.sqlite_store import SqliteLocalStore
-from reference_cache.client.store import LocalStore, MemoryStore, QueuedMutation
+from reference_cache.client.store import LocalStore, MemoryLocalStore, QueuedMutation
 from reference_cache.client.views import LiveView
 from reference_cache.zql.ivm.view import Result
 from reference_cache.zql.schema import Schema
@@ -150,5 +150,5 @@ class Client:
 
 def _store(store: LocalStore | str | Path | None) -> LocalStore:
     if store is None:
-        return MemoryStore()
+        return MemoryLocalStore()
     return SqliteLocalStore(store) if isinstance(store, str | Path) else store

@@ -1,8 +1,8 @@
 """The durable state of a client, and the contract of the store that keeps it between two runs.
 
 A `Record` holds the client's ids, the cookie of its rows, its desired and got queries, and the unconfirmed mutations.
-`save` makes the record and one `RecordChange` durable together, so cookie and rows always match. `MemoryStore` keeps
-nothing; `SqliteLocalStore` keeps a file.
+`save` makes the record and one `RecordChange` durable together, so cookie and rows always match. `MemoryLocalStore`
+keeps nothing; `SqliteLocalStore` keeps a file.
 """
 
 from __future__ import annotations
@@ -102,7 +102,7 @@ class LocalStore(Protocol):
     def close(self) -> None: ...
 
 
-class MemoryStore:
+class MemoryLocalStore:
     """Keeps nothing: every run is a new client."""
 
     def load(self, schema: Schema) -> tuple[Record, dict[str, list[Row]]]:

@@ -13,7 +13,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 
 from protocol import changes as wire
-from protocol.fold.indexes import Index, Indexes, renamed
+from protocol.fold.indexes import FoldedIndex, Indexes, renamed
 from protocol.specs import VERSION_COLUMN, ColumnSpec, IndexSpec, sql_default
 from reference_cache.replica.errors import CannotApply
 from service_kit.sqlite import quoted
@@ -211,7 +211,7 @@ def create_table_sql(table: StoredTable) -> str:
     return f"CREATE TABLE {quoted(table.name)} ({', '.join([*parts, f'{quoted(VERSION_COLUMN)} TEXT'])})"
 
 
-def create_index_sql(index: Index) -> str:
+def create_index_sql(index: FoldedIndex) -> str:
     columns = ", ".join(f"{quoted(name)} {order}" for name, order in index.columns.items())
     unique = "UNIQUE " if index.unique else ""
     return f"CREATE {unique}INDEX {quoted(index.name)} ON {quoted(index.table)} ({columns})"

@@ -31,7 +31,7 @@ _TRIGGERS = ("insert", "update", "delete")
 
 
 @dataclass(frozen=True, slots=True)
-class Truncate:
+class Truncated:
     """The table was truncated."""
 
 
@@ -45,7 +45,7 @@ class LoggedChange(NamedTuple):
 
     version: str
     table: str
-    change: SourceChange | Truncate | SchemaChanged
+    change: SourceChange | Truncated | SchemaChanged
 
 
 @dataclass(slots=True)
@@ -121,7 +121,7 @@ def changes_between(
     return _changes(connection, schema, selected)
 
 
-_RESETS: dict[str, Truncate | SchemaChanged] = {"truncate": Truncate(), "schema": SchemaChanged()}
+_RESETS: dict[str, Truncated | SchemaChanged] = {"truncate": Truncated(), "schema": SchemaChanged()}
 
 
 def _changes(connection: sqlite3.Connection, schema: ReplicaSchema, entries: list[Row]) -> Iterator[LoggedChange]:

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 import orjson
 
-from protocol.fold.indexes import Index, Indexes
+from protocol.fold.indexes import FoldedIndex, Indexes
 from protocol.specs import ColumnSpec
 from reference_cache.replica.catalog import SYSTEM_PREFIX, Catalog, StoredTable
 from reference_cache.replica.errors import UnusableReplica
@@ -93,7 +93,7 @@ def load_catalog(connection: sqlite3.Connection) -> Catalog:
         for name, columns, unfilled, defaults in connection.execute(f"SELECT * FROM {TABLES} ORDER BY rowid")
     }
     indexes = {
-        name: Index(name, table, bool(unique), orjson.loads(columns))
+        name: FoldedIndex(name, table, bool(unique), orjson.loads(columns))
         for name, table, unique, columns in connection.execute(f"SELECT * FROM {INDEXES} ORDER BY rowid")
     }
     return Catalog(tables, Indexes(indexes))

@@ -20,7 +20,7 @@ from reference_cache.replicator.settings import ReplicatorSettings
 STATUS_SECONDS = 0.5
 
 
-class _Relay(logging.Handler):
+class _ParentLogHandler(logging.Handler):
     """Sends log records to the parent, which logs them in its own format."""
 
     def emit(self, record: logging.LogRecord) -> None:
@@ -80,7 +80,7 @@ async def _report(replicator: Replicator) -> None:
 
 
 def main() -> int:
-    logging.getLogger().addHandler(_Relay())
+    logging.getLogger().addHandler(_ParentLogHandler())
     logging.getLogger("changesource").setLevel(logging.DEBUG)
     return asyncio.run(_serve())
 

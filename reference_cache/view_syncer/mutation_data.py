@@ -15,7 +15,7 @@ from typing import Any
 import orjson
 
 from protocol.specs import VERSION_COLUMN
-from reference_cache.replica.change_log import LoggedChange, SchemaChanged, Truncate
+from reference_cache.replica.change_log import LoggedChange, SchemaChanged, Truncated
 from reference_cache.replica.schema import ReplicaSchema
 from reference_cache.zql.ivm.change import Remove
 from service_kit.sqlite import quoted
@@ -53,7 +53,7 @@ class MutationTables:
         """The confirmations in changes of the two tables, by group; changes of other tables are skipped."""
         groups: dict[str, Confirmed] = {}
         for _, table, change in changes:
-            if table not in (self.clients, self.mutations) or isinstance(change, Truncate | SchemaChanged):
+            if table not in (self.clients, self.mutations) or isinstance(change, Truncated | SchemaChanged):
                 continue
             row = dict(zip(schema.tables[table].engine_table.columns, change.node.row, strict=True))
             confirmed = groups.setdefault(row["clientGroupID"], Confirmed())

@@ -14,7 +14,7 @@ import time
 from protocol.sync.errors import ErrorKind, SyncError
 from protocol.sync.messages import ClientSchema, InitConnection
 from reference_cache.memory import Reclaimer
-from reference_cache.replica.change_log import SchemaChanged, Truncate, changes_between
+from reference_cache.replica.change_log import SchemaChanged, Truncated, changes_between
 from reference_cache.replica.errors import ChangesForgotten
 from reference_cache.view_syncer.admission import GroupAdmission
 from reference_cache.view_syncer.api import (
@@ -136,7 +136,7 @@ class ViewSyncer:
             logged = list(changes_between(pipelines.connection, pipelines.schema, after, pipelines.version, {table}))
         except ChangesForgotten:
             return
-        if any(isinstance(each.change, Truncate | SchemaChanged) for each in logged):
+        if any(isinstance(each.change, Truncated | SchemaChanged) for each in logged):
             return  # the table was emptied or is another one: clients keep results they do not need
         confirmed = services.mutations.by_group(logged, pipelines.schema)
         self._record_dropped(confirmed, pipelines.version)

@@ -17,7 +17,7 @@ import pytest
 from typer.testing import CliRunner, Result
 
 from changesource_cli.app import app
-from changesource_sdk.changelog.sqlite.store import SqliteStore as LogStore
+from changesource_sdk.changelog.sqlite.store import SqliteLogStore as LogStore
 from changesource_sdk.verifying.log_side import log_side, schema_at_head
 from changesource_sdk.verifying.replica_side import replica_side
 from tests.docs.fences import block, ran

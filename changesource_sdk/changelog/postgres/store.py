@@ -18,7 +18,7 @@ from changesource_sdk.changelog.spool.spool import Spool
 from changesource_sdk.changelog.store import LogStore
 
 
-class PostgresStore(LogStore):
+class PostgresLogStore(LogStore):
     """The `LogStore` of a schema in a database. Each process opens its own connections; they are never pickled."""
 
     def __init__(self, address: LogAddress, layout: StateDirectory, spool: Spool | None = None) -> None:

@@ -24,12 +24,12 @@ _JOIN_S = 2.0
 def listen(address: LogAddress) -> WakeupListener:
     """A listener on one log; a thread feeds it until it is closed."""
     listening, sending = socket.socketpair()
-    relay = _Relay(address, sending)
+    relay = _NotificationRelay(address, sending)
     relay.start()
     return WakeupListener(listening, relay.stop)
 
 
-class _Relay:
+class _NotificationRelay:
     """The thread between the database and a socket. Invariant: while a connection can be had, a notification reaches
     the socket within its travel time.
     """

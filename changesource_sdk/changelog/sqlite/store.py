@@ -12,7 +12,7 @@ from changesource_sdk.changelog.sqlite.log import SqliteLog
 from changesource_sdk.changelog.store import LogStore
 
 
-class SqliteStore(LogStore):
+class SqliteLogStore(LogStore):
     """The `LogStore` of a state directory; every process that uses it is on the same host."""
 
     def __init__(self, state_directory: Path, spool: Path | None = None) -> None:

@@ -17,7 +17,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from changesource_sdk.adapter import Adapter
-from changesource_sdk.changelog.sqlite.store import SqliteStore
+from changesource_sdk.changelog.sqlite.store import SqliteLogStore
 from changesource_sdk.errors import StateError
 from changesource_sdk.pipeline.inline import InlineRunner
 from changesource_sdk.pipeline.settings import PipelineSettings, command_line
@@ -38,7 +38,7 @@ class Watch:
     """A state directory under observation, over as many runs of the pipeline as there are."""
 
     def __init__(self, state: Path, judge: Judge, patience: float) -> None:
-        self.store = SqliteStore(state)
+        self.store = SqliteLogStore(state)
         self.store.layout.create()
         self.witness = Witness(self.store, judge)
         self._patience = patience

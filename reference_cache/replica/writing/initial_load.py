@@ -19,7 +19,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from protocol.changes import Backfill, BackfillChange, CreateIndex, CreateTable, SchemaChange, Truncate
-from protocol.fold.indexes import Index
+from protocol.fold.indexes import FoldedIndex
 from protocol.messages import JsonMode
 from protocol.rules.required_tables import required_tables
 from protocol.specs import JsonObject
@@ -168,7 +168,7 @@ class InitialLoad(ChangeProcessor):
                 self._keep_last(index)
                 self.execute([create_index_sql(index)])
 
-    def _keep_last(self, index: Index) -> None:
+    def _keep_last(self, index: FoldedIndex) -> None:
         """Keep only the last of the rows with the same key, as if each had replaced the one before."""
         columns = ", ".join(map(quoted, index.columns))
         not_null = " AND ".join(f"{quoted(name)} IS NOT NULL" for name in index.columns)

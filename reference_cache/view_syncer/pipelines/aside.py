@@ -19,7 +19,7 @@ from typing import Any, TypeVar
 from protocol.sync.ast import Query
 from protocol.sync.errors import ErrorKind, SyncError
 from reference_cache.background import in_background
-from reference_cache.replica.change_log import SchemaChanged, Truncate, changes_between
+from reference_cache.replica.change_log import SchemaChanged, Truncated, changes_between
 from reference_cache.replica.replica import Replica
 from reference_cache.replica.schema import ReplicaSchema
 from reference_cache.replica.stored_catalog import read_state
@@ -188,7 +188,7 @@ class Aside:
         stores = self.evaluation.stores
         net = NetChanges(lambda table: stores[table].key)
         for _, table, change in changes_between(after, self.schema, self.version, version, stores):
-            if isinstance(change, Truncate | SchemaChanged):
+            if isinstance(change, Truncated | SchemaChanged):
                 raise Moved
             net.note(table, change)
             if len(net) >= WINDOW:

@@ -26,7 +26,7 @@ from typing import Any, TypeVar
 from protocol.sync.ast import Query, has_more_parts
 from protocol.sync.errors import ErrorKind, SyncError
 from reference_cache.background import in_background
-from reference_cache.replica.change_log import LoggedChange, SchemaChanged, Truncate, changes_between
+from reference_cache.replica.change_log import LoggedChange, SchemaChanged, Truncated, changes_between
 from reference_cache.replica.errors import ChangesForgotten
 from reference_cache.replica.file_identity import file_identity
 from reference_cache.replica.replica import Replica, open_replica
@@ -390,7 +390,7 @@ class Pipelines:
         changes = changes_between(after, self.schema, self.version, step.version, read | self._watched)
         async for logged in self._pace.sliced(changes, every=16):
             _, table, change = logged
-            if isinstance(change, Truncate):
+            if isinstance(change, Truncated):
                 return ResetReason.TRUNCATED
             if isinstance(change, SchemaChanged):
                 return ResetReason.SCHEMA_CHANGED

@@ -10,7 +10,7 @@ from typing import Any
 from typer.testing import CliRunner
 
 from changesource_cli.app import app
-from changesource_sdk.changelog.sqlite.store import SqliteStore
+from changesource_sdk.changelog.sqlite.store import SqliteLogStore
 from tests.support.fakes.raw_consumer import RawConsumer
 from tests.support.peers.serving import Serving
 from tests.support.waiting import until
@@ -86,7 +86,7 @@ def test_a_pipeline_that_runs_takes_the_snapshot_and_goes_on(tmp_path: Path) -> 
 
 
 def test_one_compacts_at_a_time(tmp_path: Path) -> None:
-    store = SqliteStore(tmp_path)
+    store = SqliteLogStore(tmp_path)
     with store.compacting():
         result = CliRunner().invoke(app, ["compact", "--state", str(tmp_path), "--runner", "inline"])
     assert result.exit_code == 4

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from changesource_sdk.changelog.sqlite.store import SqliteStore
+from changesource_sdk.changelog.sqlite.store import SqliteLogStore
 from tests.changesource_sdk.changelog.logs_under_test import KINDS, Kind, LogUnderTest, postgres_store
 
 
@@ -15,7 +15,7 @@ from tests.changesource_sdk.changelog.logs_under_test import KINDS, Kind, LogUnd
 def log(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[LogUnderTest]:
     kind: Kind = request.param
     if kind == "sqlite":
-        made = LogUnderTest(kind, SqliteStore(tmp_path))
+        made = LogUnderTest(kind, SqliteLogStore(tmp_path))
     else:
         made = LogUnderTest(kind, postgres_store(request.getfixturevalue("postgres").url(), tmp_path))
     yield made

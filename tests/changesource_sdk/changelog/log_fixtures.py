@@ -6,7 +6,7 @@ from pathlib import Path
 
 from changesource_sdk.changelog.log import EncodedTransaction, Log
 from changesource_sdk.changelog.spool.blocks import BlockFile
-from changesource_sdk.changelog.sqlite.store import SqliteStore
+from changesource_sdk.changelog.sqlite.store import SqliteLogStore
 from changesource_sdk.changelog.writer import LogWriter
 from changesource_sdk.positions import Position
 from protocol.framing import frame, unframe
@@ -15,7 +15,7 @@ START_US = 1_700_000_000_000_000
 
 
 def writer_of(state: Path, now_us: int = START_US) -> LogWriter:
-    return SqliteStore(state).open_writer(lambda: now_us)
+    return SqliteLogStore(state).open_writer(lambda: now_us)
 
 
 def writer_with_generation(state: Path, position: Position = 0) -> LogWriter:

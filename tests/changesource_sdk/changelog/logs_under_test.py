@@ -14,7 +14,7 @@ from changesource_sdk.changelog.coordination.wakeup import WakeupListener
 from changesource_sdk.changelog.files.layout import StateDirectory
 from changesource_sdk.changelog.log import Log
 from changesource_sdk.changelog.postgres.connection import LogAddress
-from changesource_sdk.changelog.postgres.store import PostgresStore
+from changesource_sdk.changelog.postgres.store import PostgresLogStore
 from changesource_sdk.changelog.store import LogStore
 from changesource_sdk.changelog.writer import LogWriter
 from changesource_sdk.positions import Position
@@ -25,9 +25,9 @@ KINDS: tuple[Kind, ...] = ("sqlite", "postgres")
 Opened = TypeVar("Opened", Log, LogWriter, Coordination, WakeupListener)
 
 
-def postgres_store(url: str, state_directory: Path) -> PostgresStore:
+def postgres_store(url: str, state_directory: Path) -> PostgresLogStore:
     """A log in a schema of its own."""
-    return PostgresStore(LogAddress(url, f"log_{secrets.token_hex(6)}"), StateDirectory(state_directory))
+    return PostgresLogStore(LogAddress(url, f"log_{secrets.token_hex(6)}"), StateDirectory(state_directory))
 
 
 class LogUnderTest:
@@ -62,7 +62,7 @@ class LogUnderTest:
 
     def lose(self) -> None:
         """Let the log vanish behind everybody's back; the spool stays."""
-        if isinstance(self.store, PostgresStore):
+        if isinstance(self.store, PostgresLogStore):
             self._execute(f'DROP SCHEMA "{self.store.address.schema}" CASCADE')
         else:
             self.store.layout.log.unlink()
@@ -70,10 +70,10 @@ class LogUnderTest:
     def close(self) -> None:
         self._stack.close()
         self.store.close()
-        if isinstance(self.store, PostgresStore):
+        if isinstance(self.store, PostgresLogStore):
             self._execute(f'DROP SCHEMA IF EXISTS "{self.store.address.schema}" CASCADE')
 
     def _execute(self, statement: str) -> None:
-        assert isinstance(self.store, PostgresStore)
+        assert isinstance(self.store, PostgresLogStore)
         with psycopg.connect(self.store.address.url, autocommit=True) as connection:
             connection.execute(statement.encode())

@@ -12,8 +12,8 @@ from typing import Any
 
 import pytest
 
-from changesource_sdk.changelog.postgres.store import PostgresStore
-from changesource_sdk.changelog.sqlite.store import SqliteStore
+from changesource_sdk.changelog.postgres.store import PostgresLogStore
+from changesource_sdk.changelog.sqlite.store import SqliteLogStore
 from changesource_sdk.changelog.store import LogStore
 from changesource_sdk.config import ServeConfig
 from changesource_sdk.endpoint.server import Endpoint
@@ -27,7 +27,7 @@ from tests.changesource_sdk.endpoint.written_state import WrittenState
 @pytest.fixture
 def state(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[WrittenState]:
     """A state directory with its log inside, or in Postgres where a test asks for that."""
-    store: LogStore = SqliteStore(tmp_path / "state")
+    store: LogStore = SqliteLogStore(tmp_path / "state")
     if getattr(request, "param", "sqlite") == "postgres":
         store = postgres_store(request.getfixturevalue("postgres").url(), tmp_path / "state")
     written = WrittenState(store)
@@ -89,7 +89,7 @@ Serve = Callable[..., Awaitable[Running]]
 
 def _log(store: LogStore) -> dict[str, Any]:
     """The options that lead an endpoint to this log."""
-    if isinstance(store, PostgresStore):
+    if isinstance(store, PostgresLogStore):
         return {"log": store.address.url, "log_schema": store.address.schema}
     return {}
 

@@ -11,7 +11,7 @@ from websockets.exceptions import ConnectionClosed
 
 from changesource_sdk.adapter import Delete, Insert, Update
 from changesource_sdk.changelog.coordination.consumers import ConsumerKey
-from changesource_sdk.changelog.sqlite.store import SqliteStore
+from changesource_sdk.changelog.sqlite.store import SqliteLogStore
 from changesource_sdk.pipeline.recovery import snapshot_due
 from changesource_sdk.testing.fake_cache import FakeCache, ResetAsked
 from protocol import watermark as watermarks
@@ -101,7 +101,7 @@ async def test_large_transaction_streams_from_its_segment(
     async with cache.stream():
         await cache.transactions(3)
     assert len(cache.rows("issue")) == 2002
-    if isinstance(state.store, SqliteStore):
+    if isinstance(state.store, SqliteLogStore):
         assert list(state.layout.segments.iterdir())
 
 

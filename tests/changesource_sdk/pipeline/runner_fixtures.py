@@ -11,7 +11,7 @@ from typing import Protocol
 
 from changesource_sdk.adapter import Adapter
 from changesource_sdk.changelog.spool import snapshots
-from changesource_sdk.changelog.sqlite.store import SqliteStore
+from changesource_sdk.changelog.sqlite.store import SqliteLogStore
 from changesource_sdk.changelog.store import LogStore
 from changesource_sdk.errors import CorruptLog
 from changesource_sdk.pipeline.inline import InlineRunner
@@ -25,7 +25,7 @@ class Watched:
     """A log and its state directory under observation."""
 
     def __init__(self, state: Path | LogStore, patience_s: float = PATIENCE_S) -> None:
-        self.store = SqliteStore(state) if isinstance(state, Path) else state
+        self.store = SqliteLogStore(state) if isinstance(state, Path) else state
         self.state = self.store.layout.root
         self._patience_s = patience_s
         self.log = self.store.open_log()
@@ -101,7 +101,7 @@ def running(
     make_adapter: Callable[[], Adapter], state: Path | LogStore, spill_bytes: int = 1 << 30, last_delay_s: float = 0.05
 ) -> Iterator[Watched]:
     """An inline runner until the end of the block."""
-    store = SqliteStore(state) if isinstance(state, Path) else state
+    store = SqliteLogStore(state) if isinstance(state, Path) else state
     backoff = Backoff(first_s=0.01, last_s=last_delay_s)
     with watched(InlineRunner(make_adapter, store, backoff=backoff, spill_bytes=spill_bytes), store) as seen:
         yield seen

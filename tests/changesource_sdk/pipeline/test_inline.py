@@ -25,7 +25,7 @@ from changesource_sdk.adapter import (
     Table,
     Transaction,
 )
-from changesource_sdk.changelog.sqlite.store import SqliteStore
+from changesource_sdk.changelog.sqlite.store import SqliteLogStore
 from changesource_sdk.errors import StaleWriter
 from changesource_sdk.pipeline.inline import InlineRunner
 from service_kit.backoff import Backoff
@@ -119,7 +119,7 @@ def test_acknowledgement_comes_after_the_log_has_it(tmp_path: Path) -> None:
             super().acknowledge(position)
             seen_at_ack.append(log.state().position)
 
-    log = SqliteStore(tmp_path).open_log()
+    log = SqliteLogStore(tmp_path).open_log()
     adapter = Checking(*(Transaction(n, [insert(n)]) for n in range(1, 50)))
     with running(lambda: adapter, tmp_path) as seen:
         seen.until_position(49)
@@ -180,7 +180,7 @@ def test_a_failing_snapshot_is_tried_again_and_leaves_nothing(tmp_path: Path) ->
 def test_a_request_above_what_was_ever_sent_moves_no_watermark(tmp_path: Path, above: str) -> None:
     """An earlier release wrote it on a consumer's word, and could then take no snapshot at all."""
     store = a_store()
-    requests = SqliteStore(tmp_path).requests
+    requests = SqliteLogStore(tmp_path).requests
     with running(lambda: MemoryAdapter(store=store), tmp_path) as seen:
         seen.until_generation(1)
         requests.ask_snapshot(above, "a consumer saw more")
@@ -196,22 +196,22 @@ def test_a_request_brings_a_new_generation_above_it(tmp_path: Path) -> None:
         store.commit([insert(10)])
         seen.until_position(2)
         first = seen.log.state().head
-        SqliteStore(tmp_path).requests.ask_snapshot(first, "stored frames are damaged")
+        SqliteLogStore(tmp_path).requests.ask_snapshot(first, "stored frames are damaged")
         seen.until_generation(2)
         assert seen.log.state().head > first
-        seen.until(lambda: SqliteStore(tmp_path).requests.pending_snapshot() is None)
+        seen.until(lambda: SqliteLogStore(tmp_path).requests.pending_snapshot() is None)
         store.commit([insert(11)])
         seen.until_position(3)
         assert seen.log.state().generation == 2
 
 
 def test_a_request_that_is_already_met_is_withdrawn(tmp_path: Path) -> None:
-    SqliteStore(tmp_path).requests.ask_snapshot("01", "early")
+    SqliteLogStore(tmp_path).requests.ask_snapshot("01", "early")
     with running(lambda: MemoryAdapter(store=a_store()), tmp_path) as seen:
         seen.until_generation(1)
-        seen.until(lambda: SqliteStore(tmp_path).requests.pending_snapshot() is None)
-        SqliteStore(tmp_path).requests.ask_snapshot("02", "met")
-        seen.until(lambda: SqliteStore(tmp_path).requests.pending_snapshot() is None)
+        seen.until(lambda: SqliteLogStore(tmp_path).requests.pending_snapshot() is None)
+        SqliteLogStore(tmp_path).requests.ask_snapshot("02", "met")
+        seen.until(lambda: SqliteLogStore(tmp_path).requests.pending_snapshot() is None)
         assert seen.log.state().generation == 1
 
 
@@ -222,7 +222,7 @@ def test_a_prune_request_is_carried_out(tmp_path: Path) -> None:
         store.commit([insert(10)])
         seen.until_position(2)
         head = seen.log.state().head
-        SqliteStore(tmp_path).requests.ask_prune(head)
+        SqliteLogStore(tmp_path).requests.ask_prune(head)
         seen.until(lambda: seen.log.state().oldest == head)
         assert seen.log.state().transactions == 0
 
@@ -286,9 +286,9 @@ def test_a_log_damaged_while_running_is_set_aside_once_a_reader_complains(tmp_pa
                 size = file.seek(0, os.SEEK_END)
                 file.seek(0)
                 file.write(b"garbage!" * (size // 8))
-        SqliteStore(tmp_path).requests.ask_snapshot(first, "log-corrupt")
+        SqliteLogStore(tmp_path).requests.ask_snapshot(first, "log-corrupt")
         seen.until((tmp_path / "log.sqlite.corrupt-1").exists, "a log set aside")
-        seen.until(lambda: SqliteStore(tmp_path).requests.pending_snapshot() is None)
+        seen.until(lambda: SqliteLogStore(tmp_path).requests.pending_snapshot() is None)
         store.commit([insert(10)])
         seen.until_position(2)
         assert seen.log.state().head > first
@@ -346,13 +346,13 @@ def test_a_close_that_fails_does_not_stop_the_runner(tmp_path: Path) -> None:
 
     with running(lambda: Clumsy(Transaction(1, [insert(1)])), tmp_path) as seen:
         seen.until_position(1)
-        SqliteStore(tmp_path).requests.ask_snapshot(seen.log.state().head, "again")
+        SqliteLogStore(tmp_path).requests.ask_snapshot(seen.log.state().head, "again")
         seen.until_generation(2)
 
 
 def test_a_runner_that_was_replaced_stops_with_a_clear_error(tmp_path: Path) -> None:
     store = a_store()
-    runner = InlineRunner(lambda: MemoryAdapter(store=store), SqliteStore(tmp_path), backoff=Backoff(0.01, 0.01))
+    runner = InlineRunner(lambda: MemoryAdapter(store=store), SqliteLogStore(tmp_path), backoff=Backoff(0.01, 0.01))
     raised: list[BaseException] = []
 
     def run() -> None:
@@ -365,7 +365,7 @@ def test_a_runner_that_was_replaced_stops_with_a_clear_error(tmp_path: Path) -> 
     thread.start()
     seen = Watched(tmp_path)
     seen.until_generation(1)
-    newer = SqliteStore(tmp_path).open_writer(lambda: 1)
+    newer = SqliteLogStore(tmp_path).open_writer(lambda: 1)
     store.commit([insert(10)])
     thread.join(PATIENCE_S)
     assert [type(error) for error in raised] == [StaleWriter]

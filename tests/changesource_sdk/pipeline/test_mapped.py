@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from changesource_sdk.adapter import Adapter
-from changesource_sdk.changelog.sqlite.store import SqliteStore
+from changesource_sdk.changelog.sqlite.store import SqliteLogStore
 from changesource_sdk.pipeline.mapping.declare import TableMapping
 from changesource_sdk.pipeline.mapping.fingerprint import renew_if_changed
 from changesource_sdk.pipeline.source import SourceSpec
@@ -76,7 +76,7 @@ def test_a_mapping_that_the_store_contradicts_is_told_with_its_key(
 
 
 def test_another_mapping_starts_a_new_generation(tmp_path: Path, database: sqlite3.Connection) -> None:
-    store = SqliteStore(tmp_path / "state")
+    store = SqliteLogStore(tmp_path / "state")
     renew_if_changed(store, MAPPINGS)
     with running(mapped_people(tmp_path), tmp_path / "state") as seen:
         seen.until_generation(1)

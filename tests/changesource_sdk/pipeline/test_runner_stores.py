@@ -12,8 +12,8 @@ import pytest
 
 from adapters.memory import MemoryAdapter, MemoryStore
 from changesource_sdk.adapter import Column, Insert, Table
-from changesource_sdk.changelog.postgres.store import PostgresStore
-from changesource_sdk.changelog.sqlite.store import SqliteStore
+from changesource_sdk.changelog.postgres.store import PostgresLogStore
+from changesource_sdk.changelog.sqlite.store import SqliteLogStore
 from changesource_sdk.changelog.store import LogStore
 from changesource_sdk.errors import StaleWriter, StateError
 from changesource_sdk.pipeline.inline import InlineRunner
@@ -28,7 +28,7 @@ ISSUE = Table("issue", [Column("id", int), Column("title", str)])
 @pytest.fixture(params=["sqlite", "postgres"])
 def log(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[LogStore]:
     state = tmp_path / "state"
-    made: LogStore = SqliteStore(state)
+    made: LogStore = SqliteLogStore(state)
     if request.param == "postgres":
         made = postgres_store(request.getfixturevalue("postgres").url(), state)
     yield made
@@ -115,7 +115,7 @@ def test_only_one_pipeline_at_a_time_may_claim_a_log(log: LogStore) -> None:
 
 def test_a_pipeline_elsewhere_is_kept_off_a_claimed_log(postgres: PostgresServer, tmp_path: Path) -> None:
     here = postgres_store(postgres.url(), tmp_path / "here")
-    there = PostgresStore(here.address, SqliteStore(tmp_path / "there").layout)
+    there = PostgresLogStore(here.address, SqliteLogStore(tmp_path / "there").layout)
     with here.claim(), pytest.raises(StateError, match="log-in-use"), there.claim():
         pytest.fail("two pipelines at once")
 

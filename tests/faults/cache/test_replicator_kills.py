@@ -18,7 +18,7 @@ from pathlib import Path
 
 import pytest
 
-from reference_cache.replica.change_log import SchemaChanged, Truncate, changes_between
+from reference_cache.replica.change_log import SchemaChanged, Truncated, changes_between
 from reference_cache.replica.errors import ChangesForgotten
 from reference_cache.replica.replica import Replica, open_replica
 from reference_cache.replica.schema import read_schema
@@ -67,7 +67,7 @@ class Follower:
             self._rows = _stored(connection)
             return
         for _, _, change in changes:
-            assert not isinstance(change, Truncate | SchemaChanged)
+            assert not isinstance(change, Truncated | SchemaChanged)
             if isinstance(change, Remove | Edit):
                 gone = change.node.row if isinstance(change, Remove) else change.old_node.row
                 assert self._rows.pop(gone[0]) == gone, f"seed {SEED}"

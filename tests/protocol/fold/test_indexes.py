@@ -1,4 +1,4 @@
-from protocol.fold.indexes import Index, Indexes, renamed
+from protocol.fold.indexes import FoldedIndex, Indexes, renamed
 from protocol.specs import IndexSpec
 
 
@@ -13,7 +13,7 @@ def made(*names: str, table: str = "t") -> Indexes:
 
 def test_an_index_is_known_by_its_name_in_the_replica() -> None:
     spec = IndexSpec(schema_name="s", name="i", table_name="t", unique=False, columns={"a": "DESC"})
-    assert Indexes().create(spec) == Index("s.i", "s.t", False, {"a": "DESC"})
+    assert Indexes().create(spec) == FoldedIndex("s.i", "s.t", False, {"a": "DESC"})
 
 
 def test_indexes_follow_the_name_of_their_table() -> None:

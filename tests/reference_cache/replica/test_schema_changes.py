@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from reference_cache.replica.change_log import SchemaChanged, Truncate
+from reference_cache.replica.change_log import SchemaChanged, Truncated
 from reference_cache.replica.errors import CannotApply
 from reference_cache.replica.schema import read_schema
 from tests.reference_cache.replica.conftest import Filled, MakeReplica
@@ -113,7 +113,7 @@ def test_a_truncate_empties_the_table_and_is_told_as_such(replica: MakeReplica) 
     made.commit("02", change("truncate", relations=[ITEM]), insert(3))
     made.commit("03", insert(4))
     assert made.rows() == [(3, None), (4, None)]
-    assert made.changes("01", "02") == [("02", "item", Truncate())]
+    assert made.changes("01", "02") == [("02", "item", Truncated())]
     assert made.log("02", "03") == [("03", "item", "Add", (4, None, "03"))]
 
 

@@ -7,7 +7,7 @@ from pathlib import Path
 from changesource_sdk.changelog.coordination.reports import newest
 from changesource_sdk.changelog.files.layout import StateDirectory
 from changesource_sdk.changelog.postgres.connection import LogAddress
-from changesource_sdk.changelog.postgres.store import PostgresStore
+from changesource_sdk.changelog.postgres.store import PostgresLogStore
 from tests.changesource_sdk.changelog.logs_under_test import LogUnderTest, postgres_store
 from tests.support.peers.postgres_server import PostgresServer
 from tests.support.ports import free_port
@@ -28,7 +28,7 @@ def test_a_report_replaces_the_former(log: LogUnderTest) -> None:
 
 def test_another_host_sees_a_change_of_state_at_once(postgres: PostgresServer, tmp_path: Path) -> None:
     here = postgres_store(postgres.url(), tmp_path / "here")
-    there = PostgresStore(here.address, StateDirectory(tmp_path / "there"))
+    there = PostgresLogStore(here.address, StateDirectory(tmp_path / "there"))
     here.layout.create()
     here.reports.leave("pipeline", report(1.0))
     assert there.reports.all() == {"pipeline": report(1.0)}
@@ -45,7 +45,7 @@ def test_another_host_sees_a_change_of_state_at_once(postgres: PostgresServer, t
 
 def test_while_the_database_is_away_reports_stay_on_their_host(tmp_path: Path) -> None:
     address = LogAddress(f"postgresql://nobody@127.0.0.1:{free_port()}/none")
-    store = PostgresStore(address, StateDirectory(tmp_path).create())
+    store = PostgresLogStore(address, StateDirectory(tmp_path).create())
     store.reports.leave("pipeline", report(1.0, "backing-off"))
     assert store.reports.all() == {"pipeline": report(1.0, "backing-off")}
     store.close()

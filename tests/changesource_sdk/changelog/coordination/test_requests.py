@@ -3,7 +3,7 @@
 from pathlib import Path
 
 from changesource_sdk.changelog.coordination.requests import SnapshotRequest
-from changesource_sdk.changelog.sqlite.store import SqliteStore
+from changesource_sdk.changelog.sqlite.store import SqliteLogStore
 from tests.changesource_sdk.changelog.logs_under_test import LogUnderTest
 
 
@@ -25,9 +25,9 @@ def test_a_watermark_that_is_none_asks_for_any_snapshot(log: LogUnderTest) -> No
 
 
 def test_a_half_written_request_is_no_request(tmp_path: Path) -> None:
-    SqliteStore(tmp_path).requests.ask_snapshot("0c", "r")
+    SqliteLogStore(tmp_path).requests.ask_snapshot("0c", "r")
     (tmp_path / "requests" / "snapshot.json").write_text('{"above": "0c"')
-    assert SqliteStore(tmp_path).requests.pending_snapshot() is None
+    assert SqliteLogStore(tmp_path).requests.pending_snapshot() is None
 
 
 def test_a_prune_request_is_taken_once(log: LogUnderTest) -> None:

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from changesource_sdk.adapter import Insert
 from changesource_sdk.changelog.files.layout import StateDirectory
-from changesource_sdk.changelog.sqlite.store import SqliteStore
+from changesource_sdk.changelog.sqlite.store import SqliteLogStore
 from reference_cache.replica.writing.writer import connect_writer
 from reference_cache.view_syncer.cvr.file import CvrFile
 from service_kit.private_files import private_file
@@ -19,7 +19,7 @@ def readable_by_others(folder: Path) -> list[str]:
 
 
 def test_everything_in_a_state_directory_is_its_owners(tmp_path: Path) -> None:
-    store = SqliteStore(tmp_path / "state")
+    store = SqliteLogStore(tmp_path / "state")
     with store.claim(), store.compacting():
         state = WrittenState(store, spill_bytes=1000)
         state.snapshot([{"id": "1", "title": "one"}])
@@ -38,7 +38,7 @@ def test_everything_in_a_state_directory_is_its_owners(tmp_path: Path) -> None:
 
 
 def test_what_an_earlier_version_left_is_narrowed_and_still_opens(tmp_path: Path) -> None:
-    store = SqliteStore(tmp_path / "state")
+    store = SqliteLogStore(tmp_path / "state")
     state = WrittenState(store)
     watermark = state.snapshot([{"id": "1", "title": "one"}])
     state.close()

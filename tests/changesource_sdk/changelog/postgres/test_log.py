@@ -13,7 +13,7 @@ import pytest
 from changesource_sdk.changelog.files.layout import StateDirectory
 from changesource_sdk.changelog.open import open_store
 from changesource_sdk.changelog.postgres.connection import LogAddress, Session, connect, translated
-from changesource_sdk.changelog.postgres.store import PostgresStore
+from changesource_sdk.changelog.postgres.store import PostgresLogStore
 from changesource_sdk.changelog.reading import knows
 from changesource_sdk.errors import ConfigurationError, CorruptLog, DiskFull, ReadOnlyState, StaleWriter, StateError
 from changesource_sdk.positions import Position
@@ -34,7 +34,7 @@ def log(postgres: PostgresServer, tmp_path: Path) -> Iterator[LogUnderTest]:
 
 
 def address(log: LogUnderTest) -> LogAddress:
-    assert isinstance(log.store, PostgresStore)
+    assert isinstance(log.store, PostgresLogStore)
     return log.store.address
 
 
@@ -85,7 +85,7 @@ def test_a_listener_listens_again_after_a_lost_connection(log: LogUnderTest, pos
 def test_a_server_that_is_not_there_is_told_without_the_password(tmp_path: Path) -> None:
     url = f"postgresql://someone:sesame@127.0.0.1:{free_port()}/nowhere"
     with pytest.raises(StateError) as refused:
-        PostgresStore(LogAddress(url), StateDirectory(tmp_path)).open_writer(lambda: 1)
+        PostgresLogStore(LogAddress(url), StateDirectory(tmp_path)).open_writer(lambda: 1)
     assert refused.value.code == "log-unreachable"
     assert refused.value.fix
     assert "sesame" not in repr(refused.value.as_json())

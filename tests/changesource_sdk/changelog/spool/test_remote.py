@@ -9,7 +9,7 @@ import pytest
 
 from changesource_sdk.changelog.files.layout import StateDirectory
 from changesource_sdk.changelog.postgres.connection import LogAddress
-from changesource_sdk.changelog.postgres.store import PostgresStore
+from changesource_sdk.changelog.postgres.store import PostgresLogStore
 from changesource_sdk.changelog.spool import snapshots
 from changesource_sdk.changelog.spool.files import SnapshotFiles
 from changesource_sdk.changelog.spool.remote import RemoteSpool
@@ -103,8 +103,8 @@ def test_a_generation_is_published_before_the_log_names_it_and_its_watermark_is_
     postgres: PostgresServer, remote: RemoteSpool, tmp_path: Path
 ) -> None:
     address = postgres_store(postgres.url(), tmp_path).address
-    here = PostgresStore(address, StateDirectory(tmp_path / "here"), remote)
-    there = pickle.loads(pickle.dumps(PostgresStore(address, StateDirectory(tmp_path / "there"), remote)))
+    here = PostgresLogStore(address, StateDirectory(tmp_path / "here"), remote)
+    there = pickle.loads(pickle.dumps(PostgresLogStore(address, StateDirectory(tmp_path / "there"), remote)))
     writer = here.open_writer(lambda: START_US)
     first = _start(here, writer)
     second = _start(here, writer)
@@ -115,13 +115,13 @@ def test_a_generation_is_published_before_the_log_names_it_and_its_watermark_is_
     reader.close()
     assert there.files.holds(record.directory)
     assert content(there.files.fetch(record.directory)) == content(tmp_path / "here" / "spool" / second)
-    elsewhere = PostgresStore(LogAddress(address.url, "empty_log"), StateDirectory(tmp_path / "new"), remote)
+    elsewhere = PostgresLogStore(LogAddress(address.url, "empty_log"), StateDirectory(tmp_path / "new"), remote)
     fresh = elsewhere.open_writer(lambda: 1)
     assert fresh.next_generation() > second > first
     fresh.close()
 
 
-def _start(store: PostgresStore, writer: LogWriter) -> str:
+def _start(store: PostgresLogStore, writer: LogWriter) -> str:
     watermark = writer.next_generation()
     writer.start_generation(watermark, 3, "{}", finished(store.layout.spool, watermark), 5.0)
     return watermark
@@ -131,7 +131,7 @@ def test_a_compacted_snapshot_is_named_only_if_it_was_published(
     postgres: PostgresServer, remote: RemoteSpool, tmp_path: Path
 ) -> None:
     address = postgres_store(postgres.url(), tmp_path).address
-    store = PostgresStore(address, StateDirectory(tmp_path / "here"), remote)
+    store = PostgresLogStore(address, StateDirectory(tmp_path / "here"), remote)
     writer = store.open_writer(lambda: START_US)
     first = _start(store, writer)
     (head,) = writer.append([transaction(4)])

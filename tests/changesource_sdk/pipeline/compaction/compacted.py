@@ -8,7 +8,7 @@ from pathlib import Path
 from changesource_sdk.adapter import Adapter
 from changesource_sdk.changelog.log import SnapshotRecord
 from changesource_sdk.changelog.spool import snapshots
-from changesource_sdk.changelog.sqlite.store import SqliteStore
+from changesource_sdk.changelog.sqlite.store import SqliteLogStore
 from changesource_sdk.changelog.store import LogStore
 from changesource_sdk.changelog.writer import LogWriter
 from changesource_sdk.pipeline.compaction.job import Lane, compact
@@ -27,7 +27,7 @@ class CompactedLog:
     def __init__(
         self, state: Path, adapter: Adapter, store: LogStore | None = None, spill_bytes: int = 1 << 30
     ) -> None:
-        self.store = store or SqliteStore(state)
+        self.store = store or SqliteLogStore(state)
         self.layout = self.store.layout
         self.adapter = adapter
         self.writer: LogWriter = self.store.open_writer(lambda: START_US)

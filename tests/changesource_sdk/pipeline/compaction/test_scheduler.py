@@ -11,7 +11,7 @@ import pytest
 from adapters.memory import MemoryAdapter, MemoryStore
 from changesource_sdk.adapter import Delete, Insert, Snapshot
 from changesource_sdk.changelog.reading import ranges
-from changesource_sdk.changelog.sqlite.store import SqliteStore
+from changesource_sdk.changelog.sqlite.store import SqliteLogStore
 from changesource_sdk.errors import SnapshotGone
 from changesource_sdk.pipeline.compaction.job import ReadableRange
 from changesource_sdk.pipeline.compaction.local import LocalLane
@@ -38,7 +38,7 @@ class OnceOnly(MemoryAdapter):
 
 
 def running(adapter: MemoryAdapter, state: Path, policy: CompactionPolicy) -> AbstractContextManager[Watched]:
-    return watched(InlineRunner(lambda: adapter, SqliteStore(state), compaction=policy), state)
+    return watched(InlineRunner(lambda: adapter, SqliteLogStore(state), compaction=policy), state)
 
 
 def test_a_growing_log_is_compacted_beside_the_tail(tmp_path: Path) -> None:
@@ -52,7 +52,7 @@ def test_a_growing_log_is_compacted_beside_the_tail(tmp_path: Path) -> None:
         store.commit([Insert("item", {"id": 99, "v": "y"})])
         seen.until_position(13)
         first, *_, newest = seen.log.snapshots()
-        SqliteStore(tmp_path).requests.ask_prune(newest.watermark)
+        SqliteLogStore(tmp_path).requests.ask_prune(newest.watermark)
         seen.until(lambda: seen.log.state().oldest == newest.watermark, "pruning")
         assert newest.generation == first.generation
         assert not first.directory.exists()

@@ -14,7 +14,7 @@ from changesource_sdk.changelog.files.layout import StateDirectory
 from changesource_sdk.changelog.spool import snapshots
 from changesource_sdk.changelog.spool.parts import PartStore
 from changesource_sdk.changelog.spool.snapshots import PartInfo
-from changesource_sdk.changelog.sqlite.store import SqliteStore
+from changesource_sdk.changelog.sqlite.store import SqliteLogStore
 from changesource_sdk.errors import AdapterError, DiskFull
 from changesource_sdk.pipeline.snapshot.resume import Unfinished
 from changesource_sdk.pipeline.snapshot.take import (
@@ -100,7 +100,7 @@ class Site:
         self.store = Copied(folder, can_resume=can_resume)
 
     def take(self, after: int = 99, error: Exception | None = None, source: str = "store") -> snapshots.Manifest:
-        writer = SqliteStore(self.layout.root).open_writer(lambda: 1_000_000)
+        writer = SqliteLogStore(self.layout.root).open_writer(lambda: 1_000_000)
         try:
             record = take_snapshot(
                 self.store,

@@ -7,7 +7,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from changesource_sdk.changelog.sqlite.store import SqliteStore
+from changesource_sdk.changelog.sqlite.store import SqliteLogStore
 from changesource_sdk.changelog.store import LogStore
 from changesource_sdk.pipeline.source import SourceSpec
 from changesource_sdk.pipeline.spark.runner import SparkRunner
@@ -24,7 +24,7 @@ PATIENCE_S = 180.0
 @contextmanager
 def on_spark(session: SparkSession, source: SourceSpec, state: Path | LogStore) -> Iterator[Watched]:
     """Follow a source, with its log in `state`."""
-    store = SqliteStore(state) if isinstance(state, Path) else state
+    store = SqliteLogStore(state) if isinstance(state, Path) else state
     runner = SparkRunner(session, source, store, backoff=Backoff(first_s=0.05, last_s=0.2))
     with watched(runner, store, PATIENCE_S) as seen:
         yield seen

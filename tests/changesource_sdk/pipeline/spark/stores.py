@@ -14,7 +14,7 @@ from pathlib import Path
 from changesource_sdk.adapter import Insert, Position, Row, Snapshot, Table, Transaction
 from changesource_sdk.changelog.files.layout import StateDirectory
 from changesource_sdk.changelog.sqlite.log import SqliteLog
-from changesource_sdk.changelog.sqlite.store import SqliteStore
+from changesource_sdk.changelog.sqlite.store import SqliteLogStore
 from changesource_sdk.schema import Column
 
 ITEM = Table("item", [Column("id", int), Column("name", str)])
@@ -134,7 +134,7 @@ class Blocking(NumbersAdapter):
         yield Transaction(1, [])
 
 
-class DeadlyLog(SqliteStore):
+class DeadlyLog(SqliteLogStore):
     """A log whose first reader in another process takes that process with it."""
 
     def __init__(self, state_directory: Path, mark: Path, test_process: int) -> None:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from changesource_sdk.changelog.sqlite.store import SqliteStore
+from changesource_sdk.changelog.sqlite.store import SqliteLogStore
 from changesource_sdk.observe.warnings import REPORT, Warned, WarningBook, is_current, read_report
 from changesource_sdk.pipeline.source import SourceSpec
 from tests.changesource_sdk.pipeline.spark.people import PeopleFile
@@ -27,14 +27,14 @@ LANES = {
 
 
 @pytest.fixture
-def store(tmp_path: Path) -> SqliteStore:
-    found = SqliteStore(tmp_path / "state")
+def store(tmp_path: Path) -> SqliteLogStore:
+    found = SqliteLogStore(tmp_path / "state")
     found.layout.create()
     return found
 
 
 @pytest.fixture
-def _book(store: SqliteStore) -> Iterator[None]:
+def _book(store: SqliteLogStore) -> Iterator[None]:
     """The pipeline process's own, as `child` has it."""
     book, own, everything = WarningBook(store.reports), logging.getLogger("changesource"), logging.getLogger()
     own.setLevel(logging.INFO)
@@ -46,7 +46,7 @@ def _book(store: SqliteStore) -> Iterator[None]:
     book.close()
 
 
-def reported(store: SqliteStore) -> dict[str, Warned]:
+def reported(store: SqliteLogStore) -> dict[str, Warned]:
     """The warnings in the log's reports, by place or by text."""
     return {found.where or found.message: found for found in read_report(store.reports.all().get(REPORT))}
 
@@ -54,7 +54,7 @@ def reported(store: SqliteStore) -> dict[str, Warned]:
 @pytest.mark.usefixtures("_book")
 @pytest.mark.parametrize("lane", LANES)
 def test_warnings_of_workers_are_reported_until_they_are_over(
-    spark: SparkSession, tmp_path: Path, store: SqliteStore, lane: str
+    spark: SparkSession, tmp_path: Path, store: SqliteLogStore, lane: str
 ) -> None:
     file = PeopleFile(tmp_path)
     file.commit(("insert", {"id": 1, "name": "Ada", "age": 36, "born": 0.0, "tags": {}}, None))

@@ -14,7 +14,7 @@ from reference_cache.client.local.state import LocalState
 from reference_cache.client.local.transaction import Transaction
 from reference_cache.client.pokes import Poke, PokeError
 from reference_cache.client.sqlite_store import SqliteLocalStore
-from reference_cache.client.store import LocalStore, MemoryStore
+from reference_cache.client.store import LocalStore, MemoryLocalStore
 from reference_cache.zql.query.builder import Queries
 from reference_cache.zql.schema import Schema, schema, table
 
@@ -58,7 +58,7 @@ class World:
     """A state, a view of everything in it, and a server that pokes it."""
 
     def __init__(self, store: LocalStore | None = None, items: Schema = ITEMS) -> None:
-        self.state = LocalState(items, MUTATORS, store or MemoryStore())
+        self.state = LocalState(items, MUTATORS, store or MemoryLocalStore())
         self.view = self.state.tables.engine.materialize(ALL.ast, ALL.format)
 
     def mutate(self, name: str, **args: Any) -> Any:

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from changesource_sdk.changelog.spool import snapshots
-from changesource_sdk.changelog.sqlite.store import SqliteStore
+from changesource_sdk.changelog.sqlite.store import SqliteLogStore
 from changesource_sdk.pipeline.source import SourceSpec
 from tests.changesource_sdk.pipeline.runner_fixtures import Watched
 from tests.changesource_sdk.pipeline.spark.spark_runner import on_spark
@@ -79,7 +79,7 @@ def test_a_resident_task_that_dies_goes_on_where_the_log_ends(spark: SparkSessio
 def test_a_snapshot_asked_for_while_tailing_is_taken_by_the_driver(spark: SparkSession, tmp_path: Path) -> None:
     with running(spark, "NumbersAdapter", tmp_path) as seen:
         seen.until(lambda: seen.stage().get("state") == "tailing", "tailing")
-        SqliteStore(seen.state).requests.ask_snapshot(seen.log.state().head, "a consumer saw more")
+        SqliteLogStore(seen.state).requests.ask_snapshot(seen.log.state().head, "a consumer saw more")
         seen.until_generation(2)
         commit(tmp_path, 5000)
         seen.until_position(1)
