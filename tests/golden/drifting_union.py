@@ -15,7 +15,7 @@ from unittest.mock import patch
 
 from reference_cache.zql.engine import build
 from reference_cache.zql.ivm.change import Add, Change, Child, Edit, Node, Remove
-from reference_cache.zql.ivm.operators.collapse import collapse
+from reference_cache.zql.ivm.operators.fan import collapse
 from reference_cache.zql.ivm.operators.union import UnionFanIn
 
 

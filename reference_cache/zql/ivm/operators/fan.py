@@ -1,13 +1,15 @@
 """FanOut and FanIn: an OR with subqueries among its members, as one filter stage.
 
 FanOut hands a node or change to every branch, FanIn brings the branches together again. As stages are plain
-functions, the pair is one object: it holds the branches between them.
+functions, the pair is one object: it holds the branches between them. Several branches may see one change; `collapse`
+makes at most one of what they emit.
 """
 
 from __future__ import annotations
 
-from reference_cache.zql.ivm.change import Change, Node
-from reference_cache.zql.ivm.operators.collapse import collapse
+from collections.abc import Sequence
+
+from reference_cache.zql.ivm.change import Add, Change, Child, Edit, Node, Remove
 from reference_cache.zql.ivm.operators.filter import FilterStage, Memo
 
 
@@ -25,3 +27,25 @@ class AnyBranch:
     def apply(self, change: Change) -> Change | None:
         emitted = [left for branch in self._branches if (left := branch.apply(change)) is not None]
         return collapse(change, emitted)
+
+
+def collapse(incoming: Change, emitted: Sequence[Change]) -> Change | None:
+    """The one change that is the effect of what the branches made of `incoming`.
+
+    A branch that kept the change's kind wins: the row was and is in the output. Otherwise branches agree on an add
+    or a remove, except for an edit that one branch lost and another gained, which stays an edit.
+    """
+    if not emitted:
+        return None
+    if len(emitted) == 1:
+        return emitted[0]
+    kept = next((change for change in emitted if type(change) is type(incoming)), None)
+    if kept is not None:
+        return kept
+    added = next((change for change in emitted if isinstance(change, Add)), None)
+    removed = next((change for change in emitted if isinstance(change, Remove)), None)
+    if added is None or removed is None:
+        return added or removed
+    if isinstance(incoming, Child):
+        raise AssertionError(f"branches both added and removed {incoming.node.row!r} for one child change")
+    return Edit(added.node, removed.node)

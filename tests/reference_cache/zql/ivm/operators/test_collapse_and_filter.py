@@ -3,8 +3,7 @@
 import pytest
 
 from reference_cache.zql.ivm.change import Add, Change, Child, Edit, Node, Remove, add, edit, remove
-from reference_cache.zql.ivm.operators.collapse import collapse
-from reference_cache.zql.ivm.operators.fan import AnyBranch
+from reference_cache.zql.ivm.operators.fan import AnyBranch, collapse
 from reference_cache.zql.ivm.operators.filter import AllOf, Filter
 from tests.support.zql.recorder import plain_change
 
