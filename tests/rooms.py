@@ -26,7 +26,7 @@ PACKAGES = (
     "changesource_demo",
     "changesource_cli",
 )
-MOST_MODULES = 16
+MOST_MODULES = 15
 """In one room, `__init__.py` not counted."""
 
 MAY_IMPORT = {
