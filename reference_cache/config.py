@@ -1,9 +1,9 @@
 """Settings of a cache, read from the variables zero-cache itself reads.
 
-Pure: the caller hands in the environment. A deployment of zero-cache can be pointed at this cache without new names:
-what is used here has zero-cache's meaning and default; its other variables are known and listed in `unused`, so that
-nobody wonders why one has no effect; a `ZERO_` variable that zero-cache does not know either is an error, as is a value
-that cannot be. Errors name the variable and the remedy, never the value of a secret.
+Pure: the caller passes the environment. A deployment of zero-cache can use this cache with the same variables: those
+that are used here have zero-cache's meaning and default. Its other variables are accepted and listed in `unused`, which
+the command line prints and `/statusz` shows. A `ZERO_` variable that zero-cache does not have is an error, as is an
+invalid value. Errors name the variable and the fix, never the value of a secret.
 """
 
 from __future__ import annotations
@@ -136,12 +136,15 @@ class CacheConfig:
     )
     port: int = setting(4848, _whole(0, 65535), "port of the sync socket and the pages", "ZERO_PORT")
     replica_file: Path = setting(
-        Path("zero.db"), path, "SQLite file of the replica; client records are kept beside it", "ZERO_REPLICA_FILE"
+        Path("zero.db"),
+        path,
+        "SQLite file of the replica; client records are kept in the same folder",
+        "ZERO_REPLICA_FILE",
     )
     app_id: str = setting("zero", _app_id, "names the schemas of the cache's own tables", "ZERO_APP_ID")
     shard_num: int = setting(0, _whole(0), "shard of the app", "ZERO_SHARD_NUM")
     publications: tuple[str, ...] = setting(
-        (), words, "publications to ask the change source for", "ZERO_APP_PUBLICATIONS"
+        (), words, "publications to request from the change source", "ZERO_APP_PUBLICATIONS"
     )
     query_urls: tuple[str, ...] = setting(
         (), _urls, "where the application turns named queries into ASTs", "ZERO_QUERY_URL", "ZERO_GET_QUERIES_URL"
@@ -200,23 +203,28 @@ class CacheConfig:
         300.0, number, "how often credentials are checked again", "ZERO_AUTH_REVALIDATE_INTERVAL_SECONDS"
     )
     retransform_seconds: float = setting(
-        300.0, number, "how often named queries are asked for again", "ZERO_AUTH_RETRANSFORM_INTERVAL_SECONDS"
+        300.0, number, "how often named queries are transformed again", "ZERO_AUTH_RETRANSFORM_INTERVAL_SECONDS"
     )
     auto_reset: bool = setting(True, _flag, "sync from scratch when the change source asks for it", "ZERO_AUTO_RESET")
     admin_password: str | None = setting(
         None, text, "opens the inspector, /metrics and /statusz", "ZERO_ADMIN_PASSWORD", secret=True
     )
-    log_level: str = setting("info", _one_of("debug", "info", "warn", "error"), "least level", "ZERO_LOG_LEVEL")
-    log_format: str = setting("text", _one_of("text", "json"), "for people or for machines", "ZERO_LOG_FORMAT")
+    log_level: str = setting(
+        "info", _one_of("debug", "info", "warn", "error"), "lowest level that is logged", "ZERO_LOG_LEVEL"
+    )
+    log_format: str = setting("text", _one_of("text", "json"), "text for people, json for machines", "ZERO_LOG_FORMAT")
     compression: bool = setting(False, _flag, "compress frames", "ZERO_WEBSOCKET_COMPRESSION")
     max_payload_bytes: int = setting(
         10 * 1024 * 1024, _whole(1), "largest frame from a client", "ZERO_WEBSOCKET_MAX_PAYLOAD_BYTES"
     )
     yield_threshold_ms: float = setting(
-        10.0, number, "longest slice of work before others get their turn", "ZERO_YIELD_THRESHOLD_MS"
+        10.0, number, "longest uninterrupted work on the event loop, in milliseconds", "ZERO_YIELD_THRESHOLD_MS"
     )
     forget_group_hours: float = setting(
-        48.0, number, "how long a client group may stay away", "ZERO_CVR_GARBAGE_COLLECTION_INACTIVITY_THRESHOLD_HOURS"
+        48.0,
+        number,
+        "how long a client group may be disconnected before it is deleted",
+        "ZERO_CVR_GARBAGE_COLLECTION_INACTIVITY_THRESHOLD_HOURS",
     )
     mutation_limit: int | None = setting(
         None,
@@ -225,10 +233,10 @@ class CacheConfig:
         "ZERO_PER_USER_MUTATION_LIMIT_MAX",
     )
     mutation_limit_window_ms: int = setting(
-        60_000, _whole(1), "the window of that limit", "ZERO_PER_USER_MUTATION_LIMIT_WINDOW_MS"
+        60_000, _whole(1), "length of that window, in milliseconds", "ZERO_PER_USER_MUTATION_LIMIT_WINDOW_MS"
     )
     host: str = setting(
-        "127.0.0.1", text, "address to listen on; 0.0.0.0 is every one of this machine", "CHANGESOURCE_CACHE_HOST"
+        "127.0.0.1", text, "address to listen on; 0.0.0.0 for all addresses of the machine", "CHANGESOURCE_CACHE_HOST"
     )
     tls_cert: Path | None = setting(
         None, path, "PEM file with the server's certificate chain, for wss and https", "CHANGESOURCE_CACHE_TLS_CERT"
@@ -243,31 +251,37 @@ class CacheConfig:
         "CHANGESOURCE_CACHE_ALLOWED_ORIGINS",
     )
     max_connections: int = setting(
-        20_000, _whole(1), "sockets at once; more are told to come back", "CHANGESOURCE_CACHE_MAX_CONNECTIONS"
+        20_000,
+        _whole(1),
+        "sockets at once; further ones are refused, and clients try again later",
+        "CHANGESOURCE_CACHE_MAX_CONNECTIONS",
     )
     max_connections_per_address: int = setting(
         20_000,
         _whole(1),
-        "sockets of one address at once; behind a proxy all have the proxy's",
+        "sockets from one address at once; behind a proxy, all have the proxy's address",
         "CHANGESOURCE_CACHE_MAX_CONNECTIONS_PER_ADDRESS",
     )
     send_buffer_bytes: int = setting(
         64 * 1024 * 1024,
         _whole(64 * 1024),
-        "how far a client may fall behind before it is dropped",
+        "bytes that may wait for one client; one that falls further behind is disconnected",
         "CHANGESOURCE_CACHE_SEND_BUFFER_BYTES",
     )
     refuse_ad_hoc_queries: bool = setting(
-        False, _flag, "take named queries only, none that a client wrote", "CHANGESOURCE_CACHE_REFUSE_AD_HOC_QUERIES"
+        False, _flag, "accept named queries only, no ASTs from clients", "CHANGESOURCE_CACHE_REFUSE_AD_HOC_QUERIES"
     )
     client_messages_per_second: int = setting(
         500,
         _whole(1),
-        "messages of one client in the long run; ten seconds' worth may come at once, then it is read more slowly",
+        "average rate per client; after a burst of ten seconds' worth the client is read more slowly",
         "CHANGESOURCE_CACHE_CLIENT_MESSAGES_PER_SECOND",
     )
     client_bytes_per_second: int = setting(
-        8 * 1024 * 1024, _whole(1024), "bytes of one client, likewise", "CHANGESOURCE_CACHE_CLIENT_BYTES_PER_SECOND"
+        8 * 1024 * 1024,
+        _whole(1024),
+        "average rate per client, with the same bursts",
+        "CHANGESOURCE_CACHE_CLIENT_BYTES_PER_SECOND",
     )
     group_queries: int = setting(
         5_000, _whole(1), "queries a client group may have at once", "CHANGESOURCE_CACHE_GROUP_QUERIES"
@@ -275,62 +289,62 @@ class CacheConfig:
     group_query_bytes: int = setting(
         16 * 1024 * 1024,
         _whole(1024),
-        "names, arguments and ASTs of a group's queries",
+        "size of the names, arguments and ASTs of a group's queries",
         "CHANGESOURCE_CACHE_GROUP_QUERY_BYTES",
     )
     group_clients: int = setting(1_000, _whole(1), "clients a group may have", "CHANGESOURCE_CACHE_GROUP_CLIENTS")
     records_bytes: int = setting(
         8 * 1024 * 1024 * 1024,
         _whole(1024 * 1024),
-        "client records of all groups; then groups that nobody uses are forgotten, and new queries must wait",
+        "size of all client records; when it is reached, unused groups are deleted and new queries are refused",
         "CHANGESOURCE_CACHE_RECORDS_BYTES",
     )
     intake_group_bytes: int = setting(
         32 * 1024 * 1024,
         _whole(64 * 1024),
-        "what a client group may have sent that still waits; more is refused with ServerOverloaded",
+        "bytes from one client group that may wait to be handled; more are refused with ServerOverloaded",
         "CHANGESOURCE_CACHE_INTAKE_GROUP_BYTES",
     )
     intake_bytes: int = setting(
         256 * 1024 * 1024,
         _whole(1024 * 1024),
-        "what all clients together may have sent that still waits",
+        "bytes from all clients that may wait to be handled",
         "CHANGESOURCE_CACHE_INTAKE_BYTES",
     )
     send_buffers_bytes: int = setting(
         256 * 1024 * 1024,
         _whole(64 * 1024),
-        "what may wait for all clients together; beyond, the one that reads least is dropped",
+        "bytes that may wait for all clients together; above that, the client that reads least is disconnected",
         "CHANGESOURCE_CACHE_SEND_BUFFERS_BYTES",
     )
     hydration_seconds: float = setting(
-        60.0, number, "time one query may take to start; then an error", "CHANGESOURCE_CACHE_HYDRATION_SECONDS"
+        60.0, number, "longest hydration of one query; a longer one fails", "CHANGESOURCE_CACHE_HYDRATION_SECONDS"
     )
     hydration_rows: int = setting(
         1_000_000,
         _whole(1),
-        "rows one query may have when it starts, counted as often as they are reached; then an error",
+        "most rows of one hydration, each counted as often as the query reaches it; one with more fails",
         "CHANGESOURCE_CACHE_HYDRATION_ROWS",
     )
     query_objects: int = setting(
         6000,
         _whole(1),
-        "JSON objects in a client's query; a comparison is three, a subquery three and what is in it",
+        "most JSON objects in a client's query; a comparison is three, a subquery three plus its content",
         "CHANGESOURCE_CACHE_QUERY_OBJECTS",
     )
     query_values: int = setting(
         50_000,
         _whole(1),
-        "members of objects and lists in a client's query; a list of IN counts each of its members",
+        "most members of objects and lists in a client's query; each value in the list of an IN counts",
         "CHANGESOURCE_CACHE_QUERY_VALUES",
     )
     query_characters: int = setting(
-        200_000, _whole(1), "characters of all text in a client's query", "CHANGESOURCE_CACHE_QUERY_CHARACTERS"
+        200_000, _whole(1), "most characters of all text in a client's query", "CHANGESOURCE_CACHE_QUERY_CHARACTERS"
     )
     push_seconds: float = setting(
         1.0,
         number,
-        "how long very expensive queries may hold up one step to new data; then their clients start them again",
+        "how long expensive queries may delay a step to new data; then they are stopped, and their clients reconnect",
         "CHANGESOURCE_CACHE_PUSH_SECONDS",
     )
     development: bool = setting(
@@ -372,7 +386,7 @@ class CacheConfig:
 
     @property
     def schema(self) -> str:
-        """The schema of the cache's own tables in the store, such as `zero_0`."""
+        """The schema of the cache's own tables in the upstream, such as `zero_0`."""
         return f"{self.app_id}_{self.shard_num}"
 
 
@@ -412,7 +426,7 @@ def _check(config: CacheConfig) -> None:
     if not config.upstream_db:
         raise BadSetting(
             "ZERO_UPSTREAM_DB",
-            "no change source is given",
+            "no change source is configured",
             "set it to the change source, ws://host:port/changes/v0/stream",
         )
     if (config.tls_cert is None) != (config.tls_key is None):

@@ -35,8 +35,9 @@ class MutationLost(ClientError):
     """The server no longer knows this client, so whether the mutation was executed is unknown."""
 
     def __init__(self, name: str) -> None:
-        message = "the server has forgotten this client; whether the mutation was done cannot be known"
-        super().__init__("mutation-lost", message, name, "look at the data, and call the mutator again if need be")
+        message = "the server no longer knows this client; whether the mutation was executed is unknown"
+        fix = "check the data, and call the mutator again if the mutation had no effect"
+        super().__init__("mutation-lost", message, name, fix)
 
 
 class QueryRefused(ClientError):

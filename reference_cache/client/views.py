@@ -66,7 +66,7 @@ class LiveView:
             if self.error is not None:
                 raise self.error
             if self.is_closed:
-                raise ClientError("view-closed", "the view was closed while somebody waited for it", self.hash)
+                raise ClientError("view-closed", "the view was closed while a call waited for its result", self.hash)
             await self._changed.wait()
         return self.result
 

@@ -423,7 +423,7 @@ class SyncConnection:
             return
         self._has_failed = True
         self._services.metrics.errors.labels(str(error.kind)).inc()
-        self._log(logging.WARNING, "error told to client", kind=str(error.kind), why=error.message)
+        self._log(logging.WARNING, "error sent to client", kind=str(error.kind), why=error.message)
         self.outbox.discard()
         loop = self._socket.loop
         loop.call_at(

@@ -18,21 +18,25 @@ class CacheMetrics:
         self.queries = Gauge("changesource_cache_queries", "Distinct queries that are running", registry=registry)
         self.rows = Gauge("changesource_cache_rows", "Rows of the running queries", registry=registry)
         self.waiting_bytes = Gauge(
-            "changesource_cache_waiting_bytes", "Bytes that wait for clients to take them", registry=registry
+            "changesource_cache_waiting_bytes", "Bytes that wait to be sent to clients", registry=registry
         )
         self.intake_bytes = Gauge(
-            "changesource_cache_intake_bytes", "Bytes from clients that wait for their turn", registry=registry
+            "changesource_cache_intake_bytes", "Bytes from clients that wait to be handled", registry=registry
         )
-        self.opened = Counter("changesource_cache_connections_opened", "Sockets ever opened", registry=registry)
+        self.opened = Counter(
+            "changesource_cache_connections_opened", "Sockets opened since the start", registry=registry
+        )
         self.messages = Counter("changesource_cache_messages", "Messages from clients", ["tag"], registry=registry)
-        self.errors = Counter("changesource_cache_errors", "Errors told to clients", ["kind"], registry=registry)
+        self.errors = Counter("changesource_cache_errors", "Errors sent to clients", ["kind"], registry=registry)
         self.throttled = Counter(
             "changesource_cache_throttled",
-            "Times a client was read more slowly for sending too fast",
+            "Times a client was read more slowly because it sent too fast",
             registry=registry,
         )
         self.refused = Counter("changesource_cache_refused", "Requests refused", ["reason"], registry=registry)
-        self.dropped = Counter("changesource_cache_dropped", "Clients dropped for not reading", registry=registry)
+        self.dropped = Counter(
+            "changesource_cache_dropped", "Clients disconnected because they read too slowly", registry=registry
+        )
 
     def render(self) -> bytes:
         return generate_latest(self.registry)

@@ -365,7 +365,7 @@ class ClientGroup:
         try:
             running = all(pipelines.live.get(live.key) is live for live in started.values())
             if self.stopped or not running or any(live.choice != self.view.choice for live in started.values()):
-                raise SyncError(ErrorKind.REHOME, "The cache starts its queries anew")
+                raise SyncError(ErrorKind.REHOME, "The cache restarts its queries")
             self._check_schema()
         except SyncError:
             pipelines.release(started.values())

@@ -268,7 +268,7 @@ class ViewSyncer:
                 if is_full(error) and not self._services.file.is_in_memory:
                     self._services.file.leave_disk()
                     log.error("the disk of the client records is full: they are kept in memory until a restart")
-                await self._restart(SyncError(ErrorKind.REHOME, "The cache starts its queries anew"))
+                await self._restart(SyncError(ErrorKind.REHOME, "The cache restarts its queries"))
 
     async def _advance(self) -> None:
         services = self._services
@@ -282,7 +282,9 @@ class ViewSyncer:
                     self._note_duration((time.perf_counter() - began) * 1000)
                     self._announce()
                 return
-        await self._restart(SyncError(ErrorKind.CLIENT_NOT_FOUND, "Client not found: the replica was made anew"))
+        await self._restart(
+            SyncError(ErrorKind.CLIENT_NOT_FOUND, "Client not found: the replica was synced from scratch")
+        )
 
     def _note_duration(self, milliseconds: float) -> None:
         durations = self._services.status.extra

@@ -1,7 +1,7 @@
 """Evaluation aside: a slow query in an engine of its own, over a snapshot of its own.
 
 A query that hydrates within `PATIENCE` is hydrated in the common engine. One that takes longer is hydrated here:
-commits and other queries do not wait for it, it pauses wherever it is, in plain calls and inside SQLite statements too,
+commits and other queries do not wait for it. It can pause anywhere, also in plain calls and inside SQLite statements,
 and it ends when no client wants it any more or its budget is used up.
 
 All evaluations aside take turns: at any time, at most one of them occupies the event loop, for one time slice.
@@ -35,20 +35,20 @@ from reference_cache.zql.tables.followed import hold_snapshot, release_snapshot
 
 T = TypeVar("T")
 Wanted = Callable[[], bool]
-"""Whether a client still waits for the query; asked between slices, on the event loop."""
+"""Returns whether a client still waits for the query; called between slices, on the event loop."""
 
 AT_ONCE = 8
 """Evaluations aside that run at a time; others wait for a slot."""
 
 STEPS_BETWEEN_CLOCK_READINGS = 4000
-"""Instructions of SQLite's machine; some tens of microseconds."""
+"""Instructions of SQLite's virtual machine after which it calls a progress handler: some tens of microseconds."""
 
 WAITING = 0.05
 """Seconds between two checks whether a query that waits for a slot is still wanted."""
 
 
 class Moved(Exception):
-    """Tables were truncated or altered, which no row change describes: start the hydration again."""
+    """A table was truncated or altered, which cannot be pushed as row changes: start the hydration again."""
 
 
 class TooExpensive(SyncError):
@@ -59,7 +59,11 @@ class TooExpensive(SyncError):
 
 
 class Turns:
-    """Which evaluation aside may occupy the event loop. Shared by all of them."""
+    """Which evaluation aside may occupy the event loop, for `seconds` at a time. Shared by all of them.
+
+    `slots` bounds how many run at a time, and with them threads, connections and rows in memory; `turn` is held for one
+    time slice.
+    """
 
     def __init__(self, seconds: float) -> None:
         self.seconds = seconds
@@ -68,14 +72,20 @@ class Turns:
         # Set once, by `SlowStart.stop` when the cache ends.
         self.stopping = False
 
+    def check(self, wanted: Wanted) -> None:
+        """Raise `SyncError` if an evaluation is to end: no client waits for its query, or the cache stops."""
+        if self.stopping or not wanted():
+            raise SyncError(ErrorKind.REHOME, "No client waits for the query any more")
+
 
 class Aside:
     """One evaluation aside. Invariant: its engine is at `version`, which `_held` sees.
 
-    `seconds` is how long it may occupy the event loop in total; `table` names the query in errors.
+    `seconds` is how long it may occupy the event loop in total, and `rows` how many rows the query may have; `table`
+    names the query in errors. Close it after use.
 
-    Methods marked as plain code run inside `run`, in a `SteppedThread` that never runs at the same time as the event
-    loop; so nothing here needs a lock.
+    Methods marked as plain code are called by the work of `run`, in a `SteppedThread`. That thread never runs at the
+    same time as the event loop, so nothing here needs a lock.
     """
 
     def __init__(
@@ -124,7 +134,7 @@ class Aside:
     # --- pacing ---
 
     async def run(self, work: Callable[[], T]) -> T:
-        """The result of plain code over the evaluation. Raises `SyncError` if it is not wanted or too expensive."""
+        """Run `work` in slices and return its result; raises `SyncError` if no client wants it or it takes too long."""
         self._slice_end = 0.0
         self._thread = thread = SteppedThread(work)
         try:
@@ -138,8 +148,8 @@ class Aside:
         return thread.result
 
     async def _step(self, thread: SteppedThread[Any]) -> bool:
-        if self._turns.stopping or not self._wanted():
-            raise SyncError(ErrorKind.REHOME, "Nobody waits for the query any more")
+        """Let the thread run for one slice, when it is this evaluation's turn; returns whether its work has ended."""
+        self._turns.check(self._wanted)
         if self._left <= 0:
             raise self._too_long()
         async with self._turns.turn:
@@ -155,7 +165,7 @@ class Aside:
         return TooExpensive(self._table, f"it takes longer than {self._budget:g} s; {fix}")
 
     def _checkpoint(self) -> bool:
-        """Called by sources between rows: pauses here and returns False, so streams need no pauses in them."""
+        """Pause the thread if the slice is over. Sources call it between rows; False, so that they add no `YIELD`."""
         if self._thread is not None and time.monotonic() >= self._slice_end:
             self._thread.pause()
         return False
@@ -184,7 +194,10 @@ class Aside:
         self._held, self._spare = after, self._held
 
     def push_changes(self, after: sqlite3.Connection, version: str) -> None:
-        """Push what happened up to `version`, which `after` sees. Plain code for `run`."""
+        """Push the changes from the evaluation's version to `version`, which `after` reads. Plain code for `run`.
+
+        Raises `Moved`, `ChangesForgotten`, and what the query's pipeline raises.
+        """
         stores = self.evaluation.stores
         net = NetChanges(lambda table: stores[table].key)
         for _, table, change in changes_between(after, self.schema, self.version, version, stores):
@@ -206,10 +219,9 @@ class Aside:
 
 @asynccontextmanager
 async def slot(turns: Turns, wanted: Wanted) -> AsyncIterator[None]:
-    """Wait for one of the slots for evaluations aside; raises `SyncError` if nobody wants the query any more."""
+    """Hold one of the slots for evaluations aside; raises `SyncError` if no client wants the query any more."""
     while True:
-        if turns.stopping or not wanted():
-            raise SyncError(ErrorKind.REHOME, "Nobody waits for the query any more")
+        turns.check(wanted)
         try:
             async with asyncio.timeout(WAITING):
                 await turns.slots.acquire()
