@@ -15,10 +15,11 @@ import tempfile
 from pathlib import Path
 from typing import Any, Protocol
 
+from reference_cache.replica.snapshotter import hold_snapshot, release_snapshot
 from reference_cache.zql.ivm.change import Edit, Remove, SourceChange
 from reference_cache.zql.ivm.source import Source
 from reference_cache.zql.schema import Row, TableSchema
-from reference_cache.zql.tables.followed import FollowedTable, hold_snapshot, release_snapshot
+from reference_cache.zql.tables.followed import FollowedTable
 from reference_cache.zql.tables.memory import memory_source
 from reference_cache.zql.tables.sqlite_snapshot import tune
 from tests.support.zql.written_table import WrittenTable

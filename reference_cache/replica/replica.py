@@ -3,7 +3,7 @@
 The replicator process writes the file; any number of readers open it. Readers see whole transactions only.
 
     replica = open_replica(path)
-    connection = replica.connect()                  # read only; `hold_snapshot` pins what it sees
+    connection = replica.connect()                  # read only; `Snapshotter` holds a version
     replica.state()                                 # ReplicaState(replica_version, version, log_start)
     schema = read_schema(connection)
     changes_between(connection, schema, "01", "02")

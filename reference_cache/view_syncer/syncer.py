@@ -13,7 +13,6 @@ import time
 
 from protocol.sync.errors import ErrorKind, SyncError
 from protocol.sync.messages import ClientSchema, InitConnection
-from reference_cache.memory import Reclaimer
 from reference_cache.replica.change_log import SchemaChanged, Truncated, changes_between
 from reference_cache.replica.errors import ChangesForgotten
 from reference_cache.view_syncer.admission import GroupAdmission
@@ -26,7 +25,7 @@ from reference_cache.view_syncer.api import (
     SyncerStatus,
     Transformer,
 )
-from reference_cache.view_syncer.client_connection import ClientConnection, to_the_end
+from reference_cache.view_syncer.client_connection import ClientConnection
 from reference_cache.view_syncer.client_group import ClientGroup
 from reference_cache.view_syncer.cvr.client_schema import check_client_schema
 from reference_cache.view_syncer.cvr.file import CvrFile, is_full
@@ -34,6 +33,7 @@ from reference_cache.view_syncer.cvr.groups import GroupStore
 from reference_cache.view_syncer.cvr.owner import GroupOwner, Proof
 from reference_cache.view_syncer.cvr.retention import Retention
 from reference_cache.view_syncer.failures import query_failed
+from reference_cache.view_syncer.housekeeping import Housekeeping
 from reference_cache.view_syncer.mutation_data import Confirmed, MutationTables
 from reference_cache.view_syncer.pipelines.driver import Pipelines, VersionStep
 from reference_cache.view_syncer.pipelines.pacing import Pace
@@ -42,15 +42,6 @@ from reference_cache.view_syncer.read_permissions import DeployedPermissions
 from reference_cache.view_syncer.services import Services
 
 log = logging.getLogger(__name__)
-
-HOUSEKEEPING = 1.0
-"""Seconds between two checks for groups whose queries are to be stopped."""
-
-AT_ONCE = 100
-"""Groups and queries deleted in one transaction when the CVR file is full."""
-
-PURGING = 600.0
-"""Seconds between two purges of groups and tombstones that are too old."""
 
 
 class ViewSyncer:
@@ -79,9 +70,9 @@ class ViewSyncer:
             pace=pace,
         )
         pipelines.on_ended = self._services.whole_views.forget
-        self._reclaimer = Reclaimer()
-        # Groups in use, by id: `connect` adds, `stop_abandoned`, misfits and restarts remove.
+        # Groups in use, by id. `_group` adds; failed connects, misfits, restarts and `housekeeping` remove.
         self._groups: dict[str, ClientGroup] = {}
+        self.housekeeping = Housekeeping(self._services, self._groups)
         # Set by `notify`; the following task clears it before it reads the replica's version.
         self._wakeup = asyncio.Event()
         # Set while clients are admitted: there is a replica, and it is not older than the CVR file.
@@ -101,7 +92,7 @@ class ViewSyncer:
         self._announce()
         services = self._services
         services.background(self._follow())
-        services.background(self._do_housekeeping())
+        services.background(self.housekeeping.run())
 
     def _open(self) -> bool:
         """Open the replica and the CVR file that belongs to it; False if there is no replica."""
@@ -396,68 +387,6 @@ class ViewSyncer:
         if any(live.choice != group.view.choice for live in group.view.queries):
             return SyncError(ErrorKind.REHOME, "the keys of tables have changed")
         return None
-
-    # --- housekeeping ---
-
-    async def _do_housekeeping(self) -> None:
-        """Stop the queries of abandoned groups, keep the CVR file within its limits, and give memory back."""
-        purged = time.monotonic()
-        while True:
-            await asyncio.sleep(min(HOUSEKEEPING, self._options.linger or HOUSEKEEPING))
-            await to_the_end(self.stop_abandoned())
-            self._services.file.tidy()
-            if self._reclaimer.is_due():
-                self._services.file.release_memory()
-                await asyncio.to_thread(self._reclaimer.give_back)
-            if not self._services.file.measure():
-                self.make_room()
-            if time.monotonic() - purged > PURGING:
-                purged = time.monotonic()
-                self.purge()
-
-    async def stop_abandoned(self) -> None:
-        """Stop the queries of groups whose last client disconnected longer than `linger` ago."""
-        latest = self._options.clock() - self._options.linger
-        for group_id, group in list(self._groups.items()):
-            if group.is_abandoned(latest):
-                async with group.lock, self._services.pipelines.lock:
-                    if group.is_abandoned(latest):
-                        group.stop()
-                        self._groups.pop(group_id, None)
-                        self._reclaimer.freed()
-
-    async def evict_expired(self) -> None:
-        """Drop all expired queries, without waiting for the groups' own timers."""
-        for group in list(self._groups.values()):
-            await group.evict_expired()
-
-    def make_room(self) -> int:
-        """Delete some unused groups, longest unused first, because the CVR file is full; returns how many."""
-        services = self._services
-        idle = [each for each in services.groups.idle_since(time.time()) if each not in self._groups][:AT_ONCE]
-        with services.file.transaction():
-            for group_id in idle:
-                services.groups.delete(group_id)
-            running = (live.id for live in services.pipelines.live.values())
-            forgotten = services.pipelines.records.forget_unused(running, AT_ONCE)
-        if idle or forgotten:
-            log.warning("client records take too much room: %d unused groups forgotten", len(idle))
-        return len(idle)
-
-    def purge(self) -> int:
-        """Delete groups and tombstones that are older than `forget_groups_after`; returns how many groups."""
-        services = self._services
-        now = time.time()
-        long_ago = now - self._options.forget_groups_after
-        idle = services.groups.idle_since(long_ago)
-        with services.file.transaction():
-            services.retention.note_age(now)
-            services.retention.forget(services.retention.version_at(long_ago), self._groups.keys())
-            gone = [group_id for group_id in idle if group_id not in self._groups]
-            for group_id in gone:
-                services.groups.delete(group_id)
-            services.pipelines.records.forget_unused(services.pipelines.recorded_ids())
-        return len(gone)
 
 
 def _close_unwanted(work: asyncio.Future[ClientConnection]) -> None:

@@ -22,6 +22,7 @@ from reference_cache.background import in_background
 from reference_cache.replica.change_log import SchemaChanged, Truncated, changes_between
 from reference_cache.replica.replica import Replica
 from reference_cache.replica.schema import ReplicaSchema
+from reference_cache.replica.snapshotter import Snapshotter
 from reference_cache.replica.stored_catalog import read_state
 from reference_cache.view_syncer.pipelines.distinct_query import KeyChoice
 from reference_cache.view_syncer.pipelines.evaluation import Evaluation
@@ -31,7 +32,6 @@ from reference_cache.view_syncer.pipelines.stepped_thread import SteppedThread
 from reference_cache.zql.engine.engine import Pipeline
 from reference_cache.zql.planner.cost_model import SqliteCostModel
 from reference_cache.zql.query.canonical import canonical
-from reference_cache.zql.tables.followed import hold_snapshot, release_snapshot
 
 T = TypeVar("T")
 Wanted = Callable[[], bool]
@@ -39,9 +39,6 @@ Wanted = Callable[[], bool]
 
 AT_ONCE = 8
 """Evaluations aside that run at a time; others wait for a slot."""
-
-STEPS_BETWEEN_CLOCK_READINGS = 4000
-"""Instructions of SQLite's virtual machine after which it calls a progress handler: some tens of microseconds."""
 
 WAITING = 0.05
 """Seconds between two checks whether a query that waits for a slot is still wanted."""
@@ -79,7 +76,7 @@ class Turns:
 
 
 class Aside:
-    """One evaluation aside. Invariant: its engine is at `version`, which `_held` sees.
+    """One evaluation aside. Invariant: its engine is at `version`, that of the current snapshot.
 
     `seconds` is how long it may occupy the event loop in total, and `rows` how many rows the query may have; `table`
     names the query in errors. Close it after use.
@@ -111,20 +108,16 @@ class Aside:
         self._thread: SteppedThread[Any] | None = None
         # When the present slice ends (monotonic); written by `_step`.
         self._slice_end = 0.0
-        # `_held` reads at `version`; `catch_up` exchanges the two.
-        self._held, self._spare = replica.connect(), replica.connect()
-        for connection in (self._held, self._spare):
-            connection.set_progress_handler(self._pause_in_sqlite, STEPS_BETWEEN_CLOCK_READINGS)
-        hold_snapshot(self._held)
+        self._snapshots = Snapshotter(replica, self._pause_in_sqlite)
+        connection = self._snapshots.current
         # The state version of the evaluation; written by `push_changes`.
-        self.version = read_state(self._held).version
-        costs = SqliteCostModel(self._held)
-        self.evaluation = Evaluation(schema.engine_schema, choice, self._held, self._checkpoint, costs, rows)
+        self.version = read_state(connection).version
+        costs = SqliteCostModel(connection)
+        self.evaluation = Evaluation(schema.engine_schema, choice, connection, self._checkpoint, costs, rows)
 
     def close(self) -> None:
         """Close the connections; pipelines that were adopted by then do not use them."""
-        for connection in (self._held, self._spare):
-            connection.close()
+        self._snapshots.close()
 
     async def compile(self, query: Query) -> Pipeline[QueryRows]:
         """Build the query's pipeline in a background thread; plain code in `run` hydrates it."""
@@ -181,17 +174,15 @@ class Aside:
 
     def catch_up(self) -> None:
         """Go to the replica's newest version. Plain code for `run`; raises `Moved` or `ChangesForgotten`."""
-        after = self._spare
-        hold_snapshot(after)
+        after = self._snapshots.hold_next()
         try:
             version = read_state(after).version
             self.push_changes(after, version)
         except BaseException:
-            release_snapshot(after)
+            self._snapshots.release_next()
             raise
         self.evaluation.move_to(after)
-        release_snapshot(self._held)
-        self._held, self._spare = after, self._held
+        self._snapshots.advance()
 
     def push_changes(self, after: sqlite3.Connection, version: str) -> None:
         """Push the changes from the evaluation's version to `version`, which `after` reads. Plain code for `run`.

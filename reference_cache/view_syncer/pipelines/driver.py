@@ -4,8 +4,8 @@
     async with pipelines.lock:
         step = await pipelines.advance()                # to the newest version; None if the queries are there
 
-Code that reads or changes the rows of queries holds `lock`; long work lets other tasks run in between and keeps it. The
-replica is read through two connections that alternate: one holds the snapshot that all queries have, one the next.
+Code that reads or changes the rows of queries holds `lock`; long work lets other tasks run in between and keeps it. All
+queries read one snapshot of the replica; a step holds the next one (`Snapshotter`) and moves all of them to it.
 
 No task holds the lock for long. A query that does not hydrate within `PATIENCE` is hydrated aside (`slow_start`). One
 that takes too much time of a step is stopped: its clients reconnect, and then it is hydrated aside.
@@ -31,11 +31,12 @@ from reference_cache.replica.errors import ChangesForgotten
 from reference_cache.replica.file_identity import file_identity
 from reference_cache.replica.replica import Replica, open_replica
 from reference_cache.replica.schema import ReplicaSchema, read_schema
+from reference_cache.replica.snapshotter import Snapshotter
 from reference_cache.replica.stored_catalog import ReplicaState, read_state
 from reference_cache.view_syncer.api import SyncerOptions
 from reference_cache.view_syncer.cvr.file import CvrFile, is_full
 from reference_cache.view_syncer.cvr.records import RecordStore, RowPatch
-from reference_cache.view_syncer.pipelines.aside import STEPS_BETWEEN_CLOCK_READINGS, Aside, Turns, Wanted
+from reference_cache.view_syncer.pipelines.aside import Aside, Turns, Wanted
 from reference_cache.view_syncer.pipelines.digest import Digest
 from reference_cache.view_syncer.pipelines.distinct_query import DistinctQuery, KeyChoice, distinct_query
 from reference_cache.view_syncer.pipelines.evaluation import Evaluation
@@ -50,7 +51,6 @@ from reference_cache.zql.engine.row_references import RowReceiver
 from reference_cache.zql.ivm.effort import Effort, is_overrun
 from reference_cache.zql.planner.cost_model import SqliteCostModel
 from reference_cache.zql.query.canonical import canonical
-from reference_cache.zql.tables.followed import hold_snapshot, release_snapshot
 
 log = logging.getLogger(__name__)
 
@@ -130,10 +130,8 @@ class Pipelines:
         self._replica: Replica | None = None
         # Device and inode of the file that `start` opened; shows whether the path still names that file.
         self._identity: tuple[int, int] | None = None
-        # Opened by `start`. `_held` has a read transaction at `version`.
-        self._held: sqlite3.Connection
-        # Reads the next version during `advance`; `_move` then exchanges the two.
-        self._spare: sqlite3.Connection
+        # Opened by `start`. Its current snapshot is at `version`; `advance` reads the next one.
+        self._snapshots: Snapshotter
         # For cost estimates; has no open transaction, so that it does not keep the write-ahead log from shrinking.
         self._planning: sqlite3.Connection
 
@@ -145,7 +143,7 @@ class Pipelines:
     @property
     def connection(self) -> sqlite3.Connection:
         """Reads the replica at `version`."""
-        return self._held
+        return self._snapshots.current
 
     def start(self) -> ReplicaState:
         """Open the replica and read its newest version; raises `FileNotFoundError` while there is none."""
@@ -153,18 +151,16 @@ class Pipelines:
         identity = file_identity(self._path)
         self._replica = open_replica(self._path)
         self._identity = identity
-        self._held, self._spare, self._planning = (self._replica.connect() for _ in range(3))
-        for connection in (self._held, self._spare):
-            connection.set_progress_handler(self._effort.interrupts, STEPS_BETWEEN_CLOCK_READINGS)
-        hold_snapshot(self._held)
-        state = read_state(self._held)
+        self._snapshots = Snapshotter(self._replica, self._effort.interrupts)
+        self._planning = self._replica.connect()
+        state = read_state(self.connection)
         self.version = state.version
         self._read_schema()
         return state
 
     def _read_schema(self) -> None:
         """Read the tables at `version`, and drop all evaluations."""
-        self.schema = read_schema(self._held)
+        self.schema = read_schema(self.connection)
         self.engine_schema = self.schema.engine_schema
         self._evaluations.clear()
         self._by_identity.clear()
@@ -173,8 +169,8 @@ class Pipelines:
     def close(self) -> None:
         """Close the connections to the replica."""
         if self._replica is not None:
-            for connection in (self._held, self._spare, self._planning):
-                connection.close()
+            self._snapshots.close()
+            self._planning.close()
             self._replica.close()
             self._replica = None
 
@@ -193,7 +189,7 @@ class Pipelines:
         if evaluation is None:
             costs = SqliteCostModel(self._planning)
             rows = self._options.hydration_rows
-            evaluation = Evaluation(self.engine_schema, choice, self._held, self._effort, costs, rows)
+            evaluation = Evaluation(self.engine_schema, choice, self.connection, self._effort, costs, rows)
             self._evaluations[choice] = evaluation
         return evaluation
 
@@ -332,8 +328,7 @@ class Pipelines:
 
     async def advance(self) -> VersionStep | None:
         """Go to the replica's newest version, however many commits away; None if it is this one. Call with the lock."""
-        after = self._spare
-        hold_snapshot(after)
+        after = self._snapshots.hold_next()
         state = read_state(after)
         if state.version == self.version:
             # The same data, but an old snapshot would keep the replica's write-ahead log from shrinking.
@@ -431,11 +426,10 @@ class Pipelines:
         return next(each.stores[table].key for each in self._evaluations.values() if table in each.stores)
 
     def _move(self, after: sqlite3.Connection, version: str) -> None:
-        """Read the next snapshot from now on."""
+        """Make the next snapshot, which `after` reads, the one of all queries."""
         for evaluation in self._evaluations.values():
             evaluation.move_to(after)
-        release_snapshot(self._held)
-        self._held, self._spare = after, self._held
+        self._snapshots.advance()
         if version != self.version:
             self.version = version
             self.moved.set()

@@ -5,14 +5,10 @@ open read transaction. Each change is pushed and kept in memory on top of the sn
 moves to a snapshot that has exactly these changes, and `advance` drops what is in memory. Nothing is written to SQLite.
 Changes are not checked either: they come from the log of a table that has accepted them.
 
-The replicator does not wait for readers, so the next snapshot is opened before the log is read, on a second connection;
-its version says how far to read. The two connections alternate.
-
-    hold_snapshot(after)                                       # `before` is held since the last time
-    for change in log_between(before, after): engine.push(change.table, ...)
+    after = snapshots.hold_next()                              # `replica.snapshotter` holds both versions
+    for change in log_between(snapshots.current, after): engine.push(change.table, ...)
     for store in stores: store.advance(after)
-    release_snapshot(before)
-    before, after = after, before
+    snapshots.advance()
 """
 
 from __future__ import annotations
@@ -118,15 +114,3 @@ class FollowedReader:
         if self._above is None:
             self._above = self._store.above.reader(self._ordering, self._condition)
         return self._above.rows(request)
-
-
-def hold_snapshot(connection: sqlite3.Connection) -> None:
-    """Open a read transaction: the connection reads what is committed now until `release_snapshot`."""
-    connection.execute("BEGIN")
-    # BEGIN is deferred: SQLite takes the snapshot with the first read.
-    connection.execute("SELECT 1 FROM sqlite_master LIMIT 1").fetchone()
-
-
-def release_snapshot(connection: sqlite3.Connection) -> None:
-    """End the read transaction."""
-    connection.execute("COMMIT")

@@ -11,12 +11,12 @@ import pytest
 from reference_cache.replica.errors import UnusableReplica
 from reference_cache.replica.replica import open_replica
 from reference_cache.replica.schema import read_schema
+from reference_cache.replica.snapshotter import hold_snapshot, release_snapshot
 from reference_cache.replica.stored_catalog import Origin
 from reference_cache.replica.wal import Wal
 from reference_cache.replica.writing.initial_load import load_new, load_over
 from reference_cache.replica.writing.writer import open_writer
 from reference_cache.replicator.row_frames import RowFrames
-from reference_cache.zql.tables.followed import hold_snapshot, release_snapshot
 from tests.reference_cache.replica.conftest import ORIGIN, MakeReplica
 from tests.reference_cache.sources import insert, snapshot
 from tests.support.fakes.tiny_source import ITEM

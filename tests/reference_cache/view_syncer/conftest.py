@@ -69,18 +69,23 @@ class Setup:
         self.syncer = ViewSyncer(self.options, self.app)
 
     async def commit(self, *changes: Any) -> None:
-        """A transaction, and wait until everybody knows of it."""
+        """Commit a transaction, and wait until all clients have been sent it."""
         version = self.world.commit(*changes)
         self.syncer.notify()
         await self.syncer.reached(version)
 
     async def settled(self) -> None:
-        """Wait until what the syncer does on its own account is done."""
+        """Wait until the syncer's background tasks have ended."""
         working = [task for task in self.syncer._services.tasks if task not in self._permanent]
         await asyncio.gather(*working)
 
+    async def evict_expired(self) -> None:
+        """Drop all expired queries, without waiting for the groups' own timers."""
+        for group in list(self.syncer._groups.values()):
+            await group.evict_expired()
+
     def forget_after(self, seconds: float) -> None:
-        """Have the next syncer forget what has been gone for so long; negative: at once."""
+        """Make the next syncer delete what is older than this; a negative number deletes everything."""
         self.options = replace(self.options, forget_groups_after=seconds)
 
     async def restart(self) -> None:

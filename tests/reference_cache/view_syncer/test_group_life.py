@@ -183,7 +183,7 @@ async def test_a_query_expires_by_itself_when_its_time_is_over(setup: Setup) -> 
     await client.connect(setup.syncer)
     assert client.got == {"all", "anns"}
     setup.time += 5
-    await setup.syncer.evict_expired()
+    await setup.evict_expired()
     assert client.got == {"anns"}
 
 
@@ -223,12 +223,12 @@ async def test_groups_that_nobody_uses_are_forgotten(setup: Setup) -> None:
     first, second = await two_clients(setup)
     await first.close()
     await second.close()
-    await setup.syncer.stop_abandoned()
+    await setup.syncer.housekeeping.stop_abandoned()
     assert setup.syncer.status().queries == 0
-    assert setup.syncer.purge() == 0
+    assert setup.syncer.housekeeping.purge() == 0
     setup.forget_after(-1.0)
     await setup.restart()
-    assert setup.syncer.purge() == 1
+    assert setup.syncer.housekeeping.purge() == 1
     with pytest.raises(SyncError) as caught:
         await first.connect(setup.syncer)
     assert caught.value.kind == ErrorKind.CLIENT_NOT_FOUND
@@ -247,7 +247,7 @@ async def test_what_is_gone_is_forgotten_in_time_and_who_needed_it_starts_over(s
     await setup.restart()
     for client in (here, idle):
         await client.connect(setup.syncer)
-    setup.syncer.purge()
+    setup.syncer.housekeeping.purge()
     with pytest.raises(SyncError) as caught:
         await away.connect(setup.syncer)
     assert caught.value.kind == ErrorKind.CLIENT_NOT_FOUND

@@ -138,7 +138,7 @@ class History:
 
     async def leave_for_long(self) -> None:
         await self.disconnect()
-        await self.setup.syncer.stop_abandoned()
+        await self.setup.syncer.housekeeping.stop_abandoned()
 
     async def want(self) -> None:
         for player in self._one_connected():
@@ -160,7 +160,7 @@ class History:
 
     async def let_time_pass(self) -> None:
         self.setup.time += 1000
-        await self.setup.syncer.evict_expired()
+        await self.setup.evict_expired()
 
     async def mean_something_else(self) -> None:
         """The application's query is another one from now on, for those who ask again."""
@@ -175,7 +175,7 @@ class History:
     async def forget(self) -> None:
         """Everything that was gone the last time this happened, and groups nobody is connected to, are forgotten."""
         self.has_forgotten = True
-        self.setup.syncer.purge()
+        self.setup.syncer.housekeeping.purge()
         await self.change_data()  # so that no cookie of a forgotten group is of the version a new one begins with
 
     async def many_at_once(self) -> None:

@@ -82,7 +82,7 @@ async def test_what_has_ended_is_bounded_and_a_client_that_missed_too_much_of_it
     for number in range(80):
         await busy.change(owned_by(str(number)))
         await busy.change(dropped(f"by-{number}"))
-        await setup.syncer.evict_expired()
+        await setup.evict_expired()
         most = max(most, sizes(setup)["group_queries"] + sizes(setup)["desires"])
     assert most < 100
     assert busy.got == {"anns"}
@@ -134,9 +134,9 @@ async def test_when_the_records_take_too_much_commits_go_on_and_unused_groups_ma
     assert set(refused) == {ErrorKind.SERVER_OVERLOADED}
     await setup.commit(("put", "issue", issue("2")))
     assert len(healthy.rows) == 2
-    await setup.syncer.stop_abandoned()
+    await setup.syncer.housekeeping.stop_abandoned()
     while not setup.syncer._services.file.measure():
-        assert setup.syncer.make_room()
+        assert setup.syncer.housekeeping.make_room()
         setup.syncer._services.file.connection.execute("PRAGMA wal_checkpoint(TRUNCATE)")
     late = Client("late", "g-late")
     await late.connect(setup.syncer, [named("anns")])

@@ -34,7 +34,7 @@ async def test_a_query_nobody_uses_any_more_is_freed_at_once(setup: Setup, name:
         assert remaining() != set()
         for client in clients:
             await client.close()
-        await setup.syncer.stop_abandoned()
+        await setup.syncer.housekeeping.stop_abandoned()
         assert remaining() == set()
     finally:
         gc.enable()

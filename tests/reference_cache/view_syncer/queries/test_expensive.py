@@ -171,9 +171,9 @@ async def test_the_event_loop_runs_while_a_sqlite_statement_does(setup: Setup) -
     count = "WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n WHERE i < 600000) SELECT count(*) FROM n"
     aside = pipelines.aside(parse({"table": "issue"}), (), pipelines._slow._turns, lambda: True)
     async with lag() as loop:
-        found = await aside.run(lambda: aside._held.execute(count).fetchone())
+        rows = await aside.run(lambda: aside._snapshots.current.execute(count).fetchone())
     aside.close()
-    assert found == (600000,)
+    assert rows == (600000,)
     assert loop.beats > 2
 
 

@@ -5,11 +5,12 @@ from __future__ import annotations
 import sqlite3
 from pathlib import Path
 
+from reference_cache.replica.snapshotter import hold_snapshot, release_snapshot
 from reference_cache.zql.ivm.change import Node, add
 from reference_cache.zql.ivm.operator import EVERYTHING
 from reference_cache.zql.ivm.source import Source
 from reference_cache.zql.schema import table
-from reference_cache.zql.tables.followed import FollowedTable, hold_snapshot, release_snapshot
+from reference_cache.zql.tables.followed import FollowedTable
 
 ITEM = table("item", {"id": "number"})
 
