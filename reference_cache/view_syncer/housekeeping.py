@@ -71,8 +71,7 @@ class Housekeeping:
         with services.file.transaction():
             for group_id in idle:
                 services.groups.delete(group_id)
-            running = (live.id for live in services.pipelines.live.values())
-            forgotten = services.pipelines.records.forget_unused(running, AT_ONCE)
+            forgotten = services.pipelines.records.forget_unused(services.pipelines.recorded_ids(), AT_ONCE)
         if idle or forgotten:
             log.warning("client records take too much room: %d unused groups forgotten", len(idle))
         return len(idle)

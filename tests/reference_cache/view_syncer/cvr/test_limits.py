@@ -9,6 +9,7 @@ import pytest
 
 from protocol.sync.errors import ErrorKind, SyncError
 from reference_cache.view_syncer.cvr.limits import GroupLimits
+from reference_cache.view_syncer.pipelines.slow_start import Starting
 from tests.reference_cache.view_syncer.clients import Client, dropped, named
 from tests.reference_cache.view_syncer.conftest import Setup, issue
 
@@ -143,6 +144,19 @@ async def test_when_the_records_take_too_much_commits_go_on_and_unused_groups_ma
     assert len(late.rows) == 2
     await healthy.change(named("open"))
     assert healthy.got == {"anns", "open"}
+
+
+async def test_making_room_keeps_the_records_of_a_query_that_is_being_hydrated_aside(setup: Setup) -> None:
+    pipelines, connection = setup.syncer._services.pipelines, setup.syncer._services.file.connection
+    connection.execute("INSERT INTO queries VALUES (77, 'slow', 0, '', '', '')")
+    count = "SELECT count(*) FROM queries WHERE id = 77"
+    starting = pipelines._slow._starting["slow"] = Starting()
+    starting.recorded_id = 77
+    setup.syncer.housekeeping.make_room()
+    assert connection.execute(count).fetchone() == (1,)
+    del pipelines._slow._starting["slow"]
+    setup.syncer.housekeeping.make_room()
+    assert connection.execute(count).fetchone() == (0,)
 
 
 async def test_commits_go_on_where_the_disk_of_the_records_is_full(setup: Setup) -> None:
