@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
 from enum import Enum
-from typing import Final, TypeAlias
+from typing import Final, TypeAlias, TypeVar
 
 from reference_cache.zql.schema import Row
 
@@ -24,7 +24,7 @@ class Pause(Enum):
 
 
 YIELD: Final = Pause.YIELD
-"""In a stream of nodes: the time slice is used up, let others run; see `operator`."""
+"""In a stream of nodes: the time slice is used up, other tasks should run; see `operator`."""
 
 
 class Node:
@@ -103,6 +103,7 @@ class Child:
 
 Change: TypeAlias = Add | Remove | Edit | Child
 SourceChange: TypeAlias = Add | Remove | Edit
+C = TypeVar("C", bound=Change)
 
 
 def add(row: Row) -> Add:
@@ -118,3 +119,15 @@ def remove(row: Row) -> Remove:
 def edit(row: Row, old_row: Row) -> Edit:
     """A row of a table was changed; the key may have changed too."""
     return Edit(Node(row), Node(old_row))
+
+
+def filter_change(change: C, passes: Callable[[Row], bool]) -> C | Add | Remove | None:
+    """What a filter on rows leaves of a change; None if nothing.
+
+    An edit of a row that passed only before it, or passes only after it, becomes a remove or an add.
+    """
+    if not isinstance(change, Edit):
+        return change if passes(change.node.row) else None
+    if passes(change.node.row):
+        return change if passes(change.old_node.row) else Add(change.node)
+    return Remove(change.old_node) if passes(change.old_node.row) else None

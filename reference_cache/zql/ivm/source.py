@@ -1,15 +1,14 @@
 """A table as the beginning of pipelines: shared by all its readers, changed one row at a time.
 
-A `Source` pairs a `RowStore` (where rows live: `tables.memory`, `tables.followed`) with the rules of
-changing them. Every pipeline that reads the table holds a `Connection`, with its own ordering and filter. `push`
-writes a change to the store and hands it to the connections in creation order, each completely before the next.
+A `Source` has a `RowStore`, where the rows are (`tables.memory`, `tables.followed`), and the connections of all
+pipelines that read the table. A `Connection` has its own ordering and filter. `push` writes a change to the store and
+pushes it to the connections in creation order, each completely before the next.
 
-**Before or after.** While a change is on its way, a connection that has been handed it (or is being handed it now) sees
-the table with the change, one that has not sees the table without it. That is what makes a table joined with itself
-come out right: each connection moves from the old state to the new exactly once, at its turn. The store is written
-first, so connections already served read it as it is; for the others the change is undone on the fly (`_before`). A
-connection has been served iff its ordinal is not after `serving`, so connections that a change cannot concern may be
-left out of the walk.
+**Before or after.** While a change is being pushed, connections that have received it (or receive it now) see the
+table with the change, and the others see the table without it. That makes a table joined with itself correct: each
+connection moves from the old state to the new one exactly once, at its turn. The store is written first, so connections
+that were served read it as it is; for the others the change is undone while they read (`_before`). A connection was
+served iff its ordinal is at most `serving`, so connections that a change cannot affect may be left out of the walk.
 
 **Split edits.** Operators above may rely on an edit never changing the columns they join by. A connection names those
 columns in `split_columns`; an edit changing one of them for *any* connection is pushed as a remove and an add to
@@ -23,7 +22,7 @@ from collections.abc import Callable, Iterable, Iterator
 from itertools import chain
 
 from protocol.sync.ast import Condition, Ordering, has_more_parts
-from reference_cache.zql.ivm.change import YIELD, Add, Edit, Node, Remove, SourceChange, Stream
+from reference_cache.zql.ivm.change import YIELD, Add, Edit, Node, Remove, SourceChange, Stream, filter_change
 from reference_cache.zql.ivm.effort import Effort
 from reference_cache.zql.ivm.operator import Columns, InputSchema, Key, Push, Request, no_output, to_nobody
 from reference_cache.zql.ivm.reader_groups import Lookup
@@ -34,20 +33,20 @@ from reference_cache.zql.predicate import Predicate, compile_predicate, weaken
 from reference_cache.zql.schema import Row
 
 ROWS_BETWEEN_CLOCK_READINGS = 64
+"""Rows of a fetch between two calls of `expired`."""
 
 HEAVY_CONDITION = 300
-"""Parts from which on testing a condition takes so long that it counts as work."""
+"""Conditions with more parts than this take so long to test that the time limit must be checked around the test."""
 
 Expired = Callable[[], bool]
 """Returns whether the time slice is used up; stays true until the consumer of the stream has paused."""
 
-
 OnFailure = Callable[[Exception], None]
-"""Takes an exception that a pipeline raised while a change was pushed through it; destroys the pipeline."""
+"""Called with the exception that a pipeline raised while a change was pushed through it; destroys the pipeline."""
 
 
 def never_ignored(change: SourceChange) -> bool:
-    """For levels without a limit: every change counts."""
+    """The `is_ignored` of a connection without a limit: no change is ignored."""
     return False
 
 
@@ -121,7 +120,7 @@ class Connection:
         self.output, self.is_ignored, self.on_failure = to_nobody, never_ignored, None
 
     def move_to(self, source: Source, ordinal: int) -> None:
-        """Read another source from now on."""
+        """Read another source of the same table from now on, under the ordinal that it assigned."""
         self.source, self.ordinal = source, ordinal
         self._reader = source.store.reader(self.schema.ordering, self.condition)
 
@@ -171,15 +170,6 @@ def _paced(rows: Iterator[Row], expired: Expired) -> Stream:
         if not count % ROWS_BETWEEN_CLOCK_READINGS and expired():
             yield YIELD
         yield Node(row)
-
-
-def filter_change(change: SourceChange, predicate: Predicate) -> SourceChange | None:
-    """What a row filter makes of a change: an edit across the filter's border becomes an add or a remove."""
-    if not isinstance(change, Edit):
-        return change if predicate(change.node.row) else None
-    if predicate(change.node.row):
-        return change if predicate(change.old_node.row) else Add(change.node)
-    return Remove(change.old_node) if predicate(change.old_node.row) else None
 
 
 class Source:

@@ -1,8 +1,7 @@
 """FanOut and FanIn: an OR with subqueries among its members, as one filter stage.
 
-FanOut hands a node or change to every branch, FanIn brings the branches together again. As stages are plain
-functions, the pair is one object: it holds the branches between them. Several branches may see one change; `collapse`
-makes at most one of what they emit.
+In the official engine FanOut passes a node or change to every branch, and FanIn merges what the branches make of it.
+Stages are plain functions here, so the pair is one object.
 """
 
 from __future__ import annotations
@@ -30,10 +29,11 @@ class AnyBranch:
 
 
 def collapse(incoming: Change, emitted: Sequence[Change]) -> Change | None:
-    """The one change that is the effect of what the branches made of `incoming`.
+    """The one change that the output of an OR makes, of what its branches made of `incoming`; None if they made none.
 
-    A branch that kept the change's kind wins: the row was and is in the output. Otherwise branches agree on an add
-    or a remove, except for an edit that one branch lost and another gained, which stays an edit.
+    If a branch kept the kind of the change, that is the result: the row was in the output and still is. Otherwise all
+    branches made an add, or all a remove; or, of an edit, one branch made a remove and another an add, which together
+    are the edit.
     """
     if not emitted:
         return None

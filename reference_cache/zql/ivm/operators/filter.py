@@ -1,8 +1,8 @@
 """Conditions on a stream: filter stages, and the operator that runs a tree of them.
 
-A *stage* tests nodes. It never produces more than one change for a change, so a stage is a plain function from
-change to change (or nothing) and a whole condition tree runs without any operator plumbing between its parts: `and` is
-`AllOf` (here), `or` with subqueries is `fan.AnyBranch`, EXISTS is `exists.ExistsStage`, everything else is `Filter`.
+A *stage* is one part of a condition. It makes at most one change of a change, so it is a function from change to change
+(or None), and a tree of stages needs no operators between its parts: `and` is `AllOf` (here), `or` with subqueries is
+`fan.AnyBranch`, EXISTS is `exists.ExistsStage`, everything else is `Filter`.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Hashable
 from typing import Protocol, TypeAlias
 
-from reference_cache.zql.ivm.change import YIELD, Add, Change, Edit, Node, Remove, Stream
+from reference_cache.zql.ivm.change import YIELD, Change, Node, Stream, filter_change
 from reference_cache.zql.ivm.one_input import OneInput
 from reference_cache.zql.ivm.operator import Input, Request
 from reference_cache.zql.predicate import Predicate
@@ -43,15 +43,11 @@ class Filter:
         return self._predicate(node.row)
 
     def apply(self, change: Change) -> Change | None:
-        if not isinstance(change, Edit):
-            return change if self._predicate(change.node.row) else None
-        if self._predicate(change.node.row):
-            return change if self._predicate(change.old_node.row) else Add(change.node)
-        return Remove(change.old_node) if self._predicate(change.old_node.row) else None
+        return filter_change(change, self._predicate)
 
 
 class AllOf:
-    """Stages one after the other: what one lets through, the next sees."""
+    """An AND: each stage gets what the one before passes."""
 
     __slots__ = ("_stages",)
 
@@ -80,8 +76,8 @@ class FilterPipeline(OneInput):
         self._pushing = False
 
     def fetch(self, request: Request) -> Stream:
-        # While a child change walks over several parents, two parents with the same key may show different
-        # children; answers must not be shared between nodes then.
+        # While a child change is pushed for one parent after the other, two parents with the same key may show
+        # different children, so the result for one must not be used for the other.
         memo: Memo | None = None if self._pushing else {}
         passes = self._stage.passes
         for node in self._input.fetch(request):

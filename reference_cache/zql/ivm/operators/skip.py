@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from reference_cache.zql.ivm.change import YIELD, Add, Change, Edit, Remove, Stream
+from reference_cache.zql.ivm.change import YIELD, Change, Stream, filter_change
 from reference_cache.zql.ivm.one_input import OneInput
 from reference_cache.zql.ivm.operator import Input, Request, StartPosition
 from reference_cache.zql.schema import Row
@@ -42,10 +42,6 @@ class Skip(OneInput):
         return bool(self._bound_key < key) or (self._bound.inclusive and bool(self._bound_key == key))
 
     def _push(self, change: Change) -> None:
-        if not isinstance(change, Edit):
-            if self._passes(change.node.row):
-                self._output(change)
-        elif self._passes(change.node.row):
-            self._output(change if self._passes(change.old_node.row) else Add(change.node))
-        elif self._passes(change.old_node.row):
-            self._output(Remove(change.old_node))
+        passed = filter_change(change, self._passes)
+        if passed is not None:
+            self._output(passed)
