@@ -1,12 +1,12 @@
-"""A client group in use: its clients, its view, and every way in which the two change.
+"""A client group in use: its clients, their desired queries, and its view.
 
 The desired queries change first (`GroupEdit`, stored at once), then the view follows: queries are transformed, started
 or dropped, and the `GroupView` switches to the new set in one step, which is stored before any client is poked. Changed
 data moves the view through `step`. All clients are at the group's version while no call is running; a client that
 reconnects is caught up from its own cookie first.
 
-Calls hold the group's lock, and the pipelines' lock while they use rows. `step` is called with the latter only; it may,
-because a group is consistent at each of its awaits.
+Calls hold the group's lock, and the pipelines' lock while they use rows. `step` is called with the latter only. That is
+safe because a group is consistent at each of its awaits.
 """
 
 from __future__ import annotations
@@ -91,7 +91,10 @@ class ClientGroup:
     # --- connecting and disconnecting ---
 
     async def connect(self, connection: ClientConnection, admission: GroupAdmission) -> None:
-        """Admit a client whose request has been checked; on return it is up to date. Raises `SyncError`."""
+        """Admit a client whose request has been checked; on return it has been poked to the group's version.
+
+        Takes both locks. Raises `SyncError`; the caller then removes the connection with `disconnect`.
+        """
         async with self.lock:
             # Checked before, but the group may have got an owner while this client waited for the lock.
             admission.check_owner(self.stored, self._services.options.takes_credentials)
@@ -100,14 +103,17 @@ class ClientGroup:
             self._check_room(admission.init.desired_queries_patch)
             self._services.options.limits.check_client(self.config, connection.client_id)
             if connection.cookie is not None and connection.cookie < self._forgotten_before:
-                raise SyncError(ErrorKind.CLIENT_NOT_FOUND, "Client not found: too much has ended since it was here")
+                raise SyncError(
+                    ErrorKind.CLIENT_NOT_FOUND,
+                    "Client not found: too many of its queries have ended since it disconnected",
+                )
             before = self.config.version
             edit = GroupEdit(self.config)
             connection.deleted_clients = admission.edit(edit, self._clock.now())
             self._store(edit)
             self._poke_desired_queries(edit)
             if connection.cookie == before or (connection.cookie is None and before == EMPTY):
-                # Up to date but for the edit: it gets the pokes of the other clients from here on.
+                # It lacks only the edit: from here on it gets the same pokes as the other clients.
                 connection.poke(self._desired_queries_poke(edit, connection.cookie), self.config.version)
                 self._admit(connection)
             await self._sync_queries(connection, again=True)
@@ -119,7 +125,7 @@ class ClientGroup:
                 self._send_deleted(connection.deleted_clients)
 
     def _note_owner(self, connection: ClientConnection) -> None:
-        """Store what a connection proves, and disconnect clients that cannot prove as much."""
+        """Store the proof of identity that a connection presents, and disconnect clients that cannot present it."""
         owner = self.stored.owner.after(connection.proof)
         if owner == self.stored.owner:
             return
@@ -148,7 +154,7 @@ class ClientGroup:
             self.rest_if_alone()
 
     def rest_if_alone(self) -> None:
-        """If no client is connected, stop the TTL clock, and note since when: after `linger` the queries stop."""
+        """If no client is connected, stop the TTL clock and note the time: `linger` seconds later the queries stop."""
         if self.clients or self.idle_since is not None:
             return
         self._clock.stop()
@@ -165,7 +171,7 @@ class ClientGroup:
         self.rest_if_alone()
 
     def stop(self) -> None:
-        """Stop the queries, for good; call with the pipelines' lock."""
+        """Stop the queries; the group is not used afterwards. Call with the pipelines' lock."""
         self.stopped = True
         self._cancel_eviction()
         self.view.stop(self)
@@ -173,7 +179,7 @@ class ClientGroup:
     # --- requests of clients ---
 
     async def change_desired_queries(self, connection: ClientConnection, patch: Sequence[QueryPatch]) -> None:
-        """Change a client's desired queries."""
+        """Change a client's desired queries, and poke all clients. Raises `SyncError`."""
         async with self.lock:
             self._check_patch(patch)
             self._check_room(patch)
@@ -185,7 +191,7 @@ class ClientGroup:
             self._forget_ended()
 
     async def delete_clients(self, connection: ClientConnection, client_ids: Sequence[str]) -> None:
-        """Delete clients of the group."""
+        """Delete clients of the group, and send `deleteClients` to the connected ones. Raises `SyncError`."""
         async with self.lock:
             if connection.client_id in client_ids:
                 raise SyncError(ErrorKind.INTERNAL, "cannot delete self")
@@ -231,7 +237,7 @@ class ClientGroup:
                 await self._sync_queries(requester, again=False)
 
     async def inspect(self, connection: ClientConnection, question: Inspection) -> InspectorAnswer:
-        """Answer an inspector's question."""
+        """Answer an inspector's question. Analyses of a query run aside, without a lock; others take both locks."""
         query = await subject(question, self._services, connection)
         if query is not None:
             work = partial(analysis, query, question)
@@ -248,7 +254,7 @@ class ClientGroup:
             raise overloaded("The cache has no room for more client records")
 
     def _forget_ended(self) -> None:
-        """Keep tombstones within their limit. Every connected client has been sent what they are about."""
+        """Delete tombstones beyond their limit. Connected clients do not need them: they were sent the removals."""
         if not self.is_new and self._services.options.limits.must_forget(self.config):
             with self._services.file.transaction():
                 self._forgotten_before = self._services.retention.forget_ended(self.stored)
@@ -258,10 +264,10 @@ class ClientGroup:
     def _check_patch(self, patch: Sequence[QueryPatch]) -> None:
         """Raise `SyncError` for ad hoc queries where they are refused."""
         if self._services.options.refuse_ad_hoc_queries and any(isinstance(op, PutQuery) and op.ast for op in patch):
-            raise SyncError(ErrorKind.INVALID_MESSAGE, "Ad hoc queries are refused here; ask for a named query")
+            raise SyncError(ErrorKind.INVALID_MESSAGE, "Ad hoc queries are refused here; use a named query")
 
     def _store(self, edit: GroupEdit) -> None:
-        """Store changed desired queries; the first change stores the group."""
+        """Store changed desired queries, and a new group with its first change."""
         if not edit.finish():
             return
         with self._services.file.transaction():
@@ -291,7 +297,7 @@ class ClientGroup:
         self._check_schema()
         expired = self.config.expired(self._clock.now())
         if services.options.refuse_ad_hoc_queries:
-            # The group may have been stored when they were not refused yet.
+            # The group may have been stored before the setting was changed.
             expired += [query.hash for query in self.config.wanted() if query.ast and query.hash not in expired]
         queries, failures = await self._transform(requester, set(expired), again)
         started = await self._start(queries, requester)
@@ -318,7 +324,10 @@ class ClientGroup:
     async def _transform(
         self, requester: ClientConnection, expired: set[str], again: bool
     ) -> tuple[dict[str, Query], dict[str, QueryFailure]]:
-        """The queries to start, by hash, transformed or restricted; and those that the application refuses."""
+        """The queries to start, transformed or restricted, and the application's refusals; both by hash.
+
+        With changed read permissions, running ad hoc queries are restricted again, too.
+        """
         wanted = [query for query in self.config.wanted() if query.hash not in expired]
         fresh = [query for query in wanted if again or query.hash not in self.view.running]
         permissions = self._services.read_permissions()
@@ -337,7 +346,7 @@ class ClientGroup:
         return queries, failures
 
     async def _start(self, queries: Mapping[str, Query], requester: ClientConnection) -> dict[str, LiveQuery]:
-        """Open the queries, by hash; given up when no client of the group is connected any more. Raises `SyncError`."""
+        """Open the queries, by hash; ends when no client of the group is connected any more. Raises `SyncError`."""
         pipelines = self._services.pipelines
         choice = self.view.choice
         started: dict[str, LiveQuery] = {}
@@ -359,7 +368,7 @@ class ClientGroup:
     def _check_started(self, started: Mapping[str, LiveQuery]) -> None:
         """Raise `SyncError`, and release the queries, if the view cannot switch to them; call with the pipelines' lock.
 
-        The lock was free while they were started, so tables may have changed, and queries may have stopped.
+        The lock was not held while they were started, so tables may have changed, and queries may have stopped.
         """
         pipelines = self._services.pipelines
         try:
@@ -404,7 +413,7 @@ class ClientGroup:
     ) -> None:
         """Move to a version of the data and poke the clients. Call with the pipelines' lock.
 
-        `pokes` has the pokes of this step, by queries and base cookie, for groups that share them; it gets new ones.
+        `pokes` are those of this step so far, by queries and base cookie: taken from there if possible, else added.
         """
         base = self.config.version
         self.config.version = version
@@ -443,7 +452,7 @@ class ClientGroup:
         self._services.background(self.evict_expired())
 
     async def evict_expired(self) -> None:
-        """Drop the expired queries and poke the clients."""
+        """Drop the expired queries and poke the clients. Takes both locks."""
         async with self.lock, self._services.pipelines.lock:
             expired = self.config.expired(self._clock.now()) if self.view.active else []
             if expired and self._switch({}, expired):

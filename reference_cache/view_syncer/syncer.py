@@ -1,8 +1,8 @@
-"""The view syncer: client groups over one replica. Each group is sent exactly what its clients lack.
+"""The view syncer: admits clients to their groups, follows the replica, and pokes the groups that changes affect.
 
-One task follows the replica: when notified of a new version, it advances straight to the newest, evaluates the changes
-once for all groups, records them in the CVR file, and pokes each group they affect. Commits that arrive meanwhile
-become one step; when idle, each commit is a step of its own.
+One task follows the replica. When it is notified of a new version, it advances to the newest one, evaluates the changes
+once for all groups, records them in the CVR file, and pokes each group they affect. Commits that arrive during a step
+become one step together.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ log = logging.getLogger(__name__)
 
 
 class ViewSyncer:
-    """All client groups. Invariant: a group in `_groups` has clients, had some within `linger`, or is getting some.
+    """All client groups. Invariant: a group in `_groups` has clients, had some within `linger`, or one is connecting.
 
     Everything runs on the event loop. Take `ClientGroup.lock` before `Pipelines.lock`.
     """
@@ -95,7 +95,7 @@ class ViewSyncer:
         services.background(self.housekeeping.run())
 
     def _open(self) -> bool:
-        """Open the replica and the CVR file that belongs to it; False if there is no replica."""
+        """Open the replica and the CVR file that belongs to it; returns False if there is no replica."""
         services = self._services
         try:
             state = services.pipelines.start()
@@ -111,7 +111,7 @@ class ViewSyncer:
         return True
 
     def _admit_if_current(self) -> None:
-        """Admit clients, unless the replica was restored from a backup and is older than what clients have seen."""
+        """Admit clients, unless the replica is older than what clients have seen: it may be a restored backup."""
         if self._services.pipelines.version >= self._services.file.data_version:
             self._ready.set()
         else:
@@ -128,12 +128,13 @@ class ViewSyncer:
         except ChangesForgotten:
             return
         if any(isinstance(each.change, Truncated | SchemaChanged) for each in logged):
-            return  # the table was emptied or is another one: clients keep results they do not need
+            # Single deletions are unknown then. Clients keep results that they no longer need, which is harmless.
+            return
         confirmed = services.mutations.by_group(logged, pipelines.schema)
         self._record_dropped(confirmed, pipelines.version)
 
     async def stop(self) -> None:
-        """Disconnect all clients, record what is pending and close the files; queries being started are given up."""
+        """Disconnect all clients, stop all queries, also those being started, and close the files."""
         self._services.pipelines.stop_starting()
         tasks = list(self._services.tasks)
         for task in tasks:
@@ -150,27 +151,27 @@ class ViewSyncer:
             self._services.file.close()
 
     def notify(self) -> None:
-        """The replica may have a new version."""
+        """Wake the task that follows the replica, because there may be a new version. Call on the event loop."""
         self._wakeup.set()
 
     async def reached(self, version: str) -> None:
-        """Wait until all clients have been sent everything up to a version of the replica."""
+        """Wait until all clients have been sent everything up to this version of the replica."""
         while self._announced_version < version:
             await self._advanced.wait()
 
     @property
     def version(self) -> str | None:
-        """The version of the replica that the queries are at."""
+        """The version of the replica that the queries are at; None before the first."""
         return self._services.pipelines.version or None
 
     @property
     def has_replica(self) -> bool:
-        """Whether there is a replica to serve clients from; not after it was deleted and before it is synced again."""
+        """Whether there is a replica to serve clients from; False while a deleted one is being synced again."""
         return self._services.pipelines.is_in_place
 
     @property
     def read_version(self) -> str | None:
-        """The version up to which the replica's change log is no longer needed."""
+        """The version up to which the replica's change log is no longer needed; None before the replica is open."""
         return self._services.pipelines.read_version or None
 
     def status(self) -> SyncerStatus:
@@ -190,9 +191,9 @@ class ViewSyncer:
         named = await self._services.transformer.validate(client.credentials)
         if not downstream.is_open:
             # The client may have reconnected while the application checked: the new connection must not be replaced.
-            raise SyncError(ErrorKind.REHOME, "The client has gone while its credentials were checked")
+            raise SyncError(ErrorKind.REHOME, "The client disconnected while its credentials were checked")
         proof = Proof(named or client.auth_data is not None, client.secret)
-        # Shielded, because a group must not be left half changed when the socket closes.
+        # Shielded: if the socket closes, the caller is cancelled, and the group must not be left half changed.
         work = asyncio.ensure_future(self._connect(GroupAdmission(client, init, proof), downstream))
         try:
             return await asyncio.shield(work)
@@ -219,7 +220,7 @@ class ViewSyncer:
         return connection
 
     def _group(self, admission: GroupAdmission) -> ClientGroup:
-        """The client's group: in use, stored, or new. Raises `SyncError` if the client may not join it."""
+        """The client's group, loaded or made if it is not in use. Raises `SyncError` if the client may not join it."""
         services, client = self._services, admission.client
         takes_credentials = self._options.takes_credentials
         cookie = client.base_cookie
@@ -248,7 +249,7 @@ class ViewSyncer:
     # --- data ---
 
     async def _follow(self) -> None:
-        """Advance to the newest version whenever there is one."""
+        """Advance whenever notified. After an error all queries are restarted, and all clients reconnect."""
         while True:
             await self._wakeup.wait()
             self._wakeup.clear()
@@ -262,6 +263,7 @@ class ViewSyncer:
                 await self._restart(SyncError(ErrorKind.REHOME, "The cache restarts its queries"))
 
     async def _advance(self) -> None:
+        """Go to the newest version and poke; if the replica was replaced, disconnect all clients and reopen it."""
         services = self._services
         async with services.pipelines.lock:
             newest = services.pipelines.newest()
@@ -283,7 +285,7 @@ class ViewSyncer:
         durations["longestStepMs"] = max(durations.get("longestStepMs", 0.0), durations["lastStepMs"])
 
     def _announce(self) -> None:
-        """All clients have been sent everything up to the pipelines' version."""
+        """Note that all clients have been sent everything up to the pipelines' version, and wake `reached`."""
         self._announced_version = self._services.pipelines.version
         self._advanced.set()
         self._advanced = asyncio.Event()
@@ -310,7 +312,7 @@ class ViewSyncer:
             self._disconnect_misfits(step)
         confirmed = self._confirmed(step)
         patches = StepPatches(step.patches)
-        # Computed once for all groups with the same queries, and pokes for those at the same cookie, too.
+        # Rows are encoded once for all groups with the same queries; those at the same cookie share the poke, too.
         rows: dict[View, list[bytes]] = {}
         pokes: dict[tuple[View, str], Outgoing] = {}
         touched = {group: None for live in step.patches for group in live.groups}
@@ -326,10 +328,10 @@ class ViewSyncer:
             self._admit_if_current()
 
     def _confirmed(self, step: VersionStep) -> dict[str, Confirmed]:
-        """The mutations that the step confirms, by group. Applies changed read permissions, too."""
+        """The mutations that the step confirms, by group. Also applies read permissions that the step changed."""
         services = self._services
         if step.reset is not None:
-            # A reset says nothing about single changes, so both are read from the replica.
+            # A reset reports no single changes, so permissions and mutations are read from the replica.
             self._restrict_again()
             active = {id: group.view for id, group in self._groups.items() if group.view.active}
             since = {id: view.confirmed_since(view.data_version) for id, view in active.items()}
@@ -341,7 +343,7 @@ class ViewSyncer:
         return confirmed
 
     def _record_dropped(self, confirmed: dict[str, Confirmed], version: str) -> None:
-        """Record the mutation results that were deleted: their rows no longer say so to clients that return."""
+        """Record the mutation results that were deleted: the replica no longer has them for clients that reconnect."""
         dropped = [
             (group_id, *mutation)
             for group_id, each in confirmed.items()
@@ -375,7 +377,7 @@ class ViewSyncer:
                 del self._groups[group_id]
 
     def _misfit(self, group: ClientGroup, step: VersionStep) -> SyncError | None:
-        """Why a group cannot continue, if so."""
+        """The error if a group cannot continue, else None."""
         services = self._services
         try:
             check_client_schema(group.stored.client_schema, services.pipelines.schema)
@@ -385,7 +387,7 @@ class ViewSyncer:
         if failed:
             return query_failed(failed[0])
         if any(live.choice != group.view.choice for live in group.view.queries):
-            return SyncError(ErrorKind.REHOME, "the keys of tables have changed")
+            return SyncError(ErrorKind.REHOME, "The keys of tables have changed")
         return None
 
 

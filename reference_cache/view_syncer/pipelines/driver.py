@@ -1,4 +1,4 @@
-"""All running queries, over the replica's newest version: starting, stopping, and following the replica.
+"""The pipelines of all running queries: start, stop, and advance them with the replica.
 
     live = await pipelines.open(query, choice, wanted)  # hydrated, its records up to date; takes the lock itself
     async with pipelines.lock:
@@ -8,7 +8,7 @@ Code that reads or changes the rows of queries holds `lock`; long work lets othe
 queries read one snapshot of the replica; a step holds the next one (`Snapshotter`) and moves all of them to it.
 
 No task holds the lock for long. A query that does not hydrate within `PATIENCE` is hydrated aside (`slow_start`). One
-that takes too much time of a step is stopped: its clients reconnect, and then it is hydrated aside.
+that delays a step too long is stopped; its clients reconnect, and then it is hydrated aside.
 """
 
 from __future__ import annotations
@@ -74,10 +74,10 @@ class ResetReason(Enum):
 
 @dataclass(slots=True)
 class VersionStep:
-    """From one version of the data to a later one: what happened to each query, and to the watched tables.
+    """A step to `version`: the net effect on each query, and the changes of the watched tables.
 
     After a `reset` all queries were hydrated again; `patches` is then the difference from their records, and `watched`
-    is empty although the tables may have changed. Queries that cannot run any more are in `failed` and were stopped.
+    is empty although the tables may have changed. `failed` has the queries that were stopped, with the reason.
     """
 
     version: str
@@ -175,7 +175,7 @@ class Pipelines:
             self._replica = None
 
     def newest(self) -> ReplicaState | None:
-        """The newest state of the replica; None if its file was replaced or deleted."""
+        """The newest committed state of the replica; None if its file was replaced or deleted."""
         return self._replica.state() if self._replica is not None and self.is_in_place else None
 
     @property
@@ -184,7 +184,7 @@ class Pipelines:
         return self._replica is not None and file_identity(self._path) == self._identity
 
     def evaluation(self, choice: KeyChoice) -> Evaluation:
-        """The evaluation for this way of identifying rows."""
+        """The evaluation for this choice of keys, made on first use."""
         evaluation = self._evaluations.get(choice)
         if evaluation is None:
             costs = SqliteCostModel(self._planning)
@@ -194,10 +194,10 @@ class Pipelines:
         return evaluation
 
     async def open(self, query: Query, choice: KeyChoice, wanted: Wanted = lambda: True) -> LiveQuery:
-        """Join a running query, or start it: hydrate it and record its rows. Give it back with `release`.
+        """Join a running query, or start it: hydrate it and record its rows. End the use with `release`.
 
-        Call without the lock. A query that takes long is given up once `wanted` returns False; then, or if it is too
-        expensive, `SyncError` is raised.
+        Call without the lock. A slow hydration ends when `wanted` returns False. Raises `SyncError` then, and if the
+        query is too expensive; raises `AstError` if the query does not fit the schema.
         """
         is_large = has_more_parts(query, LARGE_QUERY)
         distinct: DistinctQuery | None = None
@@ -242,7 +242,7 @@ class Pipelines:
         return live
 
     def enter(self, live: LiveQuery, seconds: float) -> None:
-        """Adds a recorded query to those that follow the replica; `seconds` is how long its hydration took."""
+        """Add a hydrated and recorded query; `seconds` is how long its hydration took. Call with the lock."""
         live.hydration_seconds = seconds
         self._hydrations.add(seconds * 1000)
         self.live[live.key] = live
@@ -253,9 +253,9 @@ class Pipelines:
         self._by_rows[live.rows] = live
 
     def adopt(self, live: LiveQuery) -> LiveQuery:
-        """Move a query that was hydrated aside, at this version, into its evaluation here.
+        """Move a query that was hydrated aside, and is at this version, into the common evaluation. Call with the lock.
 
-        Returns the running query instead if the same one was started under another key.
+        Returns the query; or the one that runs already, if the same query was started under another key meanwhile.
         """
         same = self._by_identity.get((live.choice, live.pipeline.query))
         if same is not None:
@@ -283,30 +283,33 @@ class Pipelines:
             self._effort.free()
 
     def aside(self, query: Query, choice: KeyChoice, turns: Turns, wanted: Wanted) -> Aside:
-        """An evaluation of its own for a query, over the replica as it is now."""
+        """An evaluation of its own for a query, over the replica's newest version; the caller closes it."""
         assert self._replica is not None
         seconds, rows = self._options.hydration_seconds, self._options.hydration_rows
         return Aside(self._replica, self.schema, choice, turns, wanted, table=query.table, seconds=seconds, rows=rows)
 
     async def examine(self, query: Query, choice: KeyChoice, wanted: Wanted, work: Callable[[Engine], T]) -> T:
-        """The result of plain code about a query, run with an engine of its own. Call without the lock."""
+        """Run plain code with an engine of its own, in slices, and return its result. Call without the lock.
+
+        Raises `SyncError` if `wanted` returns False or the code takes too long.
+        """
         return await self._slow.examine(query, choice, wanted, work)
 
     def stop_starting(self) -> None:
-        """Stops all hydrations aside at their next pause, and refuses new ones."""
+        """Stop all hydrations aside at their next pause, and refuse new ones."""
         self._slow.stop()
 
     @property
     def read_version(self) -> str:
-        """The version up to which the replica's change log has been read by all queries."""
+        """The version up to which all queries have read the replica's change log, also those being hydrated aside."""
         return min(self.version, self._slow.oldest_version or self.version)
 
     def recorded_ids(self) -> set[int]:
-        """The queries in the CVR file that are running or being started."""
+        """The numbers, in the CVR file, of the queries that are running or being started."""
         return {live.id for live in self.live.values()} | self._slow.recorded_ids()
 
     def release(self, lives: Iterable[LiveQuery]) -> None:
-        """Stop those of these queries that have no other user. Call with the lock."""
+        """End one use of each of these queries, and stop those without another. Call with the lock."""
         ended = []
         for live in lives:
             live.users -= 1
@@ -371,7 +374,7 @@ class Pipelines:
         }
 
     async def _push_changes(self, after: sqlite3.Connection, step: VersionStep) -> ResetReason | None:
-        """Push what is between the two snapshots; the reason if the queries must be hydrated again instead."""
+        """Push the changes between the two snapshots; returns the reason if all queries must be hydrated again."""
         self._pace.begin()
         self._effort.limit_pushes(self._options.push_seconds)
         try:
@@ -406,7 +409,7 @@ class Pipelines:
         return None
 
     def _drop_failed(self, evaluation: Evaluation, step: VersionStep) -> None:
-        """Forget the queries whose pipelines a change has stopped."""
+        """Move the queries whose pipelines failed during a push to `step.failed`."""
         for pipeline, error in evaluation.engine.failed.items():
             live = self._by_rows[pipeline.rows]
             self._forget(live)
@@ -422,7 +425,7 @@ class Pipelines:
                     evaluation.push(table, change)
 
     def _key_of(self, table: str) -> KeyOf:
-        """What identifies the rows of a table that is being read."""
+        """The function that returns the key of a row, for a table that an evaluation reads."""
         return next(each.stores[table].key for each in self._evaluations.values() if table in each.stores)
 
     def _move(self, after: sqlite3.Connection, version: str) -> None:
@@ -436,7 +439,7 @@ class Pipelines:
             self.moved = asyncio.Event()
 
     async def _reset(self, step: VersionStep) -> None:
-        """Hydrate all queries again; the step's patches become the differences from what is recorded."""
+        """Hydrate all queries again; the step's patches become the differences from their records."""
         step.patches.clear()
         step.watched.clear()
         self._read_schema()
@@ -466,8 +469,8 @@ class Pipelines:
     async def _write(self, step: VersionStep) -> None:
         """Record what the step did to all queries, in one transaction unless there is much of it.
 
-        No client has been sent any of it yet, so a step that is recorded in part is like none: the rest is found, as a
-        difference, when the queries are hydrated again.
+        No client has been sent any of it yet. If only a part is recorded, the rest is a difference from the records
+        when the queries are hydrated the next time.
         """
         if step.reset is not None or not (step.patches or step.watched):
             return
@@ -479,7 +482,7 @@ class Pipelines:
 
 
 def too_slow(query: Query) -> SyncError:
-    """Makes the clients of a query reconnect, to have it hydrated aside."""
+    """The error that makes the clients of a query reconnect; it is then hydrated aside."""
     return SyncError(ErrorKind.REHOME, f"The query on {query.table!r} takes too long to follow changes; connect again")
 
 

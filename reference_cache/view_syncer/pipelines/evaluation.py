@@ -1,7 +1,7 @@
-"""Queries over one snapshot of the replica, with rows identified the way the clients identify them.
+"""An engine over one snapshot of the replica, with rows identified by the keys that clients chose.
 
-Clients name a key for each table, which may be any of its unique keys. Normally they all name the same ones and there
-is a single evaluation; clients that name other keys get another one, over the same snapshot.
+The client schema names a primary key for each table, which may be any of the table's unique keys. Normally all clients
+choose the same keys, and there is one evaluation; clients with other keys get another one, over the same snapshot.
 """
 
 from __future__ import annotations
@@ -23,13 +23,16 @@ from reference_cache.zql.schema import Schema, TableSchema
 from reference_cache.zql.tables.followed import FollowedTable
 
 MOST_DISTINCT_QUERIES = 1024
-"""Queries whose canonical form an evaluation remembers: many groups ask for the same ones."""
+"""Queries whose canonical form an evaluation remembers, because many groups desire the same ones."""
 
 
 class Evaluation:
-    """The query pipelines of one way of identifying rows. Invariant: all of them read the same snapshot.
+    """The query pipelines of one choice of keys. Invariant: all of them read the same snapshot.
 
-    `effort` limits the pipelines of the common evaluation; an evaluation aside passes a function that pauses instead.
+    `effort` limits the work of the pipelines and is checked wherever they read rows; an evaluation aside passes a
+    function instead, which pauses. `most_rows` limits the rows of one query's hydration (`TooManyRows`).
+
+    The common evaluations are used on the event loop under `Pipelines.lock`; an evaluation aside has one user.
     """
 
     def __init__(
@@ -69,7 +72,7 @@ class Evaluation:
         return source
 
     def distinct(self, query: Query) -> DistinctQuery:
-        """The query's identity; remembered, so not for large queries."""
+        """The query's identity. Not for large queries: the result is kept, and computing it takes long."""
         known = self._distinct.get(query)
         if known is None:
             if len(self._distinct) >= MOST_DISTINCT_QUERIES:
@@ -78,7 +81,7 @@ class Evaluation:
         return known
 
     def start(self, query: Query) -> Pipeline[QueryRows]:
-        """Build the pipeline of a canonical query; hydrate it to the end before changes are pushed."""
+        """Build the pipeline of a canonical query; the caller hydrates it to the end before it pushes changes."""
         return self.engine.add_query(query, QueryRows(self.keys, self._touched, self._most_rows))
 
     def adopt(self, pipeline: Pipeline[QueryRows], other: Evaluation) -> None:
@@ -87,7 +90,7 @@ class Evaluation:
         pipeline.rows.move_to(self.keys, self._touched)
 
     def push(self, table: str, change: SourceChange) -> None:
-        """Push one change of a table that is read; a change of the row's key becomes a remove and an add."""
+        """Push one change of a table in `stores`; if it changes the row's key, it is pushed as a remove and an add."""
         source = self._sources[table]
         if isinstance(change, Edit) and source.key(change.node.row) != source.key(change.old_node.row):
             source.push(remove(change.old_node.row))
@@ -96,7 +99,7 @@ class Evaluation:
             source.push(change)
 
     def settle(self) -> list[QueryRows]:
-        """The rows that pushes have touched since the last call, without those of queries that failed."""
+        """The queries whose rows were touched by pushes since the last call, without those in `Engine.failed`."""
         touched = list(self._touched)
         self._touched.clear()
         if not self.engine.failed:
@@ -105,7 +108,7 @@ class Evaluation:
         return [rows for rows in touched if rows not in failed]
 
     def move_to(self, connection: sqlite3.Connection) -> None:
-        """Read a snapshot that has everything pushed so far."""
+        """Read through a connection whose snapshot has exactly the changes pushed so far."""
         self._connection = connection
         for store in self.stores.values():
             store.advance(connection)

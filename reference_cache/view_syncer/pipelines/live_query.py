@@ -61,7 +61,7 @@ class LiveQuery(RecordedQuery):
         return {"query-hydration-server-ms": self.hydration_seconds * 1000, "query-update-server": updates.to_json()}
 
     def note_update(self, seconds: float) -> None:
-        """Records the duration of a step that changed the query's rows, in seconds."""
+        """Note the duration of a step that changed the query's rows."""
         if self.updates is None:
             self.updates = Digest()
         self.updates.add(seconds * 1000)

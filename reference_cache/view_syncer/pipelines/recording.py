@@ -1,7 +1,7 @@
 """Comparing a freshly hydrated query with its records in the CVR file, and recording the difference.
 
-That is how a query that had stopped continues: clients that had its rows get exactly what has changed meanwhile. Rows
-are compared by their version, which the replica stores with each row.
+So a query that had stopped can run again: clients that have its rows get exactly what has changed meanwhile. Rows are
+compared by their version, which the replica stores with each row.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ BATCH = 1000
 class Recording:
     """Writes the records of queries, with pauses between transactions.
 
-    May be cancelled at any await: what is recorded by then is true, and the rest is found again as a difference.
+    May be cancelled at any await: what is recorded by then is correct, and the rest is a difference the next time.
     """
 
     def __init__(self, file: CvrFile, pace: Pace) -> None:
@@ -38,7 +38,7 @@ class Recording:
         return patches
 
     async def find_differences(self, live: LiveQuery) -> list[RowPatch]:
-        """Load what the file knows of a query; returns what its records lack."""
+        """Load the query's number, epoch and versions from the file; returns the patches that its records lack."""
         self.store.load(live)
         known = dict(await self._pace.collected(self.store.rows_of(live))) if live.last_patch else {}
         return await self._pace.collected(_differences(live, known))
@@ -52,7 +52,7 @@ class Recording:
             await self._write_batch(live, batch, version)
 
     async def record(self, live: LiveQuery, patches: list[RowPatch], version: str) -> None:
-        """Record what the records of a query lack, and that they are right from this version on."""
+        """Record the patches that the records of a query lack, and that they are complete from this version on."""
         *before, last = _batches(patches)
         for batch in before:
             await self._write_batch(live, batch, version)
@@ -60,8 +60,9 @@ class Recording:
             self.store.enter(live)
             self.store.write(live, version, last)
             if patches and live.settled == version:
-                # The same data but another set: which rows stand for an EXISTS depends on history. A cookie of this
-                # version cannot say whether its client has seen the old set or the new one; the epoch can.
+                # The same data, but another set of rows: which of many children an EXISTS references depends on earlier
+                # changes. A cookie of this version does not show whether its client has the old set or the new one;
+                # the epoch does.
                 live.epoch += 1
             self.store.settle(live, None)
 

@@ -1,6 +1,6 @@
-"""Starting slow queries: hydrate aside, catch up with the version of the others, and move into the common engine.
+"""Starts slow queries: hydrate aside, catch up with the version of the others, and move into the common engine.
 
-One hydration serves all groups that ask for the query meanwhile. Its rows are recorded before it is moved, so that the
+One hydration serves all groups that open the query meanwhile. Its rows are recorded before it is moved, so that the
 lock is held only for what has changed since.
 """
 
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 ATTEMPTS = 3
-"""How often a hydration is started, if tables change meanwhile in a way that it cannot follow."""
+"""How often a hydration is started, if tables are truncated or altered while it runs."""
 
 
 class Starting:
@@ -75,11 +75,14 @@ class SlowStart:
         return {each.recorded_id for each in self._starting.values() if each.recorded_id}
 
     def stop(self) -> None:
-        """Stops all hydrations at their next pause, and refuses new ones."""
+        """Stop all hydrations at their next pause, and refuse new ones."""
         self._turns.stopping = True
 
     async def open(self, key: str, query: Query, choice: KeyChoice, wanted: Wanted) -> LiveQuery:
-        """Waits for the running query, with one more user; raises `SyncError`. Call without the lock."""
+        """Start the query or join its start; returns it running, with one more user. Call without the lock.
+
+        Raises `SyncError`, and what the query's pipeline raises.
+        """
         starting = self._starting.get(key)
         if starting is None:
             starting = self._starting[key] = Starting()
@@ -89,7 +92,7 @@ class SlowStart:
         return await asyncio.shield(starting.task)
 
     async def examine(self, query: Query, choice: KeyChoice, wanted: Wanted, work: Callable[[Engine], T]) -> T:
-        """The result of plain code, run with an engine of its own."""
+        """Run plain code with an engine of its own, in slices, and return its result; raises `SyncError`."""
         async with slot(self._turns, wanted):
             aside = self._pipelines.aside(query, choice, self._turns, wanted)
             try:
@@ -140,7 +143,7 @@ class SlowStart:
         return []
 
     async def _follow(self, aside: Aside, starting: Starting) -> None:
-        """Brings this query close to the version of the others: catches up with them, or waits for them."""
+        """Bring this query close to the version of the others: catch up with them, or wait for them."""
         pipelines = self._pipelines
         if aside.version < pipelines.version:
             await aside.run(aside.catch_up)
@@ -155,7 +158,7 @@ class SlowStart:
     async def _adopt(
         self, live: LiveQuery, aside: Aside, patches: list[RowPatch], starting: Starting, began: float
     ) -> LiveQuery | None:
-        """The query among the others, with a user for each waiting call; None if they are not at its version yet."""
+        """Move the query to the others and count a user for each waiting call; None if they are at an older version."""
         pipelines = self._pipelines
         async with pipelines.lock:
             if pipelines.schema is not aside.schema:

@@ -1,7 +1,7 @@
-"""The row patches that take a client's view from one state to another.
+"""Row patches for clients: after a step, for a client without rows, and for a client at any cookie.
 
-A view is a set of queries; a row is in it while one of them has it. The same set in many groups gives the same patches,
-so they are computed and encoded once per distinct set.
+A view is a set of queries; a row is in it while one of them has it. Groups with the same set get the same patches, so
+these are computed and encoded once per distinct set. Call everything with the pipelines' lock.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ class StepPatches:
         self._encoded: dict[tuple[str, str, bool], bytes] = {}
 
     def of(self, view: View) -> Iterator[bytes]:
-        """The encoded patches for a client with this view, each row once."""
+        """The encoded patches for clients that had this view before the step, at most one for each row."""
         sent: set[RowId] = set()
         for live in view:
             for patch in self._patches.get(live, ()):
@@ -41,7 +41,7 @@ class StepPatches:
                     yield self._encode(live, patch)
 
     def _changes_view(self, patch: RowPatch, view: View) -> bool:
-        """False if another query of the view has the row unchanged; if it changed there, it has a patch of its own."""
+        """Whether a patch of one query changes the view; not if another query has the row and did not change it."""
         if patch.row is None:
             return not any(patch.row_id in live.rows for live in view)
         return not any(patch.row_id in live.rows and patch.row_id not in self._changes(live) for live in view)
@@ -75,7 +75,7 @@ def whole(view: View) -> Iterator[bytes]:
 
 
 class _Known:
-    """A query that the client had at its cookie: the rows of it that changed, or left it, after that cookie."""
+    """A query that the client had at its cookie, with the rows that changed in it or left it after that cookie."""
 
     __slots__ = ("changed", "left", "live")
 
@@ -97,9 +97,9 @@ class _Known:
 def catch_up(view: View, memberships: dict[int, Membership], records: RecordStore, cookie: str) -> Iterator[bytes]:
     """Encoded patches for the rows that a client at this cookie lacks, has with older values, or must remove.
 
-    For queries that the group had at the cookie, the records say what changed after it. Of queries that it got later,
-    all rows are new, except those the client has from another. Queries that ended after the cookie may leave rows
-    behind that no query of the view has.
+    Queries that the group had at the cookie: their records say what changed after it. Queries that it got later: all of
+    their rows are new, except those that the client has from another query. Queries that ended after the cookie: the
+    client may have rows of them that no query of the view has.
     """
     known = [_Known(live, records, cookie) for live in view if memberships[live.id].got <= cookie]
     new = [live for live in view if memberships[live.id].got > cookie]
@@ -129,7 +129,7 @@ def _may_have_left(
     for each in known:
         yield from each.left
     for live in new:
-        if memberships[live.id].since <= cookie:  # had it, lost it and got it again: what left it meanwhile
+        if memberships[live.id].since <= cookie:  # the group had it, lost it and got it again
             yield from records.gone_since(live.id, state_of(cookie))
     for membership in memberships.values():
         if membership.removed is not None and membership.removed > cookie and membership.since <= cookie:

@@ -1,1 +1,1 @@
-"""Queries put to work: built from their AST, shared by subscribers, explained."""
+"""Running queries: built from ASTs as pipelines over shared tables, hydrated, kept current, explained."""

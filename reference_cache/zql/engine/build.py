@@ -7,8 +7,8 @@ becomes, from the source upwards:
     source connection -> Skip (start) -> Join per unflipped EXISTS -> filters and flipped joins (where)
                       -> Take or Cap (limit) -> Join per related
 
-Results never depend on `flip`: it chooses between testing each parent and looking parents up from children. A `flip`
-on NOT EXISTS is ignored, and so is the limit of a flipped EXISTS (any child is as good as another).
+Results never depend on `flip`: it chooses between testing each parent, and finding parents by their children. A `flip`
+on NOT EXISTS is ignored, and so is the limit of a flipped EXISTS (all of its children are read anyway).
 """
 
 from __future__ import annotations
@@ -35,6 +35,7 @@ from reference_cache.zql.schema import TableSchema
 
 EXISTS_LIMIT = 3
 PERMISSIONS_EXISTS_LIMIT = 1
+"""Children that are kept for one EXISTS of a query, and of a permission; the same as in the official engine."""
 
 SourceOf = Callable[[str], Source]
 Wrap = Callable[[Input, str], Input]
@@ -148,7 +149,7 @@ class _Level:
             return self._wrap(Cap(input, limit, self._partition, self._route.watch), f"cap {limit}")
         take = Take(input, limit, self._partition, self._route.watch)
         if has_subquery(self._query.where):
-            # Judging a row costs lookups in other tables; most rows are nowhere near the window.
+            # Testing a row costs lookups in other tables, and most rows are far behind the window.
             connection.is_ignored = take.ignores
         return self._wrap(take, f"take {limit}")
 
@@ -259,7 +260,7 @@ def _without_applied(where: Condition) -> Condition:
 
 
 def _last_by_alias(related: tuple[CorrelatedSubquery, ...]) -> list[CorrelatedSubquery]:
-    """Of several relationships with one alias the last counts, at the place of the first."""
+    """Of several relationships with one alias, the last one, in the order of the first."""
     by_alias: dict[str, CorrelatedSubquery] = {}
     for each in related:
         by_alias[each.alias] = each
@@ -267,7 +268,7 @@ def _last_by_alias(related: tuple[CorrelatedSubquery, ...]) -> list[CorrelatedSu
 
 
 def _with_unique_aliases(where: Condition | None) -> Condition | None:
-    """The condition with a running number on each EXISTS alias, so that two on one relationship stay apart."""
+    """The condition with a number added to each EXISTS alias: two on one relationship must have different names."""
     if not isinstance(where, And | Or):
         return where
     return _numbered(where, (str(number) for number in range(1 << 30)))

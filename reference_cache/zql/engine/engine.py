@@ -1,4 +1,4 @@
-"""The engine: tables in, queries on them, and what each query references.
+"""The engine: any number of queries over shared tables, and the rows that each query references.
 
     engine = Engine(schema, memory_source)
     pipeline = engine.add_query(parse(ast), rows)                 # `rows` receives the query's row references
@@ -7,8 +7,9 @@
     view = engine.materialize(parse(ast), format)                 # the same as a tree that stays current
     engine.flush()                                                # transaction complete: views call their listeners
 
-Queries must be bound and use the schema's names; orderings are completed here and, with a cost model, flips planned.
-All queries share one source per table. The engine does no I/O of its own and is used from one thread at a time.
+Queries must be bound (no static parameters) and use the schema's names. The engine completes their orderings and, if it
+has a cost model, plans which EXISTS are flipped. All queries share one source per table. The engine does no I/O of its
+own, has no lock, and is used from one thread at a time.
 """
 
 from __future__ import annotations
@@ -74,8 +75,8 @@ class Pipeline(Generic[R_co]):
 class Engine:
     """Any number of queries over shared tables.
 
-    Invariant: after each push, the references reported for every query are those of a fresh hydration (which of many
-    children stand for an EXISTS depends on history).
+    Invariant: after each push, the references reported for every query are those of a fresh hydration. One exception:
+    of many children that make an EXISTS true, only some are referenced, and which ones depends on earlier changes.
 
     `in_order` reports references in the query's order; without it they come in any order, and reading costs less.
     Views are in order in any case. `checkpoint` is called between the steps of planning; it may pause or raise.
@@ -118,13 +119,16 @@ class Engine:
         return source
 
     def prepare(self, query: Query) -> Query:
-        """The query as it will be built: checked against the schema, orderings complete, flips planned."""
+        """The query as it is built: orderings completed, flips planned. Raises `AstError` if it does not fit."""
         check(query, self.schema)
         query = complete_query(query, self.schema)
         return query if self._cost_model is None else planner.plan(query, self._cost_model, self._checkpoint)
 
     def add_query(self, query: Query, rows: R) -> Pipeline[R]:
-        """Build a query's pipeline, which the caller hydrates to the end before it pushes changes."""
+        """Build a query's pipeline; the caller hydrates it to the end before it pushes changes.
+
+        Raises `BuildError`, `AstError`, and what `checkpoint` raises; nothing is left behind then.
+        """
         connections: list[Connection] = []
         input = build(self.prepare(query), self._rows_host, connections)
         pipeline = Pipeline(query, input, connections, rows)
@@ -132,9 +136,9 @@ class Engine:
         return pipeline
 
     def adopt(self, pipeline: Pipeline[RowReceiver], other: Engine) -> None:
-        """Take over a hydrated pipeline of another engine over the same version of the data.
+        """Take over a hydrated pipeline of another engine, which is at the same version of the data.
 
-        That engine hydrated the query in its own time, while this one followed changes.
+        For slow queries: the other engine hydrates them while this one continues to push changes.
         """
         other._pipelines.remove(pipeline)
         for connection in pipeline.connections:
@@ -162,7 +166,7 @@ class Engine:
         pipeline.input.destroy()
 
     def materialize(self, query: Query, format: Format) -> View:
-        """A hydrated view of a query; give it back with `release`."""
+        """A hydrated view of a query, kept current by `push` until `release`."""
         view = View(build(self.prepare(query), self._host), format)
         for _ in view.hydrate():
             pass
@@ -170,7 +174,7 @@ class Engine:
         return view
 
     def release(self, view: View) -> None:
-        """Stop keeping a view current."""
+        """Destroy a view of this engine."""
         self._views.remove(view)
         view.destroy()
 
@@ -184,7 +188,7 @@ class Engine:
             view.flush()
 
     def explain(self, query: Query, *, keep_rows: bool = False) -> Explanation:
-        """Run a query once, watching every operator; `keep_rows` keeps what it reads."""
+        """Hydrate a query once, and report what every operator did; `keep_rows` also keeps the rows that it reads."""
         check(query, self.schema)
         query = complete_query(query, self.schema)
         planned = None if self._cost_model is None else planner.explain(query, self._cost_model, self._checkpoint)

@@ -1,8 +1,8 @@
-"""What each operator of a pipeline did: streams opened, nodes delivered, changes emitted, time spent.
+"""Figures of each operator of a pipeline: streams opened, nodes yielded, changes pushed, seconds used.
 
 `Meters.wrap` is a hook for `build.Host`: it puts a `Metered` around every operator. Times include everything an
 operator caused upstream (fetch) or downstream (push), so a parent in the tree is never cheaper than its inputs.
-Pipelines that nobody watches are built without meters and pay nothing.
+Only `explain` builds pipelines with meters; others have no cost from them.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ class Meter:
 
 
 class Metered:
-    """An input that counts what passes; otherwise exactly the operator inside."""
+    """Wraps an input and counts what passes; behaves exactly like the input."""
 
     def __init__(self, input: Input, meter: Meter, clock: Clock) -> None:
         self._input = input
@@ -85,7 +85,7 @@ class Meters:
         self._clock = clock
 
     def wrap(self, operator: Input, label: str) -> Input:
-        """Watch an operator."""
+        """Put a meter around an operator."""
         meter = Meter(label)
         self.meters.append(meter)
         return Metered(operator, meter, self._clock)

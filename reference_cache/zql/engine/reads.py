@@ -1,7 +1,7 @@
 """What a query reads from its tables: every shape of request, and the rows it read.
 
 `Reads.wrap` is a hook for `build.Host`, as that of `meter`: it watches where a pipeline meets a table. Rows are counted
-under the shape of the request, values left out, so that a join that asks a thousand times counts as one.
+under the shape of the request, without its values, so that the thousand requests of a join have one entry.
 """
 
 from __future__ import annotations
@@ -23,15 +23,15 @@ class Reads:
         self.rows: dict[str, dict[str, list[Row]]] | None = defaultdict(dict) if keep_rows else None
 
     def wrap(self, operator: Input, label: str) -> Input:
-        """Watch an operator that reads a table."""
+        """Count the rows that an operator reads, if it is a connection to a table."""
         return _Read(operator, self) if isinstance(operator, Connection) else operator
 
     def total(self) -> int:
-        """Rows read, all together."""
+        """The number of rows read, from all tables."""
         return sum(sum(counts.values()) for counts in self.counts.values())
 
     def begin(self, table: str, shape: str) -> None:
-        """A request begins; it counts even if nothing answers."""
+        """Note a request; its shape is listed even if no row is read."""
         self.counts[table].setdefault(shape, 0)
 
     def note(self, table: str, shape: str, row: Row) -> None:
@@ -42,7 +42,7 @@ class Reads:
 
 
 class _Read(OneInput):
-    """A table's rows on their way into a pipeline; changes pass unseen."""
+    """Wraps a connection and counts the rows it yields; changes are not counted."""
 
     def __init__(self, input: Input, reads: Reads) -> None:
         super().__init__(input)

@@ -17,11 +17,11 @@ import time
 from reference_cache.zql.ivm.time_slice import TimeSlice
 
 LONGEST_PUSH = 0.2
-"""Seconds that one change may take in one pipeline; the thread is kept meanwhile."""
+"""Seconds that one change may take in one pipeline; nothing else runs meanwhile."""
 
 ORDINARY_COST = 0.02
 ORDINARY_COST_OF_CHANGE = 0.0005
-"""Seconds up to which a query is never stopped for what a transaction costs it: at all, and for each change."""
+"""Seconds that a query may always use in one step: a constant, plus this much for each change."""
 
 
 class Overrun(Exception):
@@ -116,5 +116,5 @@ class Effort:
             raise Overrun(f"changes take too long: {cost:.2f} s of {self._total:.2f} s for all queries")
 
     def _has_worked(self, now: float) -> bool:
-        """Whether the thread has worked in that time, and not only waited for a processor that other processes had."""
+        """Whether the thread used the processor in that time; on a busy machine it may only have waited for one."""
         return time.thread_time() - self._cpu > LONGEST_PUSH / 2 or now - self._began > 10 * LONGEST_PUSH

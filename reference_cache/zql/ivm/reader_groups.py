@@ -35,7 +35,7 @@ Lookup: TypeAlias = Callable[[Key], Iterable[Row]]
 
 @dataclass(frozen=True, slots=True)
 class Pins:
-    """The columns a reader's filter fixes, and the keys it admits for them."""
+    """The columns that a reader's filter fixes, and the keys of the values that pass it."""
 
     columns: Columns
     keys: tuple[Key, ...]
@@ -45,7 +45,7 @@ NO_PINS = Pins((), ((),))
 
 
 def pins_of(condition: Condition | None, table: TableSchema) -> Pins:
-    """What a filter fixes, through ANDs only; columns with too many values are left out."""
+    """What the members of a filter's top AND fix; columns with too many values are left out."""
     values: dict[str, frozenset[Any]] = {}
     for column, admitted in _fixed(condition, table):
         values[column] = values[column] & admitted if column in values else admitted
@@ -81,7 +81,7 @@ def _fixed(condition: Condition | None, table: TableSchema) -> Iterator[tuple[st
 
 
 class Member:
-    """A reader's entry in a group. `other` is the entry of the level it needs, if it is linked."""
+    """A reader's entry in a group. In a linked group, `other` is the entry of the level that the reader needs."""
 
     __slots__ = ("keys", "ordinal", "other", "pins", "reader")
 
@@ -172,7 +172,7 @@ class PinnedGroup:
 class WatchedGroup:
     """Readers by their pins and by the join keys that the limit above them keeps state for.
 
-    Keys are entered in the index by `begin` at the earliest: with few readers on a table it is never used.
+    The index is empty until `begin`: a table with few readers never uses it.
     """
 
     selective = True

@@ -1,11 +1,11 @@
-"""Which connections of a source a change must visit.
+"""Which connections of a source a change is pushed to.
 
-A source with thousands of connections must not push every change to all.  `Routes` puts each connection into the most
+A source with thousands of connections cannot push every change to all of them. `Routes` puts each one into the most
 selective group that fits it (see `reader_groups`) and finds the few that a change can affect, in creation order. Up to
 `FEW_READERS` connections it returns all of them, and no index is ever filled.
 
-Leaving a connection out is safe because the visit would have had no effect: its filter would have dropped the change,
-or no limit above it keeps state for the row's key, or the join above it would have found no partner for the row.
+A connection is left out only if the push would have had no effect: its filter would have dropped the change, or the
+limit above it keeps no state for the row's key, or the join above it would have found no row to join it with.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ R = TypeVar("R", bound=RoutedReader)
 
 
 class Clock:
-    """Counts calls of `Route.watch` on a table, so that a walk in progress sees that its answer may have changed."""
+    """Counts the calls of `Route.watch` on a table, so that a walk under way notices that it must search again."""
 
     __slots__ = ("ticks",)
 
@@ -96,7 +96,7 @@ class Route:
         self.tables, self.clocks = other.tables, other.clocks
 
     def need_again(self) -> None:
-        """Repeat all calls of `need`, after the reader was adopted by other routes."""
+        """Repeat all calls of `need`, after the reader was adopted by another source's `Routes`."""
         needs, self.needs = self.needs, []
         for each in needs:
             self.need(*each)
@@ -123,8 +123,8 @@ class Under:
 class Routes(Generic[R]):
     """The readers of one table.
 
-    Invariant: every reader is in exactly one group. `rows_with(columns)` must give a function from join key to the
-    table's present rows. Up to `few` readers are not looked up.
+    Invariant: every reader is in exactly one group. `rows_with(columns)` returns a function from a join key to the
+    table's present rows. While there are at most `few` readers, `visits` returns all of them without a search.
     """
 
     def __init__(self, table: TableSchema, rows_with: Callable[[Columns], Lookup], few: int = FEW_READERS) -> None:
@@ -177,9 +177,10 @@ class Routes(Generic[R]):
             self._begin()
 
     def narrow(self, route: Route, child: Route, columns: Columns, child_columns: Columns) -> None:
-        """Find a reader through the child rows its level needs, if its present route is not selective.
+        """Search for a reader by the child rows that its level needs, if its present route is not selective.
 
-        Not if that would read this very table: while a change is pushed, the child side still sees the table before it.
+        Not if that search would read this same table: while a change of the table is pushed, the child side may still
+        see the table without the change.
         """
         if route.group.selective or not child.group.selective or self.table.name in child.tables:
             return
@@ -220,7 +221,7 @@ class Routes(Generic[R]):
             del self._groups[route.name]
 
     def _begin(self) -> None:
-        """Fill the indexes while readers are being added, not while the first change waits."""
+        """Fill the indexes now, while readers are being added: the first change would otherwise wait for that."""
         for group, _ in self._groups.values():
             if isinstance(group, WatchedGroup):
                 group.begin()
@@ -237,7 +238,7 @@ class Routes(Generic[R]):
         return True
 
     def _list_all(self) -> None:
-        """Replace the list that `visits` returns; it is never modified, so that a walk over it is not disturbed."""
+        """Replace the list that `visits` returns. It is never modified: a push under way may be iterating over it."""
         self._all = list(self._readers.values()) if len(self._readers) <= self._few else []
 
     def readers(self) -> list[R]:
@@ -247,8 +248,8 @@ class Routes(Generic[R]):
     def visits(self, row: Row, old_row: Row | None = None) -> Iterable[R]:
         """The readers that a change of this row can affect, in creation order.
 
-        Keys that are watched during the walk count for the readers still to come: where a table is joined with itself,
-        pushing to the parent side makes the child side watch new keys.
+        A generator that searches again if `Route.watch` is called while it is read: where a table is joined with
+        itself, pushing the change to the parent side makes the child side watch new keys.
         """
         if len(self._readers) <= self._few:
             return self._all

@@ -1,7 +1,7 @@
-"""What both joins have in common: a parent and a child input, matched by columns, and a child change being pushed.
+"""The base of both joins: a parent and a child input, whose rows are joined by columns.
 
-A child change may affect several parents; it is pushed for one after the other. A parent for which it has not been
-pushed yet shows the children as they were before.
+A child change may affect several parents, and is pushed for one parent after the other. Meanwhile an operator above may
+fetch any of them. A parent for which the change was not pushed yet then has its children without the change.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from reference_cache.zql.schema import Row
 
 
 class HalfPushed:
-    """A child change that was pushed for some of its parents and not for others yet."""
+    """A child change that is being pushed: for some of its parents it was pushed, for those in `waiting` not yet."""
 
     __slots__ = ("change", "key", "waiting")
 
@@ -72,7 +72,7 @@ class Correlated(ABC):
         """Take a change of the child input."""
 
     def _children(self, parent: Row) -> Stream:
-        """The children that a parent shows now."""
+        """The children of a parent, without a change that was not pushed for it yet."""
         key = self._parent_key(parent)
         if key is None:
             return ()
@@ -89,7 +89,7 @@ class Correlated(ABC):
     def _push_each(
         self, parents: Sequence[Node], change: Change, key: Key, change_of: Callable[[Node], Change]
     ) -> None:
-        """Push what a child change means for each parent, in order."""
+        """Push what a child change means for each parent, in order; `key` is the join key, `change_of` the meaning."""
         if len(parents) == 1:
             self._output(change_of(parents[0]))
             return

@@ -19,9 +19,9 @@ def nothing() -> Stream:
 class ExistsStage:
     """Passes nodes by whether a relationship is empty.
 
-    Invariant: a node has been let through and not taken back iff its relationship is non-empty (EXISTS) or
-    empty (NOT EXISTS). `key_of` gives the parent's join key when several parents may share it, else None: parents
-    with one key have the same children, so the answer can be remembered for the duration of a fetch.
+    Invariant: a node is in the output iff its relationship is not empty (EXISTS) or is (NOT EXISTS). `key_of` returns a
+    parent's join key; None if no two parents have the same one. Parents with the same key have the same children, so
+    one test serves them all during a fetch.
     """
 
     def __init__(self, relationship: str, *, negated: bool, key_of: KeyOf | None) -> None:
@@ -69,7 +69,7 @@ class ExistsStage:
         return Remove(node.with_relationship(self._relationship, lambda: (removed,)))
 
     def _count(self, node: Node) -> int:
-        """0, 1, or 2 for more."""
+        """How many children a node has, counted up to 2."""
         count = 0
         for child in node.relationships[self._relationship]():
             if child is not YIELD:

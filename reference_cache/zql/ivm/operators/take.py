@@ -38,7 +38,8 @@ class TakeWindow:
     __slots__ = ("complete", "reserve", "rows")
 
     def __init__(self) -> None:
-        # All written by this class and by `Take`.
+        # All three are written by this class and by `Take`: the rows in the output, those that follow, and whether the
+        # two are the whole partition.
         self.rows = SortedRows()
         self.reserve = SortedRows()
         self.complete = False

@@ -1,6 +1,6 @@
-"""A child stream as it was before a change, for joins that have pushed the change to some of its parents only.
+"""A child stream as it was before a change, for joins that have pushed the change for some of its parents only.
 
-A join pushes a child's change to the matching parents one at a time. Until a parent's turn, its children must be those
+A join pushes a child's change for the matching parents one at a time. Until a parent's turn, its children must be those
 before the change: an added child is hidden, a removed one is put back at its position, an edited one has its old row,
 and a change further down is undone inside the right child.
 """

@@ -1,9 +1,9 @@
-"""UnionFanOut and UnionFanIn: an OR some of whose branches are streams of their own (flipped EXISTS).
+"""UnionFanOut and UnionFanIn: an OR with a flipped EXISTS in it, whose branches are streams of their own.
 
-`UnionFanOut` gives one input to several branches; `UnionFanIn` merges the branches' outputs. A row in several branches
-comes out once, as the node of the *lowest* branch that has it: only that branch's relationships are present. The
-pair keeps to that rule when changes come in, so that the rows below a node which were announced are exactly the
-ones taken back later.
+`UnionFanOut` gives one input to several branches; `UnionFanIn` merges the branches' outputs. A row that is in several
+branches is in the output once, as the node of the *lowest* branch that has it, with that branch's relationships only.
+Pushes follow the same rule. When a row moves to another branch, the union removes the old node and adds the new one, so
+that receivers which count references to the rows below it count the same rows down that they counted up.
 """
 
 from __future__ import annotations
@@ -36,13 +36,13 @@ class UnionFanOut:
         return self._input.schema
 
     def branch(self) -> Input:
-        """The beginning of a further branch."""
+        """Add a branch, and return what it reads."""
         start = _BranchStart(self, self._input)
         self._branches.append(start)
         return start
 
     def set_fan_in(self, fan_in: UnionFanIn) -> None:
-        """Set where the branches end."""
+        """Set the operator that merges the branches; called once, by its constructor."""
         self._fan_in = fan_in
 
     def _push(self, change: Change) -> None:
@@ -147,11 +147,11 @@ class UnionFanIn:
                     heads[i] = yield from _next_node(streams[i])
 
     def begin(self) -> None:
-        """A change enters the fan-out: collect what the branches make of it."""
+        """Collect what the branches make of a change, until `finish`; called before the fan-out pushes the change."""
         self._collected = []
 
     def finish(self, incoming: Change) -> None:
-        """All branches have seen the change: emit what it means for the union."""
+        """Push what the change means for the union; the fan-out calls it when all branches have had the change."""
         collected, self._collected = self._collected, None
         assert collected is not None
         self._emit_collected(incoming, collected)
@@ -187,7 +187,10 @@ class UnionFanIn:
         self._push_from_inside(number, change)
 
     def _push_from_inside(self, number: int, change: Change) -> None:
-        """Push a change that began inside a branch (its flipped EXISTS); its effect depends on the other branches."""
+        """Push a change that did not come through the fan-out, but from the child side of a branch's flipped EXISTS.
+
+        The other branches have not seen it; what it does to the output depends on whether they have the row.
+        """
         row = change.node.row
         if any(self._in_branch(branch, row) is not None for branch in self._branches[:number]):
             return
