@@ -1,4 +1,4 @@
-"""A whole cache, with its replicator in a process of its own, on a replica that somebody deletes."""
+"""A whole cache, with its replicator in a process of its own, on a replica that is deleted while it runs."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
 """An application that counts, as a process of its own: `python -m tests.faults.cache.counting_app DATABASE PORT`.
 
-Every mutation adds one to a counter, so what is lost or done twice can be told from the sum.
+Every mutation adds one to a counter, so the sum shows what is lost or done twice.
 """
 
 from __future__ import annotations

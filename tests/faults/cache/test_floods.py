@@ -1,4 +1,4 @@
-"""A healthy client beside clients that send all they can: it is served as if they were not there.
+"""A healthy client among clients that send all they can: it is served as if they were not there.
 
 `FLOOD_SECONDS` sets how long each flood lasts. On a machine with nothing else to do the 99th percentile of the healthy
 client's pings stays below 250 ms and a commit reaches it within a second; the limits here allow for a busy one.

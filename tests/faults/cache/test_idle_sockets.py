@@ -59,7 +59,7 @@ def resident(pid: int) -> int:
     return next(int(line.split()[1]) * 1024 for line in status.splitlines() if line.startswith("VmRSS:"))
 
 
-async def test_ten_thousand_idle_sockets_are_held_and_told(tmp_path: Path) -> None:
+async def test_ten_thousand_idle_sockets_are_held_and_poked(tmp_path: Path) -> None:
     _, most = resource.getrlimit(resource.RLIMIT_NOFILE)
     resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))
     assert most > SOCKETS + 100, "raise the limit of open files"

@@ -1,8 +1,8 @@
-"""The official client on our cache, when the two memories of a session disagree: the client's cookie and its records.
+"""The official client on our cache, when the client's cookie and the cache's client view records disagree.
 
-The records of client views are a file beside the replica. It may be deleted, or restored from an older copy, while
-clients keep what they have. A client either goes on with correct rows or is told to start over; it never shows old rows
-as if they were current.
+The CVR file is in the same folder as the replica. It may be deleted, or restored from an older copy, while clients keep
+their rows and cookies. A client then either continues with correct rows or gets an error that makes it start over; it
+never shows old rows as current ones.
 """
 
 from __future__ import annotations
@@ -44,11 +44,11 @@ class World:
     def wait_until_seen(self, client: str, name: str) -> None:
         self.clients.wait(lambda: self.sees(client, name), f"{client} sees {name}", seconds=RECONNECT_SECONDS)
 
-    def wait_until_told_to_start_over(self, client: str) -> None:
-        def told() -> bool:
+    def wait_until_reset(self, client: str) -> None:
+        def was_reset() -> bool:
             return any(self.clients.last(event, client) for event in ("state-not-found", "update-needed"))
 
-        self.clients.wait(told, f"{client} told to start over", seconds=RECONNECT_SECONDS)
+        self.clients.wait(was_reset, f"{client} must start over", seconds=RECONNECT_SECONDS)
 
 
 @pytest.fixture
@@ -71,14 +71,14 @@ def test_a_client_whose_records_are_deleted_starts_over(world: World) -> None:
         file.unlink()
     world.rename("changed meanwhile")
     world.cache.start()
-    world.wait_until_told_to_start_over("ann")
+    world.wait_until_reset("ann")
     assert not world.sees("ann", "changed meanwhile")
     world.clients.close("ann")
     world.open("ann, reloaded")
     world.wait_until_seen("ann, reloaded", "changed meanwhile")
 
 
-def test_a_client_ahead_of_restored_records_starts_over_and_another_goes_on(world: World) -> None:
+def test_a_client_ahead_of_restored_records_starts_over_and_another_continues(world: World) -> None:
     world.open("ann")
     world.wait_until_seen("ann", "user 1")
     world.cache.stop()
@@ -98,10 +98,10 @@ def test_a_client_ahead_of_restored_records_starts_over_and_another_goes_on(worl
     world.cache.start()
 
     def settled() -> bool:
-        told = any(world.clients.last(event, "ann") for event in ("state-not-found", "update-needed"))
-        return told or world.sees("ann", "after the restore")
+        was_reset = any(world.clients.last(event, "ann") for event in ("state-not-found", "update-needed"))
+        return was_reset or world.sees("ann", "after the restore")
 
-    world.clients.wait(settled, "ann has current rows or is told to start over", seconds=RECONNECT_SECONDS)
+    world.clients.wait(settled, "ann has current rows or must start over", seconds=RECONNECT_SECONDS)
     world.open("bob")
     world.wait_until_seen("bob", "after the restore")
     world.rename("and later")

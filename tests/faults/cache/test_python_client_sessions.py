@@ -71,7 +71,7 @@ def test_a_session_ends_well_with_an_application_that_is_not(
 
 
 async def cut_off_when_known(world: SessionWorld, name: str, chance: random.Random) -> None:
-    """A new client on a wire of its own, cut a moment after each of its first connections stands."""
+    """A new client on a wire of its own, cut shortly after each of its first connections is established."""
     with Link("127.0.0.1", world.cache.port) as wire:
         player = Player(SessionWorld(world.store, world.app, world.cache, wire, world.folder), name, chance)
         await player.start()

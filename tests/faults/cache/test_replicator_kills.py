@@ -45,7 +45,7 @@ class Follower:
         self._replica: Replica = open_replica(path)
         self._rows: Rows = {}
         self.version = ""
-        self.anew = 0
+        self.resets = 0
 
     def advance(self) -> None:
         """Move to the newest version and compare what the log led to with what is there."""
@@ -63,7 +63,7 @@ class Follower:
                 changes_between(connection, read_schema(connection), self.version, state.version, {"ledger"})
             )
         except ChangesForgotten:
-            self.anew += 1
+            self.resets += 1
             self._rows = _stored(connection)
             return
         for _, _, change in changes:
@@ -119,7 +119,7 @@ async def test_a_replicator_killed_at_any_moment_loses_and_doubles_nothing(
             ledger.close()
             await asyncio.to_thread(until, lambda: _is_complete(path, database), "the replica complete", seconds=60)
             follower.advance()
-    assert follower.anew <= 1, "the log was kept through every restart"
+    assert follower.resets <= 1, "the log was kept through every restart"
     with closing(sqlite3.connect(path)) as connection:
         assert connection.execute("PRAGMA integrity_check").fetchone() == ("ok",)
 

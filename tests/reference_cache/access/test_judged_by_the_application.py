@@ -75,7 +75,7 @@ async def test_cookies_are_credentials_too(running: Running) -> None:
         await synced(tab)
 
 
-async def test_a_group_of_an_older_file_whose_user_nobody_names_starts_over(running: Running) -> None:
+async def test_a_group_of_an_older_file_without_a_confirmed_user_starts_over(running: Running) -> None:
     async with sync_client(running.url("ann1", "g5", user="ann"), init=INIT, token="first") as ann:
         cookie = await synced(ann)
     running.restart(running.forget_owners)

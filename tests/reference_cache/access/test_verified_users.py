@@ -111,7 +111,7 @@ async def test_a_group_whose_record_was_lost_is_its_users_again_when_she_comes(r
 
 
 @pytest.mark.parametrize("group", ["g6", "g7"])
-async def test_a_known_client_id_disconnects_nobody(running: Running, group: str) -> None:
+async def test_another_clients_id_does_not_disconnect_that_client(running: Running, group: str) -> None:
     async with sync_client(running.url("ann1", "g6", user="ann"), init=INIT, token=token()) as ann:
         await synced(ann)
         async with sync_client(running.url("ann1", group, user="bob"), init=INIT) as other:
@@ -120,7 +120,7 @@ async def test_a_known_client_id_disconnects_nobody(running: Running, group: str
             assert await is_served(ann)
 
 
-async def test_somebody_who_claims_another_user_keeps_nobody_out(running: Running) -> None:
+async def test_a_client_that_claims_another_user_does_not_block_that_user(running: Running) -> None:
     async with sync_client(running.url("evil", "g8", user="bob")) as squatter:
         await squatter.hear("connected")
         async with sync_client(running.url("ann1", "g8", user="ann"), init=INIT, token=token()) as ann:

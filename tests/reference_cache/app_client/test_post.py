@@ -1,4 +1,4 @@
-"""One POST: what it carries, what is tried again, and how failure is told."""
+"""One POST to the application: its content, what is retried, and how failures are reported."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ async def test_a_refusal_is_final(app: AppStub, session: aiohttp.ClientSession) 
     assert failed.value.details == {"status": 401, "bodyPreview": "who are you"}
 
 
-async def test_nobody_there_is_internal(session: aiohttp.ClientSession) -> None:
+async def test_an_unreachable_application_is_an_internal_error(session: aiohttp.ClientSession) -> None:
     url = f"http://127.0.0.1:{free_port()}/query"
     with pytest.raises(AppFailure) as failed:
         await post(session, url)(Address(url), None, [])

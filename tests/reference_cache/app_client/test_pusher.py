@@ -25,7 +25,7 @@ GROUP_BYTES, TOTAL_BYTES = 100_000, 400_000
 
 
 class Heard:
-    """A socket that keeps the errors it is told."""
+    """A socket that keeps the errors it is sent."""
 
     is_open = True
 
@@ -177,7 +177,7 @@ async def test_each_client_hears_of_its_own_failed_mutations(app: AppStub, pushe
         ),
     ],
 )
-async def test_a_request_that_fails_as_a_whole_is_told(
+async def test_the_failure_of_a_whole_request_is_sent_to_the_client(
     app: AppStub, pusher: Pusher, answer: object, reason: str, origin: str
 ) -> None:
     heard = Heard()
@@ -189,7 +189,7 @@ async def test_a_request_that_fails_as_a_whole_is_told(
     assert error["mutationIDs"] == [{"id": 1, "clientID": "c1"}]
 
 
-async def test_a_refused_mutation_is_not_told_here(app: AppStub, pusher: Pusher) -> None:
+async def test_a_refused_mutation_is_not_reported_by_the_pusher(app: AppStub, pusher: Pusher) -> None:
     heard = Heard()
     pusher.register("g", "c1", heard)
     refused = {"mutations": [{"id": {"id": 1, "clientID": "c1"}, "result": {"error": "app"}}]}
@@ -212,7 +212,7 @@ async def test_seen_results_and_deleted_clients_are_cleaned_up(app: AppStub, pus
     assert second["args"] == [{"type": "bulk", "clientGroupID": "g", "clientIDs": ["c1", "c2"]}]
 
 
-async def test_nothing_is_kept_of_a_group_that_is_gone(app: AppStub, pusher: Pusher) -> None:
+async def test_nothing_is_kept_of_a_group_without_clients(app: AppStub, pusher: Pusher) -> None:
     heard = Heard()
     pusher.register("g", "c1", heard)
     pusher.unregister("g", "c1", Heard())

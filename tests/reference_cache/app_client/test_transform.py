@@ -1,4 +1,4 @@
-"""Named queries through the application: batching, keeping, and the errors a client is told."""
+"""Named queries through the application: batches, cached answers, and the errors sent to clients."""
 
 from __future__ import annotations
 
@@ -115,9 +115,7 @@ async def test_validation_is_a_request_with_no_queries(app: AppStub, session: ai
     assert [request.body for request in app.requests] == [["transform", []]]
 
 
-async def test_credentials_the_application_refuses_are_told_as_such(
-    app: AppStub, session: aiohttp.ClientSession
-) -> None:
+async def test_refused_credentials_are_reported_as_unauthorized(app: AppStub, session: aiohttp.ClientSession) -> None:
     app.answer = lambda body: web.Response(status=403, text="no")
     with pytest.raises(SyncError) as refused:
         await transformer(app, session).transform(ann(app), [ALL])

@@ -1,4 +1,4 @@
-"""A store of push processing that keeps everything in memory and fails when it is told to."""
+"""A store of push processing that keeps everything in memory and fails on request."""
 
 from __future__ import annotations
 

@@ -78,7 +78,7 @@ def test_names_of_older_clients_mean_the_same_handler() -> None:
         declared.get("issue.open")
 
 
-def test_mistakes_in_a_declaration_are_told_where_it_stands() -> None:
+def test_mistakes_in_a_declaration_are_reported_where_it_is() -> None:
     declared = handlers()
     declared.add("once", lambda: None)
     with pytest.raises(DeclarationError, match="declared twice"):

@@ -91,7 +91,7 @@ async def posted(client: TestClient[Any, Any], path: str, body: Any, **options: 
         return answer.status, await answer.json()
 
 
-async def test_queries_are_answered_for_whoever_asks(client: TestClient[Any, Any]) -> None:
+async def test_queries_are_answered_for_the_user_of_the_request(client: TestClient[Any, Any]) -> None:
     request = ["transform", [{"id": "h", "name": "mine", "args": []}]]
     status, answer = await posted(client, f"/query{WHERE}", request, headers=ANN)
     assert status == 200
@@ -106,7 +106,9 @@ async def test_an_empty_request_validates_credentials(client: TestClient[Any, An
     )
 
 
-async def test_mutations_are_done_for_whoever_asks(client: TestClient[Any, Any], store: RememberingStore) -> None:
+async def test_mutations_are_executed_for_the_user_of_the_request(
+    client: TestClient[Any, Any], store: RememberingStore
+) -> None:
     status, answer = await posted(client, f"/mutate{WHERE}", push(mutation(key="a")), headers=ANN)
     result = {"id": {"clientID": "c", "id": 1}, "result": {}}
     assert (status, answer) == (200, {"kind": "MutateResponse", "mutations": [result], "userID": "ann"})
@@ -130,7 +132,7 @@ async def test_cookies_can_carry_credentials(client: TestClient[Any, Any]) -> No
 
 
 @pytest.mark.parametrize("body", [b"", b"{", b"[NaN]", b"\xff", b"7", b'["transform"]'])
-async def test_what_is_no_query_request_is_told(client: TestClient[Any, Any], body: bytes) -> None:
+async def test_an_invalid_query_request_is_refused(client: TestClient[Any, Any], body: bytes) -> None:
     status, answer = await posted(client, f"/query{WHERE}", body)
     assert (status, answer["kind"], answer["reason"], answer["origin"]) == (200, "TransformFailed", "parse", "server")
     assert answer["message"].startswith("Failed to parse query request: ")
@@ -138,13 +140,13 @@ async def test_what_is_no_query_request_is_told(client: TestClient[Any, Any], bo
 
 
 @pytest.mark.parametrize("body", [b"", b"{", b"[]", b'{"clientGroupID": "g", "mutations": [{}], "pushVersion": 1}'])
-async def test_what_is_no_push_is_told(client: TestClient[Any, Any], body: bytes) -> None:
+async def test_an_invalid_push_is_refused(client: TestClient[Any, Any], body: bytes) -> None:
     status, answer = await posted(client, f"/mutate{WHERE}", body)
     assert (status, answer["kind"], answer["reason"]) == (200, "PushFailed", "parse")
     assert answer["message"].startswith("Failed to parse push body: ")
 
 
-async def test_a_push_without_its_schema_is_told_with_its_mutations(
+async def test_a_push_without_its_schema_is_refused_with_its_mutations(
     client: TestClient[Any, Any], store: RememberingStore
 ) -> None:
     _, answer = await posted(client, "/mutate?appID=zero", push(mutation(key="a")))
@@ -161,7 +163,7 @@ async def test_a_push_may_be_larger_than_the_applications_other_requests(
     assert store.rows == {"a": "ann"}
 
 
-async def test_a_body_somebody_has_read_before_is_still_there(store: RememberingStore) -> None:
+async def test_a_body_that_a_middleware_has_read_is_still_there(store: RememberingStore) -> None:
     @web.middleware
     async def look(request: web.Request, handler: Any) -> Any:
         assert await request.json() == ["transform", []]

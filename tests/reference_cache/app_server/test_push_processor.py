@@ -103,7 +103,7 @@ async def test_clients_of_a_group_are_counted_apart(store: RememberingStore) -> 
 
 
 @pytest.mark.parametrize(
-    ("bad", "told"),
+    ("bad", "reported"),
     [
         (mutation(1, "refuse", {"key": "k", "value": 1}), {"message": "not for ann", "details": {"key": "k"}}),
         (mutation(1, "nobody"), {"message": "Mutator not found: nobody"}),
@@ -117,16 +117,16 @@ async def test_clients_of_a_group_are_counted_apart(store: RememberingStore) -> 
     ],
     ids=["refused", "unknown", "wrong arguments"],
 )
-async def test_a_mutation_that_fails_is_undone_confirmed_and_told(
-    store: RememberingStore, bad: dict[str, Any], told: dict[str, Any]
+async def test_a_failed_mutation_is_rolled_back_confirmed_and_reported(
+    store: RememberingStore, bad: dict[str, Any], reported: dict[str, Any]
 ) -> None:
     answer = await process(store, bad, put_of(2, "after"))
     assert outcomes(answer) == [(1, "app"), (2, None)]
     assert (store.rows, store.last) == ({"after": 2}, {CLIENT: 2})
-    assert store.results == {(CLIENT, 1): {"error": "app", **told}}
+    assert store.results == {(CLIENT, 1): {"error": "app", **reported}}
 
 
-async def test_the_text_of_a_fault_is_for_the_log_and_the_client_is_told_its_id(
+async def test_the_text_of_a_bug_is_logged_and_the_client_gets_its_id(
     store: RememberingStore, caplog: pytest.LogCaptureFixture
 ) -> None:
     assert outcomes(await process(store, mutation(1, "crash"))) == [(1, "app")]

@@ -60,7 +60,7 @@ async def test_a_query_knows_for_whom_it_is(queries: NamedQueries) -> None:
     assert found["where"]["right"]["value"] == "ann"
 
 
-async def test_every_query_of_a_request_stands_for_itself(
+async def test_each_query_of_a_request_is_answered_on_its_own(
     queries: NamedQueries, caplog: pytest.LogCaptureFixture
 ) -> None:
     request = [asked("byOwner", {"owner": "u1"}), asked("byOwner", {}), asked("nobody"), asked("mine"), asked("broken")]

@@ -16,7 +16,7 @@ def test_a_transform_request_gives_its_queries() -> None:
     assert parse_transform(["transform", []]) == []
 
 
-def test_fields_nobody_declared_are_let_through() -> None:
+def test_unknown_fields_are_accepted() -> None:
     assert parse_push({**PUSH, "traceparent": "00-1"}).mutations[0].wire_id == {"clientID": "c", "id": 1}
 
 

@@ -169,7 +169,7 @@ async def test_a_connection_without_mutations_is_kept_however_long_it_is_quiet(
     assert not visit.ended.is_set()
 
 
-async def test_offline_means_offline_until_told_otherwise(stage: Stage) -> None:
+async def test_an_offline_client_stays_offline_until_connect(stage: Stage) -> None:
     client, visit = await stage.connected()
     client.disconnect()
     await asyncio.wait_for(visit.ended.wait(), SECONDS)
@@ -179,7 +179,7 @@ async def test_offline_means_offline_until_told_otherwise(stage: Stage) -> None:
     await client.wait_for("connected")
 
 
-async def test_closing_ends_the_connection_and_whoever_waits_for_it(stage: Stage) -> None:
+async def test_closing_ends_the_connection_and_calls_that_wait_for_it(stage: Stage) -> None:
     client, visit = await stage.connected()
     view = client.query(ALL)
     waiting = asyncio.create_task(client.wait_for("offline"))
@@ -273,7 +273,7 @@ async def test_only_a_connection_that_worked_makes_up_for_invalid_requests(stage
     assert (await client.wait_for("error")).error is not None
 
 
-async def test_who_waits_for_the_queue_or_a_result_is_told_that_the_client_has_stopped(stage: Stage) -> None:
+async def test_calls_that_wait_for_the_queue_or_a_result_raise_when_the_client_stops(stage: Stage) -> None:
     client, visit = await stage.connected()
     client.mutate.item.put({"id": "a", "count": 1})
     drained, result = asyncio.create_task(client.drained()), asyncio.create_task(client.run(ALL))
@@ -302,7 +302,7 @@ async def test_closing_the_client_ends_the_wait_for_its_queue(stage: Stage) -> N
         await drained
 
 
-async def test_who_waits_after_the_call_to_connect_is_not_told_of_the_error_before(stage: Stage) -> None:
+async def test_a_wait_after_connect_does_not_raise_the_earlier_error(stage: Stage) -> None:
     client, visit = await stage.connected()
     await visit.fail("Internal")
     await client.wait_for("error")
@@ -326,7 +326,7 @@ async def test_a_poke_from_another_cookie_is_asked_for_again(stage: Stage) -> No
     assert (await stage.cache.visit()).request.base_cookie == "01"
 
 
-async def test_refused_credentials_are_fetched_anew(stage: Stage) -> None:
+async def test_refused_credentials_are_fetched_again(stage: Stage) -> None:
     tokens = iter(["stale", "fresh"])
 
     async def fetch() -> str:
@@ -360,14 +360,14 @@ async def test_without_a_way_to_fetch_credentials_the_program_is_asked(stage: St
     assert (await stage.cache.visit()).request.auth_token == "fresh"
 
 
-async def test_new_credentials_are_told_to_a_cache_that_is_connected(stage: Stage) -> None:
+async def test_new_credentials_are_sent_to_a_connected_cache(stage: Stage) -> None:
     client, visit = await stage.connected(user_id="u", auth="one")
     client.connect("two")
     assert await visit.hear("updateAuth") == {"auth": "two"}
 
 
 @pytest.mark.parametrize("url", ["", "127.0.0.1:4848", "ftp://host"])
-def test_what_is_no_address_is_told_at_once(url: str) -> None:
+def test_an_invalid_url_is_refused_at_once(url: str) -> None:
     with pytest.raises(ClientError, match="bad-url"):
         Client(url, ITEMS)
 
@@ -475,7 +475,7 @@ async def test_a_refused_mutation_raises_once_it_is_taken_back_and_its_result_is
     await again.poke("02", "03", mutationsPatch=[{"op": "del", "id": {"clientID": client.client_id, "id": 1}}])
 
 
-async def test_a_push_that_failed_is_told_and_stays_queued(stage: Stage) -> None:
+async def test_a_failed_push_is_reported_and_stays_queued(stage: Stage) -> None:
     client, visit = await stage.connected()
     mutation = client.mutate.item.put({"id": "a", "count": 1})
     ids = [{"clientID": client.client_id, "id": 1}]
@@ -491,7 +491,7 @@ async def test_a_push_that_failed_is_told_and_stays_queued(stage: Stage) -> None
     await client.drained()
 
 
-async def test_a_push_refused_for_its_credentials_is_not_told_as_a_failure(stage: Stage) -> None:
+async def test_a_push_refused_for_its_credentials_is_not_reported_as_a_failure(stage: Stage) -> None:
     client, visit = await stage.connected(user_id="u", auth="stale")
     mutation = client.mutate.item.put({"id": "a", "count": 1})
     await visit.fail("PushFailed", reason="http", status=401, mutationIDs=[{"clientID": client.client_id, "id": 1}])
@@ -499,7 +499,7 @@ async def test_a_push_refused_for_its_credentials_is_not_told_as_a_failure(stage
     assert not mutation.server.done()
 
 
-def test_an_unknown_mutator_is_told_with_the_nearest(tmp_path: Path) -> None:
+def test_an_unknown_mutator_is_reported_with_the_nearest_name(tmp_path: Path) -> None:
     client = Client("http://127.0.0.1:1", ITEMS, mutators={"item.put": put})
     with pytest.raises(AttributeError, match=r"did you mean 'item.put'"):
         _ = client.mutate.item.putt

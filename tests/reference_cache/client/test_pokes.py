@@ -81,7 +81,7 @@ def test_only_what_concerns_the_client_is_read() -> None:
     assert content.forgotten == set()
 
 
-def test_of_two_words_about_a_query_the_last_counts() -> None:
+def test_of_two_patches_of_one_query_the_last_counts() -> None:
     content = merge_poke(
         poke(
             part(gotQueriesPatch=[{"op": "put", "hash": "a"}, {"op": "del", "hash": "b"}]),

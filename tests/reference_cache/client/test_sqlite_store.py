@@ -85,7 +85,7 @@ def test_a_file_in_use_is_refused(path: Path) -> None:
     store.close()
 
 
-def test_another_schema_begins_anew(path: Path) -> None:
+def test_another_schema_starts_with_an_empty_store(path: Path) -> None:
     record = saved(path)
     store = SqliteLocalStore(path)
     found, rows = store.load(WIDER)

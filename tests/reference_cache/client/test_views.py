@@ -1,4 +1,4 @@
-"""Live views: told when something is another than before, at the next turn of the loop; safe from their listeners."""
+"""Live views: listeners are called after changes, at the next turn of the loop, and may raise."""
 
 from __future__ import annotations
 
@@ -33,10 +33,10 @@ async def turn() -> None:
         await asyncio.sleep(0)
 
 
-async def test_a_listener_is_told_now_and_after_every_change(client: Client) -> None:
+async def test_a_listener_is_called_now_and_after_every_change(client: Client) -> None:
     view = client.query(ALL)
-    told: list[Result] = []
-    stop = view.listen(lambda result, status: told.append(result))
+    results: list[Result] = []
+    stop = view.listen(lambda result, status: results.append(result))
     client.mutate.put({"id": "a", "count": 1})
     client.mutate.put({"id": "a", "count": 2})
     assert view.result == [{"id": "a", "count": 2}]
@@ -44,18 +44,18 @@ async def test_a_listener_is_told_now_and_after_every_change(client: Client) -> 
     stop()
     client.mutate.put({"id": "a", "count": 3})
     await turn()
-    assert told == [[], [{"id": "a", "count": 2}]]
+    assert results == [[], [{"id": "a", "count": 2}]]
 
 
-async def test_a_change_that_is_none_is_not_told(client: Client) -> None:
+async def test_a_write_that_changes_nothing_calls_no_listener(client: Client) -> None:
     view = client.query(ALL.where("count", ">", 5))
-    told: list[Result] = []
-    view.listen(lambda result, status: told.append(result))
+    results: list[Result] = []
+    view.listen(lambda result, status: results.append(result))
     client.mutate.put({"id": "a", "count": 1})
     client.mutate.put({"id": "b", "count": 9})
     client.mutate.put({"id": "b", "count": 1})
     await turn()
-    assert told == [[]]
+    assert results == [[]]
 
 
 async def test_a_listener_may_mutate_and_close_views(client: Client) -> None:
@@ -72,21 +72,21 @@ async def test_a_listener_may_mutate_and_close_views(client: Client) -> None:
     assert result == [{"id": "a", "count": 1}, {"id": "b", "count": 2}]
 
 
-async def test_a_listener_that_fails_stops_nobody_else(client: Client) -> None:
+async def test_a_listener_that_fails_does_not_stop_the_others(client: Client) -> None:
     reported: list[dict[str, Any]] = []
     asyncio.get_running_loop().set_exception_handler(lambda _, context: reported.append(context))
     view = client.query(ALL)
-    told: list[Result] = []
+    results: list[Result] = []
 
     def fail(result: Result, status: str) -> None:
         if result:
             raise ValueError("a mistake")
 
     view.listen(fail)
-    view.listen(lambda result, status: told.append(result))
+    view.listen(lambda result, status: results.append(result))
     client.mutate.put({"id": "a", "count": 1})
     await turn()
-    assert told[-1] == [{"id": "a", "count": 1}]
+    assert results[-1] == [{"id": "a", "count": 1}]
     assert [str(context["exception"]) for context in reported] == ["a mistake"]
 
 
@@ -102,7 +102,7 @@ async def test_changes_can_be_walked_through(client: Client) -> None:
     assert seen == [[], [{"id": "a", "count": 1}], [{"id": "a", "count": 2}]]
 
 
-async def test_whoever_waits_for_a_view_is_told_that_it_was_closed(client: Client) -> None:
+async def test_a_call_that_waits_for_a_view_raises_when_it_is_closed(client: Client) -> None:
     view = client.query(ALL)
     waiting = asyncio.create_task(view.complete())
     await turn()

@@ -1,4 +1,4 @@
-"""Checkpoints beside the writer: the log is moved and begins anew, and nobody waits."""
+"""Checkpoints while the writer works: the WAL is moved into the database, and neither side waits."""
 
 from __future__ import annotations
 
@@ -44,7 +44,9 @@ def test_the_writer_leaves_its_log_alone(writer: sqlite3.Connection, tmp_path: P
     assert unmoved(writer) > 0
 
 
-def test_what_was_written_is_moved_and_the_log_begins_anew(writer: sqlite3.Connection, tmp_path: Path) -> None:
+def test_written_pages_are_moved_and_the_wal_starts_from_its_beginning(
+    writer: sqlite3.Connection, tmp_path: Path
+) -> None:
     checkpoints = Checkpoints(tmp_path / "data.db", worth=ROWS)
     log = tmp_path / "data.db-wal"
     sizes = []
@@ -93,7 +95,7 @@ def test_a_reader_keeps_what_it_sees(writer: sqlite3.Connection, tmp_path: Path)
     reader.close()
 
 
-def test_a_checkpoint_that_fails_is_told_and_harms_nobody(
+def test_a_failed_checkpoint_is_logged_and_writing_continues(
     writer: sqlite3.Connection, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     checkpoints = Checkpoints(tmp_path / "other.db", worth=ROWS)

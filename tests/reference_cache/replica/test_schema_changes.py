@@ -1,4 +1,4 @@
-"""Schema changes in the replica: the rows, the schema that queries see, and what readers of the log are told."""
+"""Schema changes in the replica: the rows, the schema that queries see, and what readers of the log get."""
 
 from __future__ import annotations
 
@@ -108,7 +108,7 @@ def test_an_index_makes_a_table_visible_and_the_shortest_key_comes_first(replica
     assert read_schema(made.connect()).engine_schema.tables["pair"].primary_key == ("b",)
 
 
-def test_a_truncate_empties_the_table_and_is_told_as_such(replica: MakeReplica) -> None:
+def test_a_truncate_empties_the_table_and_is_logged_as_a_truncate(replica: MakeReplica) -> None:
     made = replica(insert(1), insert(2))
     made.commit("02", change("truncate", relations=[ITEM]), insert(3))
     made.commit("03", insert(4))

@@ -18,7 +18,7 @@ Call = tuple[object, ...]
 
 
 class Recorder:
-    """Stands where the tables are and notes what is done to them."""
+    """Takes the place of the tables, and records the calls."""
 
     def __init__(self) -> None:
         self.calls: list[Call] = []

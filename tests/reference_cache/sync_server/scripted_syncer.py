@@ -1,4 +1,4 @@
-"""A view syncer that does nothing but remember its calls, and fail when told to."""
+"""A view syncer that only records its calls, and fails on request."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""One connection: messages in order, faults told in the official kind, slow readers bounded."""
+"""One connection: messages in order, errors of the official kinds, slow readers bounded."""
 
 from __future__ import annotations
 
@@ -94,7 +94,7 @@ async def test_messages_before_the_first_are_dropped(serve: Serve) -> None:
     assert [call[0] for call in served.syncer.calls if call[0] != "close"] == ["connect"]
 
 
-async def test_the_inspector_is_told_what_is_wrong_with_its_question_and_of_a_bug_an_id(serve: Serve) -> None:
+async def test_the_inspector_gets_the_reason_for_a_bad_question_and_an_id_for_a_bug(serve: Serve) -> None:
     served = await serve(development=True)
     async with synced(served) as client:
         for fault, told in ((ValueError("no such query"), "no such query"), (KeyError("secret"), "error id")):
@@ -126,7 +126,7 @@ async def test_messages_are_handled_in_order_and_ping_at_once(serve: Serve) -> N
     assert [call[0] for call in served.syncer.calls[:3]] == ["connect", "change", "delete"]
 
 
-async def test_a_client_that_leaves_while_it_is_admitted_is_let_go_afterwards(serve: Serve) -> None:
+async def test_a_client_that_leaves_while_it_is_admitted_is_closed_afterwards(serve: Serve) -> None:
     served = await serve()
     served.syncer.gate.clear()
     async with sync_client(sync_url(served.port, "c1", "g1"), init=INIT) as client:
@@ -135,7 +135,7 @@ async def test_a_client_that_leaves_while_it_is_admitted_is_let_go_afterwards(se
     await served.syncer.wait_for("close", "c1", None)
 
 
-async def test_a_fault_of_the_syncer_is_told_in_its_kind(serve: Serve) -> None:
+async def test_an_error_of_the_syncer_is_sent_with_its_kind(serve: Serve) -> None:
     served = await serve()
     served.syncer.fault = SyncError(ErrorKind.CLIENT_NOT_FOUND, "Client not found")
     async with sync_client(sync_url(served.port, "c1", "g1", cookie="07"), init=INIT) as client:
@@ -170,7 +170,7 @@ async def test_a_bug_is_internal_and_ends_only_its_own_connection(
         await bystander_is_fine(served, bystander)
 
 
-async def test_a_fault_on_nobodys_call_reaches_its_client(serve: Serve) -> None:
+async def test_an_error_outside_of_a_call_reaches_its_client(serve: Serve) -> None:
     served = await serve()
     async with synced(served) as client:
         served.syncer.fail("c1", SyncError(ErrorKind.SCHEMA_VERSION_NOT_SUPPORTED, "no such table"))

@@ -49,7 +49,7 @@ async def ping(client: SyncClient) -> None:
     await client.hear("pong")
 
 
-async def test_pushes_that_the_application_does_not_take_are_bounded_and_the_client_is_told_to_come_back(
+async def test_pushes_that_wait_for_the_application_are_bounded_and_further_ones_refused(
     serve: Serve, app: AppStub
 ) -> None:
     served = await serve(mutate_urls=(app.url,))
@@ -122,7 +122,7 @@ async def test_messages_whose_end_does_not_arrive_are_bounded_together(serve: Se
             # A frame of 2 MB of which the last byte is kept back.
             await loop.sock_sendall(raw, b"\x81\xff" + struct.pack("!Q", 2 * MEGABYTE) + bytes(4))
             await loop.sock_sendall(raw, bytes(2 * MEGABYTE - 1))
-        # There is room for one of them beside the reserve, whichever it is.
+        # There is room for one of them in addition to the reserve, whichever it is.
         told = [asyncio.create_task(_is_told(raw)) for raw in sockets]
         first_told = asyncio.as_completed(told, timeout=SECONDS)
         assert [await next(first_told) for _ in range(5)] == ["ServerOverloaded"] * 5
@@ -271,7 +271,7 @@ async def upgraded(served: Served, client_id: str) -> socket.socket:
 
 
 async def _is_told(raw: socket.socket) -> str:
-    """The kind of the error a raw socket is told before it is closed."""
+    """The kind of the error that a raw socket receives before it is closed."""
     received = b""
     while b"}]" not in received.partition(b'["error"')[2]:
         more = await asyncio.get_running_loop().sock_recv(raw, 65536)

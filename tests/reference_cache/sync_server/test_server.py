@@ -1,4 +1,4 @@
-"""Admission: who is let in, how refusals look to a client, and the pages beside the socket."""
+"""Admission: which clients are accepted, what refused ones receive, and the HTTP pages on the same port."""
 
 from __future__ import annotations
 
@@ -109,7 +109,7 @@ async def test_an_unknown_path_is_closed_with_1002(serve: Serve) -> None:
 
 
 @pytest.mark.parametrize("version", [29, 52, 99])
-async def test_other_versions_are_told_so(serve: Serve, version: int) -> None:
+async def test_other_protocol_versions_are_refused_with_the_supported_one(serve: Serve, version: int) -> None:
     served = await serve()
     async with sync_client(sync_url(served.port, "c1", "g1", version=version), init=INIT) as client:
         error = await client.error()
@@ -187,7 +187,7 @@ async def test_a_socket_that_is_admitted_late_does_not_displace_a_newer_one(serv
             await second.hear("pong")
 
 
-async def test_more_connections_than_allowed_are_told_to_come_back(serve: Serve) -> None:
+async def test_connections_above_the_limit_are_refused_with_503(serve: Serve) -> None:
     served = await serve(max_connections=1)
     async with sync_client(sync_url(served.port, "c1", "g1"), init=INIT) as client:
         await client.hear("pokeEnd")

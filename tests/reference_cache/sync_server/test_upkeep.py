@@ -17,7 +17,7 @@ def soon(seconds: float) -> float:
     return asyncio.get_running_loop().time() + seconds
 
 
-async def test_a_client_that_has_heard_nothing_gets_a_pong_unasked(serve: Serve) -> None:
+async def test_a_client_that_was_sent_nothing_gets_a_pong(serve: Serve) -> None:
     served = await serve()
     async with sync_client(sync_url(served.port, "c1", "g1"), init=INIT) as client:
         await client.hear("pokeEnd")

@@ -107,7 +107,7 @@ class Client:
         self._told.set()
 
     async def until(self, condition: Callable[[], bool]) -> None:
-        """Wait until what the client was told makes the condition true."""
+        """Wait until the messages to the client make the condition true."""
         async with asyncio.timeout(10):
             while not condition():
                 self._told.clear()

@@ -1,4 +1,4 @@
-"""Clients and tables that do not fit, tables that change, and a replica that is made anew."""
+"""Clients and tables that do not fit, tables that change, and a replica that is synced from scratch."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def schema(**tables: Any) -> dict[str, Any]:
     return {"clientSchema": {"tables": {**SCHEMA.model_dump()["tables"], **tables}}}
 
 
-def test_equal_schemas_of_clients_are_kept_once_and_only_while_somebody_has_them() -> None:
+def test_equal_client_schemas_are_kept_once_and_only_while_used() -> None:
     known = KnownSchemas()
     first, second = SCHEMA.model_copy(deep=True), SCHEMA.model_copy(deep=True)
     assert known.shared(first) is first
@@ -41,7 +41,7 @@ async def refused(client: Client, setup: Setup, **init: Any) -> SyncError:
     return caught.value
 
 
-async def test_a_client_for_other_tables_is_told_all_that_does_not_fit_after_its_wishes(setup: Setup) -> None:
+async def test_a_client_with_other_tables_gets_all_schema_errors_after_its_desired_queries(setup: Setup) -> None:
     wrong = schema(
         ghost={"columns": {"id": {"type": "string"}}, "primaryKey": ["id"]},
         comment={"columns": {"id": {"type": "number"}, "mood": {"type": "string"}}, "primaryKey": ["text"]},
@@ -79,7 +79,7 @@ async def test_a_new_column_reaches_clients_with_the_rows(setup: Setup) -> None:
     assert client.errors == []
 
 
-async def test_a_client_whose_column_goes_is_told_to_update_and_others_stay(setup: Setup) -> None:
+async def test_a_dropped_column_disconnects_only_clients_that_use_it(setup: Setup) -> None:
     await setup.commit(("put", "issue", issue("1")))
     narrow = {"columns": {"id": {"type": "string"}}, "primaryKey": ["id"]}
     wide, modest = Client("c1", "g1"), Client("c2", "g2")
@@ -111,7 +111,7 @@ async def test_an_emptied_table_empties_views(setup: Setup) -> None:
     assert client.rows == {("issue", '{"id":"3"}'): issue("3")}
 
 
-async def test_a_replica_made_anew_sends_everybody_back_to_the_start(setup: Setup) -> None:
+async def test_a_replica_synced_from_scratch_makes_all_clients_start_over(setup: Setup) -> None:
     await setup.commit(("put", "issue", issue("1")))
     client = Client("c1", "g1")
     await client.connect(setup.syncer, [named("all")])

@@ -1,4 +1,4 @@
-"""Clients connect, want queries, and are told exactly what happens to them."""
+"""Clients connect, desire queries, and are sent exactly the changes of those."""
 
 from __future__ import annotations
 
@@ -92,7 +92,7 @@ async def test_a_second_client_of_a_group_gets_everything_in_one_poke(setup: Set
     assert len(second.pokes) == 1
 
 
-async def test_a_dropped_query_goes_on_until_its_time_is_over(setup: Setup) -> None:
+async def test_a_dropped_query_runs_until_its_ttl_is_over(setup: Setup) -> None:
     await setup.commit(("put", "issue", issue("1")))
     client = Client("c1", "g1")
     await client.connect(setup.syncer, [named("all"), named("open", ttl=0)])
@@ -112,7 +112,7 @@ async def test_clearing_drops_queries_and_their_rows_at_once(setup: Setup) -> No
     assert (client.rows, client.got, client.desired) == ({}, set(), {"c1": set()})
 
 
-async def test_a_refused_query_is_told_and_the_others_go_on(setup: Setup) -> None:
+async def test_a_refused_query_is_reported_and_the_others_run(setup: Setup) -> None:
     await setup.commit(("put", "issue", issue("1")))
     setup.app.refused["bad"] = "no such query"
     client = Client("c1", "g1")
@@ -123,7 +123,7 @@ async def test_a_refused_query_is_told_and_the_others_go_on(setup: Setup) -> Non
     assert client.rows == setup.world.everything()
 
 
-async def test_a_client_that_is_still_behind_is_told_of_a_refused_query_too(setup: Setup) -> None:
+async def test_a_refused_query_is_reported_to_a_client_that_is_behind_too(setup: Setup) -> None:
     first, second = Client("c1", "g1"), Client("c2", "g1")
     await first.connect(setup.syncer, [named("all")])
     setup.app.refused["bad"] = "no such query"
@@ -235,7 +235,7 @@ async def test_rows_that_stand_for_an_exists_may_be_others_after_a_restart(setup
     assert client.rows == {}
 
 
-async def test_whoever_has_not_seen_the_new_choice_is_told_of_it_at_the_same_data_version(setup: Setup) -> None:
+async def test_clients_without_the_new_choice_are_sent_it_at_the_same_data_version(setup: Setup) -> None:
     await setup.commit(
         ("put", "issue", issue("1")), *(("put", "label", {"issue": "1", "name": name}) for name in "wxyz")
     )

@@ -5,7 +5,7 @@ from __future__ import annotations
 from reference_cache.view_syncer.ttl_clock import TtlClock
 
 
-def test_the_clock_stands_still_while_nobody_is_connected() -> None:
+def test_the_clock_stops_while_no_client_is_connected() -> None:
     seconds = 0.0
     clock = TtlClock(500.0, lambda: seconds)
     seconds = 10.0

@@ -181,7 +181,7 @@ async def test_a_request_that_is_given_up_midway_leaves_nothing_and_blocks_nobod
 
 
 def logged(message: str, caplog: pytest.LogCaptureFixture) -> str:
-    """What the log has under the id that the client was told, which is all it was told."""
+    """What the log has under the id in the client's message, which has nothing else."""
     (found,) = re.findall("error id ([0-9a-f]+)$", message)
     (record,) = [each for each in caplog.records if getattr(each, "fields", {}).get("error_id") == found]
     assert record.exc_info is not None

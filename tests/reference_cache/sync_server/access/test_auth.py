@@ -25,16 +25,16 @@ async def kind_of(call: Any, *arguments: Any) -> ErrorKind:
     return refused.value.kind
 
 
-async def test_no_token_is_nobody_in_particular() -> None:
+async def test_without_a_token_there_is_no_verified_user() -> None:
     assert await authenticator().first(None, None) == Identity()
     assert await authenticator(auth_secret="s").first("ann", "") == Identity()
 
 
-async def test_an_opaque_token_is_for_the_application_to_judge() -> None:
+async def test_an_opaque_token_is_verified_by_the_application() -> None:
     assert await authenticator(**APP).first("ann", "t") == Identity("t")
 
 
-async def test_a_token_that_nobody_could_judge_is_refused() -> None:
+async def test_a_token_that_neither_cache_nor_application_can_verify_is_refused() -> None:
     assert await kind_of(authenticator().first, "ann", "t") is ErrorKind.INTERNAL
 
 

@@ -135,7 +135,7 @@ async def test_a_key_for_something_else_is_not_used(
         await claims(RemoteKeys(issuer.url), signed["RS256"].token)
 
 
-async def test_keys_that_cannot_be_told_apart_are_not_guessed_from(issuer: Issuer, signed: dict[str, Signed]) -> None:
+async def test_keys_that_cannot_be_distinguished_are_not_guessed(issuer: Issuer, signed: dict[str, Signed]) -> None:
     issuer.keys = [signed["RS256"].key, signed["RS256"].key]
     with pytest.raises(BadToken, match="several keys"):
         await claims(RemoteKeys(issuer.url), signed["RS256"].token)

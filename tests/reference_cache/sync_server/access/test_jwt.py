@@ -170,6 +170,6 @@ def test_other_keys_are_refused(key: dict[str, str]) -> None:
         with_jwk(key)
 
 
-def test_a_point_beside_the_curve_is_refused() -> None:
+def test_a_point_that_is_not_on_the_curve_is_refused() -> None:
     with pytest.raises(BadToken, match="curve"):
         with_jwk({**EC_KEY, "x": EC_KEY["y"]})

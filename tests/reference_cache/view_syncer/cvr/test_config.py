@@ -1,4 +1,4 @@
-"""A group's configuration: what is told step by step is what a returning client is told at once."""
+"""A group's configuration: a client that reconnects gets the sum of what others were sent step by step."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ STEPS = st.one_of(
 
 
 class Reader:
-    """What a client knows who was told everything from some point on."""
+    """What a client has that was sent everything since some version."""
 
     def __init__(self) -> None:
         self.desired: set[tuple[str, str]] = set()

@@ -43,7 +43,7 @@ def test_what_is_recorded_is_there_when_the_file_is_opened_again(tmp_path: Path)
     again.close()
 
 
-def test_a_file_of_another_format_is_begun_anew(tmp_path: Path) -> None:
+def test_a_file_of_another_format_is_replaced_by_an_empty_one(tmp_path: Path) -> None:
     file = CvrFile(tmp_path / "cvr.db")
     file.start_over("01")
     file.connection.execute("UPDATE state SET format = 99")

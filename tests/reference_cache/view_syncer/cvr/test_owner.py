@@ -36,7 +36,7 @@ def test_a_group_is_joined_by_its_own_user_only(owner: GroupOwner, answers: list
     assert [answer(owner, proof) for proof in (NOTHING, TOKEN, OTHER, VERIFIED)] == answers
 
 
-def test_where_nobody_can_have_credentials_an_unknown_owner_is_nobody() -> None:
+def test_without_credentials_in_use_an_unknown_owner_refuses_no_client() -> None:
     assert answer(GroupOwner(is_unknown=True), NOTHING, takes_credentials=False) is None
 
 

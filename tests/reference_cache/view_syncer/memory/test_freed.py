@@ -22,7 +22,7 @@ from tests.reference_cache.view_syncer.conftest import QUERIES, Setup, issue
 
 
 @pytest.mark.parametrize("name", list(QUERIES))
-async def test_a_query_nobody_uses_any_more_is_freed_at_once(setup: Setup, name: str) -> None:
+async def test_a_query_without_users_is_freed_at_once(setup: Setup, name: str) -> None:
     gc.collect()
     await setup.commit(("put", "issue", issue("1")), ("put", "label", {"issue": "1", "name": "x"}))
     clients = [Client("ann", "g1"), Client("bob", "g2"), Client("cid", "g3")]

@@ -36,7 +36,7 @@ async def join(setup: Setup, number: int) -> None:
     await setup.syncer.connect(ClientInfo(f"c{number}", f"g{number}"), message, Deaf())
 
 
-async def test_a_group_holds_its_rows_and_little_beside(setup: Setup) -> None:
+async def test_a_group_holds_little_more_than_its_rows(setup: Setup) -> None:
     for number in range(GROUPS + 1):
         setup.app.queries[f"owned by {number}"] = {"table": "issue", "where": equals("owner", f"owner {number}")}
         rows = [issue(f"issue {number}/{row}", f"owner {number}", row / 7) for row in range(ROWS)]

@@ -62,7 +62,7 @@ def test_hydration_is_no_change(queries: Queries) -> None:
     assert queries.advance() == []
 
 
-def test_a_transaction_is_told_to_the_queries_it_concerns(queries: Queries) -> None:
+def test_a_transaction_touches_only_the_queries_that_it_affects(queries: Queries) -> None:
     queries.start("ann")
     queries.start("bob")
     assert queries.advance(edit((1, "ann", "new"), FIRST)) == [("ann", [(1, (1, "ann", "new"))])]
@@ -82,7 +82,7 @@ def test_a_row_that_changes_owner_leaves_one_query_and_enters_the_other(queries:
     assert queries.advance(edit(moved, FIRST)) == [("ann", [(1, None)]), ("bob", [(1, moved)])]
 
 
-def test_what_came_and_went_in_one_transaction_is_not_told(queries: Queries) -> None:
+def test_a_row_added_and_removed_in_one_transaction_makes_no_patch(queries: Queries) -> None:
     queries.start("ann")
     passing = (3, "ann", "three")
     assert queries.advance(add(passing), remove(passing)) == []

@@ -177,7 +177,7 @@ async def test_the_event_loop_runs_while_a_sqlite_statement_does(setup: Setup) -
     assert loop.beats > 2
 
 
-def test_work_in_a_stepped_thread_pauses_where_it_likes_and_can_be_stopped() -> None:
+def test_work_in_a_stepped_thread_pauses_anywhere_and_can_be_stopped() -> None:
     def work() -> str:
         seen.append("begun")
         thread.pause()
@@ -200,7 +200,7 @@ def test_work_in_a_stepped_thread_pauses_where_it_likes_and_can_be_stopped() -> 
     assert seen == ["begun"]
 
 
-async def test_a_large_query_is_compiled_beside_the_event_loop_and_runs(setup: Setup) -> None:
+async def test_a_large_query_is_compiled_in_the_background_and_runs(setup: Setup) -> None:
     conditions = [equals("rank", number) for number in range(1500)]
     setup.app.queries["large"] = {"table": "issue", "where": {"type": "or", "conditions": conditions}}
     await fill(setup, 10)

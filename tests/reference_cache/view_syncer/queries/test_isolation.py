@@ -21,7 +21,7 @@ USERS = ("ann", "bob", "cid")
 
 
 class PerUser:
-    """An application whose one query means the rows of whoever asks."""
+    """An application whose only query selects the rows of the user who sends it."""
 
     async def validate(self, credentials: Credentials) -> bool:
         return False
@@ -73,4 +73,4 @@ async def test_rows_reach_only_those_who_may_see_them(setup: Setup, seed: int) -
                 assert value.get("text", name) == name
                 assert name in owners[patch["id"]["id"] if patch["op"] == "del" else value["id"]]
                 seen[name] += 1
-    assert all(seen.values()), "nobody was told anything, so this proves nothing"
+    assert all(seen.values()), "no client was sent anything, so this proves nothing"

@@ -41,7 +41,7 @@ async def test_without_rules_nothing_is_seen_and_the_query_is_complete(setup: Se
     assert (client.rows, client.got) == ({}, {"q"})
 
 
-async def test_everybody_sees_what_the_rules_allow_them(setup: Setup) -> None:
+async def test_each_client_sees_what_the_rules_allow(setup: Setup) -> None:
     comment = {"id": "c", "issue": "1", "text": "hello"}
     await setup.commit(deployed(issue=[MINE]), ("put", "issue", issue("1", "ann")), ("put", "issue", issue("2", "bob")))
     await setup.commit(("put", "comment", comment))

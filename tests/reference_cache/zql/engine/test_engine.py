@@ -184,7 +184,7 @@ def test_an_explanation_tells_which_rows_were_read_and_how_they_were_asked_for(e
     ],
     ids=["all", "limit", "start", "flipped", "exists"],
 )
-def test_whoever_does_not_ask_for_order_pays_only_where_it_decides(
+def test_without_in_order_tables_are_ordered_only_where_limits_need_it(
     kind: SourceKind, query: dict[str, Any], is_ordered: bool
 ) -> None:
     engine = new_engine(kind, in_order=False)
@@ -194,7 +194,7 @@ def test_whoever_does_not_ask_for_order_pays_only_where_it_decides(
 
 
 @pytest.mark.parametrize("kind", SOURCE_KINDS)
-def test_a_view_is_in_order_whatever_the_engine_was_told(kind: SourceKind) -> None:
+def test_a_view_is_in_order_even_without_in_order(kind: SourceKind) -> None:
     by_id = {"table": "issue", "orderBy": [["id", "desc"]]}
     view = new_engine(kind, in_order=False).materialize(parse(by_id), Format())
     assert isinstance(view.result, list)

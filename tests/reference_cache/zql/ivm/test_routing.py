@@ -145,7 +145,7 @@ def test_a_limited_child_is_visited_for_the_keys_it_watches() -> None:
     assert comments.ordinals((9, 1, "x")) == [2]
 
 
-def test_watching_readers_are_told_apart_by_their_pins_too() -> None:
+def test_watched_readers_are_distinguished_by_their_pins_too() -> None:
     issues = TableRoutes(ISSUE)
     comments = TableRoutes(COMMENT)
     for author in ("ann", "bob"):

@@ -378,7 +378,7 @@ def test_unordered_readers_are_shown_the_state_before_too(kind: SourceKind) -> N
     assert seen == [set(ROWS)]
 
 
-def test_a_reader_that_left_is_told_nothing(kind: SourceKind) -> None:
+def test_a_reader_that_left_gets_no_changes(kind: SourceKind) -> None:
     source = issues(kind)
     connection = source.connect(BY_ID)
     log = recorded(connection)

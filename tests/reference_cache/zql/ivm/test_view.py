@@ -1,4 +1,4 @@
-"""The view: trees, counts, identity of what did not change, and when listeners are told."""
+"""The view: trees, counts, identity of what did not change, and when listeners are called."""
 
 from typing import Any
 
@@ -153,9 +153,9 @@ def test_what_did_not_change_stays_the_same_object(engine: Engine, view: View) -
     assert view.result is after
 
 
-def test_listeners_are_told_once_per_transaction(engine: Engine, view: View) -> None:
-    told: list[Any] = []
-    stop = view.listen(told.append)
+def test_listeners_are_called_once_per_transaction(engine: Engine, view: View) -> None:
+    results: list[Any] = []
+    stop = view.listen(results.append)
     engine.flush()
     engine.push("issue", add(("i3", "three")))
     engine.push("issue", add(("i4", "four")))
@@ -164,7 +164,7 @@ def test_listeners_are_told_once_per_transaction(engine: Engine, view: View) -> 
     stop()
     engine.push("issue", add(("i5", "five")))
     engine.flush()
-    assert [len(result) for result in told] == [2, 4]
+    assert [len(result) for result in results] == [2, 4]
 
 
 def test_a_singular_view_shows_one_row_or_nothing(engine: Engine) -> None:

@@ -61,7 +61,7 @@ def test_a_cursor_may_be_a_row_tuple() -> None:
         (lambda: issue.where_exists("labels", lambda q: q.limit(1)), "limit is not possible beyond a junction"),
     ],
 )
-def test_mistakes_are_told_where_they_are_made(build: Callable[[], object], reason: str) -> None:
+def test_mistakes_are_reported_by_the_call_that_makes_them(build: Callable[[], object], reason: str) -> None:
     with pytest.raises(ValueError) as caught:
         build()
     assert reason in str(caught.value)

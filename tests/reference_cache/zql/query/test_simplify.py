@@ -1,4 +1,4 @@
-"""Empty groups are worked out before a query is told apart by its normal form."""
+"""Empty AND and OR groups are simplified before queries are compared by their normal form."""
 
 from protocol.sync.ast import Literal, Query, Simple
 from protocol.sync.ast_json import parse, to_json

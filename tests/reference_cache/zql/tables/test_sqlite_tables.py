@@ -54,7 +54,7 @@ def test_only_so_many_texts_are_remembered() -> None:
     assert rows[-1][1] is rows[-2][1]
 
 
-def test_a_long_text_is_not_looked_for() -> None:
+def test_a_long_text_is_not_searched_for_in_sqlite() -> None:
     one, other = decoded("x" * (SHORT + 1), "x" * (SHORT + 1))
     assert one[1] == other[1]
     assert one[1] is not other[1]

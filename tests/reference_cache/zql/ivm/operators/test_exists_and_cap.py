@@ -156,7 +156,7 @@ def test_a_row_that_leaves_is_replaced_after_it_is_gone(world: World) -> None:
     assert world.push("comment", add(c2)) == [("add", c2)]
 
 
-def test_a_partition_nobody_fetched_is_silent(world: World) -> None:
+def test_a_partition_that_was_never_fetched_pushes_nothing(world: World) -> None:
     capped = cap(world, 2)
     assert world.push("comment", remove(C1)) == []
     assert fetched(capped, Request(BY_ISSUE, "i1")) == []

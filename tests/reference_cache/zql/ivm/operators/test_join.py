@@ -90,7 +90,7 @@ def test_a_child_is_announced_under_its_parent(world: World) -> None:
     ]
 
 
-def test_a_child_without_a_parent_is_nobody_s_news(world: World) -> None:
+def test_a_child_without_a_parent_pushes_nothing(world: World) -> None:
     join(world)
     assert world.push("comment", add(("c9", "nowhere", ""))) == []
     assert world.push("comment", remove(C4)) == []
@@ -129,7 +129,7 @@ def test_a_change_two_levels_down_arrives_wrapped_twice(world: World) -> None:
         (edit(("u1", False), ("u1", True)), [("u1", True)], [("u1", False)]),
     ],
 )
-def test_parents_not_told_yet_still_show_the_children_as_they_were(
+def test_parents_not_served_yet_show_the_children_without_the_change(
     world: World, change: Any, before: list[Any], after: list[Any]
 ) -> None:
     key = change.node.row[0]
@@ -204,7 +204,7 @@ def flipped_owner(**query: Any) -> dict[str, Any]:
     return {"table": "issue", "where": exists, **query}
 
 
-def test_parents_not_told_yet_stay_while_their_last_child_goes(world: World) -> None:
+def test_parents_not_served_yet_stay_while_their_last_child_is_removed(world: World) -> None:
     pipeline = world.build(flipped_owner())
     seen: list[list[Any]] = []
     pipeline.set_output(lambda change: seen.append(keys(pipeline)))
@@ -212,7 +212,7 @@ def test_parents_not_told_yet_stay_while_their_last_child_goes(world: World) -> 
     assert seen == [["i2"], []]
 
 
-def test_parents_not_told_yet_stay_away_while_their_first_child_comes(world: World) -> None:
+def test_parents_not_served_yet_are_absent_while_their_first_child_is_added(world: World) -> None:
     pipeline = world.build(flipped_owner())
     world.push("user", remove(("u1", True)))
     seen: list[list[Any]] = []
