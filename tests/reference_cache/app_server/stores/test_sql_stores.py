@@ -305,7 +305,9 @@ async def test_a_deadlock_is_tried_again(postgres: PostgresServer) -> None:
     )
     assert list(answers) == [[{}], [{}]]
     assert app.counters() == [(1, 2), (2, 2)]
-    assert len(runs) == 3
+    # At least one run is repeated. The repeated one may lock its first row before the other run wakes up, and is then
+    # the victim once more.
+    assert len(runs) >= 3
     await store.close()
 
 
