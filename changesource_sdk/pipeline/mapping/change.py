@@ -1,12 +1,19 @@
-"""What mappings make of changes, along the stream: rows by their table's mapping, schema changes by what is kept.
+"""Applies mappings to a stream of changes: row changes, and the schema changes of mapped tables.
 
-A filter is decided on the row before and the row after a change. Where the store gives the row before (an `old_key`
-or a deleted key with every column), a row that enters becomes an insert, one that leaves a delete, one that stays
-outside nothing. Where it does not, the row may have been on either side: then a row that passes is inserted, which
-replaces, and one that does not is deleted, which does nothing to a consumer without it. Both ways end in the same
-rows.
+A filter is evaluated on the row before and on the row after a change:
 
-The mapper follows the store's schema: `tables` is what the store has at this point of the stream.
+| row before | passes after | sent |
+|---|---|---|
+| known, passed | yes | update |
+| known, passed | no | delete |
+| known, did not pass | yes | insert |
+| known, did not pass | no | nothing |
+| unknown | yes | delete of the old key if the key changed, then insert |
+| unknown | no | delete |
+
+The row before is known if the upstream sends it (an `old_key` or a deleted key with every column). An insert replaces
+a row of the same key, and a delete of a row that a consumer does not have does nothing, so a consumer has the same
+rows in the end whether the row before is known or not.
 """
 
 from __future__ import annotations
@@ -39,7 +46,11 @@ from changesource_sdk.schema import Table, canonical_name
 
 
 class ChangeMapper:
-    """Maps a stream of changes in order. Invariant: each mapper fits the table as the last schema change left it."""
+    """Maps a stream of changes in order; not thread-safe.
+
+    Invariant: the mapper of a table fits the upstream's table at this point of the stream, after the last schema change
+    that was mapped. `tables` are the upstream's tables at the position where the stream begins.
+    """
 
     def __init__(self, tables: Mapping[str, MappedTable], mappings: Mapping[str, TableMapping]) -> None:
         self._mappings = {canonical_name(name): mapping for name, mapping in mappings.items()}
@@ -47,17 +58,21 @@ class ChangeMapper:
         self._mappers = {name: RowMapper(table) for name, table in tables.items()}
 
     def mapper(self, table: str) -> RowMapper | None:
-        """The mapper of a table that has a mapping."""
+        """Return the mapper of an upstream's table; None if it has no mapping or does not exist at this point."""
         name = canonical_name(table)
         return self._mappers.get(name) if name in self._mappings else None
 
     def changes(self, changes: Iterable[Change]) -> Iterator[Change]:
-        """The changes as consumers get them."""
+        """Map changes lazily, in order; raises as `change` does."""
         for change in changes:
             yield from self.change(change)
 
     def change(self, change: Change) -> Iterator[Change]:
-        """What becomes of one change: nothing, or one or two."""
+        """Yield the zero, one or two changes that consumers get for a change of the upstream.
+
+        Raises `InvalidChange` where an expression fails or needs a column that the change does not have, and
+        `ResyncRequired` where a mapped table is renamed.
+        """
         match change:
             case Insert(table, row):
                 mapper = self.mapper(table)
@@ -78,7 +93,7 @@ class ChangeMapper:
                 yield DropTable(self._target(name))
                 self._mappers.pop(canonical_name(name), None)
             case DropIndex():
-                # Consumers without it ignore that.
+                # The index may have been left out by the mapping; consumers ignore a drop of an index they do not have.
                 yield change
             case AddColumn() | DropColumn() | AlterColumn() | CreateIndex():
                 yield from self._altered(change)
@@ -100,9 +115,9 @@ class ChangeMapper:
             if name in self._mappings:
                 raise ResyncRequired(
                     "mapped-table-renamed",
-                    f"the store renamed {old} to {new}, and mapping.{name} names one of them",
+                    f"the upstream renamed {old} to {new}, and mapping.{name} names one of them",
                     where=f"table {name}",
-                    fix=f"if {name} is gone, give mapping.{name} the table's new name; the store is read anew",
+                    fix=f"if {name} is gone, give mapping.{name} the table's new name; a new snapshot is then taken",
                 )
         return RenameTable(old, new)
 
@@ -122,7 +137,7 @@ class ChangeMapper:
 
 
 def _column_change(after: MappedTable, change: ColumnChange) -> Iterator[Change]:
-    """The change of the consumers' column, if they have it and no expression computes it."""
+    """Yield the change of the consumers' column; nothing if they do not have it or an expression computes it."""
     target, mapping = after.target.full_name, after.mapping
     match change:
         case AddColumn(_, column):
@@ -146,7 +161,7 @@ def _insert(mapper: RowMapper, row: Row) -> Iterator[Change]:
     if mapper.passes(row):
         yield Insert(target, mapper.row(row))
     elif mapper.table.source.key:
-        # An insert replaces; what it replaces may have passed.
+        # An insert may replace a row of the same key that passed.
         yield Delete(target, mapper.key(row))
 
 
@@ -170,7 +185,7 @@ def _update(mapper: RowMapper, row: Row, old_key: Row | None) -> Iterator[Change
 
 
 def _mapped_part(mapper: RowMapper, row: Row, before: Row | None) -> dict[str, object]:
-    """An update without filter may carry a part of the row; the row before fills in what expressions need."""
+    """Map an update of a table without filter: it may have some columns only, and `before` fills in the others."""
     if before is None or mapper.is_whole(row):
         return mapper.row(row)
     return mapper.row({**before, **row})
@@ -183,7 +198,7 @@ def _whole(mapper: RowMapper, row: Row) -> Row:
             "mapping-needs-column",
             f"a row that may enter the filter must be whole, but the update carries no {', '.join(missing)}",
             where=f"{mapper.table.key}.filter, table {mapper.table.source.full_name}",
-            fix="let the store send whole rows (Postgres: REPLICA IDENTITY FULL), or drop the filter",
+            fix="let the upstream send whole rows (Postgres: REPLICA IDENTITY FULL), or drop the filter",
         )
     return row
 

@@ -1,12 +1,13 @@
 """Table mappings as they are declared: in TOML under `[mapping.<table>]`, or in Python as `TableMapping`s.
 
-A mapping says how a table of the store appears to consumers: under another name, with fewer, renamed, masked or
-computed columns, and with the rows that pass a filter. This module only declares and reads; what a mapping does to a
-table is in `mapping.table`, to rows and changes in `mapping.change`. Everything here is picklable as long as functions
-are given by their import path or live at the top of a module.
+A mapping says how a table of the upstream appears to consumers: under another name, with fewer, renamed, masked or
+computed columns, and with the rows that pass a filter. This module has the declarations and parses them from TOML;
+`mapping.table` applies a mapping to a table, `mapping.row` to rows and `mapping.change` to changes. Mappings are
+pickled for Spark tasks, so a function must be an import path or be defined at the top level of a module.
 
-Expressions are Python functions of a row (they run in every lane) or Spark SQL over the store's columns (they run in
-the snapshot and micro-batch lanes). Every error names the key that is wrong, as it is in the file.
+Expressions are Python functions of a row (they run in every lane) or Spark SQL over the upstream's columns (they run
+in the snapshot and micro-batch lanes). Every error names the configuration key that is wrong, such as
+`mapping.person.columns.email`.
 """
 
 from __future__ import annotations
@@ -32,7 +33,7 @@ class Function:
     function: str | Callable[..., object]
 
     def load(self, key: str) -> Callable[..., object]:
-        """The function, or an error that says why it cannot be had."""
+        """Import and return the function; raises `ConfigurationError` for `key` if there is none."""
         if not isinstance(self.function, str):
             return self.function
         module, _, name = self.function.partition(":")
@@ -48,14 +49,14 @@ class Function:
 
 @dataclass(frozen=True, slots=True)
 class Sql:
-    """A Spark SQL expression over the columns of the store's table, under their names in the store."""
+    """A Spark SQL expression over the columns of the upstream's table, under their upstream names."""
 
     sql: str
 
 
 @dataclass(frozen=True, slots=True)
 class Mask:
-    """A way to hide a value: nothing in its place, `***`, or its SHA-256; null stays null."""
+    """Replaces a value by null, by `***` (`redact`) or by its SHA-256 in hex (`hash`). Null stays null."""
 
     mask: MaskName
 
@@ -65,7 +66,11 @@ Expression: TypeAlias = Function | Sql | Mask
 
 @dataclass(frozen=True, slots=True)
 class MappedColumn:
-    """How a column is computed. `type` may be left out where the expression replaces a column of the upstream."""
+    """How a column is computed.
+
+    `type` and `optional` default to those of the upstream's column that it replaces. A new column needs a type, and is
+    optional unless said otherwise.
+    """
 
     expression: Expression
     type: str | None = None
@@ -76,8 +81,8 @@ class MappedColumn:
 class TableMapping:
     """How one table appears to consumers.
 
-    `name` is its new name; `select` and `rename` speak of the store's columns; the keys of `columns` are names that
-    consumers see. `version` counts when a function changes its result, so that a new snapshot is taken.
+    `name` is its new name. `select` and `rename` use the upstream's column names; the keys of `columns` are the
+    consumers' names. Increase `version` when a function changes its results, so that a new snapshot is taken.
     """
 
     name: str | None = None
@@ -88,7 +93,7 @@ class TableMapping:
     version: int = 1
 
     def name_of(self, column: str) -> str | None:
-        """What consumers call a column of the store; None if they do not get it."""
+        """Return the consumers' name of an upstream's column; None if they do not get it."""
         if self.select is not None and column not in self.select:
             return None
         return self.rename.get(column, column)
@@ -106,7 +111,7 @@ class TableMapping:
 
 
 Mappings: TypeAlias = Mapping[str, TableMapping]
-"""Mappings by the name of the store's table."""
+"""Mappings by the name of the upstream's table."""
 
 
 def wrong(key: str, message: str, fix: str) -> ConfigurationError:
@@ -115,12 +120,15 @@ def wrong(key: str, message: str, fix: str) -> ConfigurationError:
 
 
 def needs_spark(mappings: Mappings) -> str | None:
-    """The first key that holds Spark SQL, if any does."""
+    """Return the first key with a Spark SQL expression, such as `mapping.person.filter`; None if there is none."""
     return next((f"mapping.{table}.{key}" for table, mapping in mappings.items() for key in mapping.sql), None)
 
 
 def fingerprint(mappings: Mappings) -> str:
-    """Differs when the declarations do; blind to what functions do inside."""
+    """Return a text that differs when the declarations differ; "" without mappings.
+
+    A function counts by its name only: a change of its code is declared by a new `TableMapping.version`.
+    """
     plain = {table: _plain(mapping) for table, mapping in mappings.items() if mapping != TableMapping()}
     if not plain:
         return ""
@@ -158,7 +166,11 @@ def _function_name(function: Callable[..., object]) -> str:
 
 
 def load_mappings(declared: Mapping[str, object], python: str = "") -> Mappings:
-    """The mappings of a TOML table together with those of a Python name `module:NAME`; functions are imported once."""
+    """Parse the mappings of a TOML table and add those of a Python name `module:NAME`.
+
+    Every function is imported here, so that a wrong path is an error at the start and not at the first row. Raises
+    `ConfigurationError`.
+    """
     mappings = {table: _parse_table(f"mapping.{table}", value) for table, value in declared.items()}
     for table, mapping in _load_python(python).items():
         if table in mappings:

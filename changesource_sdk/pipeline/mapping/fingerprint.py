@@ -1,7 +1,8 @@
-"""A changed mapping calls for a new snapshot: consumers hold rows that the former one made.
+"""Requests a new snapshot when the mappings have changed, because consumers have rows of the former ones.
 
-The state directory remembers the fingerprint of the mappings in use. When a pipeline starts with others, it first asks
-for a snapshot above the log's head and then remembers the new ones: killed in between, it asks once more.
+The state directory has the fingerprint of the mappings in use (`mapping.json`). A pipeline that starts with others
+first requests a snapshot above the log's head and then writes the new fingerprint. A kill in between makes it request
+the snapshot a second time, which is harmless.
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ _FILE = "mapping.json"
 
 
 def renew_if_changed(log_store: LogStore, mappings: Mappings) -> None:
-    """Ask for a new snapshot if the log was made with other mappings."""
+    """Request a new snapshot if the log was made with other mappings. Called once, before the pipeline starts."""
     path = log_store.layout.create().root / _FILE
     remembered = (read_json(path) or {}).get("fingerprint", "")
     current = fingerprint(mappings)

@@ -1,8 +1,8 @@
-"""The rows before and after a change, for expressions that are evaluated elsewhere.
+"""The rows before and after a change, for SQL expressions that Spark evaluates outside the mapper.
 
-`images` returns the whole rows that a change contains; `with_slots` puts the results of the expressions back, so
-that `mapping.change` finds them where it looks. A row with missing columns has no image: an expression
-that needs it is refused by `mapping.row` with its key.
+`images` returns the whole rows that a change contains. `with_slots` adds the results of the expressions to the rows of
+the change, under the names of `sql_slot`, where `mapping.row` reads them. A row with missing columns has no image: if
+an expression needs it, `mapping.row` raises an error with the expression's key.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ def images(mapper: RowMapper, change: Insert | Update | Delete) -> dict[Image, R
 
 
 def with_slots(change: Change, slots: Mapping[Image, Row]) -> Change:
-    """The change, its rows carrying the results that belong to them."""
+    """Return the change with the results of the expressions added to its rows."""
     before, after = slots.get("before", {}), slots.get("after", {})
     match change:
         case Insert(_, row):

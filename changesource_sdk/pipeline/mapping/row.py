@@ -1,6 +1,6 @@
-"""What a mapping makes of rows: the filter's answer, the mapped row, the mapped key. Compiled once per table.
+"""Applies a table's mapping to rows: evaluates the filter, maps rows and keys. Compiled once per table.
 
-Expressions get the row as the store gave it, before renaming. Results of Spark SQL are computed elsewhere and arrive in
+Expressions get the row as the upstream gave it, before renaming. Spark SQL is evaluated by Spark; its results are in
 the row under the names of `sql_slot`, so that this module gives the same rows in every lane.
 """
 
@@ -21,7 +21,10 @@ REDACTED = "***"
 
 
 def sql_slot(key: str) -> str:
-    """Where a row carries the result of the SQL expression under this key of its mapping."""
+    """Return the name under which a row has the result of the SQL expression with this key of its mapping.
+
+    It begins with a NUL character, which Postgres and SQLite allow in no column's name.
+    """
     return f"\0{key}"
 
 
@@ -30,7 +33,7 @@ class _ColumnMissing(Exception):
 
 
 class _PartOfRow(Mapping[str, object]):
-    """Some columns of a row. Asking for another is not the same as asking for one that is null."""
+    """Some columns of a row. Reading one that is missing raises `_ColumnMissing`, where a null column gives None."""
 
     def __init__(self, columns: Row) -> None:
         self._columns = columns
@@ -52,7 +55,7 @@ class _PartOfRow(Mapping[str, object]):
 
 
 class RowMapper:
-    """Maps rows of one table as it is now; a schema change of the table calls for a new mapper."""
+    """Maps rows of one table. Immutable: after a schema change of the table, `ChangeMapper` makes a new one."""
 
     def __init__(self, table: MappedTable) -> None:
         self.table = table
@@ -72,7 +75,7 @@ class RowMapper:
 
     @property
     def filters(self) -> bool:
-        """Whether some rows may be left out."""
+        """Whether the mapping has a filter."""
         return self._condition is not None
 
     def is_whole(self, row: Row) -> bool:
@@ -80,15 +83,18 @@ class RowMapper:
         return self._names <= row.keys()
 
     def filled(self, row: Row) -> Row:
-        """A new row in which missing columns are null."""
+        """Return the row with null for missing columns; the row itself if none is missing."""
         return row if self.is_whole(row) else {**dict.fromkeys(self._names), **row}
 
     def passes(self, row: Row) -> bool:
-        """Whether consumers have this row."""
+        """Whether the row passes the filter; true without one. Raises `InvalidChange` if the filter fails."""
         return self._condition is None or bool(self._condition(self._image(row)))
 
     def row(self, row: Row) -> dict[str, object]:
-        """The row as consumers have it; columns taken over that are missing are missing there too."""
+        """Return the row as consumers get it, without columns that `row` does not have.
+
+        Raises `InvalidChange` where an expression fails or needs a missing column.
+        """
         mapped = {
             target: row[source] if mask is None else mask(row[source])
             for source, target, mask in self._taken
@@ -101,7 +107,7 @@ class RowMapper:
         return mapped
 
     def key(self, row: Row) -> dict[str, object]:
-        """The key as consumers have it, from a row or key of the upstream; other columns are ignored."""
+        """Return the consumers' key for a row or key of the upstream. Expressions of key columns see the key alone."""
         image = _PartOfRow({source: row[source] for source, _, _ in self._key if source in row})
         mapped = {}
         for source, target, mask in self._key:
@@ -112,7 +118,7 @@ class RowMapper:
         return mapped
 
     def rows(self, rows: Iterable[Row]) -> Iterator[Row]:
-        """The rows of a snapshot that pass, mapped."""
+        """Map the rows of a snapshot that pass the filter, lazily."""
         whole = map(self.filled, rows)
         return (self.row(row) for row in whole if self.passes(row))
 
@@ -125,7 +131,7 @@ class RowMapper:
         return self._guarded(where, function)
 
     def _guarded(self, where: str, function: Evaluate) -> Evaluate:
-        """The function, with errors that name the mapping's key and the row's key columns."""
+        """Wrap a function: its errors become `InvalidChange` with the mapping's key and the row's key columns."""
 
         def evaluate(row: Row) -> object:
             try:
@@ -149,7 +155,7 @@ class RowMapper:
             "mapping-needs-column",
             f"the expression needs {column}, which the change does not carry",
             where=f"{where}, table {self.table.source.full_name}",
-            fix="let the store send whole rows (Postgres: REPLICA IDENTITY FULL), or use only columns that it sends",
+            fix="let the upstream send whole rows (Postgres: REPLICA IDENTITY FULL), or use only columns that it sends",
         )
 
     def _described(self, row: Row) -> str:

@@ -1,7 +1,7 @@
-"""What a mapping makes of a table: the table consumers get, and where each of its columns comes from.
+"""Applies mappings to tables: the table that consumers get, and the upstream's column for each of its columns.
 
-`MappedTable` is made for a table as the store has it now, and checks the mapping against it: a column that is not
-there, a key that is left out, two columns of one name are errors that name the mapping's key.
+The mapping is checked against the upstream's table: an unknown column, a key column that is left out and two columns
+with the same name raise a `ConfigurationError` that names the mapping's key.
 """
 
 from __future__ import annotations
@@ -16,9 +16,9 @@ from service_kit.suggestions import nearest
 
 @dataclass(frozen=True, slots=True)
 class MappedTable:
-    """A table of the store (`source`), its mapping, and the table of the consumers (`target`) that follows from both.
+    """The upstream's table (`source`), its mapping, and the table that consumers get (`target`).
 
-    `kept` gives, for each column that is taken over, its name for consumers.
+    `kept` has the consumers' name of every column of `source` that they get.
     """
 
     source: Table
@@ -28,17 +28,20 @@ class MappedTable:
 
     @property
     def key(self) -> str:
-        """The key of the mapping in the configuration."""
+        """The mapping's key in the configuration, for error messages."""
         return f"mapping.{self.source.full_name}"
 
 
 def map_tables(tables: Sequence[Table], mappings: Mappings) -> dict[str, MappedTable]:
-    """Every table by its name in the store; tables without mapping stay as they are."""
+    """Map every table; the result is by the upstream's name. Tables without mapping stay as they are.
+
+    Raises `ConfigurationError` for a mapping that does not fit, or of a table that does not exist.
+    """
     named = {canonical_name(name): mapping for name, mapping in mappings.items()}
     sources = {table.full_name: table for table in tables}
     for name in named:
         if name not in sources:
-            raise wrong(f"mapping.{name}", f"the store has no table {name!r}", nearest(name, list(sources)))
+            raise wrong(f"mapping.{name}", f"the upstream has no table {name!r}", nearest(name, list(sources)))
     mapped = {name: map_table(table, named.get(name, TableMapping())) for name, table in sources.items()}
     taken: dict[str, str] = {}
     for name, table in mapped.items():
@@ -52,7 +55,7 @@ def map_tables(tables: Sequence[Table], mappings: Mappings) -> dict[str, MappedT
 
 
 def map_table(source: Table, mapping: TableMapping) -> MappedTable:
-    """One table with its mapping, checked."""
+    """Map one table; raises `ConfigurationError` if the mapping does not fit it."""
     key = f"mapping.{source.full_name}"
     kept = _kept(source, mapping, key)
     columns = [
@@ -78,7 +81,7 @@ def map_table(source: Table, mapping: TableMapping) -> MappedTable:
 
 
 def map_index(index: Index, kept: dict[str, str]) -> Index | None:
-    """The index over the columns as consumers have them; None if one of them is left out."""
+    """Return the index with the consumers' column names; None if the mapping leaves one of its columns out."""
     if not all(name in kept for name in index.directions):
         return None
     return replace(index, columns=[(kept[name], direction) for name, direction in index.directions.items()])
@@ -99,7 +102,7 @@ def _kept(source: Table, mapping: TableMapping, key: str) -> dict[str, str]:
 
 
 def _column(column: Column, name: str, mapped: MappedColumn | None) -> Column:
-    """A column of the store as consumers get it: renamed, and of another type where an expression takes its place."""
+    """Return an upstream's column as consumers get it: renamed, with the type of the expression that replaces it."""
     if mapped is None:
         return replace(column, name=name)
     kind: str = column.data_type if mapped.type is None else mapped.type
@@ -116,7 +119,7 @@ def _new_column(name: str, mapped: MappedColumn, key: str) -> Column:
     if isinstance(mapped.expression, Mask):
         raise wrong(key, f"there is no column {name!r} to mask", "name a column as consumers see it, after renaming")
     if mapped.type is None:
-        raise wrong(key, "a column that the store does not have needs a type", 'add type = "text", or another type')
+        raise wrong(key, "a column that the upstream does not have needs a type", 'add type = "text", or another type')
     return Column(name, mapped.type, optional=mapped.optional is not False)
 
 

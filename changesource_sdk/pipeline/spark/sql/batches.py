@@ -1,7 +1,8 @@
-"""Batches of the stream, evaluated: Spark runs a mapping's expressions over their rows, and changes come out.
+"""Evaluates a micro-batch: Spark runs the mappings' SQL over its rows, and the rows become changes again.
 
-The rows of a change and of its images are brought together again, each image with the results of its expressions in
-its slots, and grouped to pieces of transactions in the order of the store (`change_source` says what a row is).
+`change_source` makes one row of each change and one of each image (a whole row before or after the change). Here each
+image's results are put back into its change, and the changes are grouped to pieces of transactions in commit order.
+Runs in the driver.
 """
 
 from __future__ import annotations
@@ -38,7 +39,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Piece:
-    """Changes of one transaction, evaluated: the first piece has its head, the last its end."""
+    """Evaluated changes of one transaction. Only its first piece has a `head`; only its last has `is_last`."""
 
     head: TransactionHead | None
     changes: list[Change]
@@ -46,7 +47,11 @@ class Piece:
 
 
 class Batches:
-    """Evaluates batches of the stream: rows of Spark in, whole transactions with their slots out."""
+    """Evaluates the micro-batches of one stream.
+
+    `tables` are those with SQL, in the order of `stream_schema`. The constructor lets Spark analyse the expressions and
+    raises `ConfigurationError` with the key of one that Spark refuses.
+    """
 
     def __init__(self, session: SparkSession, tables: Sequence[MappedTable]) -> None:
         self._tables = tables
@@ -55,7 +60,11 @@ class Batches:
         self._readers: list[SlotReader] = [reader for _, reader in checked]
 
     def evaluated(self, frame: DataFrame) -> list[Piece]:
-        """What a batch holds of transactions, in the order of the store."""
+        """Run a batch and return its pieces of transactions, in commit order.
+
+        Raises the upstream's failure if the batch has one, `InvalidChange` for an expression that fails on a row, and
+        `SparkFailure` for everything else that Spark reports.
+        """
         try:
             rows = self._with_results(frame).collect()
         except Exception as error:
@@ -64,7 +73,7 @@ class Batches:
         return [self._piece(group) for _, group in groupby(rows, key=lambda row: row[TRANSACTION])]
 
     def _with_results(self, frame: DataFrame) -> DataFrame:
-        """The rows of changes as they are, and for each image the results of its table's expressions."""
+        """Return the rows of changes unchanged, and for each image the results of its table's expressions."""
         from pyspark.sql import functions
 
         rows = frame.where(frame[TABLE] == NO_TABLE).select(*IDS, PAYLOAD)
@@ -106,6 +115,6 @@ class Batches:
 
 
 def stream_failure(message: str) -> SparkFailure:
-    """Something of Spark's ended the stream."""
+    """Return the error for a streaming query that Spark ended."""
     fix = "see spark.log in the state directory; the query is started again with a growing delay"
     return SparkFailure("stream-failed", message, "micro-batch lane", fix)

@@ -1,14 +1,14 @@
 """A streaming data source over an adapter's `changes()`: the reading half of the micro-batch lane.
 
-Spark runs it in one Python process next to the driver, which has the adapter and its connection. Transactions travel
-in pieces of bounded size, small ones many to a batch, a large one over many batches; an offset is the position of the
-last whole transaction and the number of pieces so far. A stream starts after the position it is given, the log's last:
-Spark's own checkpoint is never used to resume, so a transaction that was cut off is read again from its beginning.
+Spark runs it in one Python process next to the driver; that process has the adapter and its connection. Transactions
+are sent in pieces of bounded size: a batch has many small transactions, or a piece of a large one. An offset is the
+position of the last whole transaction and the number of pieces so far. A stream starts after the log's last position.
+Spark's own checkpoint is never used to resume, so a transaction that was interrupted is read again from its beginning.
 
-Each change is one row (pickled). Each whole row that it contains is another, with the columns that SQL reads in Spark's
-types. A failure of the upstream travels as a row too, so that it arrives as the error that it is. What Spark has
-read to its end is not yet durable: the upstream is acknowledged up to the position that the driver left
-in the file `durable`.
+Each change is one row of the stream (pickled). Each image, a whole row before or after the change, is another, with the
+columns that SQL reads in Spark's types. A failure of the upstream is sent as a row too: an exception that Spark carries
+to the driver would lose its type and code. A batch that Spark has finished is not yet durable in the log, so the
+upstream is acknowledged only up to the position that the driver has written to the file `durable`.
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ END = 1 << 62
 WAIT_S = 0.2
 MOST_ROWS = 20_000
 MOST_BYTES = 8 * 1024 * 1024
-"""A piece ends with the change that reaches either; about as much is read ahead."""
+"""A piece ends with the change that reaches either limit; the reading thread pauses while this much is waiting."""
 
 Offset = dict[str, object]
 
@@ -76,7 +76,7 @@ class ReaderSpec:
 
 @dataclass(frozen=True, slots=True)
 class TransactionHead:
-    """A transaction without its changes, and when it was read from the store."""
+    """A transaction without its changes, and when it was read from the upstream (`read_at`, epoch seconds)."""
 
     position: Position
     commit_time_ms: float | None
@@ -85,7 +85,7 @@ class TransactionHead:
 
 
 def stream_schema(tables: Sequence[MappedTable]) -> StructType:
-    """The columns of the stream: those that say what a row is, then the columns of every table with SQL."""
+    """Return the columns of the stream: what a row is, the pickled change, then the columns of every table with SQL."""
     from pyspark.sql.types import BinaryType, LongType, StructField, StructType
 
     fields = [StructField(name, LongType()) for name in (*IDS, TABLE)]
@@ -97,12 +97,12 @@ def stream_schema(tables: Sequence[MappedTable]) -> StructType:
 
 
 def cell(table: int, column: int) -> str:
-    """The name in the stream of a table's column."""
+    """Return the stream's name for a table's column; both are numbers from 0."""
     return f"_{table}_{column}"
 
 
 class StreamRows:
-    """Transactions to rows of the stream."""
+    """Turns transactions into rows of the stream."""
 
     def __init__(self, tables: Sequence[MappedTable]) -> None:
         self._blank: list[Values] = [(None,) * len(table.source.columns) for table in tables]
@@ -112,7 +112,7 @@ class StreamRows:
         }
 
     def of(self, number: int, transaction: Transaction) -> Iterator[list[Values]]:
-        """The head of a transaction, then its changes, each with its images, then its end."""
+        """Yield groups of rows: the head, each change with its images, the end. `number` counts transactions."""
         position, time_ms, watermark = transaction.position, transaction.commit_time_ms, transaction.watermark
         yield [self._plain(number, HEAD, TransactionHead(position, time_ms, watermark, time.time()))]
         for index, change in enumerate(transaction.changes):
@@ -144,7 +144,7 @@ class StreamRows:
 
 @dataclass(frozen=True, slots=True)
 class RowsPiece:
-    """Rows of one transaction: all of them, or as many as fit. `position` is that of a transaction that ends here."""
+    """Rows of one transaction, all or some; `size` in bytes. `position` is set if the transaction ends here."""
 
     rows: list[Values]
     size: int
@@ -154,7 +154,7 @@ class RowsPiece:
 def pieces(
     rows: Iterable[list[Values]], position: str, most_rows: int = MOST_ROWS, most_bytes: int = MOST_BYTES
 ) -> Iterator[RowsPiece]:
-    """The rows of a transaction in pieces; rows that belong together stay together."""
+    """Divide the rows of a transaction into pieces; a change and its images stay in one piece."""
     held: list[Values] = []
     size = 0
     for group in rows:
@@ -167,21 +167,21 @@ def pieces(
 
 
 class ChangesDataSource(DataSource):
-    """What Spark asks for a reader; the option `source` names the file of a pickled `ReaderSpec`."""
+    """The data source that Spark loads; its option `source` is the path of a pickled `ReaderSpec`."""
 
     @classmethod
     def name(cls) -> str:
-        """The format to read."""
+        """Return the name of the format."""
         return FORMAT
 
     def simpleStreamReader(self, schema: StructType) -> SimpleDataSourceStreamReader:  # noqa: N802
-        """The reader, in the process where it will run."""
+        """Return the reader; Spark calls this in the process where it will run."""
         source: ReaderSpec = pickle.loads(Path(self.options["source"]).read_bytes())
         return ChangesReader(source)
 
 
 class ChangesReader(SimpleDataSourceStreamReader):
-    """Spark's view of the store. It is pickled before it reads, so all that lives is in `ReadAhead`."""
+    """The reader that Spark calls. Spark pickles it before the first `read`: thread and adapter are in `ReadAhead`."""
 
     def __init__(self, source: ReaderSpec) -> None:
         self._source = source
@@ -192,15 +192,18 @@ class ChangesReader(SimpleDataSourceStreamReader):
         return ChangesReader, (self._source,)
 
     def initialOffset(self) -> Offset:  # noqa: N802
-        """Where the log ends.
+        """Return the offset at which the log ends.
 
-        Spark begins with a batch even if nothing has come, and would ask executors for it, which have no store. So the
-        first poll always advances the offset, from not begun to begun.
+        Spark starts with a batch even if there is nothing to read, and would let executors read it, which have no
+        adapter. So the first `read` always advances the offset, by setting `begun`.
         """
         return {"position": to_text(self._source.after), "pieces": 0, "failed": False, "begun": False}
 
     def read(self, start: Offset) -> tuple[Iterator[Values], Offset]:
-        """All pieces at hand, waiting a moment for one; an error after all that came before it."""
+        """Return the rows of all waiting pieces, after at most WAIT_S seconds, and the offset behind them.
+
+        A failure is a row as well, once, and only when everything that was read before it has been returned.
+        """
         if self._ahead is None:
             self._ahead = ReadAhead(self._source)
         taken, failure = self._ahead.take()
@@ -210,7 +213,7 @@ class ChangesReader(SimpleDataSourceStreamReader):
         count = len(taken) + int(str(start["pieces"]))
         position = [start["position"], *ended][-1]
         end: Offset = {"position": position, "pieces": count, "failed": failure is not None, "begun": True}
-        # Spark copies the iterator, which only a list's can bear.
+        # Spark copies the iterator with `copy.copy`, which works for a list's iterator and not for a generator.
         return iter([row for piece in taken for row in piece.rows] + ([] if failure is None else [failure])), end
 
     def commit(self, end: Offset) -> None:
@@ -220,7 +223,7 @@ class ChangesReader(SimpleDataSourceStreamReader):
 
 
 def read_text(path: Path) -> str:
-    """What a file holds; nothing if it is not there."""
+    """Return the text of a file; "" if it cannot be read."""
     try:
         return path.read_text()
     except OSError:
@@ -228,7 +231,10 @@ def read_text(path: Path) -> str:
 
 
 class ReadAhead:
-    """A thread that reads the store. Invariant: what was read before an error is taken before the error."""
+    """Reads the upstream in a thread. Invariant: pieces that were read before an error are taken before the error.
+
+    Spark's thread calls `take` and `acknowledge`. The thread is a daemon and ends with the process.
+    """
 
     def __init__(self, source: ReaderSpec) -> None:
         send_logs(source.logs)
@@ -250,7 +256,7 @@ class ReadAhead:
         threading.Thread(target=self._run, name="changesource-read", daemon=True).start()
 
     def take(self) -> tuple[list[RowsPiece], Values | None]:
-        """The pieces at hand, and after the last of them the row of a failure; waits a moment for some."""
+        """Return the waiting pieces, or the row of a failure if there are none; waits at most WAIT_S seconds."""
         self._patience.warn_if_overdue()
         with self._changed:
             self._changed.wait_for(lambda: self._waiting or self._failure, WAIT_S)

@@ -29,12 +29,12 @@ WritePart = Callable[[PartTask], PartInfo | ChangesourceError]
 
 
 def uses_sql(task: PartTask) -> bool:
-    """Whether Spark must evaluate something for the rows of this task."""
+    """Whether the mapping of the task's table has Spark SQL."""
     return isinstance(task.partition, MappedPartition) and bool(task.partition.mapped.mapping.sql)
 
 
 def by_table(tasks: Sequence[PartTask]) -> list[tuple[MappedTable, list[PartTask]]]:
-    """The tasks of each table."""
+    """Group the tasks of mapped tables by table."""
     groups: dict[str, tuple[MappedTable, list[PartTask]]] = {}
     for task in tasks:
         assert isinstance(task.partition, MappedPartition)
@@ -44,7 +44,7 @@ def by_table(tasks: Sequence[PartTask]) -> list[tuple[MappedTable, list[PartTask
 
 @dataclass(frozen=True, slots=True)
 class EvaluatedPartition:
-    """Rows that Spark hands over with the results of their expressions; they can be read once."""
+    """A partition whose rows Spark has evaluated. `evaluated` is an iterator, so `rows` works once."""
 
     mapped: MappedTable
     reader: SlotReader
@@ -71,7 +71,10 @@ class EvaluatedPartition:
 def sql_parts(
     session: SparkSession, mapped: MappedTable, tasks: Sequence[bytes], write_part: WritePart
 ) -> RDD[PartInfo | ChangesourceError]:
-    """The parts of one table's tasks (pickled), once something asks for them."""
+    """Return an RDD that writes the parts of one table when it is collected; `tasks` are pickled `PartTask`s.
+
+    Raises `ConfigurationError` for an expression that Spark refuses.
+    """
     from pyspark.sql.types import BinaryType, StructField, StructType
 
     columns, reader = check_sql(session, mapped)
@@ -88,7 +91,10 @@ def sql_parts(
 
 
 def read_rows(pickled: bytes, inputs: SqlInputs) -> Iterator[Values]:
-    """What a task reads: each row, pickled, and the inputs of its expressions. An error is sent instead of a row."""
+    """Yield each row of a task's partition, pickled, and the inputs of its expressions. Runs in a Spark task.
+
+    An error of the adapter is yielded, pickled, instead of a row: `EvaluatedPartition` raises it again, with its code.
+    """
     task: PartTask = pickle.loads(pickled)
     assert isinstance(task.partition, MappedPartition)
     try:

@@ -1,9 +1,9 @@
-"""Spark SQL in mappings: what the expressions see, how their results come back, and errors that name the key.
+"""Spark SQL in mappings: the columns that expressions read, their results, and errors with the expression's key.
 
-Expressions see the store's columns in Spark's types, made from the same converters that make what travels, so a value
-looks the same whether it was read in a snapshot or in a change. Results go into the rows' slots (`mapping.row`); all
-else about a mapping is done there, not in Spark. An expression reads one row: aggregates, windows, generators and
-random numbers are refused, because a snapshot and a change would disagree.
+Expressions read the upstream's columns in Spark's types. The values come from the converters that also encode them for
+consumers (`encoding.normalize`), so a value is the same in a snapshot and in a change. Results go into the rows' slots
+(`mapping.row.sql_slot`); `mapping.row` does the rest of the mapping. An expression reads one row: aggregates, windows,
+generators and random numbers are refused, because a snapshot and a change would have different results.
 
 | column | in SQL |
 |---|---|
@@ -42,7 +42,7 @@ Restore = Callable[[object], object]
 
 
 class SqlInputs:
-    """Turns rows of a table into what Spark gets; picklable."""
+    """Converts rows of a table to values of Spark's types; picklable."""
 
     def __init__(self, table: Table) -> None:
         self.table = table
@@ -52,7 +52,7 @@ class SqlInputs:
         return SqlInputs, (self.table,)
 
     def values(self, row: Row) -> Values:
-        """One value per column, None where the row has none."""
+        """Return one value per column, None where the row has none; raises `InvalidChange` for an unsuitable value."""
         return tuple(self._value(column, convert, row.get(column.name)) for column, convert in self._columns)
 
     def _value(self, column: Column, convert: Converter, value: object) -> object:
@@ -66,14 +66,14 @@ class SqlInputs:
             raise InvalidChange("value-does-not-fit", str(reason), where, str(fix)) from error
 
     def schema(self) -> StructType:
-        """The columns in Spark's types."""
+        """Return the columns in Spark's types."""
         from pyspark.sql.types import StructField, StructType
 
         return StructType([StructField(column.name, _spark_type(column)) for column in self.table.columns])
 
 
 def _temporal(column: Column) -> str:
-    """`timestamp`, `date` or nothing."""
+    """Return `timestamp`, `date` or "" for a column of another type."""
     name = column.data_type.lower()
     if column.kind != "number":
         return ""
@@ -100,7 +100,7 @@ def _spark_type(column: Column) -> DataType:
 
 
 def _spark_value(column: Column, wire: object) -> object:
-    """A value as Spark takes it, from the value that travels."""
+    """Convert a value from its encoding for consumers to the column's type in Spark."""
     kind = _temporal(column) or column.kind
     if kind in ("timestamp", "date") and isinstance(wire, int | float):
         moment = _EPOCH + timedelta(milliseconds=wire)
@@ -117,15 +117,15 @@ class SlotReader:
     slots: tuple[tuple[str, str], ...]
 
     def read(self, results: Sequence[object]) -> dict[str, object]:
-        """The slots, from the results in the order of the expressions."""
+        """Return the results by slot; `results` are in the order of the expressions."""
         pairs = zip(self.slots, results, strict=True)
         return {slot: _RESTORE[kind](value) for (slot, kind), value in pairs}
 
 
 def check_sql(session: SparkSession, table: MappedTable) -> tuple[list[SparkColumn], SlotReader]:
-    """The expressions of a table as columns to select, and the reader of their results.
+    """Return a table's expressions as columns to select, and the reader of their results.
 
-    Spark analyses them here: the first that it refuses is an error with its key.
+    Spark analyses them here; raises `ConfigurationError` with the key of the first that it refuses.
     """
     empty = session.createDataFrame([], SqlInputs(table.source).schema())
     checked = [(sql_slot(key), *_checked(empty, table, key, sql)) for key, sql in table.mapping.sql.items()]
@@ -142,7 +142,7 @@ def _checked(empty: DataFrame, table: MappedTable, key: str, sql: str) -> tuple[
     fix = "correct the SQL; it may use the columns " + ", ".join(table.source.column_names)
     try:
         expression = functions.expr(sql)
-        # A condition admits nothing that looks beyond one row or makes several of it.
+        # Spark allows no aggregate, window or generator in a WHERE, so it refuses them here.
         empty.where(expression.isNull())
         result = empty.select(expression)
     except PySparkException as error:
@@ -162,7 +162,7 @@ def _where(table: MappedTable, key: str) -> str:
 
 
 def _transportable(expression: SparkColumn, kind: DataType) -> tuple[SparkColumn, str]:
-    """The expression in a form that Python reads without loss, and the name of how to read it."""
+    """Return the expression in a form that reaches Python without loss, and its key in `_RESTORE`."""
     from pyspark.sql import functions, types
 
     if isinstance(kind, types.TimestampType):
@@ -186,14 +186,14 @@ _RESTORE: Mapping[str, Restore] = {"plain": lambda value: value, "microseconds":
 
 
 def explained(error: BaseException, tables: Iterable[MappedTable]) -> ChangesourceError | None:
-    """The error of an expression that failed on a value, naming its key; None if Spark failed for another reason."""
+    """Return the error for an expression that failed on a row, with its key; None if Spark failed otherwise."""
     text = str(error)
     if "SQLSTATE" not in text:
         return None
     by_where = {_where(table, key): sql for table in tables for key, sql in table.mapping.sql.items()}
     if not by_where:
         return None
-    # Spark quotes the expression that failed.
+    # Spark quotes the expression that failed; where it does not, any of them may be the cause.
     named = [where for where, sql in by_where.items() if sql in text] or list(by_where)
     return InvalidChange(
         "mapping-failed",
@@ -204,6 +204,9 @@ def explained(error: BaseException, tables: Iterable[MappedTable]) -> Changesour
 
 
 def gist(text: str) -> str:
-    """The sentence of a Spark error, which otherwise fills screens: from its condition's name to its SQLSTATE."""
+    """Return the part of a Spark error from its condition's name to its SQLSTATE, at most 500 characters.
+
+    The rest is a query plan and a Java stack trace.
+    """
     match = re.search(r"\[[A-Z_.]+\].*?SQLSTATE: \w+", text, re.DOTALL)
     return " ".join((match.group() if match else text).split())[:500]
