@@ -31,7 +31,7 @@ class ExitCode(IntEnum):
 
 
 EXIT_CODES = (
-    "Exit codes: 0 ok, 1 failure, 2 usage or configuration, 3 store or adapter refused, "
+    "Exit codes: 0 ok, 1 failure, 2 usage or configuration, 3 upstream or adapter refused, "
     "4 state directory or log, 5 endpoint or port, 130 interrupted."
 )
 

@@ -100,7 +100,7 @@ class ServeConfig:
         "origins of web pages that may send requests, with commas between them; * for any",
     )
     allowed_hosts: tuple[str, ...] = setting(
-        (), words, "names, besides localhost, under which /statusz and /metrics may be asked for; * for any"
+        (), words, "host names, in addition to localhost, under which /statusz and /metrics answer; * for any"
     )
     connections_per_address: int = setting(
         1000, checked(whole, _not_negative), "connections one address may have open; 0 for any number"
@@ -117,7 +117,7 @@ class ServeConfig:
     )
     mappings: str = setting("", text, "how tables appear to consumers, declared in Python: module:NAME of a dict")
     ledger: Path | None = setting(
-        None, path, "file in which an application confirms mutations, for a store that cannot hold them"
+        None, path, "file in which an application confirms mutations, for an upstream that cannot hold them"
     )
     compression: bool = setting(False, _switch, "offer permessage-deflate (costs CPU on both sides)")
     log_format: str = setting("text", _one_of("text", "json"), "text for people, json for machines")
@@ -134,7 +134,7 @@ class ServeConfig:
     )
     grace: float = setting(10.0, checked(number, _positive), "seconds to reach a transaction boundary when stopping")
     prune_interval: float = setting(
-        60.0, checked(number, _positive), "seconds between looks at what the log may forget"
+        60.0, checked(number, _positive), "seconds between two checks of what can be pruned from the log"
     )
     subscriber_expiry: float = setting(
         7 * 86400.0, checked(number, _positive), "seconds an absent consumer still holds the log back"

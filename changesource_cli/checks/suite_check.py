@@ -25,7 +25,7 @@ async def check_suite(
     while (verdict := await asyncio.to_thread(next, verdicts, None)) is not None:
         yield _converted(verdict)
     if is_read_only:
-        left = f"{len(CASES) - len(cases)} cases write to the store: check a harness (module:Harness) to run them"
+        left = f"{len(CASES) - len(cases)} cases write to the upstream: check a harness (module:Harness) to run them"
         yield CheckVerdict("writing cases", "not seen", left)
 
 

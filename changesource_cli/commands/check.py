@@ -52,13 +52,14 @@ def check(
     pairs: Pairs = None,
     seconds: Annotated[float, typer.Option(min=0.1, help="Longest time for the whole check.")] = 60.0,
     watch: Annotated[float, typer.Option(min=0.0, help="Seconds to listen for changes on a live stream.")] = 3.0,
-    app: Annotated[str, typer.Option(help="App to ask as; one of its own keeps the acks of others apart.")] = APP,
-    shard: Annotated[int, typer.Option(min=0, help="Shard to ask as.")] = 0,
+    app: Annotated[str, typer.Option(help="App id of the check; a separate one leaves other acks alone.")] = APP,
+    shard: Annotated[int, typer.Option(min=0, help="Shard of the check.")] = 0,
     resets: Annotated[
-        bool, typer.Option("--resets", help="Also ask what may make the endpoint start over for all its consumers.")
+        bool, typer.Option("--resets", help="Also run cases that may make the endpoint reset all its consumers.")
     ] = False,
     acks: Annotated[
-        bool, typer.Option("--acks/--no-acks", help="Whether to acknowledge; an endpoint remembers who does.")
+        bool,
+        typer.Option("--acks/--no-acks", help="Whether to acknowledge; an endpoint records each consumer that does."),
     ] = True,
     transcript: Annotated[
         Path | None, typer.Option(help="Write every frame to this file; frame N is its line N.", show_default=False)

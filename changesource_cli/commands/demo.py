@@ -39,14 +39,14 @@ SECONDS = 15.0
 def demo(
     page: Annotated[bool, typer.Option("--page/--no-page", help="Show it on a page, until Ctrl-C.")] = True,
     seconds: Annotated[
-        float | None, typer.Option(min=1, help="Watch on the terminal for so long, without the page.")
+        float | None, typer.Option(min=1, help="Watch on the terminal for this long, without the page.")
     ] = None,
     listen: Annotated[str, typer.Option(help="Address of the page; port 0 is any free one.")] = "127.0.0.1:0",
     runner: Annotated[
-        str, typer.Option(help="spark, inline, or auto: Spark where Java and PySpark are there.")
+        str, typer.Option(help="spark, inline, or auto: Spark if Java and PySpark are installed.")
     ] = "auto",
     keep: Annotated[
-        Path | None, typer.Option(help="Folder to keep store and state in; a temporary one if not given.")
+        Path | None, typer.Option(help="Folder of the upstream and the state; temporary by default.")
     ] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print events as JSON, one per line.")] = False,
 ) -> None:

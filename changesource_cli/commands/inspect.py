@@ -44,10 +44,10 @@ def inspect(
     ] = None,
     log_schema: Annotated[str, typer.Option(envvar="CHANGESOURCE_LOG_SCHEMA", help="Schema of that log.")] = SCHEMA,
     digests: Annotated[
-        bool, typer.Option("--digests", help="Read what each stage holds: rows and digest of every table.")
+        bool, typer.Option("--digests", help="Also read the rows and digest of every table at each stage.")
     ] = False,
     adapter: Annotated[
-        str | None, typer.Option(help="Adapter of the store, to read what it holds, too.", show_default=False)
+        str | None, typer.Option(help="Adapter of the upstream, to read its state, too.", show_default=False)
     ] = None,
     pairs: serve.Pairs = None,
     replica: Replicas = None,

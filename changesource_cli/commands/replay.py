@@ -49,7 +49,7 @@ def replay(
     ] = "start",
     end: Annotated[str, typer.Option("--to", help="Watermark to end at, or 'head' for the newest now.")] = "head",
     rate: Annotated[float, typer.Option(min=0, help="Transactions per second; 0 is as fast as it goes.")] = 0,
-    stay: Annotated[bool, typer.Option("--stay", help="Go on serving when a cache has everything.")] = False,
+    stay: Annotated[bool, typer.Option("--stay", help="Continue serving when a cache has everything.")] = False,
     listen: Annotated[str | None, serve.flag("listen")] = None,
     state: Annotated[Path | None, serve.flag("state")] = None,
     log: Annotated[str | None, serve.flag("log")] = None,

@@ -121,7 +121,7 @@ def serve(
     ] = False,
     as_json: Annotated[bool, typer.Option("--json", help="Machine-readable output and logs.")] = False,
 ) -> None:
-    """Serve a store to zero-cache: its pipeline, its change log, and the stream."""
+    """Serve an upstream to zero-cache: runs its pipeline, its change log and the endpoint."""
     with reported(as_json=as_json):
         names = {field.name for field in fields(ServeConfig)} - configuration.TABLES.keys()
         flags: dict[str, object] = {name: ctx.params.get(name) for name in names}

@@ -33,11 +33,11 @@ EPILOG = (
 def tail(
     url: Annotated[str, typer.Argument(help="Endpoint: host:port, ws://… or wss://…; a key goes in as ?apiKey=…")],
     start: Annotated[
-        str, typer.Option("--from", help="Watermark to go on from, 'start' for the whole snapshot, or 'now'.")
+        str, typer.Option("--from", help="Watermark to continue from, 'start' for the whole snapshot, or 'now'.")
     ] = "now",
     limit: Annotated[int, typer.Option("--limit", min=0, help="Stop after so many transactions; 0 never stops.")] = 0,
-    validate: Annotated[bool, typer.Option("--validate", help="Tell every broken rule; exit code 1 for any.")] = False,
-    as_json: Annotated[bool, typer.Option("--json", help="Print every message as it travels, one per line.")] = False,
+    validate: Annotated[bool, typer.Option("--validate", help="Print every broken rule; exit code 1 if any.")] = False,
+    as_json: Annotated[bool, typer.Option("--json", help="Print every message as it is sent, one per line.")] = False,
 ) -> None:
     """Print the transactions of a stream as they come."""
     validator = StreamValidator(as_json=as_json) if validate else None

@@ -56,7 +56,7 @@ class Comparison:
 
 def verify(
     adapter: Annotated[
-        str | None, typer.Argument(help="Adapter of the store, to compare it with the log.", show_default=False)
+        str | None, typer.Argument(help="Adapter of the upstream, to compare it with the log.", show_default=False)
     ] = None,
     pairs: serve.Pairs = None,
     replica: Replicas = None,

@@ -23,7 +23,7 @@ from protocol.watermark import EMPTY
 
 @dataclass(frozen=True, slots=True)
 class EncodedTransaction:
-    """A validated transaction ready to append: the `data` frames, in memory or spilled to a staged block file.
+    """A validated transaction ready to append: its `data` frames, in memory or in a staged block file.
 
     `schema_after` is the consumer's schema (JSON text) if this transaction changes it. `watermark` is set only for
     upstreams that number their transactions themselves.
@@ -57,7 +57,7 @@ class Segment(Protocol):
     """The data frames of a transaction too large for memory."""
 
     def blocks(self) -> Iterator[bytes]:
-        """Whole frames, one block at a time; `SnapshotGone` if they are no longer there."""
+        """Yield whole frames, one block at a time; raises `SnapshotGone` if they were deleted meanwhile."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,12 +80,12 @@ class StoredTransaction:
     def of_segment(
         cls, watermark: str, commit_time_ms: float | None, changes: int, size: int, segment: Segment
     ) -> StoredTransaction:
-        """A transaction whose data are in a segment; the frames around them are made here."""
+        """Make a transaction whose data are in a segment, with new `begin` and `commit` frames."""
         begin, commit = begin_frame(watermark), commit_frame(watermark, commit_time_ms)
         return cls(watermark, commit_time_ms, changes, size, None, begin, segment, commit)
 
     def chunks(self) -> Iterator[bytes]:
-        """The frames in order, in pieces that end at frame boundaries; large transactions are read block by block."""
+        """Yield the frames in order, in pieces that end at frame boundaries; a segment is read block by block."""
         if self.frames is not None:
             yield self.frames
             return
@@ -95,7 +95,7 @@ class StoredTransaction:
         yield self.commit
 
     def data(self) -> Iterator[bytes]:
-        """The `data` frames alone, to be sent inside another transaction; in pieces like `chunks`."""
+        """Yield the `data` frames alone, to be sent inside another transaction; in pieces like `chunks`."""
         if self.frames is not None:
             yield data_frames(self.frames)
         elif self.segment is not None:
@@ -104,7 +104,7 @@ class StoredTransaction:
 
 @dataclass(frozen=True, slots=True)
 class SnapshotRecord:
-    """A snapshot that the log knows; its rows are in the spool under `directory`."""
+    """A snapshot that is registered in the log; its parts are in the spool, in `directory`."""
 
     watermark: str
     generation: int
@@ -162,7 +162,7 @@ class LogUpdate:
 
     @property
     def is_empty(self) -> bool:
-        """Whether there is nothing to write; the epoch is compared all the same."""
+        """Whether there is nothing to write; a backend compares the epoch nevertheless."""
         return not self.rows and self.snapshot is None and self.forget_through is None
 
     @property
@@ -179,35 +179,38 @@ class Log(Protocol):
     """
 
     def state(self) -> LogState:
-        """The state row, read at one moment. A log that does not exist is an empty one."""
+        """Return the state row, all of it read at one moment; that of an empty log if the log does not exist."""
 
     def snapshots(self) -> list[SnapshotRecord]:
-        """The snapshots of the current generation, oldest first; only the newest is sure to have its files."""
+        """Return the snapshots of the current generation, oldest first. The files of all but the newest may be gone."""
 
     def read_after(self, watermark: str, max_bytes: int) -> list[StoredTransaction]:
-        """Whole transactions above `watermark`, in order: at least one if there is one, then up to `max_bytes`."""
+        """Return whole transactions above `watermark`, in order, up to `max_bytes`; at least one if there is one."""
 
     def sizes(self, first: str, through: str, at_most: int) -> list[tuple[str, int]]:
-        """Watermark and bytes of the first `at_most` transactions from `first` to `through`, both inclusive."""
+        """Return watermark and bytes of the first `at_most` transactions from `first` to `through`, both inclusive."""
 
     def count_after(self, watermark: str) -> int:
-        """How many transactions there are above `watermark`; fast however many they are, if the backend can."""
+        """Count the transactions above `watermark`. Called for each consumer of `/statusz`, so it should be quick."""
 
     def known(self, positions: Sequence[str]) -> dict[str, str]:
-        """The watermarks of those positions (as text) that a transaction or snapshot of the log has, by position."""
+        """Return the watermarks of those positions (as text) that a transaction or snapshot in the log has."""
 
     def take_over(self, highest: str) -> LogState:
-        """Open the log for writing, created if absent, and become its newest writer: the epoch goes up by one, and the
-        state's `highest` to at least this. Staged segments that no transaction names are removed.
+        """Open the log for writing, create it if absent, and become its newest writer; returns the state.
+
+        The epoch is increased by one, and the state's `highest` to at least `highest`. Staged segments that no
+        transaction names are removed.
         """
 
     def write(self, update: LogUpdate) -> None:
-        """Apply an update in one transaction; durable when it returns, and readers are woken. Raises `StaleWriter`,
-        with nothing changed, if another writer took over since.
+        """Apply an update in one transaction; it is durable when this returns, and readers are woken.
+
+        Raises `StaleWriter`, with nothing changed, if another writer took over since.
         """
 
     def set_aside(self) -> str | None:
-        """Rename a damaged log so that the next writer starts an empty one; the name, None if there is no log."""
+        """Rename a damaged log, so that the next writer starts an empty one; returns the name, None without a log."""
 
     def close(self) -> None:
         """Release connections and files."""

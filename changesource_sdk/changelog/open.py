@@ -1,4 +1,4 @@
-"""Choosing the backend of the log: the state directory itself, or a database named by its URL."""
+"""Chooses the backend of the log: SQLite in the state directory, or the Postgres database of a URL."""
 
 from __future__ import annotations
 
@@ -16,9 +16,9 @@ SCHEMES = ("postgresql://", "postgres://")
 def open_store(
     state_directory: Path, log: str | None = None, schema: str = "changesource", spool: str | None = None
 ) -> LogStore:
-    """The log that `--log`, `--log-schema` and `--spool` describe. Nothing is opened yet.
+    """Return the log store for `--state`, `--log`, `--log-schema` and `--spool`. No file or connection is opened yet.
 
-    Its paths are absolute: tasks of a cluster work in directories of their own.
+    Its paths are absolute, because tasks of a cluster run in other working directories. Raises `ConfigurationError`.
     """
     state_directory = state_directory.absolute()
     if not log:
@@ -52,7 +52,7 @@ def open_store(
 def open_existing(
     state_directory: Path, log: str | None = None, schema: str = "changesource", spool: str | None = None
 ) -> LogStore:
-    """The same for commands that only read: raises `StateError` if there is no such state directory."""
+    """Do the same for commands that only read: raises `StateError` if there is no such state directory."""
     if not log and not state_directory.is_dir():
         fix = "give the directory of serve's --state, or --log"
         raise StateError("no-state", "there is no such state directory", str(state_directory), fix)

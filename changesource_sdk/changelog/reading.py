@@ -1,4 +1,4 @@
-"""Questions about a log that every backend answers in the same way."""
+"""Queries of a log that are the same for every backend."""
 
 from __future__ import annotations
 
@@ -23,9 +23,9 @@ def knows(log: Log, position: Position) -> bool:
 
 
 def ranges(log: Log, after: str, through: str, range_bytes: int) -> list[LogRange]:
-    """The transactions above `after` up to `through`, cut into ranges of about so many bytes, without reading them.
+    """Divide the transactions above `after` up to `through` into ranges of about `range_bytes`, by their sizes alone.
 
-    Each range ends with the transaction that fills it.
+    Each range ends with the transaction that reaches the size.
     """
     made: list[LogRange] = []
     count = size = 0
@@ -41,7 +41,7 @@ def ranges(log: Log, after: str, through: str, range_bytes: int) -> list[LogRang
 
 
 def _sizes_after(log: Log, after: str, through: str) -> Iterator[tuple[str, int]]:
-    """All of `Log.sizes`, page by page. A page begins with the last of the one before, which is skipped."""
+    """Yield all of `Log.sizes`, page by page. A page starts with the last one of the page before, which is skipped."""
     while True:
         page = log.sizes(after, through, _PAGE)
         yield from ((watermark, size) for watermark, size in page if watermark > after)

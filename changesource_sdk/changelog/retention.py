@@ -1,12 +1,13 @@
-"""What the log may forget, and which consumers. Pure.
+"""Which transactions may be pruned, and which consumers deleted. Pure.
 
-The log may forget what every live consumer has acknowledged and what the newest snapshot already contains: a consumer
+A transaction may be pruned when every live consumer has acknowledged it and the newest snapshot contains it: a consumer
 that starts now gets that snapshot and needs only what follows it.
 
-A consumer that came back after its initial sync is live for a day after it was last heard of. One that never came
-back, or that another replica of the same app and shard has replaced since, is live for a quarter of an hour only: every
-initial sync makes a new consumer, and a cache that loses its replica at every start must not keep the log for a day
-each time. A consumer that is no longer live may still resume, if the log happens to reach back that far.
+A consumer that resumed after its initial sync is live for `live_within_ms` (`--subscriber-expiry`) after it last
+connected or acknowledged. One that never resumed, or that another replica of the same app and shard has replaced since,
+is live for a quarter of an hour at most: every initial sync makes a new consumer, and a cache that loses its replica at
+every start must not keep the log for days each time. A consumer that is no longer live may still resume, if the log
+reaches back that far.
 """
 
 from __future__ import annotations
@@ -15,20 +16,15 @@ from collections.abc import Iterable, Sequence
 
 from changesource_sdk.changelog.coordination.consumers import Consumer, ConsumerKey, transaction_of
 
-LIVE_WITHIN_MS = 24 * 3600 * 1000.0
-"""A consumer not heard of for this long no longer keeps transactions alive."""
-
 REPLACED_WITHIN_MS = 15 * 60 * 1000.0
-"""The same for one that never resumed or was replaced; an initial sync under way is heard of all the time."""
+"""A consumer that never resumed or was replaced is live for this long. During an initial sync it is never silent."""
 
 MOST_CONSUMERS = 1000
-"""How many are remembered. Names are the consumers' own choice, so their number must have an end."""
+"""How many consumers are kept. Any client can make up an app and a shard, so their number must be bounded."""
 
 
-def prune_point(
-    newest_snapshot: str, consumers: Iterable[Consumer], now_ms: float, live_within_ms: float = LIVE_WITHIN_MS
-) -> str:
-    """The watermark up to which nothing is needed any more."""
+def prune_point(newest_snapshot: str, consumers: Iterable[Consumer], now_ms: float, live_within_ms: float) -> str:
+    """Return the watermark up to and including which transactions may be pruned; `now_ms` is in epoch milliseconds."""
     known = list(consumers)
     newest = _newest_versions(known)
     needed = [newest_snapshot]
@@ -41,13 +37,12 @@ def prune_point(
     return min(needed)
 
 
-def forgettable(
-    consumers: Sequence[Consumer], oldest: str, now_ms: float, live_within_ms: float = LIVE_WITHIN_MS
-) -> list[ConsumerKey]:
-    """Consumers that need not be remembered: long silent and unable to resume, and those beyond the limit.
+def forgettable(consumers: Sequence[Consumer], oldest: str, now_ms: float, live_within_ms: float) -> list[ConsumerKey]:
+    """Return the consumers to delete: those long silent and unable to resume, and those beyond `MOST_CONSUMERS`.
 
-    The newest version of each app and shard that resumed stays, as the proof of how far it has come. Beyond the limit
-    those go first that never resumed, then the ones silent for longest: a flood of names displaces itself.
+    The newest version of each app and shard that resumed stays, as the proof of how far it has come. Beyond the limit,
+    those that never resumed are deleted first, then those silent for longest, so a flood of made-up names displaces
+    itself and not the real consumers.
     """
     newest = _newest_versions(consumers)
 
@@ -61,7 +56,7 @@ def forgettable(
 
 
 def _newest_versions(consumers: Iterable[Consumer]) -> dict[tuple[str, int], str]:
-    """The newest version that resumed, per app and shard; "" where none has."""
+    """Return the newest version that resumed, by app and shard; "" where none has."""
     newest: dict[tuple[str, int], str] = {}
     for each in consumers:
         version = each.key.replica_version if each.has_resumed else ""

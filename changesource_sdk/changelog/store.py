@@ -1,7 +1,8 @@
-"""Where one change log lives, and how a process reaches it: log, files of snapshots, coordination.
+"""One change log and everything that belongs to it: the log, the files of snapshots, coordination.
 
 A `LogStore` is a description, not a connection: it can be pickled and sent to a Spark task, and each process opens from
-it what it needs. It is the same for every backend, which gives it a `Log`, a `Coordination` and perhaps a `Spool`.
+it what it needs. The class is the same for every backend; a backend supplies a `Log`, a `Coordination` and perhaps a
+`Spool`.
 """
 
 from __future__ import annotations
@@ -57,11 +58,14 @@ class LogStore:
 
     @property
     def layout(self) -> StateDirectory:
-        """The state directory, and where its files are."""
+        """The paths of the state directory."""
         return self.files.layout
 
     def open_writer(self, now_us: Callable[[], int]) -> LogWriter:
-        """Take over the log: older writers are fenced off, a damaged log is set aside, leftovers are swept."""
+        """Take over the log and return its writer; `now_us` is the clock, in epoch microseconds.
+
+        Older writers are fenced off, a damaged log is set aside, and files that a killed writer left are removed.
+        """
         self.layout.create()
         try:
             return LogWriter(self.open_log(), self.files, now_us)
@@ -70,22 +74,24 @@ class LogStore:
             return LogWriter(self.open_log(), self.files, now_us)
 
     def set_aside(self) -> str | None:
-        """Rename a damaged log; the name it is kept under, None if there is none to keep."""
+        """Rename a damaged log and return its new name; None if there is no log."""
         with closing(self.open_log()) as log:
             return log.set_aside()
 
     def claim(self) -> AbstractContextManager[None]:
-        """Be the one pipeline of this log while inside; `StateError` if there is another. Fencing keeps the log whole
-        without it: this only keeps two pipelines from fencing each other off in turn.
+        """Be the only pipeline of this log inside the block; raises `StateError` if there is another.
+
+        The log stays correct without this lock, because of fencing. The lock prevents that two pipelines fence each
+        other off in turn, without end.
         """
         return self._coordination.lock("pipeline")
 
     def compacting(self) -> AbstractContextManager[None]:
-        """Be the one process that compacts this log while inside; `StateError` if there is another."""
+        """Be the only process that compacts this log inside the block; raises `StateError` if there is another."""
         return self._coordination.lock("compaction")
 
     def listen(self) -> WakeupListener:
-        """A listener that is woken when the log has something new to read."""
+        """Return a listener that is woken when the log has something new to read; the caller closes it."""
         return self._coordination.listen()
 
     def close(self) -> None:

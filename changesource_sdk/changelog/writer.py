@@ -50,11 +50,11 @@ class LogWriter:
             raise
 
     def state(self) -> LogState:
-        """The state row as this writer left it."""
+        """Return the state row as this writer last wrote it."""
         return self._state
 
     def snapshots(self) -> list[SnapshotRecord]:
-        """The snapshots of the current generation, oldest first."""
+        """Return the snapshots of the current generation, oldest first."""
         return self._log.snapshots()
 
     def knows(self, position: Position) -> bool:
@@ -62,7 +62,7 @@ class LogWriter:
         return bool(self._known([(positions.to_text(position), position)]))
 
     def _known(self, candidates: Iterable[tuple[str, Position]]) -> dict[str, str]:
-        """The watermarks of those positions that the log holds, or once held, by their text."""
+        """Return the watermarks of those positions that the log has, or had before pruning, by the positions' text."""
         state = self._state
         by_text = {text: position for text, position in candidates if not positions.is_ahead(position, state.position)}
         if not by_text:
@@ -70,12 +70,16 @@ class LogWriter:
         known = self._log.known(list(by_text))
         for text, position in by_text.items():
             if text not in known and _was_appended(state, position):
-                # Pruned since. Its own watermark is lost; nobody needs more of it than that it is not a new one.
+                # Pruned since, and its watermark with it. Callers only need to know that it is not new.
                 known[text] = state.oldest
         return known
 
     def append(self, transactions: Sequence[EncodedTransaction]) -> list[str]:
-        """Make all of them durable, or none; the watermark of each. One already there keeps the watermark it has."""
+        """Make all of them durable, or none, and return the watermark of each.
+
+        One whose position the log has already is not stored again and keeps its watermark. Raises `StaleWriter`, and
+        `InvalidChange` where the adapter's watermarks do not increase.
+        """
         texts = [positions.to_text(transaction.position) for transaction in transactions]
         known = self._known((text, each.position) for text, each in zip(texts, transactions, strict=True))
         batch = Batch(self._state.head, self._head_major, self._floor)
@@ -100,11 +104,11 @@ class LogWriter:
         )
 
     def next_generation(self, above: str = EMPTY, proposed: str | None = None) -> str:
-        """A watermark for a new snapshot: above `above` and all that this log ever used; `proposed` if that is, else
-        from the clock, so that a lost log comes back higher.
+        """Return a watermark for a new snapshot, above `above` and all that this log ever used.
 
-        Its major number is a new one: those of the former generation may have been issued to consumers
-        (`consumers.next_version`).
+        It is `proposed` if that is high enough, and the next free number otherwise. Without a proposal it comes from
+        the clock, so that it is also above what a lost log used. Its major number is a new one: minor numbers of the
+        old ones may have been issued to consumers (`consumers.next_version`).
         """
         next_major = watermarks.to_int(max(self._state.highest, above))[0] + 1
         if proposed is None:
@@ -134,8 +138,10 @@ class LogWriter:
         return record
 
     def add_snapshot(self, base: str, record: SnapshotRecord) -> bool:
-        """Register a snapshot made of snapshot `base` and the transactions up to its watermark; its folder is moved
-        into the spool. False, and nothing done, if it does not belong to the current generation.
+        """Register a snapshot that was made from snapshot `base` and the transactions up to its watermark.
+
+        Its folder is moved into the spool. Returns False, with nothing changed, if the snapshot does not belong to the
+        current generation, is older than another, or is incomplete.
         """
         known = [snapshot.watermark for snapshot in self.snapshots()]
         belongs = base in known and max(known) < record.watermark <= self._state.head
@@ -144,7 +150,7 @@ class LogWriter:
         final = self._files.layout.spool / record.watermark
 
         def adopt() -> None:
-            # Else it was made on another host, and is fetched when it is needed.
+            # A snapshot of another host has no folder here; it is fetched from the spool when it is needed.
             if record.directory.is_dir():
                 snapshots.adopt(record.directory, final)
 
@@ -156,8 +162,10 @@ class LogWriter:
         return True
 
     def prune(self, below: str, at_most: int | None = None) -> int:
-        """Forget transactions up to and including `below`, never beyond the head, the oldest `at_most` of them; the
-        number forgotten. The last one forgotten, or `below` if none is left below it, becomes the oldest.
+        """Delete transactions up to and including `below`, the oldest first and at most `at_most`; returns how many.
+
+        `below` is limited to the head. The state's `oldest` becomes the last one deleted, or `below` if none is left
+        up to there.
         """
         state = self._state
         below = min(below, state.head)
@@ -187,12 +195,12 @@ class LogWriter:
 
 
 def _was_appended(state: LogState, position: Position) -> bool:
-    """Whether a position that is not stored was appended in this generation and forgotten since."""
+    """Whether a position that is not stored was appended in this generation and pruned since."""
     return state.generation > 0 and (position == state.position or positions.is_behind(position, state.position))
 
 
 def fenced(mine: int, newest: int, where: str) -> StaleWriter:
-    """The error of a writer that was replaced; for backends."""
+    """Return the error for a writer that was replaced; for backends."""
     return StaleWriter(
         "writer-fenced",
         f"this writer has epoch {mine}, but a writer with epoch {newest} took over",

@@ -1,9 +1,9 @@
 """Log records of Spark's Python workers, brought to their driver over a socket.
 
-What a worker writes to standard error ends in Spark's own log, on whatever host it runs. So the driver listens
-(`LogReceiver`), a worker connects when its work begins (`send_logs`) and sends each record as a line (`relayed`); the
-driver logs them as its own. A worker never waits for the driver: what does not fit its queue is dropped and counted,
-and without a driver lines go to standard error as before.
+A worker's standard error is in Spark's own log, on the worker's host. So the driver listens (`LogReceiver`), a worker
+connects when its work begins (`send_logs`) and sends each record as a line (`relayed`), and the driver logs them. A
+worker never waits for the driver: records that do not fit in its queue are dropped and counted, and without a driver
+they go to standard error.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ _LONGEST_LINE = 64 * 1024
 
 @dataclass(frozen=True, slots=True)
 class LogReceiverAddress:
-    """Where a driver takes records in; the key keeps out connections that are not of its workers."""
+    """Where a driver receives records. `key` is a secret that its workers send first; other connections are closed."""
 
     host: str
     port: int
@@ -38,7 +38,7 @@ class LogReceiverAddress:
 
 
 class LogReceiver:
-    """The driver's end. It listens at `address` from entering the context to leaving it, and logs in own threads."""
+    """The driver's end: listens at `address` inside the `with` block and logs what it receives, in its own threads."""
 
     def __init__(self, host: str) -> None:
         self._server = socket.create_server((host, 0))
@@ -84,7 +84,7 @@ class LogSender(logging.Handler):
         self._thread.start()
 
     def emit(self, record: logging.LogRecord) -> None:
-        """Queue a record."""
+        """Queue a record, or count it as dropped if the queue is full; never blocks."""
         if self._dropped:
             record.__dict__["fields"] = {**getattr(record, "fields", {}), "dropped": self._dropped}
         try:
@@ -94,11 +94,11 @@ class LogSender(logging.Handler):
             self._dropped += 1
 
     def is_alive(self) -> bool:
-        """Whether its thread is there: it is not in a process that was forked off."""
+        """Whether its thread runs; it does not in a process that was forked after it started."""
         return self._thread.is_alive()
 
     def close(self) -> None:
-        """Send what is queued, for at most a moment, and end."""
+        """Send what is queued, for at most three seconds, and end the thread."""
         with contextlib.suppress(queue.Full):
             self._lines.put(None, timeout=1.0)
         self._thread.join(2.0)
@@ -116,11 +116,11 @@ class LogSender(logging.Handler):
                 print(line, file=sys.stderr, flush=True)
 
 
-_sender: LogSender | None = None  # of this process; workers are used again for other tasks
+_sender: LogSender | None = None  # of this process, set by `send_logs`; Spark runs many tasks in one worker
 
 
 def send_logs(address: LogReceiverAddress | None) -> None:
-    """Send what this process logs from now on to a driver; the same one as before keeps its connection.
+    """Send what this process logs from now on to a driver; keeps the connection if it is the same driver as before.
 
     None, for tests that run a task in their own process, changes nothing.
     """

@@ -1,7 +1,7 @@
 """The endpoint's Prometheus metrics, in a registry of their own.
 
-One `EndpointMetrics` per endpoint process; `render` gives the text of `/metrics`. Positions of the store may be
-anything, so stages appear here by age and count and in `/statusz` by position.
+There is one `EndpointMetrics` per endpoint process; `render` returns the text of `/metrics`. A position of the upstream
+may be any JSON value, so the metrics of a stage are its age and counts; `/statusz` has its position.
 """
 
 from __future__ import annotations
@@ -27,23 +27,27 @@ class EndpointMetrics:
         self.sent_transactions = Counter("changesource_sent_transactions", "Transactions sent.", registry=reg)
         self.sent_frames = Counter("changesource_sent_frames", "Protocol messages sent.", registry=reg)
         self.acks = Counter("changesource_acks", "Acknowledgements received.", registry=reg)
-        self.resets = Counter("changesource_resets", "Consumers told to start over.", ["reason"], registry=reg)
+        self.resets = Counter("changesource_resets", "Consumers that were reset.", ["reason"], registry=reg)
         self.rejections = Counter("changesource_rejections", "Requests refused.", ["reason"], registry=reg)
-        self.ended = Counter("changesource_ended_streams", "Streams that are over.", ["reason"], registry=reg)
+        self.ended = Counter("changesource_ended_streams", "Streams that ended.", ["reason"], registry=reg)
         self.lag = Histogram(
             "changesource_send_lag_seconds",
             "From upstream commit to the consumer's socket.",
             buckets=_LAG_BUCKETS,
             registry=reg,
         )
-        self.tail_reads = Counter("changesource_tail_transactions", "Transactions read once for all.", registry=reg)
-        self.tail_bytes = Gauge("changesource_tail_bytes", "Recent transactions held in memory.", registry=reg)
+        self.tail_reads = Counter(
+            "changesource_tail_transactions", "Transactions read from the log, once for all consumers.", registry=reg
+        )
+        self.tail_bytes = Gauge("changesource_tail_bytes", "Bytes of recent transactions in memory.", registry=reg)
         self.log_head = Gauge("changesource_log_head", "Newest watermark, as a number.", registry=reg)
         self.log_oldest = Gauge("changesource_log_oldest", "Oldest watermark kept, as a number.", registry=reg)
         self.stage_age = Gauge(
-            "changesource_stage_age_seconds", "Since a stage last reported.", ["stage"], registry=reg
+            "changesource_stage_age_seconds", "Time since a stage last reported.", ["stage"], registry=reg
         )
-        self.stage_count = Gauge("changesource_stage_count", "What a stage has done so far.", ["stage"], registry=reg)
+        self.stage_count = Gauge(
+            "changesource_stage_count", "Transactions that a stage has handled.", ["stage"], registry=reg
+        )
         self.stage_failing = Gauge("changesource_stage_failing", "1 while a stage fails.", ["stage"], registry=reg)
         self.stage_held_up = Gauge(
             "changesource_stage_held_up",
@@ -51,7 +55,7 @@ class EndpointMetrics:
             ["stage"],
             registry=reg,
         )
-        self.warnings = Gauge("changesource_warnings", "Warnings of the pipeline that hold now.", registry=reg)
+        self.warnings = Gauge("changesource_warnings", "Current warnings of the pipeline.", registry=reg)
         self.behind = Gauge(
             "changesource_consumer_behind_transactions",
             "Transactions in the log that a consumer has not acknowledged.",
@@ -60,5 +64,5 @@ class EndpointMetrics:
         )
 
     def render(self) -> bytes:
-        """The text of `/metrics`."""
+        """Return the text of `/metrics`."""
         return generate_latest(self.registry)

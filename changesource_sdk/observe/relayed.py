@@ -1,8 +1,8 @@
-"""Log records that travel from the process that wrote them to the one whose log people read.
+"""Log records that one process sends to another, whose log the user reads.
 
 A record is one line of JSON: on standard error from the pipeline's process to `serve`, on a socket from Spark's Python
 workers to their driver (`log_socket`). In addition to the package's own records, records of other loggers at WARNING or
-above are relayed, so that an adapter's author may use any logger. `Bounded` keeps a flood of one kind short.
+above are relayed, so that an adapter's author may use any logger. `Bounded` limits how many records of one kind pass.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ _OWN_LOGGERS: list[logging.Logger] = [logging.getLogger(), logging.getLogger(LOG
 
 
 def encode(record: logging.LogRecord) -> str:
-    """A record as one line."""
+    """Return a record as one line, without secrets."""
     fields: dict[str, object] = {
         MARK: record.levelname,
         "name": record.name,
@@ -49,7 +49,7 @@ def encode(record: logging.LogRecord) -> str:
 
 
 def decode(line: str) -> logging.LogRecord | None:
-    """The record of a line; None if the line is none."""
+    """Return the record of a line; None if the line is not one of `encode`."""
     if not line.startswith(f'{{"{MARK}"'):
         return None
     try:
@@ -65,14 +65,15 @@ def decode(line: str) -> logging.LogRecord | None:
 
 
 def kind_of(record: logging.LogRecord) -> str:
-    """What records that differ only in their values have in common."""
+    """Return a text that is the same for records that differ in their values only."""
     return str(getattr(record, "kind", None) or record.msg)[:LONGEST_TEXT]
 
 
 class Bounded(logging.Filter):
-    """Passes, of records at WARNING or above, so many of each kind per interval; the rest is counted.
+    """Passes `LINES_PER_KIND` records of each kind at WARNING or above per `INTERVAL_S` seconds, and counts the rest.
 
-    Records that only clear a warning pass always. Invariant: memory is bounded by `MOST_KINDS`.
+    Records below WARNING always pass; those that clear a warning are among them. Threads may share it. Invariant: at
+    most `MOST_KINDS` kinds are in memory.
     """
 
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
@@ -86,7 +87,7 @@ class Bounded(logging.Filter):
         """Whether the record passes."""
         if record.levelno < logging.WARNING:
             return True
-        # Texts of other packages are not known to be templates: all that one of their loggers says is one kind.
+        # Messages of other packages may have values in their text, so all records of one of their loggers are one kind.
         is_own = record.name.startswith(LOGGER_NAME)
         key = (record.name, kind_of(record) if is_own else "")
         with self._lock:
@@ -103,13 +104,14 @@ class Bounded(logging.Filter):
 
 
 class SaidOnce(logging.Filter):
-    """Passes a standing warning once while it holds: the snapshot and the tail, in processes of their own, find the
-    same tables that cannot be synced.
+    """Passes a standing warning once while it is current: the snapshot and the tail are different processes and both
+    warn of the same tables that cannot be synced.
     """
 
     def __init__(self) -> None:
         super().__init__()
-        # Code and place of the warnings in force -> their text. Written by any thread that logs, one step at a time.
+        # Texts of the current standing warnings, by code and `where`. Any thread that logs writes it, with operations
+        # on a dict that are atomic.
         self._said: dict[tuple[object, object], str] = {}
 
     def filter(self, record: logging.LogRecord) -> bool:
@@ -132,7 +134,7 @@ class SaidOnce(logging.Filter):
 
 
 def _is_said(record: logging.LogRecord) -> bool:
-    """Whether a record is for people; some only say which warnings still hold."""
+    """Whether a record is for the log; some are only for the `WarningBook`."""
     return not (getattr(record, "notice", None) or {}).get("quiet")
 
 
@@ -146,7 +148,7 @@ class LineFormatter(logging.Formatter):
 def relay(handlers: Sequence[logging.Handler]) -> None:
     """Give all that this process logs to these handlers. May be called again: they replace the former ones.
 
-    Whatever level the user asked for, INFO is let through here: that a warning is over is said at this level.
+    The level is INFO even if the user asked for less, because a record that clears a warning has this level.
     """
     everything, own = _OWN_LOGGERS
     for log in _OWN_LOGGERS:
@@ -157,15 +159,15 @@ def relay(handlers: Sequence[logging.Handler]) -> None:
 
 
 def requested_level() -> int:
-    """The level that the process which started this one passed on."""
+    """Return the log level that the parent process passed in the environment; INFO by default."""
     level = logging.getLevelNamesMapping().get((os.environ.get(LEVEL_VARIABLE) or "info").upper())
     return logging.INFO if level is None else level
 
 
 def relay_to_standard_error(*others: logging.Handler) -> None:
-    """Write records to standard error for the process that started this one, and give them to other handlers too.
+    """Write records to standard error for the parent process, and give them to other handlers too.
 
-    Only the lines go by the level that was asked for and are bounded: `others` hear of every record.
+    The lines are limited to the requested level and by `Bounded`; `others` get every record.
     """
     handler = logging.StreamHandler(sys.stderr)
     handler.setLevel(requested_level())

@@ -112,14 +112,14 @@ class Stage:
                 self._write()
 
     def start(self, state: Activity, units: int) -> None:
-        """A piece of work begins: counts of rows and units of work start over."""
+        """Begin a piece of work: set the counts of rows and units to zero, and write the report."""
         with self._lock:
             moved_ms = self._clock() * 1000
             self.report = replace(self.report, state=state, rows=0, done=0, total=units, moved_ms=moved_ms)
             self._write()
 
     def failed(self, error: ChangesourceError) -> None:
-        """The stage failed and will try again."""
+        """Report an error; the stage will try again after a delay."""
         with self._lock:
             restarts = self.report.restarts + 1
             self.report = replace(self.report, state="backing-off", error=error.as_json(), restarts=restarts)
@@ -133,7 +133,7 @@ class Stage:
                 self._write()
 
     def beat(self) -> None:
-        """Still alive; writes only if the report grew old."""
+        """Renew `updated_ms` if the report is older than `BEAT_S` seconds, to show that the process lives."""
         with self._lock:
             if self._clock() - self._written_at >= BEAT_S:
                 self._write()

@@ -1,12 +1,12 @@
-"""Warnings that hold for a while: logged and cleared by the code that has the problem, shown in `/statusz`.
+"""Warnings that last: logged and cleared by the code that has the problem, shown in `/statusz`.
 
-`warn` logs a warning with its `code` and `where`, so that the same warning again is one warning that lasts. `clear`
-ends it. The pipeline's process keeps them in a `WarningBook`, which writes them as a report next to the log; warnings
-of Spark's Python workers reach it with their log lines.
+`warn` logs a warning with a `code` and a `where`; the same two again are the same warning. `clear` ends it. The
+pipeline's process has all of them in a `WarningBook`, which writes them as a report next to the log; warnings of
+Spark's Python workers reach it with their log lines.
 
-What makes a warning current is one rule, `is_current`: it was not cleared, and was said within the last `WINDOW_S`
-seconds or is a standing one. Those that are over are kept for `KEEP_S` seconds. A warning of a logger that knows
-nothing of this (`log.warning("…")`) is identified by its logger and its text, and goes by the window alone.
+A warning is current (`is_current`) until it is cleared, or until it was not repeated for `WINDOW_S` seconds. A
+*standing* warning need not be repeated. Past warnings are kept for `KEEP_S` seconds. A warning of an ordinary logger
+(`log.warning("…")`) is identified by its logger and its text, and nothing clears it but the time.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ WRITE_EVERY_S = 0.5
 
 _ANY = "*"
 Holds = Literal["", "table", "stream"]
-"""What waits because of it: nothing, one table while the others go on, or all that follows."""
+"""What waits because of it: nothing, one table while the others continue, or the whole stream."""
 
 
 def warn(
@@ -49,8 +49,8 @@ def warn(
     standing: bool = False,
     **fields: object,
 ) -> None:
-    """Log a warning that is known by its code and place. Say it again while it holds, unless it is `standing`: such a
-    warning stays until it is cleared.
+    """Log a warning, which `code` and `where` identify. Call it again while the problem lasts, at least every
+    `WINDOW_S` seconds, unless the warning is `standing`: such a one stays until it is cleared.
     """
     notice = {"code": code, "where": where, "fix": fix, "holds": holds, "standing": standing}
     all_fields = {"code": code, "where": where, **fields, "fix": fix or None}
@@ -60,7 +60,7 @@ def warn(
 
 
 def clear(log: logging.Logger, code: str, where: str, message: str) -> None:
-    """Say that a warning is over."""
+    """End a warning, and log `message` at INFO."""
     log.log(
         logging.INFO,
         message,
@@ -69,26 +69,26 @@ def clear(log: logging.Logger, code: str, where: str, message: str) -> None:
 
 
 def settle(log: logging.Logger, where: str) -> None:
-    """Clear every warning about a place, also those of other processes. This is for the book and not for the log."""
+    """Clear every warning with this `where`, also those of other processes, without a line in the log."""
     notice = {"clears": _ANY, "where": where, "quiet": True}
     log.log(logging.INFO, "all is well", extra={"fields": {"where": where}, "notice": notice})
 
 
 class StandingWarnings:
-    """Warnings of one code that hold together, one per place: what is no longer among them is over."""
+    """The standing warnings of one code, at most one for each `where`. `set` replaces all. For one thread."""
 
     def __init__(self, log: logging.Logger, code: str) -> None:
         self._log = log
         self._code = code
-        self._messages: dict[str, str] | None = None  # by place: those in force; None before the first time
+        self._messages: dict[str, str] | None = None  # by `where`: those of the last `set`; None before the first
 
     def set(self, messages: Mapping[str, str], fix: str = "") -> None:
-        """All that hold now, by place. What was said already is not said again."""
+        """Warn with these messages, by `where`, and clear all others of the code. A message is logged once only."""
         known = self._messages or {}
         if self._messages != messages:
-            # Another process may have said some of them, so the book hears which are left, not which are over.
+            # Another process may have logged some of them, so the book is sent those that are left, not those to clear.
             notice = {"only": self._code, "where": list(messages), "quiet": True}
-            self._log.log(logging.INFO, "warnings were looked at again", extra={"notice": notice})
+            self._log.log(logging.INFO, "standing warnings were checked again", extra={"notice": notice})
         for where, message in messages.items():
             if known.get(where) != message:
                 warn(self._log, self._code, where, message, fix, standing=True)
@@ -97,9 +97,7 @@ class StandingWarnings:
 
 @dataclass(frozen=True, slots=True)
 class Warned:
-    """One warning, from the first time it was said to the last. Times are epoch milliseconds; `cleared_ms` is 0 while
-    it was not cleared.
-    """
+    """One warning, logged `count` times. Times are epoch milliseconds; `cleared_ms` is 0 if it was not cleared."""
 
     code: str
     where: str
@@ -116,12 +114,12 @@ class Warned:
 
 
 def is_current(warning: Warned, now_ms: float) -> bool:
-    """Whether a warning still holds, as far as is known."""
+    """Whether a warning was not cleared, and is standing or was logged within the last `WINDOW_S` seconds."""
     return not warning.cleared_ms and (warning.standing or now_ms - warning.last_ms < WINDOW_S * 1000)
 
 
 def read_report(report: Mapping[str, object] | None) -> list[Warned]:
-    """The warnings that a report holds; entries of another version are passed over."""
+    """Return the warnings of a report; entries of another version are skipped."""
     entries = (report or {}).get("warnings")
     warnings = []
     for entry in entries if isinstance(entries, list) else []:
@@ -133,19 +131,19 @@ def read_report(report: Mapping[str, object] | None) -> list[Warned]:
 
 
 class WarningBook(logging.Handler):
-    """Keeps the warnings of a process tree, as a handler of its records, and leaves them as a report.
+    """Keeps the warnings of a process tree: it handles their log records and writes the report `REPORT`.
 
-    Records come from any thread; one thread of its own writes, so that logging never waits for a disk or a database.
-    Invariant: at most `MOST` warnings are kept; those that are over go first, then those said longest ago.
+    Records come from any thread; a separate thread writes, so that logging never waits for a disk or a database.
+    Invariant: at most `MOST` warnings are kept. Past ones are dropped first, then those logged longest ago.
     """
 
     def __init__(self, reports: Reports, clock: Callable[[], float] = time.time) -> None:
         super().__init__()
         self._reports = reports
         self._clock = clock
-        # By code and place, or by logger and kind of text. Guarded by the handler's lock.
+        # By code and `where`, or by logger and kind of text. Guarded by the handler's lock.
         self._kept: dict[tuple[str, str], Warned] = {}
-        self._turn = 0  # grows when a warning begins or ends: such a report is urgent
+        self._turn = 0  # increased when a warning begins or ends: `Reports` writes such a report at once
         self._is_changed = threading.Event()
         self._is_closed = threading.Event()
         self._restore()
@@ -153,7 +151,7 @@ class WarningBook(logging.Handler):
         self._thread.start()
 
     def emit(self, record: logging.LogRecord) -> None:
-        """Take a record in, if it is or clears a warning."""
+        """Add or clear a warning, if the record is one or clears one."""
         notice = getattr(record, "notice", None) or {}
         if "clears" in notice:
             for code, where in list(self._kept):
@@ -167,7 +165,7 @@ class WarningBook(logging.Handler):
             self._add(record, notice)
 
     def close(self) -> None:
-        """Write what is not written yet, and end."""
+        """Write what is not written yet, for at most five seconds, and end the thread."""
         if not self._is_closed.is_set():
             self._is_closed.set()
             self._is_changed.set()
@@ -175,7 +173,7 @@ class WarningBook(logging.Handler):
         super().close()
 
     def warnings(self) -> list[Warned]:
-        """All that are kept, the newest last."""
+        """Return all that are kept, the newest last."""
         self.acquire()
         try:
             return sorted(self._kept.values(), key=lambda warning: warning.last_ms)
@@ -183,7 +181,7 @@ class WarningBook(logging.Handler):
             self.release()
 
     def _restore(self) -> None:
-        """What a former process left: it is over, and kept for a while."""
+        """Read the report of a former process. Its warnings are cleared, and kept as past ones."""
         now_ms = self._clock() * 1000
         for warning in read_report(self._reports.all().get(REPORT)):
             key = (warning.code or warning.source, warning.where or warning.message)
@@ -254,12 +252,12 @@ class WarningBook(logging.Handler):
 
 
 def stages_only(reports: Mapping[str, dict[str, object]]) -> dict[str, dict[str, object]]:
-    """The reports of stages among all."""
+    """Return the reports of stages, without that of the warnings."""
     return {name: report for name, report in reports.items() if name != REPORT}
 
 
 def warning_documents(warnings: Iterable[Warned], now: float) -> list[dict[str, object]]:
-    """Warnings as `/statusz` shows them at a time in epoch seconds: current ones first, each by when it began."""
+    """Return warnings as `/statusz` shows them at `now` (epoch seconds): current ones first, then by their start."""
     shown = sorted(warnings, key=lambda warning: (not is_current(warning, now * 1000), warning.first_ms))
     return [
         {

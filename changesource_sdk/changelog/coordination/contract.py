@@ -27,38 +27,47 @@ class Notes(Protocol):
     """At most one note per kind and name, each whole or absent. Threads and processes share them."""
 
     def leave(self, kind: NoteKind, name: str, note: Note, *, only_higher: bool = False) -> None:
-        """Replace a note; with `only_higher`, one whose watermark is not lower stays. Atomic where hosts share it."""
+        """Replace a note; with `only_higher`, only one with a lower watermark. Atomic where hosts share the notes."""
 
     def notes(self, kind: NoteKind, name: str | None = None) -> dict[str, Note]:
-        """The notes of a kind by name; only the one of this name if there is one given."""
+        """Return the notes of a kind by name; with `name`, that one only."""
 
     def remove(self, kind: NoteKind, name: str, *, below: str | None = None) -> Note | None:
-        """Remove a note and return it, so that one process gets it; with `below`, only if its watermark is lower."""
+        """Remove a note and return it; of several processes that call this, one gets it. None if there is no such note,
+        or with `below`, if its watermark is not lower.
+        """
 
 
 class Coordination(Notes, Protocol):
     """The side channel of one log. Nothing is opened before the first call. Threads may share it."""
 
     def issue(self, app_id: str, shard: int, head: str, held: str, now_ms: float) -> str:
-        """A new replica version (`consumers.next_version`) for an initial sync that shows the log at `head`. The log
-        is kept from `held` on until the consumer acknowledges more. Durable when it returns; concurrent calls, also of
-        other hosts, never get the same version.
+        """Issue a new replica version (`consumers.next_version`) for an initial sync that shows the log at `head`.
+
+        The transactions after `held` are not pruned until the consumer acknowledges more. The version is durable when
+        this returns; concurrent calls, also of other hosts, never get the same one.
         """
 
     def acknowledge(self, key: ConsumerKey, watermark: str, now_ms: float) -> None:
-        """The consumer has everything up to and including `watermark`. A lower one than before counts as heard of."""
+        """Note that a consumer has stored everything up to and including `watermark`, at `now_ms` (epoch milliseconds).
+
+        A watermark that is lower than before only renews the time.
+        """
 
     def consumers(self, app_id: str | None = None, shard: int | None = None) -> list[Consumer]:
-        """The consumers known, of one app and shard if both are given, in key order."""
+        """Return all consumers, or those of one app and shard, in key order."""
 
     def forget(self, key: ConsumerKey) -> None:
         """Delete a consumer: nothing is kept for it any more."""
 
     def lock(self, name: LockName) -> AbstractContextManager[None]:
-        """Hold a lock of this log while inside; `StateError` if another process has it. It ends with the process."""
+        """Hold a lock of this log inside the block; raises `StateError` if another process has it.
+
+        It is released when the process ends, however that happens.
+        """
 
     def listen(self) -> WakeupListener:
-        """A listener that is woken when the log has something new to read."""
+        """Return a listener that is woken when the log has something new to read; the caller closes it."""
 
     def close(self) -> None:
         """Release connections and files; listeners have their own `close`."""

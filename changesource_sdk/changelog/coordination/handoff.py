@@ -1,8 +1,8 @@
 """Handing a compacted snapshot to the log's writer.
 
-Compaction does not own the log. It leaves a complete snapshot in a folder of its own and a note that says what it was
-made from; the writer, which may be in another process, takes it when it next polls. An offer survives both processes;
-one that no longer fits the log is thrown away by the writer that takes it.
+Compaction does not write the log. It leaves a complete snapshot in a separate folder and a note with the snapshot that
+it was made from, the offer. The writer, which may be in another process, takes the offer at its next poll, and discards
+one that no longer fits the log. An offer survives a restart of either process.
 """
 
 from __future__ import annotations
@@ -38,7 +38,10 @@ class SnapshotHandoff:
         return bool(self._notes.notes("requests", _OFFER))
 
     def take(self, writer: LogWriter) -> str | None:
-        """Register what is on offer; its watermark, None if there is nothing or it no longer fits the log."""
+        """Register the offered snapshot in the log and return its watermark.
+
+        None if there is no offer, or if it no longer fits the log and was discarded. Called by the writer's thread.
+        """
         note = self._notes.notes("requests", _OFFER).get(_OFFER)
         if note is None:
             return None

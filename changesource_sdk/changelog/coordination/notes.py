@@ -25,10 +25,10 @@ _FORMS = {"snapshot": _Form("above", "reason"), "prune": _Form("below", ""), "of
 
 @dataclass(frozen=True, slots=True)
 class FileNotes:
-    """`Notes` of the kind "requests". Reports are in files anyway (`reports.Reports`), so there is nothing to do here.
+    """`Notes` of the kind "requests". `reports.Reports` writes files itself, so notes of that kind do nothing here.
 
-    `only_higher` and `below` are compared before the file is replaced: endpoints of one host rarely ask at once, and
-    one that loses asks again.
+    `only_higher` and `below` are compared before the file is replaced, without a lock. Endpoints of one host rarely
+    write a request at the same moment, and one whose request was replaced writes it again.
     """
 
     layout: StateDirectory
@@ -43,7 +43,7 @@ class FileNotes:
         content = {form.watermark: note.watermark} | ({form.text: note.text} if form.text else {})
         if name == "offer":
             with disk_errors(path.parent):
-                # Durable: what it names took long to make.
+                # Durable, because a compaction takes long and its snapshot is lost without the note.
                 write_json(path, content, durable=True)
             return
         try:

@@ -1,7 +1,7 @@
-"""Reports of the pipeline's stages: how far each is, left by its process for `/statusz`, `inspect` and progress bars.
+"""Reports of the pipeline's stages: how far each is, for `/statusz`, `inspect` and progress bars.
 
-On one host a report is a small file, replaced whole. A log that hosts share carries the reports as well, so that an
-endpoint sees a pipeline that runs elsewhere.
+On one host a report is a small file that its process replaces. A log that hosts share has the reports as well, so that
+an endpoint sees a pipeline that runs on another host.
 """
 
 from __future__ import annotations
@@ -24,17 +24,20 @@ _TRY_AGAIN_S = 5.0
 
 
 class _Shared(NamedTuple):
-    """What the other hosts were last sent of a stage's report, and when (monotonic seconds) the rest may follow."""
+    """What was last written to the log of a stage's report: the urgent part, and when (monotonic seconds) the next
+    report is written even if that part is the same.
+    """
 
     gist: object
     not_before: float
 
 
 class Reports:
-    """The reports of all stages of one log, on this host and, with `shared`, in the log; the newer counts.
+    """The reports of all stages of one log: in files of this host and, with `shared`, in the log. The newer counts.
 
-    The log gets what is urgent (another state, an error, a new warning) at once and the rest every second. While it
-    does not answer, reports are kept on this host only. Leaving a report never fails: no stage stops for want of one.
+    A report with something urgent (another state, an error, a new warning) is written to the log at once, others every
+    `SHARE_EVERY_S` seconds. While the log does not answer, reports are in files only. `leave` never raises: a stage
+    must not stop because its report cannot be written.
     """
 
     def __init__(self, folder: Path, shared: Notes | None = None) -> None:
@@ -49,7 +52,7 @@ class Reports:
         try:
             write_json(path, report)
         except OSError:
-            # Most likely the disk is full, which is just what the report should say.
+            # Most likely the disk is full, and the report says so: it must get through.
             with contextlib.suppress(OSError):
                 overwrite_json(path, report)
         if self._shared is not None:
@@ -80,7 +83,7 @@ class Reports:
 
 
 def newest(*several: Mapping[str, Report]) -> dict[str, Report]:
-    """Of several sets of reports, the latest of each stage."""
+    """Return the latest report of each stage, of several sets of reports."""
     latest: dict[str, Report] = {}
     for reports in several:
         for stage, report in reports.items():

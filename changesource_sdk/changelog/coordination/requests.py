@@ -1,4 +1,4 @@
-"""What endpoints ask of the pipeline: a new snapshot, or to forget transactions that no consumer needs."""
+"""Requests of endpoints to the pipeline: take a new snapshot, prune transactions that no consumer needs."""
 
 from __future__ import annotations
 
@@ -13,32 +13,32 @@ _PRUNE = "prune"
 
 @dataclass(frozen=True, slots=True)
 class SnapshotRequest:
-    """A snapshot with a watermark greater than `above` is wanted."""
+    """A request for a snapshot with a watermark greater than `above`."""
 
     above: str
     reason: str
 
 
 class Requests:
-    """The pending requests of one log. Asking again keeps the higher watermark, so one answer serves all."""
+    """The pending requests of one log. Of several for a snapshot the highest watermark is kept, which satisfies all."""
 
     def __init__(self, notes: Notes) -> None:
         self._notes = notes
 
     def ask_snapshot(self, above: str, reason: str) -> None:
-        """Ask for a snapshot above `above`; the pipeline answers with a new generation."""
+        """Request a snapshot above `above`; the pipeline starts a new generation."""
         note = Note(above if is_valid(above) else EMPTY, reason)
         self._notes.leave("requests", _SNAPSHOT, note, only_higher=True)
 
     def pending_snapshot(self) -> SnapshotRequest | None:
-        """The snapshot that was asked for and not yet taken."""
+        """Return the request for a snapshot that was not taken yet; None if there is none."""
         note = self._notes.notes("requests", _SNAPSHOT).get(_SNAPSHOT)
         if note is None:
             return None
         return SnapshotRequest(note.watermark if is_valid(note.watermark) else EMPTY, note.text)
 
     def withdraw_snapshot(self) -> None:
-        """Forget the request for a snapshot."""
+        """Delete the request for a snapshot."""
         self._notes.remove("requests", _SNAPSHOT)
 
     def answer_snapshot(self, newest: str) -> None:
@@ -46,10 +46,10 @@ class Requests:
         self._notes.remove("requests", _SNAPSHOT, below=newest)
 
     def ask_prune(self, below: str) -> None:
-        """Ask that transactions up to and including `below` be forgotten (see `retention.prune_point`)."""
+        """Request that transactions up to and including `below` be pruned (see `retention.prune_point`)."""
         self._notes.leave("requests", _PRUNE, Note(below))
 
     def take_prune(self) -> str | None:
-        """The watermark to prune to, once; None if there is no request."""
+        """Delete the request to prune and return its watermark; None if there is no request."""
         note = self._notes.remove("requests", _PRUNE)
         return note.watermark if note is not None and is_valid(note.watermark) else None

@@ -1,7 +1,7 @@
-"""Wake-ups: bytes on a socket of this process that say that the log may have something new.
+"""Wake-ups: bytes on a socket of this process, which mean that the log may have something new to read.
 
-They carry no data and may be lost, so readers also poll every `SAFETY_POLL_S`: a lost wake-up costs latency, never a
-transaction. A backend decides how the bytes get to the socket.
+They have no content and may be lost, so readers also poll every `SAFETY_POLL_S`: a lost wake-up costs latency, never a
+transaction. The backends send them (`sqlite.wakeup`, `postgres.wakeup`).
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ SAFETY_POLL_S = 1.0
 
 
 class WakeupListener:
-    """The receiving end: `listening` is readable when the log may have moved. `on_close` stops what feeds it."""
+    """Receives wake-ups: `listening` is readable after one. `on_close` is called by `close` and stops the sender."""
 
     def __init__(self, listening: socket.socket, on_close: Callable[[], None]) -> None:
         self._socket = listening
@@ -24,22 +24,22 @@ class WakeupListener:
         self._on_close = on_close
 
     def fileno(self) -> int:
-        """What to wait on; it stays the same until `close`."""
+        """Return the file descriptor to wait on; it stays the same until `close`."""
         return self._socket.fileno()
 
     def drain(self) -> None:
-        """Forget all wake-ups so far; call it before reading the log."""
+        """Discard all wake-ups so far, without blocking. Call it before reading the log, so that later ones count."""
         with contextlib.suppress(BlockingIOError):
             while True:
                 self._socket.recv(64)
 
     def wait(self, timeout: float = SAFETY_POLL_S) -> bool:
-        """Block until woken or the timeout (seconds) is over; whether a wake-up came."""
+        """Block until a wake-up comes or `timeout` seconds are over; returns whether one came."""
         woken = bool(select.select([self._socket], [], [], timeout)[0])
         self.drain()
         return woken
 
     def close(self) -> None:
-        """Stop listening."""
+        """Close the socket and stop the sender."""
         self._on_close()
         self._socket.close()

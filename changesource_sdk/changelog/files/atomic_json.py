@@ -1,4 +1,4 @@
-"""Small JSON files that another process reads: replaced whole, never seen half-written."""
+"""Small JSON files that another process reads: replaced by a rename, so that a reader sees the old or the new one."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def overwrite_json(path: Path, value: object) -> None:
 
 
 def read_json(path: Path) -> dict[str, object] | None:
-    """The object in the file; None if there is no such file or it holds something else."""
+    """Return the JSON object in a file; None if the file cannot be read or has something else."""
     try:
         return parsed_json(path.read_bytes())
     except OSError:
@@ -39,7 +39,7 @@ def read_json(path: Path) -> dict[str, object] | None:
 
 
 def parsed_json(content: bytes) -> dict[str, object] | None:
-    """The JSON object in a file's content; None if it is something else."""
+    """Return the JSON object in a file's content; None if it is something else."""
     try:
         value = json.loads(content)
     except ValueError:

@@ -13,7 +13,7 @@ NO_ROOM = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 
 
 def disk_full(path: Path) -> DiskFull:
-    """The error for a disk without room; nothing of the write that failed is left."""
+    """Return the error for a full disk. Use it only where a failed write leaves nothing: the message promises that."""
     return DiskFull(
         "disk-full",
         "there is no room to write; nothing was half-written and it is tried again",

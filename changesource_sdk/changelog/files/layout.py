@@ -1,7 +1,6 @@
-"""The state directory: where everything durable lives, by name.
+"""The paths of the state directory, for the pipeline, the endpoint and the command line.
 
-One place knows the file names; the pipeline, the endpoint and the command line share it. Making the directory is the
-first thing a process does, so a directory that cannot be written is reported before any work.
+A process calls `create` before anything else, so that a directory that cannot be written is reported at once.
 """
 
 from __future__ import annotations
@@ -17,7 +16,7 @@ from service_kit.private_files import FILE_MODE, new_folder, own_folder
 
 @dataclass(frozen=True, slots=True)
 class StateDirectory:
-    """The paths under `root`, but for a spool that is shared with other hosts; nothing is created before `create`."""
+    """The paths under `root`, and of the spool if it is elsewhere (`shared_spool`). Only `create` makes folders."""
 
     root: Path
     shared_spool: Path | None = None
@@ -39,33 +38,34 @@ class StateDirectory:
 
     @property
     def compaction(self) -> Path:
-        """Snapshots made from older ones, until the log's writer takes them over; on the spool's disk, so that taking
-        over is renaming. Made when first used.
+        """Compacted snapshots that wait for the log's writer (`handoff`); made when first used.
+
+        They are on the spool's disk, so that the writer can rename them.
         """
         return self.spool / ".compaction"
 
     @property
     def consumers(self) -> Path:
-        """What each consumer acknowledged; written by the endpoint only."""
+        """The record of consumers; written by the endpoint only."""
         return self.root / "subscribers.sqlite"
 
     @property
     def stages(self) -> Path:
-        """One small file per stage: position, age, counts, progress."""
+        """One report per stage: position, age, counts, progress."""
         return self.root / "stages"
 
     @property
     def pokes(self) -> Path:
-        """One file per waiting reader, named by its port."""
+        """One file per reader that listens for wake-ups, named by its port."""
         return self.root / "pokes"
 
     @property
     def requests(self) -> Path:
-        """What the endpoint asks of the pipeline."""
+        """Requests of the endpoint to the pipeline."""
         return self.root / "requests"
 
     def create(self) -> StateDirectory:
-        """Make the folders, for this user alone, and prove that they can be written."""
+        """Make the folders, with access for this user only, and write to them; raises `ReadOnlyState` or `DiskFull`."""
         try:
             new_folder(self.root)
             new_folder(self.spool)
@@ -90,7 +90,7 @@ class StateDirectory:
 
 
 def sync_directory(path: Path) -> None:
-    """Make names created, renamed or removed in a folder durable."""
+    """Sync a folder to disk, so that names created, renamed or removed in it are durable."""
     descriptor = os.open(path, os.O_RDONLY)
     try:
         os.fsync(descriptor)

@@ -1,7 +1,7 @@
-"""One `serve` per state directory, and one compaction: two pipelines on one log would fence each other off in turn, for
-ever, and two compactions would write to one folder.
+"""Locks of a state directory, for one `serve` and one compaction at a time.
 
-The locks end with the process (`service_kit.file_lock`).
+Two pipelines on one log would fence each other off in turn, without end, and two compactions would write to one folder.
+The kernel releases the locks when the process ends (`service_kit.file_lock`).
 """
 
 from __future__ import annotations
@@ -20,13 +20,13 @@ SERVE_LOCK = "serve.lock"
 
 
 def state_lock(directory: Path) -> AbstractContextManager[None]:
-    """Hold a state directory for this process. Raises `StateError` naming the process that has it."""
+    """Hold the lock of `serve` inside the block; raises `StateError` with the id of the process that has it."""
     fix = "stop it, or give this one a directory of its own with --state"
     return _lock(directory, SERVE_LOCK, "state-in-use", "process {} already serves from this directory", fix)
 
 
 def compaction_lock(directory: Path) -> AbstractContextManager[None]:
-    """Be the one that compacts. Raises `StateError` naming the process that does."""
+    """Hold the lock of compaction inside the block; raises `StateError` with the id of the process that has it."""
     return _lock(
         directory, "compaction.lock", COMPACTING, "process {} compacts this log already", "wait until it is done"
     )

@@ -1,10 +1,9 @@
 """Connections to a log kept in Postgres: its tables, its sessions, and what its failures mean.
 
-The tables live in a schema of their own, so one database holds the logs of many change sources. The first
-connection creates them, under an advisory lock. Sessions never commit asynchronously, whatever the server's default,
-and give up on a dead peer within seconds on both ends, so that a writer cut off in mid-transaction does not keep
-its successor waiting. Everything Postgres can raise is turned into an error of ours here, and only here; no error
-shows a password.
+Each log has its own schema, so one database can have the logs of many change sources. The first connection creates the
+tables, under an advisory lock. Sessions never commit asynchronously, whatever the server's default. Both ends give up
+on a dead peer within seconds, so that a writer that is cut off in the middle of a transaction does not keep its
+successor waiting for its locks. Errors of Postgres become `StateError`s here, and only here, without passwords.
 """
 
 from __future__ import annotations
@@ -104,7 +103,7 @@ INSERT INTO state VALUES (1, 1, 0, 0, '00', '00', '00', 'null', '', 0) ON CONFLI
 
 @dataclass(frozen=True, slots=True)
 class LogAddress:
-    """A database and the schema of one log in it. Invariant: both are well formed; whether they exist is open."""
+    """A database and the schema of one log in it. Invariant: both are well formed; they need not exist."""
 
     url: str
     schema: str = DEFAULT_SCHEMA
@@ -129,19 +128,19 @@ class LogAddress:
 
     @property
     def where(self) -> str:
-        """The address for people, without secrets."""
+        """The address for messages, without secrets."""
         parts = conninfo_to_dict(self.url)
         host, port = parts.get("host") or "localhost", parts.get("port") or "5432"
         return f"postgresql://{host}:{port}/{parts.get('dbname') or ''}, schema {self.schema}"
 
     @property
     def channel(self) -> str:
-        """The name under which readers are woken."""
+        """The name of the NOTIFY channel that wakes readers."""
         return f"changesource_{self.schema}"
 
 
 def translated(where: str) -> AbstractContextManager[None]:
-    """Turn Postgres's failures inside the block into the errors a user can act on."""
+    """Raise a `StateError` with a fix for an error of Postgres inside the block."""
     return translated_errors(psycopg.Error, lambda error: _our_error(error, where))
 
 
@@ -178,7 +177,7 @@ def _unreachable(said: str, where: str) -> StateError:
 
 
 def connect(address: LogAddress) -> Connection:
-    """A session on the log, its tables made if they are not there. Every statement commits by itself."""
+    """Connect to the log and create its tables if they do not exist. The connection is in autocommit."""
     with translated(address.where):
         own = conninfo_to_dict(address.url)
         defaults = {name: value for name, value in _CLIENT.items() if name not in own}
@@ -215,7 +214,7 @@ def _check_format(connection: Connection, address: LogAddress) -> None:
 class Session:
     """One connection for statements that may be repeated, opened when first used and again after it was lost.
 
-    Threads may share it; each statement is alone on it.
+    Threads may share it: a lock lets one statement run at a time.
     """
 
     def __init__(self, address: LogAddress) -> None:
@@ -225,11 +224,11 @@ class Session:
         self._connection: Connection | None = None
 
     def rows(self, query: str, parameters: Sequence[object] = ()) -> list[tuple[Any, ...]]:
-        """Run one statement; the rows it gives, none if it is not a query."""
+        """Run one statement and return its rows; none if it is not a query."""
         return self.run(lambda connection: rows_of(connection, query, parameters))
 
     def run(self, work: Callable[[Connection], T]) -> T:
-        """Run several statements; once more on a new connection if the one at hand was lost."""
+        """Run several statements, and run them again on a new connection if the present one was lost meanwhile."""
         with self._lock, translated(self.address.where):
             if self._connection is not None:
                 try:
@@ -249,7 +248,7 @@ class Session:
 
 
 def rows_of(connection: Connection, query: str, parameters: Sequence[object]) -> list[tuple[Any, ...]]:
-    """Run one statement; the rows it gives, none if it is not a query."""
+    """Run one statement and return its rows; none if it is not a query."""
     with connection.cursor(binary=True) as cursor:
         cursor.execute(query.encode(), parameters)
         return cursor.fetchall() if cursor.description is not None else []

@@ -42,7 +42,8 @@ class PostgresCoordination:
     def __init__(self, address: LogAddress, layout: StateDirectory) -> None:
         self._address = address
         self._layout = layout
-        # A connection each, so that a lock that `issue` waits for does not delay notes, nor a request a report.
+        # A connection each, so that the lock that `issue` waits for does not delay notes, and requests do not delay
+        # reports.
         self._consumers = Session(address)
         self._notes = {"requests": Session(address), "reports": Session(address)}
 
@@ -66,7 +67,7 @@ class PostgresCoordination:
         return Note(*rows[0]) if rows else None
 
     def issue(self, app_id: str, shard: int, head: str, held: str, now_ms: float) -> str:
-        """A new replica version, committed; other endpoints wait meanwhile."""
+        """Issue a replica version and commit it; calls of other endpoints wait for the table's lock."""
 
         def take(connection: Connection) -> str:
             with connection.transaction():
@@ -79,11 +80,11 @@ class PostgresCoordination:
         return self._consumers.run(take)
 
     def acknowledge(self, key: ConsumerKey, watermark: str, now_ms: float) -> None:
-        """Raise the watermark of a row."""
+        """Insert the consumer's row, or raise its watermark."""
         self._consumers.rows(_UPSERT, (key.app_id, key.shard, key.replica_version, watermark, now_ms))
 
     def consumers(self, app_id: str | None = None, shard: int | None = None) -> list[Consumer]:
-        """Rows in the order of their key."""
+        """Read the rows in key order."""
         if app_id is None:
             rows = self._consumers.rows(f"{_CONSUMERS} ORDER BY 1, 2, 3")
         else:
@@ -91,13 +92,13 @@ class PostgresCoordination:
         return [Consumer(ConsumerKey(app, number, version), ack, seen) for app, number, version, ack, seen in rows]
 
     def forget(self, key: ConsumerKey) -> None:
-        """Delete a row."""
+        """Delete the consumer's row."""
         query = "DELETE FROM subscribers WHERE app_id = %s AND shard = %s AND replica_version = %s"
         self._consumers.rows(query, (key.app_id, key.shard, key.replica_version))
 
     @contextmanager
     def lock(self, name: LockName) -> Iterator[None]:
-        """An advisory lock of a session; a pipeline also locks the state directory it has on this host."""
+        """Take an advisory lock of a new session; a pipeline also locks its state directory on this host."""
         if name == "compaction":
             with closing(connect(self._address)) as connection, translated(self._address.where):
                 self._lock_compaction(connection)
@@ -116,7 +117,7 @@ class PostgresCoordination:
 
     def _lock_pipeline(self, connection: Connection) -> None:
         with translated(self._address.where):
-            # A former pipeline's session may take a moment to end.
+            # The session of a pipeline that was killed may take a moment to end.
             connection.execute("SET lock_timeout = '5s'")
             try:
                 connection.execute("SELECT pg_advisory_lock(hashtext(%s))", (f"pipeline:{self._address.schema}",))
@@ -129,7 +130,7 @@ class PostgresCoordination:
                 ) from None
 
     def listen(self) -> WakeupListener:
-        """A connection that listens to the writer's notifications."""
+        """Listen to the writer's notifications on a new connection, in a thread."""
         return listen(self._address)
 
     def close(self) -> None:

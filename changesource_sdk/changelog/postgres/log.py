@@ -1,10 +1,10 @@
 """The log in Postgres.
 
-A reader's call is one statement on a connection that is opened again when it was lost, so a server that restarts costs
-readers one error or none. A writer locks the state row and compares the epoch first, so a writer that was replaced
-while it slept cannot write, and two writers never interleave. If its connection is lost, what was not committed never
-happened; the next writer reads from the state row what is there. Large transactions are stored block by block and read
-as they are sent, one block in memory at a time.
+A reader's call is one statement on a connection that is opened again after it was lost, so a restart of the server
+costs readers one error at most. A writer first locks the state row and compares the epoch, so a writer that was
+replaced while it slept cannot write, and two writers never interleave. If the writer's connection is lost, an
+uncommitted update is undone, and the next writer reads the state row. Large transactions are stored block by block and
+read as they are sent, one block in memory at a time.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from changesource_sdk.changelog.writer import fenced
 from changesource_sdk.errors import SnapshotGone
 
 SMALLEST_TRANSACTION = 64
-"""Bytes below which no stored transaction is: an empty `begin` and `commit` take more."""
+"""No stored transaction has fewer bytes than this: its `begin` and `commit` frames have more."""
 
 _STATE_COLUMNS = "generation, epoch, head, oldest, position, schema, transactions, highest"
 _STATE = f"SELECT {_STATE_COLUMNS} FROM state"
@@ -61,7 +61,8 @@ class PostgresLog:
         self._address = address
         self._layout = layout
         self._session = Session(address)
-        # The writer's connection, set by `take_over`. It is never opened again: what a lost one did is unknown.
+        # The writer's connection, set by `take_over`. It is never opened again: whether a lost connection committed its
+        # last update is unknown, and a new writer finds out from the state row.
         self._writing: Connection | None = None
 
     def _rows(self, query: str, parameters: Sequence[object] = ()) -> list[tuple[Any, ...]]:
@@ -71,11 +72,11 @@ class PostgresLog:
             return rows_of(self._writing, query, parameters)
 
     def state(self) -> LogState:
-        """The state row."""
+        """Read the state row."""
         return _state_of(self._rows(_STATE)[0])
 
     def snapshots(self) -> list[SnapshotRecord]:
-        """The rows of `snapshots`."""
+        """Read the table `snapshots`."""
         spool, parse = self._layout.spool, positions_as_text.from_text
         return [
             SnapshotRecord(watermark, generation, parse(position), schema, spool / folder, created)
@@ -83,7 +84,7 @@ class PostgresLog:
         ]
 
     def read_after(self, watermark: str, max_bytes: int) -> list[StoredTransaction]:
-        """One statement; the blocks of large transactions are read when they are sent."""
+        """Read in one statement; the blocks of large transactions are read later, as they are sent."""
         rows = self._rows(_READ, (watermark, max_bytes // SMALLEST_TRANSACTION + 1, max_bytes))
         return [self._stored(*row) for row in rows]
 
@@ -96,20 +97,20 @@ class PostgresLog:
         return StoredTransaction.of_segment(watermark, time, changes, size, segment)
 
     def sizes(self, first: str, through: str, at_most: int) -> list[tuple[str, int]]:
-        """Without the frames."""
+        """Read the sizes without the frames."""
         return [(watermark, size) for watermark, size in self._rows(_SIZES, (first, through, at_most))]
 
     def count_after(self, watermark: str) -> int:
-        """A count over the primary key."""
+        """Count the entries of the primary key."""
         return int(self._rows("SELECT count(*) FROM transactions WHERE watermark > %s", (watermark,))[0][0])
 
     def known(self, positions: Sequence[str]) -> dict[str, str]:
-        """One statement; positions may be too long for an index, so their hashes are in it."""
+        """Look all positions up in one statement. Positions may be too long for an index, so it has their MD5."""
         wanted = list(positions)
         return dict(self._rows(_KNOWN, (wanted, wanted)))
 
     def take_over(self, highest: str) -> LogState:
-        """Connect, and make the tables if they are not there."""
+        """Connect, create the tables if they do not exist, and take a new epoch."""
         self._writing = connect(self._address)
         with translated(self._address.where):
             state = _state_of(rows_of(self._writing, _TAKE_OVER, (highest,))[0])
@@ -117,12 +118,12 @@ class PostgresLog:
         return state
 
     def _sweep_segments(self) -> None:
-        """Remove staged segments: those that count are in the log."""
+        """Remove staged segment files: those of committed transactions are in the database."""
         for file in self._layout.segments.iterdir():
             file.unlink(missing_ok=True)
 
     def write(self, update: LogUpdate) -> None:
-        """One transaction, and in it the notification that wakes readers."""
+        """Apply the update in one transaction, with the notification that wakes readers."""
         connection = self._writing
         assert connection is not None
         with translated(self._address.where), connection.transaction():
@@ -143,7 +144,7 @@ class PostgresLog:
             raise fenced(epoch, row[0], self._address.where)
 
     def _apply(self, connection: Connection, update: LogUpdate) -> None:
-        """All statements of an update in one round trip, but for the blocks of large transactions."""
+        """Run the statements of an update in one round trip, after copying the blocks of large transactions."""
         blocks = {watermark: _copy_blocks(connection, watermark, file) for watermark, file in update.segments}
         with connection.pipeline(), connection.cursor() as cursor:
             _delete(connection, update)
@@ -185,7 +186,7 @@ class PostgresSegment:
     count: int
 
     def blocks(self) -> Iterator[bytes]:
-        """The frames, one block at a time; `SnapshotGone` if the transaction is forgotten meanwhile."""
+        """Yield the frames, one block at a time; raises `SnapshotGone` if the transaction is pruned meanwhile."""
         for number in range(self.count):
             query = "SELECT block FROM segment_blocks WHERE watermark = %s AND number = %s"
             rows = self.session.rows(query, (self.watermark, number))
@@ -219,7 +220,7 @@ def _delete(connection: Connection, update: LogUpdate) -> None:
 
 
 def _copy_blocks(connection: Connection, watermark: str, file: BlockFile) -> int:
-    """Store a staged segment block by block; the number of blocks."""
+    """Store a staged segment block by block; returns the number of blocks."""
     count = 0
     with connection.cursor() as cursor, cursor.copy(_COPY_BLOCKS) as copy:
         copy.set_types(_BLOCK_TYPES)

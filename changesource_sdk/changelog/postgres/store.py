@@ -1,8 +1,8 @@
 """The log of a cluster: tables in Postgres, snapshots in a spool that all hosts can read.
 
-Executors append, and any number of endpoints without state of their own follow, each on its own host. What is written
-once and read often, the snapshots, stays in files: in a directory shared by the pipeline and the endpoints, or under a
-URI from which endpoints fetch them (`spool.remote`).
+The pipeline appends from any host, and any number of endpoints without state read, each on its own host. Snapshots are
+written once and read often, so they are files: in a directory that the pipeline and the endpoints share, or under a URI
+from which endpoints fetch them (`spool.remote`).
 """
 
 from __future__ import annotations

@@ -22,7 +22,7 @@ _JOIN_S = 2.0
 
 
 def listen(address: LogAddress) -> WakeupListener:
-    """A listener on one log; a thread feeds it until it is closed."""
+    """Return a listener for one log, and start the thread that wakes it; `close` of the listener ends the thread."""
     listening, sending = socket.socketpair()
     relay = _NotificationRelay(address, sending)
     relay.start()
@@ -30,9 +30,7 @@ def listen(address: LogAddress) -> WakeupListener:
 
 
 class _NotificationRelay:
-    """The thread between the database and a socket. Invariant: while a connection can be had, a notification reaches
-    the socket within its travel time.
-    """
+    """A thread that writes a byte to `sending` for each notification, and connects again after a lost connection."""
 
     def __init__(self, address: LogAddress, sending: socket.socket) -> None:
         self._address = address
@@ -54,7 +52,7 @@ class _NotificationRelay:
                     self._wake()
                     self._relay(connection)
             except (ChangesourceError, psycopg.Error):
-                # The reader of the same log meets the same failure and reports it; here it only means to try again.
+                # The reader of the same log has the same failure and reports it; this thread only tries again.
                 self._ended.wait(_RETRY_S)
 
     def _relay(self, connection: Connection) -> None:
@@ -68,7 +66,7 @@ class _NotificationRelay:
                 self._wake()
 
     def _wake(self) -> None:
-        # A full buffer means that wake-ups wait unread already: one more says nothing new.
+        # If the buffer is full, the reader has many wake-ups to read already: one more is not needed.
         with contextlib.suppress(BlockingIOError):
             self._sending.send(b"!")
 

@@ -1,8 +1,8 @@
-"""Block files: many frames on disk, read back in pieces that can be sent as they are.
+"""Block files: many frames on disk, read back in blocks that can be sent without change.
 
-Spool parts and the segments of large transactions have this form: `u32 length | frames`, again and again. A block holds
-whole frames only and stays near `BLOCK_SIZE` unless a single frame is larger, so a reader needs one block in memory at
-a time. The CRC-32 of the whole file is kept elsewhere (manifest, log row); reading verifies it at the end.
+Spool parts and the segments of large transactions are such files: a sequence of blocks, each `u32 length | frames`. A
+block has whole frames only and about `BLOCK_SIZE` bytes, unless a single frame is larger, so a reader needs one block
+in memory at a time. The CRC-32 of the file is in the manifest or the log's row; reading compares it at the end.
 """
 
 from __future__ import annotations
@@ -25,14 +25,17 @@ _LENGTH = 4
 
 @dataclass(frozen=True, slots=True)
 class BlockFile:
-    """A finished block file: where it is, the bytes of its frames, and the checksum of the file."""
+    """A finished block file: `size` is the bytes of its frames, `crc32` the checksum of the whole file."""
 
     path: Path
     size: int
     crc32: int
 
     def blocks(self) -> Iterator[bytes]:
-        """The frames, one block at a time; a missing, cut or altered file is `SnapshotGone`."""
+        """Yield the frames, one block at a time; raises `SnapshotGone` for a missing, truncated or altered file.
+
+        Damage may be noticed only after the last block, so a caller must not commit before this ends.
+        """
         checksum = 0
         try:
             with self.path.open("rb", buffering=0) as file:
@@ -65,7 +68,7 @@ def _read_whole(descriptor: int, length: int) -> bytes:
 
 
 class BlockWriter:
-    """Writes one block file. Frames given to `write` are never split; `finish` makes the file durable."""
+    """Writes one block file. One call's frames are never split; `finish` makes the file durable. For one thread."""
 
     def __init__(self, path: Path, block_size: int = BLOCK_SIZE) -> None:
         self._path = path
@@ -105,7 +108,7 @@ class BlockWriter:
             view = view[self._file.write(view) or 0 :]
 
     def finish(self) -> BlockFile:
-        """Write what is left, sync the file, and describe it."""
+        """Write the last block, sync and close the file, and return its description."""
         if self._pending:
             self._flush_block()
         with disk_errors(self._path):

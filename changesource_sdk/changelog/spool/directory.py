@@ -25,13 +25,13 @@ class DirectorySpool:
         return str(self.root)
 
     def put(self, folder: str, name: str, file: Path) -> None:
-        """Rename."""
+        """Rename the file; its source is gone afterwards."""
         with disk_errors(self.root):
             file.rename(self.root / folder / name)
 
     @contextmanager
     def open(self, folder: str, name: str) -> Iterator[BinaryIO]:
-        """Open the file."""
+        """Open the file for reading; raises `SnapshotGone` if it is not there."""
         try:
             file = (self.root / folder / name).open("rb")
         except FileNotFoundError as error:
@@ -40,7 +40,7 @@ class DirectorySpool:
             yield file
 
     def list(self, folder: str = "") -> dict[str, int]:
-        """The entries; those that vanish meanwhile are left out."""
+        """List the entries, without those that are deleted meanwhile."""
         sizes: dict[str, int] = {}
         with contextlib.suppress(FileNotFoundError), os.scandir(self.root / folder) as entries:
             for entry in entries:

@@ -1,8 +1,7 @@
-"""The files of one log's snapshots: in a directory that all its hosts see, or in a spool and fetched when needed.
+"""The files of one log's snapshots: in a directory of all its hosts, or in a remote spool and fetched when needed.
 
-Where hosts share a spool by URI, tasks put the parts they write there (`parts`), and the pipeline adds what it has
-itself before the log names the snapshot. An endpoint that has to serve it downloads it once and serves it from its own
-disk.
+With a remote spool (a URI), tasks put the parts that they write there (`parts`), and the pipeline adds its own files
+before it registers the snapshot in the log. An endpoint downloads a snapshot once and serves it from its own disk.
 """
 
 from __future__ import annotations
@@ -27,9 +26,9 @@ _PARTIAL = ".partial"
 
 
 class SnapshotFiles:
-    """The snapshots of one log by the folder they have on this host, which is named by their watermark.
+    """The snapshots of one log. Each is named by its folder on this host, whose name is the snapshot's watermark.
 
-    `spool` is None where that folder is all there is. Picklable; threads may share it.
+    `spool` is None if the files are in that folder only. Picklable; threads may share it.
     """
 
     def __init__(self, layout: StateDirectory, spool: Spool | None = None) -> None:
@@ -53,14 +52,14 @@ class SnapshotFiles:
         return all(sizes.get(part.file, -1) >= part.bytes for part in parts)
 
     def manifest(self, directory: Path) -> Manifest:
-        """What a snapshot consists of; `SnapshotGone` if it is not there. Blocking."""
+        """Read the manifest of a snapshot; raises `SnapshotGone` if there is none. Blocking."""
         if self.spool is None:
             return read_manifest(directory)
         with self.spool.open(directory.name, MANIFEST) as content:
             return snapshots.manifest_of(parsed_json(content.read()), directory)
 
     def offered_manifest(self, directory: Path) -> Manifest:
-        """The manifest of a compacted snapshot, which is not in the log's folder yet; `SnapshotGone` if it is cut."""
+        """Read the manifest of a compacted snapshot before it is moved; raises `SnapshotGone` if files are missing."""
         if self.spool is None and not is_complete(directory):
             raise gone(directory.name, str(directory.parent))
         return self.manifest(directory)
@@ -70,14 +69,17 @@ class SnapshotFiles:
         return self.spool is None or self.holds(directory)
 
     def copy(self, watermark: str, name: str, target: Path) -> None:
-        """Copy one file of a snapshot that is not on this host to `target`; `SnapshotGone` if it is nowhere."""
+        """Copy one file of a snapshot from the remote spool to `target`; raises `SnapshotGone` if it is not there."""
         if self.spool is None:
             raise gone(watermark, str(self.layout.spool))
         with self.spool.open(watermark, name) as content, target.open("wb") as sink:
             shutil.copyfileobj(content, sink, _COPY_BYTES)
 
     def fetch(self, directory: Path) -> Path:
-        """The folder of a snapshot on this host, downloaded if it is elsewhere; earlier ones make room. Blocking."""
+        """Return the folder of a snapshot on this host. Blocking.
+
+        With a remote spool the snapshot is downloaded if it is not here yet, and earlier ones are deleted first.
+        """
         if self.spool is None:
             return directory
         with self._fetching:
@@ -97,8 +99,9 @@ class SnapshotFiles:
             staged.rename(final)
 
     def publish(self, directory: Path) -> None:
-        """Copy what is here of a finished snapshot to the spool; the rest must be there. Doing it again replaces it.
-        Blocking.
+        """Copy the files of a finished snapshot from this host to the remote spool. Blocking; may be repeated.
+
+        Raises `SnapshotGone` if a part is neither here nor in the spool.
         """
         if self.spool is None:
             return
@@ -118,30 +121,32 @@ class SnapshotFiles:
         self.spool.put(watermark, MANIFEST, directory / MANIFEST)
 
     def part_store(self, directory: Path) -> PartStore:
-        """Where tasks put the parts of the snapshot that is staged in `directory`."""
+        """Return the store into which tasks put the parts of the snapshot that is staged in `directory`."""
         if self.spool is None:
             return PartStore.local(directory)
         return PartStore(self.spool, directory.name.partition(".")[0])
 
     def highest(self) -> str:
-        """The highest watermark that a folder has, "" if there is none: it counts as used, even if the log that named
-        the snapshot is lost.
+        """Return the highest watermark of any snapshot's folder, "" if there is none.
+
+        It counts as used even if the log that had the snapshot is lost.
         """
         names = [entry.name for entry in self.layout.spool.iterdir()]
         return max(filter(is_valid, [*names, *self._shared()]), default="")
 
     def _shared(self) -> list[str]:
-        """The snapshots in the spool that hosts share, whole or not, in order."""
+        """Return the watermarks of the snapshots in the remote spool, complete or not, in order."""
         return sorted(filter(is_valid, self.spool.list())) if self.spool is not None else []
 
     def sweep(self, named: Sequence[str]) -> None:
-        """Delete snapshots that the log does not name, of a former generation or left by a kill, and of those it names,
-        oldest first, all but the newest; each once nobody reads it. Nothing else in the spool is ours.
+        """Delete this host's snapshots but for the newest of `named`, those in the log, oldest first.
+
+        A snapshot that a process is reading stays until a later call. Other entries of the spool are not touched.
         """
         _sweep(self.layout.spool, named)
 
     def sweep_shared(self, named: Sequence[str]) -> None:
-        """The same for the spool that hosts share. What is above all that are named is under way."""
+        """Do the same for the remote spool. A snapshot above all in the log is still being written, and stays."""
         if self.spool is None:
             return
         newest = max(named, default="")

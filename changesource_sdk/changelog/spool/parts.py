@@ -1,9 +1,9 @@
-"""Where the processes that take a snapshot put its parts.
+"""The store into which the processes that take a snapshot put its parts.
 
-A part is written in a scratch folder of its own attempt and put into the snapshot's folder when it is whole, with a
-note that describes it: a writer that is killed, retried or started twice leaves one part, and the process that resumes
-the snapshot sees what is finished. The folder is one that all writers see, or one of a spool that hosts share by URI:
-then writers need nothing of one another's disks.
+Each attempt writes a part in its own scratch folder and moves it to the snapshot's folder when it is complete, together
+with a note that describes it. So a writer that is killed, retried or started twice leaves one part, and the process
+that resumes the snapshot sees which parts are finished. The folder is in a directory of all writers, or in a remote
+spool; then writers share no disk.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ _ATTEMPTS = "attempt-"
 
 @dataclass(frozen=True, slots=True)
 class PartStore:
-    """The parts of one snapshot under way; picklable. `directory` is their folder if it is on this host's disk."""
+    """The parts of a snapshot that is being taken; picklable. `directory` is their folder, None in a remote spool."""
 
     spool: Spool
     folder: str
@@ -38,24 +38,25 @@ class PartStore:
 
     @classmethod
     def local(cls, directory: Path) -> PartStore:
-        """Parts in a folder that every writer sees under the same path."""
+        """Make a store in a directory that every writer has under the same path."""
         return cls(DirectorySpool(directory.parent), directory.name, directory)
 
     @property
     def poll_every_s(self) -> float:
-        """How often it is reasonable to list what is finished: other hosts' files cost a request each."""
+        """Seconds between two listings of what is finished; longer for a remote spool, where each file is a request."""
         return 0.25 if self.directory is not None else 5.0
 
     @contextmanager
     def scratch(self) -> Iterator[Path]:
-        """A folder for one attempt, deleted afterwards; on the disk of the parts, if that is local, so that `put` is a
-        rename.
+        """Make a folder for one attempt, and delete it after the block. In a directory it is on the disk of the parts,
+        so that `put` can rename.
         """
         if self.directory is None:
             with tempfile.TemporaryDirectory(prefix="changesource-part-") as own:
                 yield Path(own)
             return
-        # Not named by the part: an earlier driver may not know yet that it was replaced, and write the same one.
+        # A random name, not the part's: an earlier driver that does not know yet that it was replaced may write the
+        # same part.
         attempt = self.directory / f"{_ATTEMPTS}{secrets.token_hex(8)}"
         with disk_errors(attempt):
             new_folder(attempt)
@@ -65,7 +66,7 @@ class PartStore:
             shutil.rmtree(attempt, ignore_errors=True)
 
     def put(self, file: Path, part: PartInfo) -> None:
-        """Store a part that is whole, then its note. Doing it again replaces both."""
+        """Store a complete part, then its note. May be repeated: both are replaced."""
         self.spool.put(self.folder, part.file, file)
         note = file.with_name(_note_name(part.file))
         with disk_errors(note):
@@ -73,7 +74,7 @@ class PartStore:
         self.spool.put(self.folder, note.name, note)
 
     def finished(self) -> dict[str, PartInfo]:
-        """The parts that have a note and a file of their full size, by file name."""
+        """Return the parts that have a note and a file of their full size, by file name."""
         files = self.spool.list(self.folder)
         described = filter(None, (self._read_note(name) for name in files if _is_note(name)))
         return {part.file: part for part in described if files.get(part.file, -1) >= part.bytes}
@@ -87,19 +88,17 @@ class PartStore:
         return None if described is None else PartInfo(**described)  # type: ignore[arg-type]
 
     def count_file(self, number: int) -> Path | None:
-        """Where the writer of a part may count rows on the way; None if they are known at the end only."""
+        """Return the file for the row count of an unfinished part; None if only finished parts are counted."""
         return None if self.directory is None else self.directory / f"{_COUNTS}{number}"
 
     def rows_counted(self) -> int:
-        """The rows written so far, as far as they are known."""
+        """Return the rows written so far; for a remote spool, those of finished parts."""
         if self.directory is None:
             return sum(part.rows for part in self.finished().values())
         return sum(_number(path) for path in self.directory.glob(f"{_COUNTS}*"))
 
     def tidy(self) -> None:
-        """Delete what only the writing needed: counts, and folders of attempts that were killed. Those of other hosts
-        are temporary files there.
-        """
+        """Delete row counts and the folders of attempts that were killed. With a remote spool there are none here."""
         if self.directory is None:
             return
         for leftover in self.directory.glob(f"{_ATTEMPTS}*"):
@@ -108,7 +107,7 @@ class PartStore:
             count.unlink()
 
     def remove_notes(self) -> None:
-        """Delete the notes, once all parts are there."""
+        """Delete the notes; called when all parts are finished."""
         for name in self.spool.list(self.folder):
             if _is_note(name):
                 self.spool.delete(self.folder, name)

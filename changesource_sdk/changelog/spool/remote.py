@@ -29,12 +29,12 @@ class RemoteSpool:
         return shown_url(self.uri)  # without secrets
 
     def under(self, name: str) -> RemoteSpool:
-        """The spool in the folder of this name; options of the file system, in the URI's query, stay."""
+        """Return the spool in the folder of this name, with the same options (the URI's query)."""
         parts = urlsplit(self.uri)
         return RemoteSpool(urlunsplit(parts._replace(path=f"{parts.path.rstrip('/')}/{name}")))
 
     def put(self, folder: str, name: str, file: Path) -> None:
-        """Copy the file there."""
+        """Upload a copy of the file."""
         with self._file_system() as (files, root):
             files.create_dir(f"{root}/{folder}", recursive=True)
             with (
@@ -46,7 +46,7 @@ class RemoteSpool:
 
     @contextmanager
     def open(self, folder: str, name: str) -> Iterator[BinaryIO]:
-        """Read the file as a stream."""
+        """Open the file as a stream; raises `SnapshotGone` if it is not there."""
         with self._file_system() as (files, root):
             try:
                 content = files.open_input_stream(f"{root}/{folder}/{name}")
@@ -56,7 +56,7 @@ class RemoteSpool:
                 yield content
 
     def list(self, folder: str = "") -> dict[str, int]:
-        """One listing of the file system."""
+        """List a folder of the file system."""
         with self._file_system() as (files, root):
             from pyarrow.fs import FileSelector
 
@@ -73,7 +73,7 @@ class RemoteSpool:
 
     @contextmanager
     def _file_system(self) -> Iterator[tuple[Any, str]]:
-        """The file system and the path of the spool on it; its failures become errors of ours."""
+        """Yield the file system and the spool's path; its failures are `ConfigurationError` or `StateError`."""
         try:
             from pyarrow.fs import FileSystem
 

@@ -94,7 +94,7 @@ def write_part(
 
 
 def write_frames(directory: Path, number: int, frames: Iterable[bytes]) -> PartInfo:
-    """A part of ready frames that belong to no table: the schema."""
+    """Write a part of ready frames that belong to no table: the schema."""
     with BlockWriter(directory / part_name(number)) as writer:
         for item in frames:
             writer.write(item)
@@ -106,7 +106,7 @@ def _part_info(file: BlockFile, table: str, rows: int) -> PartInfo:
 
 
 def stage(spool: Path, watermark: str, *, resumable: bool = False) -> Path:
-    """A fresh folder to write the parts of a snapshot into; an earlier attempt's is discarded."""
+    """Make an empty folder for the parts of a snapshot; that of an earlier attempt is deleted."""
     directory = spool / f"{watermark}{RESUMABLE if resumable else '.partial'}"
     shutil.rmtree(directory, ignore_errors=True)
     with disk_errors(directory):
@@ -115,7 +115,7 @@ def stage(spool: Path, watermark: str, *, resumable: bool = False) -> Path:
 
 
 def complete(directory: Path, manifest: Manifest) -> Path:
-    """Write the manifest and give the folder its final name; the final path."""
+    """Write the manifest, rename the folder to its final name, and return the final path."""
     final = directory.with_name(manifest.watermark)
     with disk_errors(directory):
         write_json(directory / MANIFEST, {"format": FORMAT, **asdict(manifest)}, durable=True)
@@ -127,7 +127,7 @@ def complete(directory: Path, manifest: Manifest) -> Path:
 
 
 def adopt(directory: Path, final: Path) -> None:
-    """Move a complete snapshot that was made elsewhere on the same disk into the spool."""
+    """Rename the folder of a complete snapshot to `final`, in the spool; both are on the same disk."""
     with disk_errors(final):
         shutil.rmtree(final, ignore_errors=True)
         directory.rename(final)
@@ -136,7 +136,10 @@ def adopt(directory: Path, final: Path) -> None:
 
 @contextmanager
 def reading(directory: Path) -> Iterator[None]:
-    """Keep `discard` from removing the snapshot meanwhile: a shared lock, which also ends with the process."""
+    """Prevent `discard` of the snapshot inside the block, by a shared `flock` that also ends with the process.
+
+    Raises `SnapshotGone` if there is no such snapshot.
+    """
     try:
         descriptor = os.open(directory / MANIFEST, os.O_RDONLY)
     except OSError as error:
@@ -149,7 +152,7 @@ def reading(directory: Path) -> Iterator[None]:
 
 
 def discard(directory: Path) -> bool:
-    """Remove a snapshot unless a process is reading it; whether it is gone."""
+    """Remove a snapshot unless a process is reading it; returns whether it is gone."""
     try:
         descriptor = os.open(directory / MANIFEST, os.O_RDONLY)
         try:
@@ -165,12 +168,12 @@ def discard(directory: Path) -> bool:
 
 
 def read_manifest(directory: Path) -> Manifest:
-    """The manifest of a complete snapshot."""
+    """Read the manifest of a complete snapshot; raises `SnapshotGone` if there is none that this release reads."""
     return manifest_of(read_json(directory / MANIFEST), directory)
 
 
 def manifest_of(content: dict[str, object] | None, directory: Path) -> Manifest:
-    """The manifest that was stored as this JSON object; `SnapshotGone` if there is none that this release reads."""
+    """Make the manifest that was stored as this JSON object; raises `SnapshotGone` if this release cannot read it."""
     if content is None or content.pop("format", None) != FORMAT:
         raise _no_manifest(directory)
     parts = content.pop("parts")
@@ -179,7 +182,7 @@ def manifest_of(content: dict[str, object] | None, directory: Path) -> Manifest:
 
 
 def gone(watermark: str, where: str) -> SnapshotGone:
-    """A snapshot that was there is not any more: another took its place."""
+    """Return the error for a snapshot that was replaced by another and deleted."""
     return SnapshotGone("snapshot-replaced", f"snapshot {watermark} is no longer in the spool", where, "connect again")
 
 
@@ -193,9 +196,7 @@ def _no_manifest(directory: Path) -> SnapshotGone:
 
 
 def is_complete(directory: Path) -> bool:
-    """Whether the manifest and every file it names are there, each of its full size; contents are checked on
-    reading.
-    """
+    """Whether the manifest and all its files exist, each of its full size. The contents are checked when read."""
     try:
         manifest = read_manifest(directory)
         return all((directory / part.file).stat().st_size >= part.bytes for part in manifest.parts)
@@ -204,6 +205,6 @@ def is_complete(directory: Path) -> bool:
 
 
 def blocks(directory: Path, manifest: Manifest) -> Iterator[bytes]:
-    """All frames of a snapshot in serving order, block by block, checked against the manifest."""
+    """Yield all frames of a snapshot in serving order, block by block; raises `SnapshotGone` as `BlockFile.blocks`."""
     for part in manifest.parts:
         yield from BlockFile(directory / part.file, part.bytes, part.crc32).blocks()

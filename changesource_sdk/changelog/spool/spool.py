@@ -1,4 +1,4 @@
-"""The files of snapshots, where every host of a log reaches them."""
+"""The contract of a spool: files of snapshots that every host of a log can read."""
 
 from __future__ import annotations
 
@@ -10,18 +10,18 @@ from typing import BinaryIO, Protocol
 class Spool(Protocol):
     """Folders of files; picklable. A snapshot's folder has the name of its watermark. `str()` of it is for messages.
 
-    It needs neither rename nor locks, so an object store will do: what makes a snapshot complete is its manifest, which
-    is put last and deleted first.
+    It needs neither rename nor locks, so that it can be an object store: a snapshot is complete when it has a manifest,
+    which is put last and deleted first.
     """
 
     def put(self, folder: str, name: str, file: Path) -> None:
-        """Store a finished file of this host under a name, by moving or copying it; one that is there is replaced."""
+        """Store a finished file of this host under a name, by moving or copying it; replaces a former one."""
 
     def open(self, folder: str, name: str) -> AbstractContextManager[BinaryIO]:
-        """Read one file; `SnapshotGone` if it is not there."""
+        """Open one file for reading; raises `SnapshotGone` if it is not there."""
 
     def list(self, folder: str = "") -> dict[str, int]:
-        """The files of a folder with their sizes in bytes; of the spool itself, its folders. Empty if there is none."""
+        """Return the files of a folder with their sizes in bytes, or the folders of the spool; empty if none exist."""
 
     def delete(self, folder: str, name: str = "") -> None:
         """Delete one file, or the folder with all its files; nothing happens if it is not there."""

@@ -1,8 +1,8 @@
 """The log's SQLite file: its tables, how it is opened, and what its failures mean.
 
 WAL mode lets readers in other processes read while the writer commits; `synchronous=FULL` makes a commit durable
-when it returns. Everything SQLite can raise is turned into an error of ours here, and only here: a full disk, a
-read-only directory and a damaged file each have their own class, because each has its own way out.
+when it returns. Errors of SQLite become `StateError`s here, and only here. A full disk, a read-only directory and a
+damaged file each have a subclass, because callers recover from them in different ways.
 """
 
 from __future__ import annotations
@@ -62,7 +62,7 @@ COMMIT;
 
 
 def translated(path: Path) -> AbstractContextManager[None]:
-    """Turn SQLite's failures inside the block into the errors a user can act on."""
+    """Raise a `StateError` with a fix for an error of SQLite inside the block."""
     return translated_errors(sqlite3.Error, lambda error: _our_error(error, path))
 
 
@@ -89,7 +89,7 @@ def _our_error(error: sqlite3.Error, path: Path) -> StateError:
 
 
 def corrupt(path: Path, reason: str) -> CorruptLog:
-    """The file cannot be trusted any more."""
+    """Return the error for a damaged log."""
     return CorruptLog(
         "log-corrupt",
         f"the change log is damaged: {reason}",
@@ -99,7 +99,7 @@ def corrupt(path: Path, reason: str) -> CorruptLog:
 
 
 def connect_writer(path: Path) -> sqlite3.Connection:
-    """The log opened for writing, created if absent, its pages checked."""
+    """Open the log for writing, create it if absent, and check its pages."""
     _check_first_page(path)
     with translated(path):
         private_database(path)
@@ -115,7 +115,7 @@ def connect_writer(path: Path) -> sqlite3.Connection:
 
 
 def connect_reader(path: Path) -> sqlite3.Connection:
-    """The log for reading only, and never created; SQLite itself may write to roll back what a killed writer left."""
+    """Open an existing log for reading. The mode is `rw`: SQLite may have to recover the WAL of a killed writer."""
     with translated(path):
         connection = connect(path, mode="rw", busy_seconds=_BUSY_TIMEOUT_S)
         connection.execute("PRAGMA query_only=ON")
@@ -123,7 +123,7 @@ def connect_reader(path: Path) -> sqlite3.Connection:
 
 
 def _check_first_page(path: Path) -> None:
-    """SQLite takes a file cut within its first page for an empty one and would write over it; we set it aside."""
+    """Raise `CorruptLog` for a file that ends within its first page: SQLite takes it for empty and overwrites it."""
     if not path.is_file() or path.stat().st_size == 0:
         return
     with path.open("rb") as file:
@@ -149,7 +149,7 @@ def _check(connection: sqlite3.Connection, path: Path) -> None:
 
 
 def set_aside(path: Path) -> Path:
-    """Rename a damaged log, with its WAL, out of the way; the new name of the file."""
+    """Rename a damaged log and its WAL; returns the new path of the log."""
     number = 1
     while (target := path.with_name(f"{path.name}.corrupt-{number}")).exists():
         number += 1

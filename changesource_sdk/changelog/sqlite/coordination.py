@@ -1,8 +1,8 @@
 """How the processes of one host communicate: notes in files, kernel locks, and a table of consumers in SQLite.
 
-The table is a file of its own next to the log: it must survive a log that is damaged or lost. Losing the newest
-acknowledgements in a power cut is harmless, since they only delay pruning; so those writes are not synced one by one.
-An issued replica version is synced before it is used.
+The table is in a separate file next to the log, because it must survive a log that is damaged or lost. Acknowledgements
+are not synced to disk one by one: losing the newest in a power cut only delays pruning. An issued replica version is
+synced before it is used.
 """
 
 from __future__ import annotations
@@ -33,12 +33,12 @@ _TABLE = """CREATE TABLE IF NOT EXISTS subscribers (
 _UPSERT = """INSERT INTO subscribers VALUES (?, ?, ?, ?, ?) ON CONFLICT DO UPDATE
 SET acknowledged = max(acknowledged, excluded.acknowledged), seen_ms = max(seen_ms, excluded.seen_ms)"""
 
-# Around the opening of a file: the first connection turns it to WAL, and others fail meanwhile ("database is locked").
+# Around the opening of a file: while the first connection changes it to WAL, others fail with "database is locked".
 _OPENING = threading.Lock()
 
 
 class SqliteCoordination:
-    """A `Coordination` of one host. Several endpoints may share it, each with an object of its own."""
+    """A `Coordination` of one host. Several processes may use the same files, each through its own object."""
 
     def __init__(self, layout: StateDirectory) -> None:
         self._layout = layout
@@ -49,19 +49,19 @@ class SqliteCoordination:
         self._connection: sqlite3.Connection | None = None
 
     def leave(self, kind: NoteKind, name: str, note: Note, *, only_higher: bool = False) -> None:
-        """Replace a file."""
+        """Replace the file of a note."""
         self._notes.leave(kind, name, note, only_higher=only_higher)
 
     def notes(self, kind: NoteKind, name: str | None = None) -> dict[str, Note]:
-        """Read files."""
+        """Read the files of notes."""
         return self._notes.notes(kind, name)
 
     def remove(self, kind: NoteKind, name: str, *, below: str | None = None) -> Note | None:
-        """Delete a file."""
+        """Delete the file of a note."""
         return self._notes.remove(kind, name, below=below)
 
     def issue(self, app_id: str, shard: int, head: str, held: str, now_ms: float) -> str:
-        """A new replica version, synced to disk; other processes of this host wait meanwhile."""
+        """Issue a replica version and sync it to disk; calls of other processes wait for SQLite's write lock."""
         with self._lock, translated(self._path):
             connection = self._current()
             connection.execute("PRAGMA synchronous=FULL")
@@ -80,12 +80,12 @@ class SqliteCoordination:
         return version
 
     def acknowledge(self, key: ConsumerKey, watermark: str, now_ms: float) -> None:
-        """Raise the watermark of a row."""
+        """Insert the consumer's row, or raise its watermark."""
         with self._lock, translated(self._path):
             self._current().execute(_UPSERT, (key.app_id, key.shard, key.replica_version, watermark, now_ms))
 
     def consumers(self, app_id: str | None = None, shard: int | None = None) -> list[Consumer]:
-        """Rows in the order of their key."""
+        """Read the rows in key order."""
         where, parameters = ("", ()) if app_id is None else ("WHERE app_id = ? AND shard = ?", (app_id, shard))
         with self._lock, translated(self._path):
             query = f"SELECT * FROM subscribers {where} ORDER BY 1, 2, 3"
@@ -93,7 +93,7 @@ class SqliteCoordination:
         return [Consumer(ConsumerKey(app, number, version), ack, seen) for app, number, version, ack, seen in rows]
 
     def forget(self, key: ConsumerKey) -> None:
-        """Delete a row."""
+        """Delete the consumer's row."""
         query = "DELETE FROM subscribers WHERE app_id = ? AND shard = ? AND replica_version = ?"
         with self._lock, translated(self._path):
             self._current().execute(query, (key.app_id, key.shard, key.replica_version))
@@ -108,11 +108,11 @@ class SqliteCoordination:
         return self._connection
 
     def lock(self, name: LockName) -> AbstractContextManager[None]:
-        """A lock file of the state directory."""
+        """Lock a file of the state directory with `flock`."""
         return state_lock(self._layout.root) if name == "pipeline" else compaction_lock(self._layout.root)
 
     def listen(self) -> WakeupListener:
-        """A UDP port of the loopback interface."""
+        """Listen on a UDP port of the loopback interface."""
         return listen(self._layout.pokes)
 
     def close(self) -> None:

@@ -1,8 +1,8 @@
 """The log in SQLite.
 
-Readers open the file read-only and may come before the writer: a log that does not exist yet is an empty one. When the
-pipeline sets a damaged log aside and starts a new file, readers notice the other inode and follow it. Large
-transactions are block files in a folder of the state directory, named by their row.
+Readers may start before the writer: a log that does not exist yet is read as an empty one. When the pipeline sets a
+damaged log aside and starts a new file, readers notice the other inode and open that. The data of large transactions
+are block files in the folder `segments` of the state directory, and the transaction's row has the file's name.
 """
 
 from __future__ import annotations
@@ -55,7 +55,7 @@ class SqliteLog:
         self._wakeups: WakeupSender | None = None
 
     def state(self) -> LogState:
-        """All in one statement, and so of one moment."""
+        """Read the state in one statement, so that all of it is of one moment."""
         with self._lock, translated(self._layout.log):
             connection = self._current()
             row = connection.execute(_STATE).fetchone() if connection else None
@@ -65,7 +65,7 @@ class SqliteLog:
         return LogState(generation, epoch, head, oldest, positions_as_text.from_text(position), schema, count, highest)
 
     def snapshots(self) -> list[SnapshotRecord]:
-        """The rows of `snapshots`."""
+        """Read the table `snapshots`."""
         with self._lock, translated(self._layout.log):
             connection = self._current()
             rows = connection.execute(_SNAPSHOTS).fetchall() if connection else []
@@ -76,7 +76,7 @@ class SqliteLog:
         ]
 
     def read_after(self, watermark: str, max_bytes: int) -> list[StoredTransaction]:
-        """Rows until their sizes exceed `max_bytes`."""
+        """Read rows until their sizes exceed `max_bytes`."""
         stored: list[StoredTransaction] = []
         with self._lock, translated(self._layout.log):
             connection = self._current()
@@ -102,19 +102,19 @@ class SqliteLog:
         return StoredTransaction.of_segment(watermark, time, changes, size, file)
 
     def sizes(self, first: str, through: str, at_most: int) -> list[tuple[str, int]]:
-        """Without the frames."""
+        """Read the sizes without the frames."""
         with self._lock, translated(self._layout.log):
             connection = self._current()
             return connection.execute(_SIZES, (first, through, at_most)).fetchall() if connection else []
 
     def count_after(self, watermark: str) -> int:
-        """From the ids."""
+        """Subtract two ids: they have no gaps."""
         with self._lock, translated(self._layout.log):
             connection = self._current()
             return int(connection.execute(_COUNT_AFTER, (watermark,)).fetchone()[0]) if connection else 0
 
     def known(self, positions: Sequence[str]) -> dict[str, str]:
-        """A look-up or two for each."""
+        """Look each position up, first among the transactions, then among the snapshots."""
         known: dict[str, str] = {}
         with self._lock, translated(self._layout.log):
             connection = self._current()
@@ -126,7 +126,7 @@ class SqliteLog:
         return known
 
     def _current(self) -> sqlite3.Connection | None:
-        """The connection to the file that is there now; None while there is none with tables."""
+        """Return a connection to the present file, under `_lock`; None while there is none, or none with tables."""
         if self._wakeups is not None:
             return self._connection
         inode = _inode(self._layout.log)
@@ -142,17 +142,18 @@ class SqliteLog:
         return self._connection
 
     def take_over(self, highest: str) -> LogState:
-        """Open the file for writing, its pages checked; a missing segment is `CorruptLog`."""
+        """Open the file for writing and check its pages; raises `CorruptLog` for damage or a missing segment."""
         self._connection = connect_writer(self._layout.log)
         self._wakeups = WakeupSender(self._layout.pokes)
         with translated(self._layout.log):
             (epoch,) = self._connection.execute(_TAKE_OVER, (highest,)).fetchone()
         self._sweep_segments(self._connection)
-        # The state row may be a newer writer's already; the epoch must not be.
+        # The state may already be that of a newer writer, with its epoch. This writer's epoch must be the one it took,
+        # so that its first write fails.
         return replace(self.state(), epoch=epoch)
 
     def _sweep_segments(self, connection: sqlite3.Connection) -> None:
-        """Remove the segments that no row names: of a former generation, or left by a kill."""
+        """Remove segment files that no row names: those of a former generation, or of a writer that was killed."""
         with translated(self._layout.log):
             rows = connection.execute("SELECT segment FROM transactions WHERE segment IS NOT NULL").fetchall()
         named = {name for (name,) in rows}
@@ -166,7 +167,7 @@ class SqliteLog:
             (self._layout.segments / name).unlink(missing_ok=True)
 
     def write(self, update: LogUpdate) -> None:
-        """One SQLite transaction, then a wake-up to every reader."""
+        """Apply the update in one SQLite transaction, then wake every reader."""
         assert self._connection is not None
         assert self._wakeups is not None
         if update.segments:
@@ -183,7 +184,7 @@ class SqliteLog:
 
     @contextmanager
     def _transaction(self, connection: sqlite3.Connection, epoch: int) -> Iterator[sqlite3.Connection]:
-        """All or nothing, and only while the epoch is the newest."""
+        """Run the block in a transaction; raises `StaleWriter` before it if `epoch` is not the newest."""
         with translated(self._layout.log):
             connection.execute("BEGIN IMMEDIATE")
             try:
@@ -214,7 +215,7 @@ class SqliteLog:
 
 
 def _apply(connection: sqlite3.Connection, update: LogUpdate) -> set[str]:
-    """Run the statements of an update; the segments of the transactions it forgets."""
+    """Run the statements of an update; returns the segment files of the transactions that it deletes."""
     forgotten: set[str] = set()
     if update.is_empty:
         return forgotten

@@ -1,7 +1,7 @@
 """Wake-ups between the processes of one host: a datagram per reader after each commit.
 
-A reader listens on a UDP port of the loopback interface and leaves a file named after the port, with its process id;
-the writer sends one byte to each. Without readers this costs no more than listing an empty folder.
+A reader listens on a UDP port of the loopback interface and writes a file that is named after the port and has the
+process id. The writer lists these files and sends one byte to each port.
 """
 
 from __future__ import annotations
@@ -19,13 +19,13 @@ LOOPBACK = "127.0.0.1"
 
 
 def listen(folder: Path) -> WakeupListener:
-    """A listener on a free port of the loopback interface, announced in `folder`."""
+    """Listen on a free port of the loopback interface and write its file in `folder`; `close` removes the file."""
     listening = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
     listening.bind((LOOPBACK, 0))
     file = folder / str(listening.getsockname()[1])
     with disk_errors(folder):
         own_folder(folder)
-        # Staged, so that a sender never reads half a process id and takes the reader for dead.
+        # Written under another name first: a sender that read half a process id would take the reader for dead.
         staged = file.with_name(f".{file.name}")
         with open(staged, "w", opener=opener) as content:
             content.write(str(os.getpid()))
@@ -34,7 +34,7 @@ def listen(folder: Path) -> WakeupListener:
 
 
 class WakeupSender:
-    """Sends a wake-up to every reader; those whose process has ended are removed when it is made."""
+    """Sends a wake-up to every reader. The constructor removes the files of readers whose process has ended."""
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder
