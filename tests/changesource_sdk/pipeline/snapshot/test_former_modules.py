@@ -5,6 +5,7 @@ from __future__ import annotations
 import pickle
 from importlib import import_module
 from importlib.util import find_spec
+from pathlib import Path
 
 import pytest
 
@@ -12,6 +13,27 @@ from adapters.sqlite.catalog.model import ColumnDef, TableDef
 from adapters.sqlite.snapshot import TableRange
 from changesource_sdk.pipeline.snapshot.former_modules import FORMER, FORMER_NAMES, unpickled
 from changesource_sdk.pipeline.snapshot.resume import SnapshotPlan
+
+EARLIER = Path(__file__).with_name("unfinished-of-an-earlier-version.pickle")
+"""A plan that an earlier version pickled, with the partitions and callbacks of every adapter that can resume."""
+
+
+def test_a_plan_of_an_earlier_version_is_read() -> None:
+    source, plan = unpickled(EARLIER.read_bytes())
+    assert source == "source"
+    assert isinstance(plan, SnapshotPlan)
+    assert [type(partition).__name__ for partition in plan.snapshot.partitions] == [
+        "TableRange",
+        "FoldedPartition",
+        "DeltaPartition",
+        "CopyPartition",
+        "RowsPartition",
+        "MappedPartition",
+    ]
+    sqlite, kafka, *_, mapped = plan.snapshot.partitions
+    assert (sqlite.table, kafka.table, mapped.table) == ("issue", "issue", "ticket")
+    assert callable(plan.snapshot.can_resume)
+    assert callable(plan.snapshot.close)
 
 
 def test_a_class_is_found_under_the_former_name_of_its_module() -> None:
