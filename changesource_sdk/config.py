@@ -1,7 +1,7 @@
 """Settings of `changesource serve`: defaults, then a TOML file, then `CHANGESOURCE_*` variables, then flags.
 
 Pure: the caller hands in the file's text, the environment and the flags, and gets back one `ServeConfig` together
-with the origin of every value. A key nobody knows is an error that names the nearest one; a value of the wrong kind
+with the origin of every value. An unknown key is an error that names the nearest one; a value of the wrong kind
 is an error that names where it was written. Secrets are marked in the field and never shown by `describe`; their values
 are given to `protocol.redaction`, so that no other output shows them either.
 """

@@ -181,7 +181,7 @@ class KafkaSettings:
             if not collection and not (prefix and topic.startswith(f"{prefix}.")):
                 raise ConfigurationError(
                     "collection-unknown",
-                    f"nothing tells which collection of the transaction topic the topic {topic} has",
+                    f"it is not known which collection of the transaction topic the topic {topic} has",
                     where=f"topic {topic}",
                     fix=f'name it: [set.tables.{topic.rpartition(".")[2]}] with collection = "schema.table"',
                 )

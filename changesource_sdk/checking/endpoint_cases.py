@@ -97,7 +97,7 @@ async def resume(run: EndpointRun) -> str:
     snapshot = _snapshot(run)
     if not run.history:
         raise NotSeen(
-            f"no transaction came in {run.settings.watch:g} s: write to the store meanwhile, or --watch longer"
+            f"no transaction came in {run.settings.watch:g} s: write to the upstream meanwhile, or --watch longer"
         )
     starts = [snapshot.watermark, *(_usable(seen.watermark) for seen in run.history[:-1])]
     step = max(1, len(starts) // MOST_STARTS)
@@ -257,7 +257,7 @@ CASES = (
     EndpointCase("unknown replica", "what the endpoint does not know is reset", unknown_replica),
     EndpointCase("sketch dialect", "one connection for snapshot and changes", sketch_dialect),
     EndpointCase(
-        "ahead of the log", "a consumer that claims more than the log has is reset, and nobody else is", ahead, True
+        "ahead of the log", "a consumer that claims more than the log has is reset, and no other is", ahead, True
     ),
 )
 """All cases, in the order in which they are run."""

@@ -105,7 +105,7 @@ REMEDIES: dict[str, Remedy] = {
     "surrogate": Remedy("The text in the replica is not valid UTF-8.", "replace half surrogate pairs before sending"),
     "watermark-form": Remedy(
         "Replicas take it; clients that reconnect with it fail, much later.",
-        "make watermarks as LexiVersions: base-36 digits after one that tells their number, from 01 on",
+        "make watermarks as LexiVersions: base-36 digits after one digit for their number, from 01 on",
     ),
     "watermark-order": Remedy(
         "A repeated watermark closes the connection, again and again; a lower one is acknowledged and silently lost.",
@@ -126,7 +126,7 @@ REMEDIES: dict[str, Remedy] = {
         "stop after the commit and wait for the consumer to close",
     ),
     "seam": Remedy(
-        "Replicas differ from the store, and from one another, without any error.",
+        "Replicas differ from the upstream, and from one another, without any error.",
         "take snapshot and position in one transaction, and keep every change after that position",
     ),
     "snapshot-resumable": Remedy(

@@ -56,7 +56,7 @@ class _LedgerPosition:
         match position:
             case {"store": store, "entry": int(entry), "ledger": str(ledger)}:
                 return cls(store, entry, ledger)
-        raise position_lost("the store was followed without a ledger before")
+        raise position_lost("the upstream was read without a ledger before")
 
 
 class LedgeredAdapter(AdapterWrapper):
@@ -89,9 +89,9 @@ class LedgeredAdapter(AdapterWrapper):
         if snapshot.watermark is not None:
             raise ConfigurationError(
                 "ledger-not-needed",
-                "a store with watermarks of its own cannot have a ledger beside it",
+                "an upstream with its own watermarks cannot have a ledger",
                 where="ledger",
-                fix="keep the consumer's tables in the store itself, as its adapter's page says",
+                fix="keep the consumer's tables in the upstream itself, as its adapter's page says",
             )
         declared = checked_tables(self.inner.tables() if snapshot.tables is None else snapshot.tables)
         with closing(LedgerFile(self._ledger)) as ledger:
@@ -192,7 +192,7 @@ class _Confirmations:
             event(
                 _log,
                 logging.WARNING,
-                "a confirmation waits for the store",
+                "a confirmation waits for the upstream",
                 client=first.client,
                 mutation=first.mutation,
                 wanted=list(first.positions),

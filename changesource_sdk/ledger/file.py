@@ -119,5 +119,5 @@ class LedgerFile:
             yield
         except sqlite3.Error as error:
             raise AdapterError(
-                "ledger-failed", f"the ledger cannot be read: {error}", self._path, "look at the file and its disk"
+                "ledger-failed", f"the ledger cannot be read: {error}", self._path, "check the file and its disk"
             ) from error

@@ -88,7 +88,7 @@ class Patience:
             if not is_overdue or is_warned:
                 return
             self._warned_at = self._clock()
-        fix = "see what the store is busy with; reading continues when it answers"
+        fix = "see what the upstream is busy with; reading continues when it answers"
         message = f"the source has not answered for {round(waited)} s"
         warn(_log, CODE, self._where, message, fix, holds=self._holds)
 

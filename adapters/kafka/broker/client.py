@@ -118,7 +118,7 @@ def require_topics(settings: KafkaSettings, states: dict[str, TopicState]) -> No
     if boundaries is not None and boundaries.partitions != 1:
         raise AdapterError(
             "transaction-topic-divided",
-            f"the transaction topic has {boundaries.partitions} partitions, so that nothing tells the order of commits",
+            f"the transaction topic has {boundaries.partitions} partitions, so the order of commits is unknown",
             where=f"topic {settings.transaction_topic}",
             fix="let it have one partition, or go without the setting `transaction_topic`",
         )

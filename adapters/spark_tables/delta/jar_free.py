@@ -67,7 +67,7 @@ class JarFreeVersion:
     def unreadable_feed(self, commit: DeltaCommit | None = None) -> str:
         """`deltalake` has no feed of mapped columns, and for deletion vectors only whole files."""
         if commit is not None and commit.has_vectors and not commit.has_feed:
-            return f"version {commit.version} tells files and not rows"
+            return f"version {commit.version} lists files and not rows"
         return "the feed cannot be read where columns are mapped" if maps_columns(self._delta) else ""
 
     def feed(self, number: int, predicate: str | None = None, columns: Sequence[str] = ()) -> Iterator[pa.RecordBatch]:

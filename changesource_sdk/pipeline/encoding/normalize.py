@@ -1,4 +1,4 @@
-"""Values: from what a store's driver gives to what travels, column by column.
+"""Converts values from what the upstream's driver returns to what is sent to consumers, column by column.
 
 A consumer does not check values against types; an unsuitable one is stored and surfaces later as a broken query, or
 stops the consumer for good. So each column gets a `Converter` that turns every Python value that has one meaning there

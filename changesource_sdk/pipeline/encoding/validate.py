@@ -137,9 +137,9 @@ def _no_system_table(name: str) -> None:
     if _SYSTEM_TABLE.fullmatch(name):
         raise ResyncRequired(
             "system-table-changed",
-            f"the store created, dropped or renamed {name}, which consumers already have in another form",
+            f"the upstream created, dropped or renamed {name}, which consumers already have in another form",
             where=f"table {name}",
-            fix="nothing to do: the store is read anew and consumers are reset",
+            fix="nothing to do: a new snapshot is taken and consumers are reset",
         )
 
 

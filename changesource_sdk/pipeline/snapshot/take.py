@@ -80,7 +80,7 @@ class PartTask:
 
 
 PartsWriter = Callable[[PartStore, Sequence[PartTask], SnapshotProgress], Sequence[PartInfo]]
-"""Writes parts and puts them into the store, reporting progress; where the work happens is its choice."""
+"""Writes parts, puts them into the part store and reports progress; in this process or in others."""
 
 
 def write_parts_here(
@@ -254,7 +254,7 @@ def adapter_call(where: str) -> Iterator[None]:
             "adapter-failed",
             f"{type(error).__name__}: {error}",
             where=f"{where}, {_origin(error)}",
-            fix="see the message of the store; the adapter is tried again with a growing delay",
+            fix="see the message of the upstream; the adapter is tried again with a growing delay",
         ) from error
 
 

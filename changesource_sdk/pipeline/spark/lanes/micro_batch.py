@@ -1,6 +1,6 @@
 """The micro-batch lane: Structured Streaming for sources whose mappings use Spark SQL.
 
-A streaming query reads the store's transactions (`change_source`), Spark evaluates the expressions on the rows before
+A streaming query reads the transactions (`change_source`), Spark evaluates the expressions on the rows before
 and after each change, and `foreachBatch` hands transactions, in their order, to the same tail that the other lanes run.
 A batch ends when the log holds every transaction that ends in it.
 
@@ -130,7 +130,7 @@ class MicroBatchSource:
         return self._mapped.tables()
 
     def snapshot(self) -> Snapshot:
-        """The store's snapshot, mapped."""
+        """Return the upstream's snapshot, with mapped partitions."""
         return self._mapped.snapshot()
 
     def changes(self, after: Position) -> Iterator[Transaction]:

@@ -53,7 +53,7 @@ class EvaluatedSource:
 
     @property
     def poll_interval(self) -> float:
-        """The store's own."""
+        """The upstream's interval, in seconds."""
         return float(getattr(self._mapped, "poll_interval", 0.05))
 
     def tables(self) -> Sequence[Table]:
@@ -61,11 +61,11 @@ class EvaluatedSource:
         return self._mapped.tables()
 
     def snapshot(self) -> Snapshot:
-        """The store's snapshot, mapped."""
+        """Return the upstream's snapshot, with mapped partitions."""
         return self._mapped.snapshot()
 
     def changes(self, after: Position) -> Iterator[Transaction]:
-        """The store's transactions, mapped."""
+        """Yield the upstream's transactions, mapped."""
         if self._evaluation is None:
             sources = map_tables(self._mapped.inner.tables(), self._mapped.mappings)
             self._evaluation = SqlEvaluation(self._session, sources, ChangeMapper(sources, self._mapped.mappings))

@@ -1,6 +1,6 @@
 """The resident lane: one Spark task that never ends follows one ordered source.
 
-The task runs the same tail as the inline runner and recovers from the store's failures by itself. Spark starts it
+The task runs the same tail as the inline runner and recovers from the upstream's failures by itself. Spark starts it
 again when its process or executor dies, the driver submits it again when Spark gives up, and each start is a new writer
 of the log that fences the former. The task ends when the driver closes its lifeline, or when a snapshot is due, which
 is the driver's work.

@@ -175,7 +175,7 @@ class _ProgressWatch:
     polled_at: float = 0.0  # when the part store was last polled, in monotonic seconds
 
     def poll_if_due(self) -> None:
-        """Poll as often as the store allows; in between only show that the snapshot goes on."""
+        """Poll as often as the part store allows; in between only show that the snapshot is in progress."""
         if time.monotonic() - self.polled_at >= self.part_store.poll_every_s:
             self.poll()
         else:
