@@ -51,7 +51,11 @@ def wait_until_adults(store: SqliteStore, cache: ZeroCache) -> None:
     """Wait until the replica has the adults of the store and nothing else."""
     expected = store.query(ADULTS)
     replica = cache.replica
-    until(lambda: replica.try_query("SELECT id, label FROM adult ORDER BY id") == expected, "the adults", seconds=120)
+    until(
+        lambda: replica.try_query("SELECT id, label FROM adult ORDER BY id") == expected,
+        "the adults",
+        seconds=SPARK_SECONDS,
+    )
 
 
 def grow_up(store: SqliteStore) -> None:
