@@ -18,7 +18,7 @@ OWNERS = ("Ada", "Barbara", "Edsger", "Grace", "Leslie", "Tony")
 _VERBS = ("Show", "Sort", "Cache", "Rename", "Explain", "Speed up", "Translate", "Archive")
 _THINGS = ("the overview", "search results", "old invoices", "the sign-in page", "column names", "release notes")
 _PINNED_TITLES = (
-    "Show who is looking at an issue",
+    "Show who is viewing an issue",
     "Keep drafts when the network is gone",
     "Sort by the last change",
     "Explain why a write was refused",

@@ -87,7 +87,9 @@ class ServeConfig:
     )
     api_key: str | None = setting(None, text, "key a consumer must present", secret=True)
     api_key_file: Path | None = setting(
-        None, path, "file of keys, any of which a consumer must present: name:key lines, read again"
+        None,
+        path,
+        "file of keys: a consumer must present one of them. name:key lines, read again when the file changes",
     )
     tls_cert: Path | None = setting(None, path, "PEM file with the server's certificate chain")
     tls_key: Path | None = setting(None, path, "PEM file with the certificate's private key")

@@ -103,7 +103,7 @@ class KafkaAdapter:
         """Warn while brokers do not answer, and clear the warning when they do; returns whether they are silent."""
         is_silent = seconds > SILENT_AFTER_S
         if is_silent and throttle.admit("silence") is not None:
-            what = "the brokers do not answer; reading goes on when they do"
+            what = "the brokers do not answer; reading continues when they do"
             warn(_log, SILENT, self._settings.where, what, holds="stream", silent_s=round(seconds))
         elif was_silent and not is_silent:
             clear_warning(_log, SILENT, self._settings.where, "the brokers answer again")

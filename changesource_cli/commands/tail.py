@@ -93,7 +93,7 @@ def _print_message(message: list[object], text: str, as_json: bool, validator: S
     if validator is not None:
         validator.take(text)
     if line.startswith("reset-required"):
-        reason = str(message[1].get("message") or "the stream cannot go on") if isinstance(message[1], dict) else ""
+        reason = str(message[1].get("message") or "the stream cannot continue") if isinstance(message[1], dict) else ""
         raise EndpointError("reset-required", reason, fix="--from start")
 
 

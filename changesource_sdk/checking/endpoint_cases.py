@@ -209,8 +209,8 @@ async def _expect_reset(run: EndpointRun, request: Handshake, what: str) -> None
         except (Silent, StreamClosed) as error:
             did = "closed the stream" if isinstance(error, StreamClosed) else f"sent nothing for {run.patience:.0f} s"
         else:
-            did = f"went on with {seen.watermark}"
-    raise run.broken("unknown-reset", f"asked to go on from {request.last_watermark}, {what}, it {did}")
+            did = f"continued with {seen.watermark}"
+    raise run.broken("unknown-reset", f"asked to continue from {request.last_watermark}, {what}, it {did}")
 
 
 async def sketch_dialect(run: EndpointRun) -> str:
@@ -227,7 +227,7 @@ async def sketch_dialect(run: EndpointRun) -> str:
 
 def _snapshot(run: EndpointRun) -> ReceivedSnapshot:
     if run.snapshot is None:
-        raise NotSeen("there was no snapshot to go on from")
+        raise NotSeen("there was no snapshot to continue from")
     _usable(run.snapshot.watermark)
     return run.snapshot
 
@@ -238,7 +238,7 @@ def _head(run: EndpointRun) -> str:
 
 def _usable(reached: str) -> str:
     if not watermark.is_valid(reached):
-        raise NotSeen(f"{reached!r} is no watermark to go on from")
+        raise NotSeen(f"{reached!r} is no watermark to continue from")
     return reached
 
 
@@ -246,7 +246,7 @@ CASES = (
     EndpointCase(
         "initial sync", "a consumer that has nothing gets tables, indexes, rows and its own tables", initial_sync
     ),
-    EndpointCase("live stream", "the stream goes on after the snapshot, takes acks and answers pings", live_stream),
+    EndpointCase("live stream", "the stream continues after the snapshot, takes acks and answers pings", live_stream),
     EndpointCase(
         "another initial sync", "every initial sync is above everything that was sent before", another_initial_sync
     ),

@@ -96,7 +96,7 @@ REMEDIES: dict[str, Remedy] = {
         _POISON, "name indexes <table>_<something>: all tables and indexes of a schema share one set of names"
     ),
     "no-row-key": Remedy(
-        "The replica cannot tell which row is meant.", "give the table a unique index over not-null columns"
+        "The replica cannot know which row is meant.", "give the table a unique index over not-null columns"
     ),
     "value-type": Remedy(
         "It is stored anyway and reaches clients as something else: 5 in a text column becomes '5.0'.",
@@ -139,7 +139,7 @@ REMEDIES: dict[str, Remedy] = {
     "permissions-row": Remedy(
         "Every client connection fails.", 'insert one row {"lock": true, "permissions": null, "hash": null}'
     ),
-    "ack-shape": Remedy("The source cannot tell what is durable.", "send status (or ack, in the sketch dialect)"),
+    "ack-shape": Remedy("The source cannot know what is durable.", "send status (or ack, in the sketch dialect)"),
     "ack-order": Remedy("The source may have forgotten what is requested.", "acknowledge in the order of the stream"),
     "ack-unsent": Remedy(
         "The source takes for durable what was never sent.", "acknowledge watermarks of commits and status only"

@@ -36,7 +36,7 @@ class BrowserRules:
         return cls(is_loopback(listen_host), lower_origins, frozenset(host.lower() for host in hosts))
 
     def allow_origins(self, origins: list[str]) -> bool:
-        """Whether a request with these `Origin` headers may go on; one without any may."""
+        """Whether a request with these `Origin` headers may continue; one without any may."""
         return ANY in self.origins or all(origin.lower() in self.origins for origin in origins)
 
     def allow_host(self, host: str | None) -> bool:

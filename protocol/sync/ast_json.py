@@ -263,7 +263,7 @@ def _simple(obj: Json, path: str) -> Simple:
     if isinstance(right, Column):
         raise AstError(right_path, "the right side is a literal or a static parameter, not a column")
     if isinstance(left, Literal) and isinstance(left.value, tuple):
-        raise AstError(_at(left_path, "value"), "a list may only stand on the right of IN or NOT IN")
+        raise AstError(_at(left_path, "value"), "a list may only be on the right of IN or NOT IN")
     if isinstance(right, Literal):
         _check_right(op, right.value, _at(right_path, "value"))
     return Simple(op, left, right, keys=_keys(obj, _SIMPLE_KEYS))

@@ -288,7 +288,7 @@ class Replicator:
             self._has_room.clear()
             await self._has_room.wait()
         self._status.phase = "following"
-        _event(logging.INFO, "going on: the reader has caught up", logged=writer.retention.logged)
+        _event(logging.INFO, "continuing: the reader has caught up", logged=writer.retention.logged)
 
 
 async def _until_moved(writer: ReplicaWriter) -> None:

@@ -24,6 +24,9 @@ from tests.support.wording import changing_attributes, findings
         "for place_of in (): ...",
         "with open('x') as share: ...",
         "import os as naming_the_cause",
+        "raise ValueError('the consumer was told twice')",
+        "log.info(f'{name} goes on with {watermark}')",
+        "port = setting(80, int, 'the port, beside the host')",
     ],
 )
 def test_listed_words_are_findings(source: str) -> None:
@@ -38,6 +41,7 @@ def test_listed_words_are_findings(source: str) -> None:
         "not_found = in_place = replace = early = shared = lookup = 1",
         "class FileNotFound: ...",
         "print(other.found, 'told')",
+        "fix = 'set `told` to true'",
     ],
 )
 def test_other_words_are_not(source: str) -> None:

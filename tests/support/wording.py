@@ -1,4 +1,4 @@
-"""Checks the wording of the product's docstrings, comments and names; `make style` runs it.
+"""Checks the wording of the product's docstrings, comments, messages and names; `make style` runs it.
 
 `python -m tests.support.wording` fails where a listed word is used, and where an attribute that changes after
 `__init__` has no comment. `--count [PATH ...]` prints figures instead, for the whole product or for some folders or
@@ -33,7 +33,7 @@ PROSE = (
     "stands?(?! for)(?!-)",
     "wish(?:es)?",
     "gone on",
-    "go(?:es|ing)? on with",
+    "go(?:es|ing)? on",
     "thereby",
     "of which",
     "in vain",
@@ -44,7 +44,7 @@ PROSE = (
     "ears?",
     "though it be",
 )
-"""Patterns of words in docstrings and comments. What is in backquotes is code and not examined."""
+"""Patterns of words in docstrings, comments and messages. What is in backquotes is code and not examined."""
 
 NAMES = ("found", "given", "asked", "told", "awaited", "look", "looks", "share", "shares", "trouble", "troubles")
 """Whole names, without leading and trailing underscores. `not_found` is a good name, `found` is not."""
@@ -91,7 +91,7 @@ def findings(source: str, stem: str) -> list[Finding]:
     """Where a module uses listed words; `stem` is its file name without the ending."""
     tree = ast.parse(source)
     wrong = [Finding(1, f"module name {stem}")] if _is_dialect(stem) else []
-    for line, text in (*_docstrings(tree), *_comments(source)):
+    for line, text in (*_docstrings(tree), *_messages(tree), *_comments(source)):
         for match in _PROSE.finditer(_CODE.sub(lambda code: "`" * len(code[0]), text)):
             around = text[max(0, match.start() - 30) : match.end() + 30].replace("\n", " ")
             wrong.append(Finding(line + text.count("\n", 0, match.start()), f"{match[0]!r} in “{around}”"))
@@ -114,6 +114,14 @@ def _docstrings(tree: ast.AST) -> Iterator[tuple[int, str]]:
     for node in ast.walk(tree):
         if isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant) and isinstance(node.value.value, str):
             yield node.lineno, node.value.value
+
+
+def _messages(tree: ast.AST) -> Iterator[tuple[int, str]]:
+    """Every other string of several words: errors, log lines, help texts. A single word may be a name or a code."""
+    docstrings = {id(node.value) for node in ast.walk(tree) if isinstance(node, ast.Expr)}
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Constant) and isinstance(node.value, str) and id(node) not in docstrings:
+            yield from [(node.lineno, node.value)] if " " in node.value else []
 
 
 def _comments(source: str) -> Iterator[tuple[int, str]]:

@@ -38,7 +38,7 @@ class KeyVerdict(Enum):
     ONLY = "its partition is the only one with the key"
     NEWEST = "it is the newest"
     OLDER = "another partition has a newer one, which was passed on"
-    UNORDERED = "nothing tells the newest"
+    UNORDERED = "nothing says which is the newest"
     REVIVED = "another partition's older one is the newest now"
 
 

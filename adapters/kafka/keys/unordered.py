@@ -21,11 +21,11 @@ def key_unordered(
     records = ", ".join(record_name((topic, candidate.partition, candidate.offset)) for candidate in sorted_candidates)
     return AdapterError(
         "key-unordered",
-        f"key {key.decode()} of table {table} has records in several partitions, and nothing tells which is the "
+        f"key {key.decode()} of table {table} has records in several partitions, and nothing says which is the "
         f"newest: {records}; {_why(order_by, sorted_candidates)}{f'; {more} more keys are like it' if more else ''}",
         where=f"topic {topic}",
         fix="say what orders them: --set order_by=timestamp, source (Debezium) or column:NAME, or order_by in "
-        "[set.tables.NAME]; or go on without such rows: --set unordered_keys=set-aside; "
+        "[set.tables.NAME]; or continue without such rows: --set unordered_keys=set-aside; "
         "or write the topic again with each key in one partition",
     )
 

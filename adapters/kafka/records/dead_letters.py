@@ -78,7 +78,7 @@ def poison_record(where: Where, reason: str) -> AdapterError:
         "poison-record",
         f"the record at {record_name(where)} cannot be read: {reason}",
         where=record_name(where),
-        fix="correct the decoder or the table's columns; or go on without such records: "
+        fix="correct the decoder or the table's columns; or continue without such records: "
         "--set poison=set-aside --set dead_letters=PATH",
     )
 
@@ -91,7 +91,7 @@ def key_mismatch(where: Where, reason: str) -> AdapterError:
         where=record_name(where),
         fix='if keys are plain texts, say so: key_format = "text" in [set.tables.NAME]; name key columns with `key`; '
         "or --set key_mismatch=value if no tombstones are written, "
-        "or --set key_mismatch=set-aside --set dead_letters=PATH to go on without such records",
+        "or --set key_mismatch=set-aside --set dead_letters=PATH to continue without such records",
     )
 
 

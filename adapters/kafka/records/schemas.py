@@ -102,7 +102,7 @@ def table_of(topic: str, options: TableOptions, survey: Survey) -> tuple[TopicTa
     if not survey.rows:
         raise InvalidSchema(
             "columns-unknown",
-            f"topic {topic} has no records that tell the columns of its table"
+            f"topic {topic} has no records that show the columns of its table"
             f"{f'; {survey.unread} could not be read, such as {survey.example}' if survey.unread else ''}",
             where=f"topic {topic}",
             fix=_unread_fix(options)

@@ -277,7 +277,7 @@ def _names(index: PublishedIndex, columns: Mapping[int, ColumnDef]) -> tuple[str
 
 def _full_key(table: PublishedTable, best: PublishedIndex | None, columns: Mapping[int, ColumnDef]) -> _Key:
     if best is None:
-        raise _Skip(f"no key tells its rows apart: ALTER TABLE {table.sql} ADD PRIMARY KEY (…)")
+        raise _Skip(f"no key distinguishes its rows: ALTER TABLE {table.sql} ADD PRIMARY KEY (…)")
     return _Key(_names(best, columns), best.oid)
 
 

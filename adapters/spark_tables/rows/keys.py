@@ -49,7 +49,7 @@ class BadKeys:
             times = "1 key is" if self.repeated == 1 else f"{self.repeated} keys are"
             said.append(f"{times} used more than once ({named}), such as {', '.join(self.examples)}")
         code = "null-keys" if self.nulls else "duplicate-keys"
-        fix = "choose key columns that are unique and never null, or remove the rows; sync goes on by itself then"
+        fix = "choose key columns that are unique and never null, or remove the rows; sync then continues by itself"
         return UnusableKeys(code, "; ".join(said), f"table {table}", fix)
 
 

@@ -155,7 +155,7 @@ class Folding:
 
 
 Done = Callable[[int], None]
-"""Called with the units of work (ranges, parts, buckets) done since the last call; 0 says that work goes on."""
+"""Called with the units of work (ranges, parts, buckets) done since the last call; 0 says that work continues."""
 
 
 class Lane(Protocol):

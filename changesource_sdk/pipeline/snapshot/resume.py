@@ -79,7 +79,7 @@ class Unfinished:
         if plan is None or source != self._source or not is_high_enough(plan.watermark) or not _is_usable(plan):
             self.forget()
             return None
-        event(_log, logging.INFO, "going on with an interrupted snapshot", of=len(plan.snapshot.partitions))
+        event(_log, logging.INFO, "continuing an interrupted snapshot", of=len(plan.snapshot.partitions))
         return plan
 
     def _read(self) -> tuple[str, SnapshotPlan | None]:

@@ -2,7 +2,7 @@
 
 The driver takes snapshots when they are due (`snapshot`) and otherwise keeps one resident task following the source
 (`resident`), or a streaming query if its mappings use Spark SQL (`micro_batch`), or follows it itself if changes are
-Spark jobs (`polling`). It recovers like every runner: report, wait, go on after the last position in the log.
+Spark jobs (`polling`). It recovers like every runner: report, wait, continue after the last position in the log.
 """
 
 from __future__ import annotations

@@ -35,7 +35,7 @@ CAPABILITIES: Mapping[str, str] = {
     "create table": "a table can be created while the adapter runs",
     "durable": "the store outlives the process that reads it, and its settings are JSON",
     "acknowledge": "the adapter has acknowledge()",
-    "retained": "the harness can tell how much the store keeps for the adapter (retained)",
+    "retained": "the harness can report how much the store keeps for the adapter (retained)",
 }
 """What a store may lack. Without `writes` only the cases that read are run."""
 

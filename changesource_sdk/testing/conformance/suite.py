@@ -53,7 +53,7 @@ CASES: tuple[Case, ...] = (
         Case("commit-times", "commit times are in milliseconds", resuming.commit_times_are_milliseconds),
         Case("resume", "a new adapter continues right after any position", resuming.from_every_position),
         Case("read-again", "what was not acknowledged can be read again", resuming.reading_again),
-        Case("restart", "after a stop it goes on where it was", resuming.after_a_stop),
+        Case("restart", "after a stop it continues where it was", resuming.after_a_stop),
         Case("duplicates", "what is delivered twice, late or again is stored once", resuming.repeated),
         Case("dropped-connection", "a dropped connection costs a retry, nothing else", resuming.interrupted),
         Case("lost-log", "after the log is lost, the store is read again from the start", recovering.lost_log),
@@ -84,7 +84,7 @@ CASES: tuple[Case, ...] = (
     *needing(
         "add column",
         Case("add-column", "an added column comes before its values", schema_changes.added_column),
-        Case("drop-column", "a dropped column is gone, rows go on", schema_changes.dropped_column, ("drop column",)),
+        Case("drop-column", "a dropped column is gone, rows continue", schema_changes.dropped_column, ("drop column",)),
     ),
     *needing("create table", Case("create-table", "a new table comes with its rows", schema_changes.created_table)),
 )

@@ -51,7 +51,7 @@ def test_a_broker_that_stays_away_is_told_and_does_not_hold_up_closing(
         following.wait_for_ids([1])
         broker.kill()
         try:
-            told = "the brokers do not answer; reading goes on when they do"
+            told = "the brokers do not answer; reading continues when they do"
             following.wait(lambda: told in caplog.messages, "the silence to be told")
             following.close()
         finally:

@@ -56,7 +56,7 @@ class GrownHistory:
         assert names(self._adapter()) == self.model(), self.where
         strict = self._adapter(unordered_keys="refuse")
         if self._unordered():
-            with pytest.raises(AdapterError, match="nothing tells which is the newest"):
+            with pytest.raises(AdapterError, match="nothing says which is the newest"):
                 names(strict)
         else:
             assert names(strict) == self.model(), self.where

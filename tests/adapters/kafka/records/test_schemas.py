@@ -70,7 +70,7 @@ def test_a_column_that_was_always_null_takes_anything() -> None:
 
 
 def test_a_topic_without_records_asks_for_a_declaration() -> None:
-    with pytest.raises(InvalidSchema, match="topic has no records that tell the columns") as caught:
+    with pytest.raises(InvalidSchema, match="topic has no records that show the columns") as caught:
         table_of("topic", OPTIONS, Survey())
     assert "[set.tables.item]" in caught.value.fix
 
@@ -83,7 +83,7 @@ def test_records_that_cannot_be_read_point_to_format_and_key_format() -> None:
     with pytest.raises(InvalidSchema) as caught:
         table_of("items", OPTIONS, surveyor.survey)
     told = "2 could not be read, such as items[0] offset 3: its value is no Debezium envelope"
-    assert caught.value.message == f"topic items has no records that tell the columns of its table; {told}"
+    assert caught.value.message == f"topic items has no records that show the columns of its table; {told}"
     assert "`format`" in caught.value.fix
     assert "`key_format`" in caught.value.fix
 
