@@ -15,8 +15,9 @@ from protocol import codec, watermark
 from protocol.messages import Begin
 
 _BEGIN = re.compile(rb'(\["begin",\{[^{}]*\},\{"commitWatermark":)"([0-9a-z.]+)"\}\]')
+# Times of up to 15 digits: the codec refuses integers above 2**53 - 1, which has 16.
 _COMMIT = re.compile(
-    rb'\["commit",\{"tag":"commit"(?:,"commitTimeMs":([1-9][0-9]{0,15}(?:\.[0-9]{1,9})?))?\},'
+    rb'\["commit",\{"tag":"commit"(?:,"commitTimeMs":([1-9][0-9]{0,14}(?:\.[0-9]{1,9})?))?\},'
     rb'\{"watermark":"([0-9a-z.]+)"\}\]'
 )
 _MAX_KNOWN = 64

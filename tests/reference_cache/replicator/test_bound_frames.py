@@ -6,7 +6,7 @@ import json
 from typing import Any
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from protocol import codec
@@ -43,6 +43,7 @@ def test_a_recognised_begin_is_the_one_that_the_codec_decodes(
             assert found[0].model_copy(update={"commit_watermark": found[1]}) == decoded
 
 
+@example(2**53, "02", False, (",", ":"))
 @given(TIMES, WATERMARKS, st.booleans(), SEPARATORS)
 def test_a_recognised_commit_is_the_one_that_the_codec_decodes(
     time: float | None, watermark: str, more: bool, separators: tuple[str, str]
