@@ -29,6 +29,7 @@ from protocol.messages import (
     wire_tag,
 )
 from protocol.specs import FROM_WIRE
+from protocol.validation import Location, first_mistake
 
 _M = TypeVar("_M")
 
@@ -95,8 +96,8 @@ def _validate(adapter: TypeAdapter[_M], wire: object, names: tuple[str, ...]) ->
     try:
         return adapter.validate_python(wire, context=FROM_WIRE)
     except ValidationError as error:
-        first = error.errors(include_url=False, include_context=False, include_input=False)[0]
-        raise CodecError(first["msg"].removeprefix("Value error, "), where=_path(first["loc"], wire)) from None
+        location, message = first_mistake(error)
+        raise CodecError(message, where=_path(location, wire)) from None
 
 
 def _check_name(wire: object, names: tuple[str, ...]) -> None:
@@ -109,7 +110,7 @@ def _check_name(wire: object, names: tuple[str, ...]) -> None:
         raise CodecError(f"unknown message {name}", where="[0]", fix=f"known are {', '.join(names)}")
 
 
-def _path(location: tuple[int | str, ...], wire: object) -> str:
+def _path(location: Location, wire: object) -> str:
     """Where in the array a field is; the location also names union members, which are not in the JSON."""
     name = str(location[0] if location else wire_tag(wire)).partition(":")[0]
     if name == "data":
@@ -120,5 +121,5 @@ def _path(location: tuple[int | str, ...], wire: object) -> str:
     return _join(f"{name}[{element}]", location[1:])
 
 
-def _join(start: str, location: tuple[int | str, ...]) -> str:
+def _join(start: str, location: Location) -> str:
     return start + "".join(f"[{part}]" if isinstance(part, int) else f".{part}" for part in location)

@@ -41,7 +41,7 @@ class Premature:
     watermark: str
 
 
-_HARMLESS = frozenset({"initial-status", "status-order"})
+HARMLESS = frozenset({"initial-status", "status-order"})
 """Rules that a source should keep but a consumer need not enforce: zero-cache takes no notice either."""
 
 AckEvent = Acknowledged | Repeated | Premature
@@ -134,7 +134,7 @@ class ConsumerSession:
     def receive(self, data: bytes | str) -> AnyDownstream:
         """The next message, with its shape, order and watermark checked. A status that has no effect is allowed."""
         message = codec.decode_downstream(data)
-        _refuse([each for each in self._stream.problems(message) if each.rule not in _HARMLESS], message.name)
+        _refuse([each for each in self._stream.problems(message) if each.rule not in HARMLESS], message.name)
         was_initial = self._stream.initial
         self._stream.advance(message)
         self._take(message, was_initial)
@@ -183,11 +183,16 @@ class ConsumerSession:
     def _ack_of(self, message: Commit | Status) -> AnyUpstream:
         if self._handshake.dialect == "sketch":
             return Ack(watermark=message.watermark)
-        filled = {"ack": True} if isinstance(message, Status) else {}
-        return StatusAck.model_validate(filled | message.to_json())
+        return status_ack(message)
 
     def _is_durable(self, needed: str | None) -> bool:
         return needed is None or (self.last_watermark is not None and needed <= self.last_watermark)
+
+
+def status_ack(message: Commit | Status) -> StatusAck:
+    """The acknowledgement of a message in the shipped dialect: zero-cache sends it back, as a status."""
+    filled = {"ack": True} if isinstance(message, Status) else {}
+    return StatusAck.model_validate(filled | message.to_json())
 
 
 def _refuse(problems: list[Problem], name: str) -> None:

@@ -1,1 +1,1 @@
-"""The client side of the conversation: query ASTs and, later, the client sync protocol."""
+"""The sync protocol of clients and caches: messages, errors, handshake, query ASTs, and answers of applications."""

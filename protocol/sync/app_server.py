@@ -12,8 +12,12 @@ from pydantic import BaseModel, ConfigDict, Discriminator, Field, Tag, TypeAdapt
 
 from protocol.errors import CodecError
 from protocol.sync.ast_field import QueryField
+from protocol.validation import first_mistake
 
 T = TypeVar("T")
+
+CLEANUP = "_zero_cleanupResults"
+"""Name of the mutation with which a cache asks the application to delete results that clients have seen."""
 
 
 class Answer(BaseModel):
@@ -146,6 +150,5 @@ def _read(adapter: TypeAdapter[T], value: object) -> T:
     try:
         return adapter.validate_python(value)
     except ValidationError as error:
-        first = error.errors(include_url=False, include_context=False, include_input=False)[0]
-        where = ".".join(str(part) for part in first["loc"])
-        raise CodecError(first["msg"].removeprefix("Value error, "), where=where) from None
+        location, message = first_mistake(error)
+        raise CodecError(message, where=".".join(map(str, location))) from None

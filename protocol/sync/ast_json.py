@@ -13,6 +13,7 @@ from collections.abc import Callable, Mapping
 from reprlib import Repr
 from typing import Any, TypeVar, cast, get_args
 
+from protocol.data_types import SAFE_INTEGER
 from protocol.errors import ProtocolError
 from protocol.sync.ast import (
     Anchor,
@@ -40,8 +41,6 @@ from protocol.sync.ast import (
 
 MAX_NESTING = 48
 """Groups and subqueries may nest this deep; beyond it evaluation would risk the interpreter's stack."""
-
-MAX_SAFE_INTEGER = 2**53 - 1
 
 _SHORT = Repr()
 _SHORT.maxlevel, _SHORT.maxstring, _SHORT.maxlist, _SHORT.maxdict = 2, 60, 4, 4
@@ -308,7 +307,7 @@ def _literal(value: object, path: str) -> LiteralValue:
 def _scalar(value: object, path: str) -> str | int | float | bool:
     if isinstance(value, str | bool):
         return value
-    if isinstance(value, int) and abs(value) <= MAX_SAFE_INTEGER:
+    if isinstance(value, int) and abs(value) <= SAFE_INTEGER:
         return value
     if not isinstance(value, int | float):
         raise AstError(path, f"list members are strings, numbers or booleans; got {_shown(value)}")

@@ -13,6 +13,7 @@ from pydantic.alias_generators import to_camel
 
 from protocol import values
 from protocol.errors import CodecError
+from protocol.validation import first_mistake
 
 Json: TypeAlias = Any
 Number: TypeAlias = int | float
@@ -190,6 +191,5 @@ def decode(text: bytes | str) -> Downstream:
     try:
         return body.model_validate({"queries": content} if body is QueryFaults else content)
     except ValidationError as error:
-        first = error.errors(include_url=False, include_context=False, include_input=False)[0]
-        where = ".".join(str(part) for part in first["loc"])
-        raise CodecError(first["msg"].removeprefix("Value error, "), where=f"{tag}.{where}") from None
+        location, message = first_mistake(error)
+        raise CodecError(message, where=".".join(map(str, (tag, *location)))) from None

@@ -17,6 +17,7 @@ from protocol.errors import CodecError
 from protocol.sync.ast_field import QueryField
 from protocol.sync.ast_limits import QueryLimits
 from protocol.sync.errors import ErrorKind, SyncError
+from protocol.validation import Location, first_mistake
 
 Json: TypeAlias = Any
 Number: TypeAlias = int | float
@@ -292,8 +293,8 @@ def parse(wire: object, limits: QueryLimits | None = None) -> Upstream:
         content = {"question": content} if body is Inspect else content
         return body.model_validate(content, context=limits, by_alias=True, by_name=False)
     except ValidationError as error:
-        first = error.errors(include_url=False, include_context=False, include_input=False)[0]
-        raise _invalid(f"{_path(tag, first['loc'])}: {first['msg'].removeprefix('Value error, ')}") from None
+        location, message = first_mistake(error)
+        raise _invalid(f"{_path(tag, location)}: {message}") from None
 
 
 def _refuse_nulls(content: object, tag: str) -> None:
@@ -304,7 +305,7 @@ def _refuse_nulls(content: object, tag: str) -> None:
                 raise _invalid(f"{tag}.{name}: is null")
 
 
-def _path(tag: str, location: tuple[int | str, ...]) -> str:
+def _path(tag: str, location: Location) -> str:
     return tag + "".join(f"[{part}]" if isinstance(part, int) else f".{part}" for part in location)
 
 

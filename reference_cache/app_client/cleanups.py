@@ -15,14 +15,12 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from protocol.sync.app_server import CLEANUP
 from reference_cache.app_client.post import AppFailure, AppPost
 from reference_cache.credentials import Credentials
 from service_kit.logs import event, logger
 
 log = logger("cache.mutations")
-
-CLEANUP = "_zero_cleanupResults"
-"""Name of the internal mutation, as in zero-cache."""
 
 MAX_REQUESTS = 8
 """How many requests may run at a time."""

@@ -56,7 +56,7 @@ class OutOfOrder(Exception):
 class AlreadyProcessed(Exception):
     """A mutation id below the expected one."""
 
-    def __init__(self, client_id: str, received: int, last: int) -> None:
+    def __init__(self, client_id: str, received: int, expected: int) -> None:
         super().__init__(
-            f"Ignoring mutation from {client_id} with ID {received} as it was already processed. Expected: {last}"
+            f"Ignoring mutation from {client_id} with ID {received} as it was already processed. Expected: {expected}"
         )

@@ -14,9 +14,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Generic, TypeVar
 
+from protocol.sync.app_server import CLEANUP
 from reference_cache.app_server.errors import AlreadyProcessed, OutOfOrder, StoreUnavailable
 from reference_cache.app_server.mutators import Mutators
-from reference_cache.app_server.requests import CLEAN_UP, BadRequest, MutationRequest, PushRequest, parse_clean_up
+from reference_cache.app_server.requests import BadRequest, MutationRequest, PushRequest, parse_clean_up
 from reference_cache.app_server.stores.store import ClientKey, Store, StoreTransaction
 from reference_cache.app_server.transform import client_error
 from service_kit.logs import event, logger, unexpected
@@ -47,7 +48,7 @@ class PushProcessor(Generic[Tx]):
         for number, mutation in enumerate(push.mutations):
             one = _Mutation(self, mutation, ClientKey(schema, push.client_group_id, mutation.client_id), ctx)
             try:
-                if mutation.name == CLEAN_UP:
+                if mutation.name == CLEANUP:
                     await one.clean_up()
                 else:
                     results.append({"id": mutation.wire_id, "result": await one.result()})

@@ -7,13 +7,14 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from typing import Annotated, Any, Literal, TypeAlias
+from typing import Annotated, Any, Literal, TypeAlias, TypeVar
 
 from pydantic import BaseModel, ConfigDict, Field, TypeAdapter, ValidationError
 from pydantic.alias_generators import to_camel
 
-CLEAN_UP = "_zero_cleanupResults"
-"""Name of the internal mutation with which zero-cache deletes results."""
+from protocol.validation import first_mistake
+
+T = TypeVar("T")
 
 _NAME = re.compile(r"[A-Za-z0-9_]+")
 
@@ -89,27 +90,18 @@ _CLEAN_UP: TypeAdapter[CleanUp] = TypeAdapter(CleanUp)
 
 def parse_transform(value: object) -> list[QueryRequest]:
     """The queries of `["transform", […]]`."""
-    try:
-        # In strict mode pydantic accepts no list for a tuple, and JSON has lists only.
-        return _TRANSFORM.validate_python(tuple(value) if isinstance(value, list) else value)[1]
-    except ValidationError as error:
-        raise BadRequest(_first(error)) from None
+    # In strict mode pydantic accepts no list for a tuple, and JSON has lists only.
+    return _validated(_TRANSFORM, tuple(value) if isinstance(value, list) else value)[1]
 
 
 def parse_push(value: object) -> PushRequest:
     """The body of a push."""
-    try:
-        return _PUSH.validate_python(value)
-    except ValidationError as error:
-        raise BadRequest(_first(error)) from None
+    return _validated(_PUSH, value)
 
 
 def parse_clean_up(mutation: MutationRequest) -> CleanUp:
     """The argument of the internal mutation that deletes results."""
-    try:
-        return _CLEAN_UP.validate_python(mutation.args[0] if mutation.args else None)
-    except ValidationError as error:
-        raise BadRequest(_first(error)) from None
+    return _validated(_CLEAN_UP, mutation.args[0] if mutation.args else None)
 
 
 def parse_schema(query: Mapping[str, str]) -> str:
@@ -120,7 +112,9 @@ def parse_schema(query: Mapping[str, str]) -> str:
     return query["schema"]
 
 
-def _first(error: ValidationError) -> str:
-    first = error.errors(include_url=False, include_context=False, include_input=False)[0]
-    path = ".".join(map(str, first["loc"]))
-    return f"{path}: {first['msg']}" if path else str(first["msg"])
+def _validated(adapter: TypeAdapter[T], value: object) -> T:
+    try:
+        return adapter.validate_python(value)
+    except ValidationError as error:
+        location, message = first_mistake(error)
+        raise BadRequest(f"{'.'.join(map(str, location))}: {message}" if location else message) from None

@@ -17,9 +17,10 @@ from enum import Enum, auto
 from protocol import codec
 from protocol.codec import AnyDownstream
 from protocol.errors import SessionError
-from protocol.messages import Begin, Commit, Data, ResetRequired, Rollback, Status, StatusAck
+from protocol.messages import Begin, Commit, Data, ResetRequired, Rollback, Status
 from protocol.stream import Stream
 from protocol.stream.handshake import Handshake
+from protocol.stream.session import HARMLESS, status_ack
 from reference_cache.replica.errors import CannotApply
 from reference_cache.replica.writing.initial_load import InitialLoad
 from reference_cache.replica.writing.writer import ReplicaWriter
@@ -28,9 +29,6 @@ from reference_cache.replicator.row_frames import DATA, RowFrames
 
 HELD_BYTES = 1 << 20
 """A transaction larger than this is not held in memory but written while it arrives."""
-
-_HARMLESS = frozenset({"initial-status", "status-order"})
-"""Rules of the protocol whose violation has no effect here."""
 
 
 class Handling(Enum):
@@ -59,7 +57,7 @@ class _Intake:
         """Decode a message and check that it may come now; the caller then advances the stream."""
         message = codec.decode_downstream(data)
         for problem in self._stream.problems(message):
-            if problem.rule not in _HARMLESS and not self._may_pass(message, problem.rule):
+            if problem.rule not in HARMLESS and not self._may_pass(message, problem.rule):
                 raise SessionError(problem.message, where=message.name, rule=problem.rule)
         return message
 
@@ -207,9 +205,8 @@ class LiveIntake(_Intake):
         if newest is None:
             return None
         message = codec.decode_downstream(newest)
-        # zero-cache acknowledges by sending the commit or status back, as a status.
-        defaults = {"ack": True} if isinstance(message, Status) else {}
-        return codec.encode(StatusAck.model_validate(defaults | message.to_json()))
+        assert isinstance(message, Commit | Status)
+        return codec.encode(status_ack(message))
 
     def take_count(self) -> int:
         """How many transactions were applied since the last call."""

@@ -23,9 +23,9 @@ from websockets.protocol import State
 
 from protocol import values
 from protocol.sync import messages as up
+from protocol.sync.app_server import CLEANUP
 from protocol.sync.errors import ErrorKind, SyncError
 from protocol.sync.handshake import ConnectRequest
-from reference_cache.app_client.cleanups import CLEANUP
 from reference_cache.app_client.credentials import chosen_by_client
 from reference_cache.app_client.pusher import Pusher
 from reference_cache.background import in_background

@@ -16,9 +16,10 @@ from adapters.memory import MemoryAdapter, MemoryStore
 from changesource_sdk.adapter import Insert, Position, Transaction
 from changesource_sdk.ledger.adapter import LedgeredAdapter
 from changesource_sdk.schema import Column, Table
+from protocol.sync.app_server import CLEANUP
 from reference_cache.app_server import ApplicationError, Mutators
 from reference_cache.app_server.push_processor import PushProcessor
-from reference_cache.app_server.requests import CLEAN_UP, parse_push
+from reference_cache.app_server.requests import parse_push
 from reference_cache.app_server.stores.ledger import LedgerStore, LedgerTransaction
 
 mutators = Mutators()
@@ -90,7 +91,7 @@ class Application:
 
     async def clean_up(self, client: str, up_to: int) -> None:
         seen = {"type": "single", "clientGroupID": "g", "clientID": client, "upToMutationID": up_to}
-        await self.push(client, 0, CLEAN_UP, seen)
+        await self.push(client, 0, CLEANUP, seen)
 
     def adapter(self, inner: MemoryAdapter | None = None) -> LedgeredAdapter:
         return LedgeredAdapter(inner or MemoryAdapter(store=self.store), str(self.ledger))

@@ -114,7 +114,7 @@ def test_integers_beyond_the_safe_range_are_the_nearest_double() -> None:
         (where(comparison("=", float("nan"))), "where.right.value", "not a number JSON can carry"),
         (where(comparison("=", 10**400)), "where.right.value", "not a number JSON can carry"),
         (where({**OPEN, "right": OPEN["left"]}), "where.right", "not a column"),
-        (where({**OPEN, "left": {"type": "literal", "value": [1]}}), "where.left.value", "only stand on the right"),
+        (where({**OPEN, "left": {"type": "literal", "value": [1]}}), "where.left.value", "only be on the right"),
         (where({**OPEN, "left": {"type": "row"}}), "where.left.type", "'row' is not one of literal, column, static"),
         (
             where({**OPEN, "right": {"type": "static", "anchor": "me", "field": "x"}}),

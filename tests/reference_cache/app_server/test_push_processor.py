@@ -5,11 +5,11 @@ from typing import Any
 import pytest
 from pydantic import BaseModel
 
-from protocol.sync.app_server import MutateResponse, PushFailed, parse_mutate_answer
+from protocol.sync.app_server import CLEANUP, MutateResponse, PushFailed, parse_mutate_answer
 from reference_cache.app_server import ApplicationError, Mutators
 from reference_cache.app_server.errors import StoreUnavailable
 from reference_cache.app_server.push_processor import ATTEMPTS, PushProcessor
-from reference_cache.app_server.requests import CLEAN_UP, parse_push
+from reference_cache.app_server.requests import parse_push
 from reference_cache.app_server.stores.store import ClientKey
 from tests.reference_cache.app_server.remembering_store import Passing, RememberingStore
 
@@ -179,10 +179,10 @@ async def test_a_commit_whose_answer_was_lost_is_not_refused(store: RememberingS
 async def test_results_that_were_seen_are_deleted_without_an_answer(store: RememberingStore) -> None:
     await process(store, mutation(1, "crash"), mutation(2, "crash"), mutation(3, "crash"))
     single = {"type": "single", "clientGroupID": "group", "clientID": "client", "upToMutationID": 2}
-    assert outcomes(await process(store, mutation(0, CLEAN_UP, single))) == []
+    assert outcomes(await process(store, mutation(0, CLEANUP, single))) == []
     assert [key[1] for key in store.results] == [3]
     bulk = {"type": "bulk", "clientGroupID": "group", "clientIDs": ["client"]}
-    assert outcomes(await process(store, mutation(0, CLEAN_UP, bulk), put_of(4))) == [(4, None)]
+    assert outcomes(await process(store, mutation(0, CLEANUP, bulk), put_of(4))) == [(4, None)]
     assert store.results == {}
 
 
@@ -195,14 +195,14 @@ async def test_results_that_were_seen_are_deleted_without_an_answer(store: Remem
 )
 async def test_results_of_another_group_stay(store: RememberingStore, argument: dict[str, Any]) -> None:
     await process(store, mutation(1, "crash"))
-    assert outcomes(await process(store, mutation(0, CLEAN_UP, argument), group="other")) == []
+    assert outcomes(await process(store, mutation(0, CLEANUP, argument), group="other")) == []
     assert len(store.results) == 1
 
 
 @pytest.mark.parametrize("argument", [None, {}, {"type": "bulk", "clientGroupID": "group", "clientIDs": []}])
 async def test_a_clean_up_that_makes_no_sense_is_passed_over(store: RememberingStore, argument: Any) -> None:
     await process(store, mutation(1, "crash"))
-    assert outcomes(await process(store, mutation(0, CLEAN_UP, argument))) == []
+    assert outcomes(await process(store, mutation(0, CLEANUP, argument))) == []
     assert len(store.results) == 1
 
 

@@ -12,8 +12,8 @@ from typing import Any
 from aiohttp import web
 from pydantic import BaseModel
 
+from protocol.sync.app_server import CLEANUP
 from reference_cache.app_server import ApplicationError, Mutators, NamedQueries, Unauthenticated, zero_routes
-from reference_cache.app_server.requests import CLEAN_UP
 from reference_cache.app_server.stores.ledger import LedgerStore
 from reference_cache.app_server.stores.postgres import PostgresStore
 from reference_cache.app_server.stores.sql_transaction import SqlTransaction
@@ -101,7 +101,7 @@ class AppServer(AppThread):
         if "nonsense" in asked:
             return web.Response(text="<html>")
         answer = await handler(request)
-        if names - {CLEAN_UP} and self.answers_to_lose:
+        if names - {CLEANUP} and self.answers_to_lose:
             self.answers_to_lose -= 1
             return web.Response(status=503, text="the answer was lost")
         return answer

@@ -16,9 +16,10 @@ import pytest
 
 from adapters.postgres.connection import connect
 from adapters.postgres.system_tables import ensure_system_tables
+from protocol.sync.app_server import CLEANUP
 from reference_cache.app_server import ApplicationError, Mutators
 from reference_cache.app_server.push_processor import PushProcessor
-from reference_cache.app_server.requests import CLEAN_UP, parse_push
+from reference_cache.app_server.requests import parse_push
 from reference_cache.app_server.stores import sqlite_thread
 from reference_cache.app_server.stores.postgres import PostgresStore, PostgresTransaction
 from reference_cache.app_server.stores.sql_transaction import SqlTransaction
@@ -144,14 +145,14 @@ async def test_a_mutation_that_fails_leaves_its_result_and_nothing_else(app: App
     assert app.last_id() == [("g", "c", 2)]
     assert app.results() == [(1, first)]
     one = {"type": "single", "clientGroupID": "g", "clientID": "c", "upToMutationID": 1}
-    assert await app.push((0, CLEAN_UP, one)) == []
+    assert await app.push((0, CLEANUP, one)) == []
     assert app.results() == []
 
 
 async def test_results_of_clients_that_are_gone_are_deleted_together(app: App) -> None:
     for client in ("a", "b", "c"):
         await app.push((1, "nobody", None), client=client)
-    await app.push((0, CLEAN_UP, {"type": "bulk", "clientGroupID": "g", "clientIDs": ["a", "b"]}))
+    await app.push((0, CLEANUP, {"type": "bulk", "clientGroupID": "g", "clientIDs": ["a", "b"]}))
     assert [result["message"] for _, result in app.results()] == ["Mutator not found: nobody"]
 
 
