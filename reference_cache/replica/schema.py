@@ -19,10 +19,9 @@ from reference_cache.zql.schema import ColumnType, Schema, TableSchema
 
 @dataclass(frozen=True, slots=True)
 class ReplicaColumn:
-    """A synced column: its type in ZQL and its type upstream."""
+    """A synced column."""
 
     type: ZqlType
-    server_type: str
     not_null: bool
 
 
@@ -84,4 +83,4 @@ def _table(catalog: Catalog, stored: StoredTable) -> ReplicaTable | None:
 
 def _column(spec: ColumnSpec) -> ReplicaColumn | None:
     kind = spec.zql_type
-    return None if kind is None else ReplicaColumn(kind, spec.data_type, bool(spec.not_null))
+    return None if kind is None else ReplicaColumn(kind, bool(spec.not_null))

@@ -49,9 +49,8 @@ async def _serve() -> int:
     replicator.on_version(_send_version)
     running = asyncio.create_task(replicator.run())
     asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, running.cancel)
-    asyncio.get_running_loop().add_signal_handler(
-        signal.SIGINT, lambda: None
-    )  # Ctrl-C goes to the whole process group; the parent decides
+    # Ctrl-C goes to the whole process group; the parent decides.
+    asyncio.get_running_loop().add_signal_handler(signal.SIGINT, lambda: None)
     tasks = [asyncio.create_task(_receive(lines, replicator, running)), asyncio.create_task(_report(replicator))]
     try:
         await running

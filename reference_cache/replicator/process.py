@@ -26,12 +26,13 @@ from reference_cache.replicator.settings import ReplicatorSettings
 from reference_cache.replicator.status import ReplicatorStatus
 from service_kit import child_process
 from service_kit.backoff import reconnect_backoff
+from service_kit.logs import event, logger
 
 STOP_SECONDS = 10.0
 UNUSABLE_EXIT = 3
 """The child's exit code for an unusable replica file; a restart would not help."""
 
-_LOG = logging.getLogger("changesource.replicator")
+log = logger("replicator")
 _ROOT = Path(__file__).parents[2]
 
 
@@ -77,7 +78,7 @@ class ReplicatorProcess:
             code = await self._run_child()
             if code == UNUSABLE_EXIT:
                 raise ReplicatorFailed(self._status.error or "the replica cannot be used")
-            _LOG.warning("replicator ended", extra={"fields": {"code": code}})
+            event(log, logging.WARNING, "replicator ended", code=code)
             self._status.phase = "waiting"
             self._status.error = f"the replicator's process ended with {code}"
             await asyncio.sleep(self._backoff.seconds())
@@ -115,4 +116,4 @@ class ReplicatorProcess:
             case {"status": dict() as status}:
                 self._status = ReplicatorStatus(**status)
             case {"log": str() as what, "level": int() as level, "fields": dict() as fields}:
-                _LOG.log(level, what, extra={"fields": fields})
+                event(log, level, what, **fields)

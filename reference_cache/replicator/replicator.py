@@ -36,6 +36,7 @@ from reference_cache.replicator.sole_writer import sole_writer
 from reference_cache.replicator.status import ReplicatorStatus
 from reference_cache.replicator.upstream import Upstream, UpstreamError, connect
 from service_kit.backoff import reconnect_backoff
+from service_kit.logs import event, logger
 
 PROGRESS_SECONDS = 5.0
 """How often an initial sync logs its progress."""
@@ -43,7 +44,7 @@ PROGRESS_SECONDS = 5.0
 CHECK_FILE_SECONDS = 0.5
 """How often the replicator checks that the replica file still exists."""
 
-_LOG = logging.getLogger("changesource.replicator")
+log = logger("replicator")
 _RETRIED = (UpstreamError, ProtocolError, CannotApply, sqlite3.Error, OSError)
 
 OnVersion = Callable[[ReplicaState], None]
@@ -119,7 +120,7 @@ class Replicator:
     def _must_wait(self) -> None:
         self._status.phase = "waiting"
         self._status.error = f"another replicator is writing {self._settings.replica_file}"
-        _event(logging.WARNING, "waiting for another replicator to end", replica=self._settings.replica_file)
+        event(log, logging.WARNING, "waiting for another replicator to end", replica=self._settings.replica_file)
 
     async def _attempt(self) -> None:
         """Run one connection; sleep after it if it failed."""
@@ -140,18 +141,18 @@ class Replicator:
         text = f"{type(error).__name__}: {error}"
         repeated = text == self._status.error
         self._status.error = text
-        _event(logging.DEBUG if repeated else logging.WARNING, "upstream trouble", error=text)
+        event(log, logging.DEBUG if repeated else logging.WARNING, "replication failed, trying again", error=text)
         if not isinstance(error, CannotApply):
             return
         if self._settings.auto_reset and self._misfit == text and self._writer is not None and not self._must_reset:
-            _event(logging.WARNING, "resetting: the same change does not fit again", error=text)
+            event(log, logging.WARNING, "resetting: the same change does not fit again", error=text)
             self._must_reset = True
         self._misfit = text
 
     async def _initial_sync(self) -> None:
         settings, former = self._settings, self._writer
         self._status.phase = "initial-sync"
-        _event(logging.INFO, "initial sync begins", upstream=settings.shown_upstream, again=former is not None)
+        event(log, logging.INFO, "initial sync begins", upstream=settings.shown_upstream, again=former is not None)
         handshake = settings.handshake()
         async with connect(settings.url(handshake)) as upstream:
             make = load_new if former is None else load_over
@@ -169,7 +170,7 @@ class Replicator:
         self._status.reset_required = None
         self._worked()
         self._open(writer)
-        _event(logging.INFO, "initial sync complete", rows=load.loaded, version=writer.state.version)
+        event(log, logging.INFO, "initial sync complete", rows=load.loaded, version=writer.state.version)
 
     async def _load(self, upstream: Upstream, intake: InitialIntake, load: InitialLoad) -> None:
         begun = reported = time.monotonic()
@@ -179,7 +180,9 @@ class Replicator:
             now = time.monotonic()
             if now - reported >= PROGRESS_SECONDS:
                 reported = now
-                _event(logging.INFO, "initial sync", rows=load.loaded, per_second=round(load.loaded / (now - begun)))
+                event(
+                    log, logging.INFO, "initial sync", rows=load.loaded, per_second=round(load.loaded / (now - begun))
+                )
 
     def _open(self, writer: ReplicaWriter) -> None:
         self._writer = writer
@@ -210,12 +213,15 @@ class Replicator:
         self._writer, self._must_reset, self._misfit = None, False, None
         self._status.version = self._status.replica_version = None
         if path.exists():
-            _event(
-                logging.ERROR, "the replica's file was replaced while in use; opening the one that is there", file=path
+            event(
+                log,
+                logging.ERROR,
+                "the replica's file was replaced while in use; opening the one that is there",
+                file=path,
             )
             self._open(open_writer(path, self._settings.origin))
         else:
-            _event(logging.ERROR, "the replica's file was deleted while in use; syncing again", file=path)
+            event(log, logging.ERROR, "the replica's file was deleted while in use; syncing again", file=path)
 
     async def _follow(self, writer: ReplicaWriter) -> None:
         await self._wait_for_room(writer)
@@ -223,7 +229,7 @@ class Replicator:
         handshake = self._settings.handshake(state.version, state.replica_version)
         async with connect(self._settings.url(handshake)) as upstream:
             self._status.phase = "following"
-            _event(logging.INFO, "following", upstream=self._settings.shown_upstream, after=state.version)
+            event(log, logging.INFO, "following", upstream=self._settings.shown_upstream, after=state.version)
             intake = LiveIntake(handshake, writer)
             try:
                 await self._stream(upstream, intake, writer)
@@ -275,26 +281,26 @@ class Replicator:
         intake.reset = None
         self._status.reset_required = reason
         self._must_reset = self._settings.auto_reset
-        what = "resetting: the source asks for it" if self._must_reset else "the source asks for a reset; it is off"
-        _event(logging.WARNING, what, reason=reason)
+        what = (
+            "resetting: the source requires it"
+            if self._must_reset
+            else "the source requires a reset; automatic resets are off"
+        )
+        event(log, logging.WARNING, what, reason=reason)
 
     async def _wait_for_room(self, writer: ReplicaWriter) -> None:
         """Pause while the reader of the replica is too far behind."""
         if not writer.retention.is_full:
             return
         self._status.phase = "paused"
-        _event(logging.WARNING, "paused: the reader of the replica is behind", logged=writer.retention.logged)
+        event(log, logging.WARNING, "paused: the reader of the replica is behind", logged=writer.retention.logged)
         while writer.retention.is_full:
             self._has_room.clear()
             await self._has_room.wait()
         self._status.phase = "following"
-        _event(logging.INFO, "continuing: the reader has caught up", logged=writer.retention.logged)
+        event(log, logging.INFO, "continuing: the reader has caught up", logged=writer.retention.logged)
 
 
 async def _until_moved(writer: ReplicaWriter) -> None:
     while writer.is_in_place:  # noqa: ASYNC110 - there is no event for a deleted file
         await asyncio.sleep(CHECK_FILE_SECONDS)
-
-
-def _event(level: int, what: str, **fields: object) -> None:
-    _LOG.log(level, what, extra={"fields": fields})

@@ -85,12 +85,14 @@ class ReplicaWriter(ChangeProcessor):
             return
         self.write_pending()
         self._note_commits()
-        if self.catalog != self._saved:
+        is_reshaped = self.catalog != self._saved
+        if is_reshaped:
             save_catalog(self.connection, self.catalog)
         self.connection.execute(f"UPDATE {STATE} SET version = ?", (self._committed,))
         self.retention.forget(self.state.version)
         self.connection.execute("COMMIT")
-        self._saved = self.catalog.copy()
+        if is_reshaped:
+            self._saved = self.catalog.copy()
         self.state = read_state(self.connection)
 
     def _note_commits(self) -> None:

@@ -77,7 +77,7 @@ def test_a_missing_extra_is_told_with_its_remedy(tmp_path: Path, monkeypatch: py
 def test_a_cache_without_its_source_listens_is_not_ready_and_ends_when_told(tmp_path: Path) -> None:
     with ReferenceCache(f"ws://127.0.0.1:{free_port()}/changes/v0/stream", tmp_path) as cache:
         cache.launch().wait_for_line('"event": "listening"')
-        cache.process.wait_for_line("upstream trouble")
+        cache.process.wait_for_line("replication failed")
         assert cache.status()["ready"] is False
         assert cache.stop() == 0
         assert cache.process.tree() == []
