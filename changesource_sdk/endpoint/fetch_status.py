@@ -40,7 +40,7 @@ def fetch_status(url: str, path: str = "/statusz") -> dict[str, object]:
         raise EndpointError("refused", f"{path} answered {error.code}: {body}", where) from None
     except (URLError, HTTPException, OSError, ValueError) as error:
         raise EndpointError(
-            "unreachable", f"cannot ask {path}: {error}", where, "is `changesource serve` running there?"
+            "unreachable", f"cannot read {path}: {error}", where, "is `changesource serve` running there?"
         ) from None
     if not isinstance(document, dict):
         raise EndpointError("refused", f"{path} is not an endpoint's answer", where)

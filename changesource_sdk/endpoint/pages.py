@@ -10,11 +10,10 @@ from collections.abc import Awaitable, Callable, Mapping
 from contextlib import suppress
 
 from changesource_sdk.endpoint.access.gate import Gate, Incoming, Refusal
+from changesource_sdk.endpoint.status import Document
 from changesource_sdk.errors import ChangesourceError
 from changesource_sdk.observe.metrics import CONTENT_TYPE, EndpointMetrics
 from service_kit.pages import Page
-
-Document = dict[str, object]
 
 
 class EndpointPages:

@@ -31,14 +31,15 @@ from changesource_sdk.endpoint.status import Document, describe, set_gauges
 from changesource_sdk.endpoint.stream.acks import AckStore
 from changesource_sdk.endpoint.stream.flow import WRITE_LIMIT, PeerConnection, close
 from changesource_sdk.endpoint.stream.live_tail import LiveTail
+from changesource_sdk.endpoint.stream.receive import Ending
 from changesource_sdk.endpoint.stream.source import SubscriptionSource
 from changesource_sdk.endpoint.stream.subscription import Intervals, Subscription
-from changesource_sdk.endpoint.stream.upstream import MAX_BYTES, Ending
 from changesource_sdk.endpoint.upkeep import KeyWatch, LogWakeups, Pruner, persistently
 from changesource_sdk.errors import ChangesourceError, EndpointError
 from changesource_sdk.observe.metrics import EndpointMetrics
 from changesource_sdk.policies.origins import BrowserRules
 from changesource_sdk.system_tables import Permissions
+from protocol.codec import MAX_UPSTREAM_BYTES
 from protocol.stream.handshake import Handshake
 from service_kit.addresses import is_loopback
 from service_kit.listening import accept_failures, cannot_listen
@@ -140,7 +141,7 @@ class Endpoint:
             ssl=context,
             # `Flow` checks liveness; it also counts the bytes that the peer takes.
             ping_interval=None,
-            max_size=MAX_BYTES,
+            max_size=MAX_UPSTREAM_BYTES,
             write_limit=WRITE_LIMIT,
             server_header=None,
             # It logs every refused or broken request; ours logs one per kind and interval.
@@ -252,7 +253,7 @@ class Endpoint:
                 status=refusal.status,
                 why=refusal.text,
                 peer=peer,
-                repeated=held,
+                repeated=held or None,
             )
 
     def _not_accepted(self, reason: str, peer: str) -> None:

@@ -102,6 +102,6 @@ class Gate:
         if not requested or served is None or requested == served:
             return None
         names = ",".join(sorted(served))
-        fix = f"set ZERO_APP_PUBLICATIONS={names} or leave it empty, or serve what it asks for"
+        fix = f"set ZERO_APP_PUBLICATIONS={names} or leave it empty, or serve those"
         others = ",".join(sorted(requested))
         return Refusal(400, "publications", f"publications: {names} are served, not {others}; {fix}")

@@ -1,9 +1,8 @@
 """Listening sockets that take no more connections than they should.
 
-asyncio accepts connections from whatever socket it is given; these count per address and close at once what exceeds a
-limit, before TLS and HTTP cost anything. Out of file descriptors, asyncio alone would log a stack trace per waiting
-connection and try again without end: here a spare descriptor is given up to accept the connection and close it, so
-that the queue is emptied and its peers know, and it is said once per interval.
+They count connections per address and close at once what exceeds a limit, before TLS and HTTP cost anything. Out of
+file descriptors, asyncio alone would log a stack trace per waiting connection and try again without end. Here a spare
+descriptor is given up to accept the connection and close it, so that the queue is emptied and its peers know.
 """
 
 from __future__ import annotations

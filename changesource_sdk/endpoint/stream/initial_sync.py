@@ -2,10 +2,10 @@
 
     begin(V) · the snapshot's tables, rows and indexes · what changed since · the tables every app needs · commit(V)
 
-V is a replica version issued for this sync only (`changelog.consumers`). zero-cache accepts every kind of change in
-the transaction of an initial sync, schema changes included, and a transaction costs it far more than a change. So this
-is faster than sending the snapshot and then the transactions, and no consumer ever shows old rows. The upstream is not
-read, and memory is bounded: snapshot and log are read and sent in chunks.
+V is a replica version issued for this sync only (`changelog.coordination.consumers`). zero-cache accepts every kind of
+change in the transaction of an initial sync, schema changes included, and a transaction costs it far more than a
+change. So this is faster than sending the snapshot and then the transactions, and no consumer ever shows old rows. The
+upstream is not read, and memory is bounded: snapshot and log are read and sent in chunks.
 """
 
 from __future__ import annotations

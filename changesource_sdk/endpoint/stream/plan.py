@@ -87,7 +87,7 @@ def decide(
         if lost is not None:
             return Await(f"this log has lost {lost}, which was sent before; a new snapshot is needed", above=lost)
         if requested_above is not None and newest <= requested_above:
-            return Await(f"a snapshot above {requested_above} was asked for")
+            return Await(f"a snapshot above {requested_above} was requested")
         return Initial(newest)
     gap = _gap(handshake.last_watermark, handshake.replica_version, retained, record)
     if gap is None:
@@ -98,7 +98,7 @@ def decide(
 def _gap(last: str, version: str | None, retained: Retained | None, record: ConsumerRecord) -> tuple[str, str] | None:
     """Why the log cannot resume from here, as a stable code and a sentence; None if it can."""
     if retained is None or not retained.snapshots:
-        return "no-log", f"the change log is new and knows nothing of watermark {last}"
+        return "no-log", f"the change log is new and has no watermark {last}"
     versions = {each for each in record.versions if each >= retained.snapshots[0]} | set(retained.snapshots)
     if version is not None and version not in versions:
         return "unknown-replica", f"replicaVersion {version} is no initial sync of the current generation"

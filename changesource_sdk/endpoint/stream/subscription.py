@@ -24,8 +24,8 @@ from changesource_sdk.changelog.log import StoredTransaction
 from changesource_sdk.endpoint.stream.acks import AckStore
 from changesource_sdk.endpoint.stream.flow import Flow, PeerConnection
 from changesource_sdk.endpoint.stream.plan import Await, Initial, Reset, Resume
+from changesource_sdk.endpoint.stream.receive import PEER_LEFT, Ending, receive
 from changesource_sdk.endpoint.stream.source import SubscriptionSource
-from changesource_sdk.endpoint.stream.upstream import PEER_LEFT, Ending, receive
 from changesource_sdk.errors import ChangesourceError, SnapshotGone
 from changesource_sdk.observe.metrics import EndpointMetrics
 from protocol.errors import ProtocolError

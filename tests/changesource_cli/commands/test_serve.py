@@ -137,7 +137,7 @@ runner = CliRunner()
         (["serve", "memory", "--listen", "nowhere"], 2, "HOST:PORT"),
         (["serve", "--nonsense"], 2, "No such option"),
         (["inspect", "nothing-here"], 4, "no such directory"),
-        (["inspect", "127.0.0.1:1"], 5, "cannot ask"),
+        (["inspect", "127.0.0.1:1"], 5, "cannot read"),
         (["tail", "127.0.0.1:1", "--from", "start"], 5, "cannot connect"),
         (["compact", "--state", "nothing-here", "--runner", "inline"], 4, "no such state directory"),
         (["verify", "--state", "nothing-here"], 4, "no such state directory"),

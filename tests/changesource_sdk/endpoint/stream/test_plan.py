@@ -26,7 +26,7 @@ def issued(*versions: str, held: str = "00", is_known: bool = False) -> Consumer
         (asked(), LOG, None, NOBODY, Initial("0h")),
         (asked(), None, None, NOBODY, Await("the first snapshot is being taken")),
         (asked(), LOG, "0g", NOBODY, Initial("0h")),
-        (asked(), LOG, "0h", NOBODY, Await("a snapshot above 0h was asked for")),
+        (asked(), LOG, "0h", NOBODY, Await("a snapshot above 0h was requested")),
         (asked(), LOG, None, issued("0z.0a"), Initial("0h")),
         (asked("0h", "0h"), LOG, None, NOBODY, Resume("0h")),
         (asked("0z", "0f"), LOG, None, KNOWN, Resume("0z")),

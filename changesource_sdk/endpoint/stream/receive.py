@@ -16,8 +16,6 @@ from websockets.frames import CloseCode
 from protocol.codec import MAX_UPSTREAM_BYTES
 from protocol.errors import ProtocolError
 
-MAX_BYTES = MAX_UPSTREAM_BYTES
-
 
 @dataclass(frozen=True, slots=True)
 class Ending:
@@ -50,5 +48,5 @@ def _closed(connection: ServerConnection) -> Ending:
     sent = connection.protocol.close_sent
     if sent is not None and sent.code == CloseCode.MESSAGE_TOO_BIG:
         # The library has already closed the connection; the reason is for log and metrics.
-        return Ending(None, f"a message of more than {MAX_BYTES} bytes", "oversized")
+        return Ending(None, f"a message of more than {MAX_UPSTREAM_BYTES} bytes", "oversized")
     return PEER_LEFT
