@@ -55,9 +55,9 @@ class Client:
         self._token_provider = TokenProvider(auth)
         self._store = _store(store)
         self._offline = offline
-        # Both are set by `open` and stay after `close`.
+        # Set by `open`, and kept after `close`.
         self._session: ClientSession | None = None
-        # None before `open`.
+        # Set by `open`, and kept after `close`.
         self._connection: ConnectionManager | None = None
 
     async def open(self) -> Client:
@@ -138,14 +138,18 @@ class Client:
     @property
     def _opened(self) -> ClientSession:
         if self._session is None:
-            raise ClientError("not-open", "the client is not open", fix="use `async with Client(…)`, or await open()")
+            raise _not_open()
         return self._session
 
     @property
     def _connected(self) -> ConnectionManager:
-        assert self._opened is not None
-        assert self._connection is not None
+        if self._connection is None:
+            raise _not_open()
         return self._connection
+
+
+def _not_open() -> ClientError:
+    return ClientError("not-open", "the client is not open", fix="use `async with Client(…)`, or await open()")
 
 
 def _store(store: LocalStore | str | Path | None) -> LocalStore:

@@ -161,7 +161,7 @@ class ConnectionManager:
         if state == self.state:
             return
         self.state = state
-        event(log, logging.DEBUG, "connection", state=state.name, error=state.error and str(state.error))
+        event(log, logging.DEBUG, "connection state", state=state.name, error=state.error and str(state.error))
         changed, self._changed = self._changed, asyncio.Event()
         changed.set()
 
@@ -194,7 +194,7 @@ class ConnectionManager:
         if self._session.progressed:
             self._backoff.reset()
         if error is None or isinstance(error, Lost):
-            event(log, logging.DEBUG, "connection-lost", reason=str(error))
+            event(log, logging.DEBUG, "connection lost", reason=str(error))
             if not self._session.progressed:
                 return self._backoff.seconds()
             self._invalid_requests = 0
@@ -214,7 +214,13 @@ class ConnectionManager:
         reaction = reaction_to(error)
         if reaction is Reaction.RETRY_A_FEW_TIMES:
             self._invalid_requests += 1
-            event(log, logging.WARNING, "request-called-invalid", time=self._invalid_requests, message=error.message)
+            event(
+                log,
+                logging.WARNING,
+                "the cache refused the connection as invalid",
+                attempt=self._invalid_requests,
+                message=error.message,
+            )
             reaction = Reaction.RETRY if self._invalid_requests <= MAX_INVALID_REQUESTS else Reaction.STOP
         if reaction is Reaction.DROP_SERVER_DATA:
             self._session.forget()
@@ -224,7 +230,7 @@ class ConnectionManager:
         elif reaction is Reaction.RETRY:
             self._parameters = {name: str(value) for name, value in error.details.get("reconnectParams", {}).items()}
         elif reaction is Reaction.STOP:
-            event(log, logging.ERROR, "connection-stopped", kind=error.kind, message=error.message)
+            event(log, logging.ERROR, "connection stopped", kind=error.kind, message=error.message)
             self._pause(ConnectionState("error", error))
         return retry_seconds(error, self._backoff.seconds())
 
@@ -255,5 +261,5 @@ def _as_sync_error(error: BaseException) -> SyncError:
         return error
     if isinstance(error, PokeError | CodecError):
         return SyncError(ErrorKind.INTERNAL, f"the cache broke the protocol: {error}")
-    log.error("client-failed", exc_info=error)
+    log.error("client failed", exc_info=error)
     return SyncError(ErrorKind.INTERNAL, f"the client failed: {error!r}")

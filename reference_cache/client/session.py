@@ -162,7 +162,13 @@ class ClientSession:
         timeout = CONFIRM_TIMEOUT_SECONDS * 2 ** min(self._failed_attempts, MAX_DOUBLINGS)
         if self._pushed_at is not None and time.monotonic() - self._pushed_at > timeout:
             self._failed_attempts += 1
-            event(log, logging.WARNING, "pushed-in-vain", time=self._failed_attempts, seconds=timeout)
+            event(
+                log,
+                logging.WARNING,
+                "pushed mutations are not confirmed, connecting again",
+                attempt=self._failed_attempts,
+                seconds=timeout,
+            )
             raise Lost(f"nothing that was pushed was confirmed for {timeout:g} seconds")
 
     def take(self, message: Downstream) -> None:

@@ -16,6 +16,7 @@ from urllib.parse import urlencode, urlsplit, urlunsplit
 
 from websockets.asyncio.client import ClientConnection, connect
 from websockets.exceptions import ConnectionClosed, WebSocketException
+from websockets.frames import CloseCode
 
 from protocol import values
 from protocol.sync.downstream import Connected, Downstream, Pong, decode
@@ -33,8 +34,6 @@ HEADER_LIMIT = 8192
 The official client's `maxHeaderLength` has the same value.
 """
 
-TOO_BIG = 1009
-"""The WebSocket close code of a message over the peer's limit."""
 _SCHEMES = {"http": "ws", "https": "wss", "ws": "ws", "wss": "wss"}
 
 
@@ -95,8 +94,8 @@ def sync_address(url: str) -> str:
     """The WebSocket URL of `/sync/v…/connect` for a cache's base URL; raises `ClientError` with code `bad-url`."""
     parts = urlsplit(url)
     if parts.scheme not in _SCHEMES or not parts.netloc:
-        fix = "give http://host:port, or the https, ws or wss of it"
-        raise ClientError("bad-url", "this is no address of a cache", url, fix)
+        fix = "use http://host:port, or the same with https, ws or wss"
+        raise ClientError("bad-url", "the URL is not the address of a cache", url, fix)
     path = f"{parts.path.rstrip('/')}/sync/v{MAX_VERSION}/connect"
     return urlunsplit((_SCHEMES[parts.scheme], parts.netloc, path, "", ""))
 
@@ -180,8 +179,8 @@ async def _read(socket: ClientConnection, handler: MessageHandler, send_queue: S
 
 
 def _end(closed: ConnectionClosed) -> Exception:
-    if closed.rcvd is not None and closed.rcvd.code == TOO_BIG:
+    if closed.rcvd is not None and closed.rcvd.code == CloseCode.MESSAGE_TOO_BIG:
         return SyncError(ErrorKind.INVALID_MESSAGE, "a message was larger than the cache takes")
-    if closed.rcvd is not None and closed.rcvd.code == 1002:
+    if closed.rcvd is not None and closed.rcvd.code == CloseCode.PROTOCOL_ERROR:
         return SyncError(ErrorKind.INVALID_CONNECTION_REQUEST, closed.rcvd.reason)
     return Lost(f"the connection was closed: {closed}")

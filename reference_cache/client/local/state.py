@@ -198,7 +198,14 @@ class LocalState:
                 run_now(mutation.name, mutator, transaction, mutation.args)
             except Exception as error:
                 transaction.undo()
-                event(log, logging.WARNING, "replay-failed", mutator=mutation.name, id=mutation.id, error=repr(error))
+                event(
+                    log,
+                    logging.WARNING,
+                    "mutation could not be replayed",
+                    mutator=mutation.name,
+                    id=mutation.id,
+                    error=repr(error),
+                )
             written |= transaction.written
         return written
 
@@ -208,4 +215,4 @@ def _json(name: str, args: Any) -> Any:
     try:
         return values.loads(values.dumps(args))
     except CodecError as error:
-        raise ClientError("bad-arguments", str(error), name, "give values that JSON can say") from None
+        raise ClientError("bad-arguments", str(error), name, "pass values that JSON can express") from None
