@@ -162,7 +162,7 @@ class SyncServer:
                 assert isinstance(connection, SyncSocket)
                 connection.cut()
             if not await self._all_gone(self._server):
-                event(log, logging.WARNING, "clients are left behind in mid-message", count=len(self.open_clients))
+                event(log, logging.WARNING, "stopped with connections still open", count=len(self.open_clients))
         self._ended.close()
         for task in self._tasks:
             task.cancel()

@@ -139,7 +139,7 @@ def with_secret(secret: bytes) -> VerifyKey:
     try:
         return VerifyKey(HMACAlgorithm(HMACAlgorithm.SHA256).prepare_key(secret), SECRET_ALGORITHMS)
     except InvalidKeyError as error:
-        raise BadToken(f"the secret is not one: {error}") from None
+        raise BadToken(f"the secret cannot be used: {error}") from None
 
 
 def with_jwk(key: Mapping[str, Any]) -> VerifyKey:
@@ -165,4 +165,4 @@ def _loaded(key: dict[str, Any], algorithms: tuple[str, ...]) -> Any:
     try:
         return PyJWK(key, algorithms[0]).key
     except (PyJWTError, ValueError, TypeError, KeyError, AttributeError) as error:
-        raise BadToken(f"the key is not one: {error}") from None
+        raise BadToken(f"the key cannot be used: {error}") from None

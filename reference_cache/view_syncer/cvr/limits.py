@@ -52,4 +52,4 @@ class GroupLimits:
 
 
 def _beyond(limit: str, setting: str) -> SyncError:
-    return SyncError(ErrorKind.INTERNAL, f"Too much is asked for: {limit} (CHANGESOURCE_CACHE_{setting})")
+    return SyncError(ErrorKind.INTERNAL, f"Limit exceeded: {limit} (CHANGESOURCE_CACHE_{setting})")

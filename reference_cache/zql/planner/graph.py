@@ -141,10 +141,12 @@ class PlannerJoin:
 
     def __init__(self, parent: PlanNode, child: PlanNode, condition: Exists) -> None:
         self.parent, self.child = parent, child
+        # The node after this one; set once, by `build`.
         self.output: PlanNode | None = None
         self.op = condition.op
         self.flippable = condition.op == "EXISTS" and condition.flip is None
         self._first_flipped = condition.op == "EXISTS" and condition.flip is True
+        # Of the pattern being tried; written by the planner, restored by `reset`.
         self.flipped = self._first_flipped
         correlation = condition.related.correlation
         self.parent_columns: Constraint = tuple(dict.fromkeys(correlation.parent_field))
@@ -216,6 +218,7 @@ class FanOut:
 
     def __init__(self, source: PlanNode) -> None:
         self.source = source
+        # Filled by `build`.
         self.outputs: list[PlanNode] = []
 
     def unlimit(self) -> None:
@@ -233,6 +236,7 @@ class FanIn:
 
     def __init__(self, branches: list[PlanNode]) -> None:
         self.branches = branches
+        # Of the pattern being tried; set by the planner, cleared by `reset`.
         self.union = False
 
     @property

@@ -28,7 +28,7 @@ def _level_lines(level: LevelPlan, title: str, indent: str) -> Iterator[str]:
         mark = "*" if attempt is level.best else " "
         yield f"{indent}  {mark} {_letters(attempt, level)}  cost {attempt.cost:,.2f}"
     if len(cheapest) > SHOWN_ATTEMPTS:
-        yield f"{indent}    and {len(cheapest) - SHOWN_ATTEMPTS} dearer patterns"
+        yield f"{indent}    and {len(cheapest) - SHOWN_ATTEMPTS} more expensive patterns"
     for alias, related in level.related.items():
         yield from _level_lines(related, f"related {alias} ({related.table})", indent + "  ")
 

@@ -45,15 +45,6 @@ class NameMap:
             }
         )
 
-    def inverse(self) -> NameMap:
-        """The same renaming the other way round."""
-        return NameMap(
-            {
-                names.name: TableNames(name, {server: client for client, server in names.columns.items()})
-                for name, names in self._tables.items()
-            }
-        )
-
     def table(self, name: str) -> str:
         """The other side's name of a table; raises `UnknownNameError`."""
         return self._names(name).name

@@ -99,7 +99,7 @@ def test_a_short_secret_is_the_operators_choice(algorithm: str, recwarn: pytest.
 
 @pytest.mark.parametrize("key", ["-----BEGIN PUBLIC KEY-----\nx\n-----END PUBLIC KEY-----", '{"kty":"RSA"}', ""])
 def test_a_public_key_is_no_secret(key: str) -> None:
-    with pytest.raises(BadToken, match="the secret is not one"):
+    with pytest.raises(BadToken, match="the secret cannot be used"):
         with_secret(key.encode())
 
 

@@ -53,4 +53,4 @@ def test_only_the_cheapest_patterns_are_listed() -> None:
     issue = Queries(SCHEMA).table("issue").where_exists("owner").where_exists("comments").where_exists("milestone")
     issue = issue.where_exists("labels", flip=False)
     lines = as_text(explain(issue.where_exists("comments").ast, Sizes())).splitlines()
-    assert lines[-1] == "    and 8 dearer patterns"
+    assert lines[-1] == "    and 8 more expensive patterns"
