@@ -18,7 +18,6 @@ import json
 import socket
 from collections.abc import Awaitable, Callable, Collection, Coroutine
 from contextlib import suppress
-from ipaddress import ip_address
 from pathlib import Path
 from urllib.parse import urlsplit
 
@@ -27,6 +26,7 @@ from aiohttp.typedefs import Middleware
 
 from changesource_demo.flow import DemoFlow
 from changesource_sdk.errors import ChangesourceError
+from changesource_sdk.policies.origins import is_address
 
 PAGE = Path(__file__).parent / "page"
 HEADER = "X-Changesource-Demo"
@@ -138,15 +138,7 @@ def _names_this_machine(host: str, own_names: Collection[str]) -> bool:
         name = (urlsplit(f"//{host}").hostname or "").rstrip(".")
     except ValueError:
         return False
-    return name in own_names or name.endswith(".localhost") or _is_address(name)
-
-
-def _is_address(name: str) -> bool:
-    try:
-        ip_address(name)
-    except ValueError:
-        return False
-    return True
+    return name in own_names or name.endswith(".localhost") or is_address(name)
 
 
 async def _index(_: web.Request) -> web.FileResponse:

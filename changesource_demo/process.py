@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import Literal
 
 from changesource_sdk.errors import EndpointError
+from service_kit import child_process
 
 State = Literal["stopped", "starting", "running", "stopping"]
 GRACE_SECONDS = 20.0
@@ -98,13 +99,8 @@ class ManagedProcess:
             return
         if self.state != "stopped":
             self._set_state("stopping")
-        with suppress(ProcessLookupError):
-            self._process.terminate()
-        await asyncio.wait((self._watch,), timeout=GRACE_SECONDS)
-        if not self._watch.done():
-            with suppress(ProcessLookupError):
-                self._process.kill()
-            await self._watch
+        await child_process.end(self._process, GRACE_SECONDS)
+        await self._watch
         self._process = self._watch = None
 
     async def _follow(self, process: Process, ready: asyncio.Event) -> None:
