@@ -2,9 +2,9 @@
 
     port: int = setting(4848, whole, "port to listen on", "APP_PORT", "APP_FORMER_PORT")
 
-Pure: the caller passes in the sources (a file, the environment, flags), and gets every value with its origin. A value
-that cannot be is refused with an error of the caller's that can name the setting, its origin and the fix. Secrets in
-values are given to `protocol.redaction`, so that neither an error nor a log line shows them.
+Pure: the caller passes in the sources (a file, the environment, flags), and gets every value with its origin. For an
+invalid value, the caller makes the error (`Refuse`), which can name the setting, its origin and the fix. Secrets in
+values are passed to `protocol.redaction`, so that neither an error nor a log line shows them.
 """
 
 from __future__ import annotations

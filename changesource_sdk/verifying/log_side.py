@@ -46,7 +46,9 @@ def log_side(store: LogStore, schema: ConsumerSchema, through: str | None = None
         reader.close()
     # A replica without a transaction since its initial sync is at the version that was issued for that sync.
     if transaction_of(reached) != transaction_of(wanted):
-        raise StateError("unknown-watermark", f"the log goes from {reached} past {wanted}, or ends there", wanted)
+        raise StateError(
+            "unknown-watermark", f"the log has no such transaction; the last one before it is {reached}", wanted
+        )
     return Side("log", wanted, side_tables(folded, schema))
 
 

@@ -32,7 +32,9 @@ def replica_side(path: Path, schema: ConsumerSchema) -> Side:
         there = {name for (name,) in db.execute(_TABLES)}
         query = next((sql for table, sql in _WATERMARKS.items() if table in there), None)
         if query is None:
-            raise StateError("no-replica", "this is no replica of a cache", str(path), "give ZERO_REPLICA_FILE")
+            raise StateError(
+                "no-replica", "the file is not a replica of a cache", str(path), "give ZERO_REPLICA_FILE of the cache"
+            )
         ((watermark,),) = db.execute(query).fetchall()
         tables = {name: _rows(db, name, schema) for name in sorted(there & schema.tables.keys())}
     return Side("replica", str(watermark), tables)

@@ -11,31 +11,14 @@ from collections.abc import Iterable
 from copy import deepcopy
 from dataclasses import dataclass, field
 
-from changesource_sdk.adapter import (
-    AddColumn,
-    AlterColumn,
-    Change,
-    CreateIndex,
-    CreateTable,
-    Delete,
-    DropColumn,
-    DropIndex,
-    DropTable,
-    Insert,
-    RenameTable,
-    Row,
-    Snapshot,
-    Truncate,
-    Update,
-)
-from changesource_sdk.schema import Column, Index, Table
+import changesource_sdk as sdk
 
 Values = dict[str, object]
 
 
 @dataclass
 class HeldTable:
-    columns: dict[str, Column]
+    columns: dict[str, sdk.Column]
     key: tuple[str, ...]
     rows: dict[tuple[object, ...], Values] = field(default_factory=dict)
 
@@ -43,15 +26,15 @@ class HeldTable:
 @dataclass
 class Consumer:
     tables: dict[str, HeldTable] = field(default_factory=dict)
-    indexes: dict[str, Index] = field(default_factory=dict)
+    indexes: dict[str, sdk.Index] = field(default_factory=dict)
 
     @classmethod
-    def of(cls, snapshot: Snapshot) -> Consumer:
+    def of(cls, snapshot: sdk.Snapshot) -> Consumer:
         consumer = cls()
         assert snapshot.tables is not None
-        consumer.apply(CreateTable(table) for table in snapshot.tables)
+        consumer.apply(sdk.CreateTable(table) for table in snapshot.tables)
         for part in snapshot.partitions:
-            consumer.apply(Insert(part.table, row) for row in part.rows())
+            consumer.apply(sdk.Insert(part.table, row) for row in part.rows())
         if snapshot.close:
             snapshot.close()
         return consumer
@@ -59,59 +42,59 @@ class Consumer:
     def copy(self) -> Consumer:
         return deepcopy(self)
 
-    def apply(self, changes: Iterable[Change]) -> None:
+    def apply(self, changes: Iterable[sdk.Change]) -> None:
         for change in changes:
             self._apply(change)
 
-    def _apply(self, change: Change) -> None:
+    def _apply(self, change: sdk.Change) -> None:
         match change:
-            case Insert(name, row):
+            case sdk.Insert(name, row):
                 self._put(name, row)
-            case Update(name, row, old_key):
+            case sdk.Update(name, row, old_key):
                 assert old_key is None
                 self._refuse_conflicts(name, row)
                 self._put(name, row)
-            case Delete(name, key):
+            case sdk.Delete(name, key):
                 table = self.tables[name]
                 assert set(key) == set(table.key)
                 table.rows.pop(tuple(key[column] for column in table.key), None)
-            case Truncate(names):
+            case sdk.Truncate(names):
                 for name in names:
                     self.tables[name].rows.clear()
-            case CreateTable(table):
+            case sdk.CreateTable(table):
                 self._create(table)
-            case DropTable(name):
+            case sdk.DropTable(name):
                 del self.tables[name]
                 self.indexes = {key: index for key, index in self.indexes.items() if index.table != name}
-            case RenameTable(old, new):
+            case sdk.RenameTable(old, new):
                 assert new not in self.tables, f"{new} is taken"
                 self.tables[new] = self.tables.pop(old)
                 for full_name, index in self.indexes.items():
                     if index.table == old:
-                        self.indexes[full_name] = Index(index.name, index.columns, index.unique, new)
-            case AddColumn(name, column):
+                        self.indexes[full_name] = sdk.Index(index.name, index.columns, index.unique, new)
+            case sdk.AddColumn(name, column):
                 held = self.tables[name]
                 assert column.name not in held.columns
                 held.columns[column.name] = column
                 for values in held.rows.values():
                     values[column.name] = column.default
-            case DropColumn(name, column_name):
+            case sdk.DropColumn(name, column_name):
                 self._drop_column(name, column_name)
-            case AlterColumn(name, old_name, column):
+            case sdk.AlterColumn(name, old_name, column):
                 self._alter(name, old_name, column)
-            case CreateIndex(index):
+            case sdk.CreateIndex(index):
                 self._create_index(index)
-            case DropIndex(name):
+            case sdk.DropIndex(name):
                 del self.indexes[name]
 
-    def _create(self, table: Table) -> None:
+    def _create(self, table: sdk.Table) -> None:
         assert table.full_name not in self.tables, f"{table.full_name} exists"
         self.tables[table.full_name] = HeldTable({c.name: c for c in table.columns}, tuple(table.key))
         assert table.key_index is not None
         for index in (table.key_index, *table.indexes):
             self._create_index(index)
 
-    def _create_index(self, index: Index) -> None:
+    def _create_index(self, index: sdk.Index) -> None:
         assert index.full_name not in self.indexes, f"index {index.full_name} exists"
         assert set(index.directions) <= set(self.tables[index.table].columns)
         self.indexes[index.full_name] = index
@@ -122,7 +105,7 @@ class Consumer:
         for values in self.tables[name].rows.values():
             del values[column]
 
-    def _alter(self, name: str, old_name: str, column: Column) -> None:
+    def _alter(self, name: str, old_name: str, column: sdk.Column) -> None:
         held = self.tables[name]
         assert column.name == old_name or column.name not in held.columns, f"column {column.name} is taken"
         renamed = {old_name: column.name}
@@ -133,12 +116,12 @@ class Consumer:
         for full_name, index in self.indexes.items():
             if index.table == name:
                 columns = [(renamed.get(n, n), direction) for n, direction in index.directions.items()]
-                self.indexes[full_name] = Index(index.name, columns, index.unique, name)
+                self.indexes[full_name] = sdk.Index(index.name, columns, index.unique, name)
 
-    def _indexes_of(self, table: str) -> list[Index]:
+    def _indexes_of(self, table: str) -> list[sdk.Index]:
         return [index for index in self.indexes.values() if index.table == table]
 
-    def _conflicting(self, name: str, row: Row) -> set[tuple[object, ...]]:
+    def _conflicting(self, name: str, row: sdk.Row) -> set[tuple[object, ...]]:
         found = set()
         for index in self._indexes_of(name):
             value = tuple(row[column] for column in index.directions)
@@ -147,11 +130,11 @@ class Consumer:
                 found |= {key for key, values in rows if tuple(values[c] for c in index.directions) == value}
         return found
 
-    def _refuse_conflicts(self, name: str, row: Row) -> None:
+    def _refuse_conflicts(self, name: str, row: sdk.Row) -> None:
         own = tuple(row[column] for column in self.tables[name].key)
         assert self._conflicting(name, row) <= {own}, "an update breaks a unique index"
 
-    def _put(self, name: str, row: Row) -> None:
+    def _put(self, name: str, row: sdk.Row) -> None:
         held = self.tables[name]
         assert set(row) == set(held.columns), f"{name}: {sorted(row)} is not {sorted(held.columns)}"
         for key in self._conflicting(name, row):
@@ -179,7 +162,7 @@ def assert_equal(consumer: Consumer, db: sqlite3.Connection) -> None:
     assert {index.table for index in consumer.indexes.values()} == set(consumer.tables)
 
 
-def key(held: HeldTable, row: Row) -> tuple[object, ...]:
+def key(held: HeldTable, row: sdk.Row) -> tuple[object, ...]:
     return tuple(row[column] for column in held.key)
 
 
