@@ -134,10 +134,10 @@ class Effort:
         if now - self._began > LONGEST_PUSH and self._is_long():
             raise Overrun(f"one change takes too long: {now - self._began:.2f} s in one query")
 
-    def _is_greedy(self, cost: float, share: float) -> bool:
-        """Whether all pushes take too long and the owner's are expensive, if only `share` of the time counts."""
+    def _is_greedy(self, cost: float, counted: float) -> bool:
+        """Whether all pushes take too long and the owner's are expensive, if `counted` of the time (0 to 1) counts."""
         ordinary = self._changes * ORDINARY_COST_OF_CHANGE
-        return self._total * share > self._end + ordinary and cost * share > ORDINARY_COST + ordinary
+        return self._total * counted > self._end + ordinary and cost * counted > ORDINARY_COST + ordinary
 
     def _processor_share(self, now: float) -> float:
         """How much of a processor this thread had in this step, from 0 to 1."""
