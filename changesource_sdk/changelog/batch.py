@@ -5,7 +5,10 @@ The writer looks up which positions the log has already; everything else is deci
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from changesource_sdk import positions
+from changesource_sdk.changelog.dead_letters import LetterEdit, Skip
 from changesource_sdk.changelog.envelope import begin_frame, commit_frame
 from changesource_sdk.changelog.log import EncodedTransaction, TransactionRow
 from changesource_sdk.changelog.spool.blocks import BlockFile
@@ -31,10 +34,13 @@ class Batch:
         self.segments: list[tuple[str, BlockFile]] = []
         # The watermark of every transaction added, new or not.
         self.watermarks: list[str] = []
-        # The last new transaction; None if all are stored already.
+        # The last new transaction, also one without changes; None if all are stored already.
         self.last: EncodedTransaction | None = None
         # The consumer schema after the last new transaction that changed it; None if none did.
         self.schema: str | None = None
+        # What the new transactions set aside, bring back and skip, in order.
+        self.letters: list[LetterEdit] = []
+        self.skips: list[Skip] = []
         # Block files of transactions that are stored already.
         self.unneeded: list[BlockFile] = []
         # Watermarks of the new transactions by position.
@@ -50,14 +56,17 @@ class Batch:
         self.watermarks.append(known)
 
     def _take(self, transaction: EncodedTransaction, position: str) -> str:
-        watermark = self._next(transaction)
-        self.rows.append(_row(transaction, watermark, position))
+        watermark = self._next(transaction) if transaction.changes else self.head
+        if transaction.changes:
+            self.rows.append(_row(transaction, watermark, position))
         if isinstance(transaction.data, BlockFile):
             self.segments.append((watermark, transaction.data))
         self._added[position] = watermark
         self.last = transaction
         if transaction.schema_after is not None:
             self.schema = transaction.schema_after
+        self.letters += transaction.letters
+        self.skips += [replace(skip, watermark=watermark) for skip in transaction.skips]
         return watermark
 
     def _next(self, transaction: EncodedTransaction) -> str:

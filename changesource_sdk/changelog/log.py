@@ -15,6 +15,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import NamedTuple, Protocol
 
+from changesource_sdk.changelog.dead_letters import KeptAside, LetterEdit, Skip
 from changesource_sdk.changelog.envelope import begin_frame, commit_frame, data_frames
 from changesource_sdk.changelog.spool.blocks import BlockFile
 from changesource_sdk.positions import Position
@@ -26,7 +27,8 @@ class EncodedTransaction:
     """A validated transaction ready to append: its `data` frames, in memory or in a staged block file.
 
     `schema_after` is the consumer's schema (JSON text) if this transaction changes it. `watermark` is set only for
-    upstreams that number their transactions themselves.
+    upstreams that number their transactions themselves. `letters` are the rows that it sets aside or brings back,
+    `skips` the requests of an operator that were carried out in it. One without frames moves the log's position only.
     """
 
     position: Position
@@ -35,6 +37,8 @@ class EncodedTransaction:
     data: bytes | BlockFile
     changes: int
     schema_after: str | None = None
+    letters: tuple[LetterEdit, ...] = ()
+    skips: tuple[Skip, ...] = ()
 
 
 class TransactionRow(NamedTuple):
@@ -159,11 +163,15 @@ class LogUpdate:
     starts_generation: bool = False  # deletes all transactions and snapshots first
     forget_through: str | None = None  # deletes the transactions up to and including this watermark
     before_commit: Callable[[], None] | None = None
+    letters: Sequence[LetterEdit] = ()  # applied in order, after a new generation has deleted all letters
+    skips: Sequence[Skip] = ()
+    moves_position: bool = False  # the state has a new position, with or without rows
 
     @property
     def is_empty(self) -> bool:
-        """Whether there is nothing to write; a backend compares the epoch nevertheless."""
-        return not self.rows and self.snapshot is None and self.forget_through is None
+        """Whether there is nothing to write; the epoch is compared all the same."""
+        changes_rows = self.rows or self.snapshot is not None or self.forget_through is not None
+        return not (changes_rows or self.moves_position or self.letters or self.skips)
 
     @property
     def wakes_readers(self) -> bool:
@@ -195,6 +203,11 @@ class Log(Protocol):
 
     def known(self, positions: Sequence[str]) -> dict[str, str]:
         """Return the watermarks of those positions (as text) that a transaction or snapshot in the log has."""
+
+    def kept_aside(self, at_most: int | None = None) -> KeptAside:
+        """The rows that consumers did not get as they are upstream, and what operators skipped: the newest of each, or
+        all. Empty in a log of a release that did not keep any.
+        """
 
     def take_over(self, highest: str) -> LogState:
         """Open the log for writing, create it if absent, and become its newest writer; returns the state.

@@ -15,6 +15,7 @@ from pathlib import Path
 
 from changesource_sdk import positions
 from changesource_sdk.changelog.batch import Batch
+from changesource_sdk.changelog.dead_letters import DeadLetter, LetterEdit, Skip
 from changesource_sdk.changelog.files.layout import sync_directory
 from changesource_sdk.changelog.log import EncodedTransaction, Log, LogState, LogUpdate, SnapshotRecord
 from changesource_sdk.changelog.spool import snapshots
@@ -86,7 +87,17 @@ class LogWriter:
         for text, transaction in zip(texts, transactions, strict=True):
             batch.add(transaction, text, known.get(text))
         after = self._state if batch.last is None else self._after(batch, batch.last)
-        self._log.write(LogUpdate(after, batch.rows, batch.segments, batch.schema))
+        self._log.write(
+            LogUpdate(
+                after,
+                batch.rows,
+                batch.segments,
+                batch.schema,
+                letters=batch.letters,
+                skips=batch.skips,
+                moves_position=batch.last is not None,
+            )
+        )
         self._state, self._head_major = after, batch.major
         for segment in batch.unneeded:
             segment.path.unlink(missing_ok=True)
@@ -117,9 +128,19 @@ class LogWriter:
         return proposed if is_above else watermarks.from_int(next_major)
 
     def start_generation(
-        self, watermark: str, position: Position, schema: str, directory: Path, created_ms: float
+        self,
+        watermark: str,
+        position: Position,
+        schema: str,
+        directory: Path,
+        created_ms: float,
+        letters: Iterable[DeadLetter] = (),
+        skips: Iterable[Skip] = (),
     ) -> SnapshotRecord:
-        """Register a complete snapshot as a new generation and drop the transactions before it."""
+        """Register a complete snapshot as a new generation and drop the transactions before it.
+
+        `letters` are the rows that the snapshot left out; they replace all earlier ones.
+        """
         before = self._state
         if watermark <= before.head:
             raise InvalidChange(
@@ -131,7 +152,12 @@ class LogWriter:
         self._files.publish(directory)
         record = SnapshotRecord(watermark, before.generation + 1, position, schema, directory, created_ms)
         after = LogState(record.generation, before.epoch, watermark, watermark, position, schema, 0, watermark)
-        self._log.write(LogUpdate(after, schema=schema, snapshot=record, starts_generation=True))
+        edits = [LetterEdit(letter.table, letter.key, letter) for letter in letters]
+        carried_out = [replace(skip, watermark=watermark) for skip in skips]
+        update = LogUpdate(
+            after, schema=schema, snapshot=record, starts_generation=True, letters=edits, skips=carried_out
+        )
+        self._log.write(update)
         self._state, self._head_major = after, watermarks.to_int(watermark)[0]
         self._sweep()
         self._files.sweep_shared(self._named())

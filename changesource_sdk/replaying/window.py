@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
+from changesource_sdk.changelog.dead_letters import KeptAside
 from changesource_sdk.changelog.log import Log, LogState, LogUpdate, SnapshotRecord, StoredTransaction
 from changesource_sdk.errors import StateError
 
@@ -49,6 +50,9 @@ class WindowedLog:
 
     def known(self, positions: Sequence[str]) -> dict[str, str]:
         return self._log.known(positions)
+
+    def kept_aside(self, at_most: int | None = None) -> KeptAside:
+        return self._log.kept_aside(at_most)
 
     def take_over(self, highest: str) -> LogState:
         raise _read_only()

@@ -99,6 +99,23 @@ CREATE TABLE IF NOT EXISTS reports (
 );
 INSERT INTO state VALUES (1, 1, 0, 0, '00', '00', '00', 'null', '', 0) ON CONFLICT DO NOTHING;
 """
+# Apart from the others, because logs of earlier releases do not have them.
+_LETTER_TABLES = """
+CREATE TABLE IF NOT EXISTS dead_letters (
+  id bigint GENERATED ALWAYS AS IDENTITY,
+  source text NOT NULL,
+  table_name text NOT NULL,
+  row_key text NOT NULL,
+  outcome text NOT NULL,
+  letter text NOT NULL,
+  PRIMARY KEY (source, table_name, row_key)
+);
+CREATE TABLE IF NOT EXISTS skips (
+  id bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
+  source text NOT NULL,
+  skip text NOT NULL
+);
+"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -184,7 +201,8 @@ def connect(address: LogAddress) -> Connection:
         connection = psycopg.connect(make_conninfo(address.url, **defaults), autocommit=True)
         try:
             connection.execute(_SESSION, (address.schema,))
-            if connection.execute("SELECT to_regclass('state')").fetchone() == (None,):
+            has_tables = "SELECT to_regclass('state') IS NOT NULL AND to_regclass('skips') IS NOT NULL"
+            if connection.execute(has_tables).fetchone() != (True,):
                 _make_tables(connection, address.schema)
             _check_format(connection, address)
         except BaseException:
@@ -197,7 +215,9 @@ def _make_tables(connection: Connection, schema: str) -> None:
     with connection.transaction():
         connection.execute("SELECT pg_advisory_xact_lock(hashtext(%s))", (f"changesource:{schema}",))
         connection.execute(f'CREATE SCHEMA IF NOT EXISTS "{schema}"'.encode())
-        connection.execute(_TABLES)
+        if connection.execute("SELECT to_regclass('state')").fetchone() == (None,):
+            connection.execute(_TABLES)
+        connection.execute(_LETTER_TABLES)
 
 
 def _check_format(connection: Connection, address: LogAddress) -> None:

@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from changesource_sdk import positions as positions_as_text
+from changesource_sdk.changelog.dead_letters import MOST_SKIPS, KeptAside, LetterEdit, kept_aside
 from changesource_sdk.changelog.files.layout import StateDirectory
 from changesource_sdk.changelog.log import LogState, LogUpdate, SnapshotRecord, StoredTransaction
 from changesource_sdk.changelog.postgres.connection import (
@@ -50,6 +51,11 @@ _INSERT = """INSERT INTO transactions (watermark, position, commit_time_ms, chan
 VALUES (%s, %s, %s, %s, %s, %b, %s)"""
 _COPY_BLOCKS = "COPY segment_blocks (watermark, number, block) FROM STDIN (FORMAT BINARY)"
 _BLOCK_TYPES = ("text", "int4", "bytea")
+_LETTERS = "SELECT source, table_name, letter FROM dead_letters ORDER BY id DESC LIMIT %s"
+_COUNT_LETTERS = "SELECT table_name, outcome, count(*) FROM dead_letters GROUP BY 1, 2"
+_SKIPS = "SELECT skip FROM skips ORDER BY id DESC LIMIT %s"
+_PUT_LETTER = """INSERT INTO dead_letters (source, table_name, row_key, outcome, letter) VALUES (%s, %s, %s, %s, %s)
+ON CONFLICT (source, table_name, row_key) DO UPDATE SET outcome = excluded.outcome, letter = excluded.letter"""
 _SAVE = """UPDATE state SET generation = %s, head = %s, oldest = %s, highest = %s, position = %s,
 schema = coalesce(%s, schema), transactions = %s"""
 
@@ -109,6 +115,11 @@ class PostgresLog:
         wanted = list(positions)
         return dict(self._rows(_KNOWN, (wanted, wanted)))
 
+    def kept_aside(self, at_most: int | None = None) -> KeptAside:
+        """Rows of `dead_letters` and `skips`, the last first; the tables are bounded."""
+        letters, counts = self._rows(_LETTERS, (at_most,)), self._rows(_COUNT_LETTERS)
+        return kept_aside(letters, counts, self._rows(_SKIPS, (at_most,)))
+
     def take_over(self, highest: str) -> LogState:
         """Connect, create the tables if they do not exist, and take a new epoch."""
         self._writing = connect(self._address)
@@ -152,6 +163,12 @@ class PostgresLog:
                 cursor.executemany(_INSERT, [(*row[:6], blocks.get(row.watermark)) for row in update.rows])
             if (record := update.snapshot) is not None:
                 connection.execute("INSERT INTO snapshots VALUES (%s, %s, %s, %s, %s, %s)", _snapshot_row(record))
+            for edit in update.letters:
+                _edit_letters(connection, edit)
+            for skip in update.skips:
+                connection.execute("INSERT INTO skips (source, skip) VALUES (%s, %s)", (skip.source, skip.to_text()))
+                query = b"DELETE FROM skips WHERE id <= (SELECT max(id) FROM skips) - %s"
+                connection.execute(query, (MOST_SKIPS,))
             if update.wakes_readers:
                 connection.execute("SELECT pg_notify(%s, '')", (self._address.channel,))
             state = update.state
@@ -212,11 +229,27 @@ def _snapshot_row(record: SnapshotRecord) -> tuple[object, ...]:
 
 def _delete(connection: Connection, update: LogUpdate) -> None:
     if update.starts_generation:
-        for table in ("transactions", "segment_blocks", "snapshots"):
+        for table in ("transactions", "segment_blocks", "snapshots", "dead_letters"):
             connection.execute(f"DELETE FROM {table}".encode())
     elif update.forget_through is not None:
         for table in ("transactions", "segment_blocks"):
             connection.execute(f"DELETE FROM {table} WHERE watermark <= %s".encode(), (update.forget_through,))
+
+
+def _edit_letters(connection: Connection, edit: LetterEdit) -> None:
+    if (letter := edit.letter) is not None:
+        row = (letter.source, letter.table, letter.key, letter.outcome, letter.to_text())
+        connection.execute(_PUT_LETTER, row)
+    elif edit.key:
+        query = "DELETE FROM dead_letters WHERE table_name = %s AND row_key = %s"
+        connection.execute(query, (edit.table, edit.key))
+    else:
+        # A table of the new name had no letters: it did not exist.
+        query = "UPDATE dead_letters SET table_name = %s WHERE table_name = %s"
+        if edit.renamed:
+            connection.execute(query, (edit.renamed, edit.table))
+        else:
+            connection.execute("DELETE FROM dead_letters WHERE table_name = %s", (edit.table,))
 
 
 def _copy_blocks(connection: Connection, watermark: str, file: BlockFile) -> int:

@@ -55,6 +55,16 @@ CREATE TABLE IF NOT EXISTS transactions (
   segment TEXT,
   segment_crc32 INTEGER
 ) STRICT;
+CREATE TABLE IF NOT EXISTS dead_letters (
+  id INTEGER PRIMARY KEY,
+  source TEXT NOT NULL,
+  table_name TEXT NOT NULL,
+  row_key TEXT NOT NULL,
+  outcome TEXT NOT NULL,
+  letter TEXT NOT NULL,
+  UNIQUE (source, table_name, row_key)
+) STRICT;
+CREATE TABLE IF NOT EXISTS skips (id INTEGER PRIMARY KEY, source TEXT NOT NULL, skip TEXT NOT NULL) STRICT;
 INSERT OR IGNORE INTO state VALUES (1, 1, 0, 0, '00', '00', '00', 'null');
 INSERT OR IGNORE INTO consumer_schema VALUES (1, '');
 COMMIT;

@@ -16,6 +16,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from changesource_sdk import positions as positions_as_text
+from changesource_sdk.changelog.dead_letters import MOST_SKIPS, KeptAside, LetterEdit, kept_aside
 from changesource_sdk.changelog.envelope import begin_frame, commit_frame
 from changesource_sdk.changelog.files.layout import StateDirectory, sync_directory
 from changesource_sdk.changelog.log import LogState, LogUpdate, SnapshotRecord, StoredTransaction
@@ -38,6 +39,11 @@ _SNAPSHOTS = "SELECT watermark, generation, position, schema, directory, created
 _INSERT = """INSERT INTO transactions
 (watermark, position, commit_time_ms, changes, size, frames, segment, segment_crc32) VALUES (?, ?, ?, ?, ?, ?, ?, ?)"""
 _TAKE_OVER = "UPDATE state SET epoch = epoch + 1, highest = max(highest, ?) RETURNING epoch"
+_LETTERS = "SELECT source, table_name, letter FROM dead_letters ORDER BY id DESC LIMIT ?"
+_COUNT_LETTERS = "SELECT table_name, outcome, count(*) FROM dead_letters GROUP BY 1, 2"
+_SKIPS = "SELECT skip FROM skips ORDER BY id DESC LIMIT ?"
+_PUT_LETTER = """INSERT OR REPLACE INTO dead_letters (source, table_name, row_key, outcome, letter)
+VALUES (?, ?, ?, ?, ?)"""
 _SAVE = "UPDATE state SET generation = ?, head = ?, oldest = ?, highest = ?, position = ?"
 
 
@@ -124,6 +130,20 @@ class SqliteLog:
                     if connection and text not in known and (row := connection.execute(query, (text,)).fetchone()):
                         known[text] = str(row[0])
         return known
+
+    def kept_aside(self, at_most: int | None = None) -> KeptAside:
+        """Rows of `dead_letters` and `skips`, the last first; the tables are bounded."""
+        with self._lock, translated(self._layout.log):
+            connection = self._current()
+            # A log of an earlier release gets the tables from its next writer.
+            is_there = "SELECT 1 FROM sqlite_schema WHERE name = 'skips'"
+            if connection is None or not connection.execute(is_there).fetchone():
+                return KeptAside([], {}, [])
+            limit = (-1 if at_most is None else at_most,)
+            letters = connection.execute(_LETTERS, limit).fetchall()
+            counts = connection.execute(_COUNT_LETTERS).fetchall()
+            skips = connection.execute(_SKIPS, limit).fetchall()
+        return kept_aside(letters, counts, skips)
 
     def _current(self) -> sqlite3.Connection | None:
         """Return a connection to the present file, under `_lock`; None while there is none, or none with tables."""
@@ -222,6 +242,7 @@ def _apply(connection: sqlite3.Connection, update: LogUpdate) -> set[str]:
     if update.starts_generation:
         connection.execute("DELETE FROM transactions")
         connection.execute("DELETE FROM snapshots")
+        connection.execute("DELETE FROM dead_letters")
     elif update.forget_through is not None:
         query = "DELETE FROM transactions WHERE watermark <= ? RETURNING segment"
         forgotten = {name for (name,) in connection.execute(query, (update.forget_through,)) if name is not None}
@@ -238,12 +259,30 @@ def _apply(connection: sqlite3.Connection, update: LogUpdate) -> set[str]:
             record.created_ms,
         )
         connection.execute("INSERT INTO snapshots VALUES (?, ?, ?, ?, ?, ?)", row)
+    for edit in update.letters:
+        _edit_letters(connection, edit)
+    for skip in update.skips:
+        connection.execute("INSERT INTO skips (source, skip) VALUES (?, ?)", (skip.source, skip.to_text()))
+        connection.execute("DELETE FROM skips WHERE id <= (SELECT max(id) FROM skips) - ?", (MOST_SKIPS,))
     state = update.state
     position = positions_as_text.to_text(state.position)
     connection.execute(_SAVE, (state.generation, state.head, state.oldest, state.highest, position))
     if update.schema is not None:
         connection.execute("UPDATE consumer_schema SET schema = ?", (update.schema,))
     return forgotten
+
+
+def _edit_letters(connection: sqlite3.Connection, edit: LetterEdit) -> None:
+    if (letter := edit.letter) is not None:
+        row = (letter.source, letter.table, letter.key, letter.outcome, letter.to_text())
+        connection.execute(_PUT_LETTER, row)
+    elif edit.key:
+        connection.execute("DELETE FROM dead_letters WHERE table_name = ? AND row_key = ?", (edit.table, edit.key))
+    elif edit.renamed:
+        query = "UPDATE OR REPLACE dead_letters SET table_name = ? WHERE table_name = ?"
+        connection.execute(query, (edit.renamed, edit.table))
+    else:
+        connection.execute("DELETE FROM dead_letters WHERE table_name = ?", (edit.table,))
 
 
 def _inode(path: Path) -> int | None:

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import secrets
-from contextlib import ExitStack
+import sqlite3
+from contextlib import ExitStack, closing
 from pathlib import Path
 from typing import Literal, TypeVar
 
@@ -66,6 +67,15 @@ class LogUnderTest:
             self._execute(f'DROP SCHEMA "{self.store.address.schema}" CASCADE')
         else:
             self.store.layout.log.unlink()
+
+    def drop_tables(self, *names: str) -> None:
+        """Make the log one of an earlier release, which did not have these tables."""
+        for name in names:
+            if isinstance(self.store, PostgresStore):
+                self._execute(f'DROP TABLE "{self.store.address.schema}".{name}')
+            else:
+                with closing(sqlite3.connect(self.store.layout.log)) as connection:
+                    connection.execute(f"DROP TABLE {name}")
 
     def close(self) -> None:
         self._stack.close()
