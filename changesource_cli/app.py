@@ -17,7 +17,7 @@ from typer.main import get_command
 from changesource_cli.output import EXIT_CODES, print_json
 from protocol.stream.handshake import PATHS
 
-NAMES = ("demo", "serve", "new", "cache", "check", "tail", "compact", "inspect", "verify", "replay", "doctor")
+NAMES = ("demo", "serve", "new", "cache", "check", "tail", "compact", "inspect", "skip", "verify", "replay", "doctor")
 """Every command, in the order of the help text. Each is a function in the module of its name in `commands`."""
 
 
@@ -70,6 +70,10 @@ def _load(name: str) -> TyperCommand:
             from changesource_cli.commands import inspect
 
             return _command(name, inspect.inspect, inspect.EPILOG)
+        case "skip":
+            from changesource_cli.commands import skip
+
+            return _command(name, skip.skip, skip.EPILOG)
         case "verify":
             from changesource_cli.commands import verify
 

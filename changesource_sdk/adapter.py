@@ -22,6 +22,7 @@ __all__ = [
     "Adapter",
     "AddColumn",
     "AlterColumn",
+    "BadRow",
     "Change",
     "Check",
     "Column",
@@ -76,6 +77,21 @@ class Delete:
 
     table: str
     key: Row
+
+
+@dataclass(frozen=True, slots=True)
+class BadRow:
+    """A version of a row that the adapter cannot read, in place of the change that would have brought it.
+
+    `key` and `old_key` are as in `Update`: the row's key, and the one it had before if that was another. `error` says
+    what is wrong. The pipeline does with it what `on-bad-value` says: it stops with `error`, or removes the row from
+    consumers and lists it as a dead letter. A partition may give it in place of a row.
+    """
+
+    table: str
+    key: Row
+    old_key: Row | None
+    error: ChangesourceError
 
 
 @dataclass(frozen=True, slots=True)
@@ -149,7 +165,7 @@ class DropIndex:
 SchemaChange: TypeAlias = (
     CreateTable | DropTable | RenameTable | AddColumn | DropColumn | AlterColumn | CreateIndex | DropIndex
 )
-Change: TypeAlias = Insert | Update | Delete | Truncate | SchemaChange
+Change: TypeAlias = Insert | Update | Delete | Truncate | BadRow | SchemaChange
 
 
 @dataclass(frozen=True, slots=True)

@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from changesource_sdk.errors import ConfigurationError
+from changesource_sdk.policies.bad_values import POLICIES
 from changesource_sdk.policies.compaction import problem
 from changesource_sdk.policies.origins import origin_problem
 from protocol.redaction import hide, hide_setting, is_secret_name, redact, redact_value, secrets_in
@@ -120,6 +121,11 @@ class ServeConfig:
     mappings: str = setting("", text, "how tables appear to consumers, declared in Python: module:NAME of a dict")
     ledger: Path | None = setting(
         None, path, "file in which an application confirms mutations, for an upstream that cannot hold them"
+    )
+    on_bad_value: str | None = setting(
+        None,
+        _one_of(*POLICIES),
+        "what is done with a row that no consumer can hold: stop (default), dead-letter (leave it out) or null",
     )
     compression: bool = setting(False, _switch, "offer permessage-deflate (costs CPU on both sides)")
     log_format: str = setting("text", _one_of("text", "json"), "text for people, json for machines")

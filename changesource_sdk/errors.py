@@ -6,15 +6,35 @@ Everything the SDK raises on purpose is a `ChangesourceError`. The command line 
 
 from __future__ import annotations
 
-from typing import ClassVar
+from typing import ClassVar, NamedTuple
 
 from service_kit.errors import CodedError
+
+
+class RefusedRow(NamedTuple):
+    """Which row of which transaction an error is about, so that `changesource skip` can name it.
+
+    `position` is the text of the transaction's position, "" for a snapshot; `table` is empty if it is about no single
+    row. `key` identifies the row, `row` shows it.
+    """
+
+    position: str
+    table: str = ""
+    key: str = ""
+    row: str = ""
 
 
 class ChangesourceError(CodedError):
     """Base of the SDK's errors."""
 
     exit_code: ClassVar[int] = 1
+    # Set by the pipeline when a transaction or a row of the upstream is refused.
+    refused: RefusedRow | None = None
+
+    def as_json(self) -> dict[str, str]:
+        """The fields of the error, and which row it is about."""
+        named = self.refused._asdict() if self.refused is not None else {}
+        return super().as_json() | {name: value for name, value in named.items() if value}
 
 
 class ConfigurationError(ChangesourceError):
@@ -34,7 +54,11 @@ class InvalidSchema(AdapterError):
 
 
 class InvalidChange(AdapterError):
-    """A change that no consumer can apply; refused before it reaches the log."""
+    """A change that no consumer can apply; refused before it reaches the log. `column` has the value at fault."""
+
+    def __init__(self, code: str, message: str, where: str = "", fix: str = "", column: str = "") -> None:
+        super().__init__(code, message, where, fix)
+        self.column = column
 
 
 class ResyncRequired(AdapterError):

@@ -22,6 +22,8 @@ from changesource_sdk.endpoint.status import Document
 from changesource_sdk.errors import ConfigurationError, StateError
 from changesource_sdk.verifying.holdings import Holding
 
+SHOWN = 20
+"""Dead letters and skips that are printed."""
 SCHEMA, SERVED_FROM = ServeConfig().log_schema, ServeConfig().state
 
 EPILOG = "\n\n".join(
@@ -130,9 +132,40 @@ def _print(document: Document) -> None:
     columns = {"shard": "shard", "phase": "phase", "sent": "sent", "behind": "behind", "verdict": "verdict"}
     _print_table("stream", columns, document.get("streams"), first="app")
     _print_warnings(document.get("warnings"))
+    _print_letters(document.get("deadLetters"))
+    _print_skips(document.get("skips"))
     for name, stage in stages.items():
         if error := stage.get("error"):
-            stdout.print(f"{name} fails: {error['message']}\n  fix: {error['fix']}", markup=False)
+            where = f" ({error['where']})" if error.get("where") else ""
+            stdout.print(f"{name} fails[{error['code']}]: {error['message']}{where}", markup=False)
+            stdout.print(f"  fix: {error['fix']}", markup=False)
+
+
+def _print_letters(letters: object) -> None:
+    """Print how many rows consumers did not get as they are upstream, and the newest of them."""
+    if not isinstance(letters, dict) or not letters["total"]:
+        return
+    counts = ", ".join(f"{each['table']} {each['count']} ({each['outcome']})" for each in letters["counts"])
+    stdout.print(f"dead letters: {letters['total']}, of {counts}", markup=False)
+    for each in letters["newest"][:SHOWN]:
+        row = f"{each['table']} {each['row']}".strip()
+        column = f", column {each['column']}" if each["column"] else ""
+        by = f"; skipped by {each['by']}: {each['reason']}" if each["by"] else ""
+        line = f"  {row}{column}: {each['outcome']}, {_duration(each['age'])} ago, {each['message']} ({each['where']})"
+        stdout.print(f"{line}{by}", markup=False)
+        if each["fix"]:
+            stdout.print(f"    fix: {each['fix']}", markup=False)
+    if letters["total"] > SHOWN:
+        stdout.print(f"  {letters['total'] - SHOWN} more; --json has the newest 100", markup=False)
+
+
+def _print_skips(skips: object) -> None:
+    """Print who left out what, when and why."""
+    for each in skips[:SHOWN] if isinstance(skips, list) else []:
+        what = f"row {each['row']} of {each['table']}" if each["table"] else f"{each['changes']} changes"
+        position = f"transaction {each['position']}" if each["position"] else "the snapshot"
+        who = f"{each['by']}, {_duration(each['age'])} ago"
+        stdout.print(f"skipped {what} in {position}, by {who}: {each['reason']}", markup=False)
 
 
 def _print_warnings(warnings: object) -> None:

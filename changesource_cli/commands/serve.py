@@ -105,6 +105,7 @@ def serve(
     ] = None,
     mappings: Annotated[str | None, flag("mappings")] = None,
     ledger: Annotated[Path | None, flag("ledger")] = None,
+    on_bad_value: Annotated[str | None, flag("on_bad_value")] = None,
     compression: Annotated[bool | None, flag("compression", "--compression/--no-compression")] = None,
     log_format: Annotated[str | None, flag("log_format")] = None,
     log_level: Annotated[str | None, flag("log_level")] = None,

@@ -148,6 +148,7 @@ def _pipeline(config: ServeConfig, adapter: str) -> PipelineSettings:
         ledger=str(config.ledger or ""),
         mapping=config.mapping,
         mappings=config.mappings,
+        on_bad_value=config.on_bad_value or "",
     )
     return PipelineSettings(
         source,

@@ -40,7 +40,7 @@ class Batch:
         self.schema: str | None = None
         # What the new transactions set aside, bring back and skip, in order.
         self.letters: list[LetterEdit] = []
-        self.skips: list[Skip] = []
+        self.skips: list[Skip] = []  # see `letters`
         # Block files of transactions that are stored already.
         self.unneeded: list[BlockFile] = []
         # Watermarks of the new transactions by position.

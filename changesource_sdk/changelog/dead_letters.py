@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from dataclasses import asdict, dataclass, fields, replace
 from typing import Literal, NamedTuple
 
@@ -143,22 +143,18 @@ def kept_aside(
     )
 
 
-def edited(letters: Mapping[RowName, DeadLetter], edits: Iterable[LetterEdit]) -> dict[RowName, DeadLetter]:
-    """The letters after some edits."""
-    after = dict(letters)
-    for edit in edits:
-        if edit.letter is not None:
-            after[edit.letter.name] = edit.letter
-        elif edit.key:
-            after.pop(RowName(edit.table, edit.key), None)
-        else:
-            moved = [name for name in after if name.table == edit.table]
-            for name in moved:
-                letter = after.pop(name)
-                if edit.renamed:
-                    letter = replace(letter, table=edit.renamed)
-                    after[letter.name] = letter
-    return after
+def apply_edit(letters: dict[RowName, DeadLetter], edit: LetterEdit) -> None:
+    """Change the letters in memory as a backend changes its table."""
+    if edit.letter is not None:
+        letters[edit.letter.name] = edit.letter
+    elif edit.key:
+        letters.pop(RowName(edit.table, edit.key), None)
+    else:
+        for name in [name for name in letters if name.table == edit.table]:
+            letter = letters.pop(name)
+            if edit.renamed:
+                letter = replace(letter, table=edit.renamed)
+                letters[letter.name] = letter
 
 
 def key_text(values: Iterable[object]) -> str:

@@ -9,6 +9,7 @@ reports); `verdict` is that word. Warnings of the pipeline count too: one that b
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Set
+from dataclasses import asdict
 from time import time
 
 from changesource_sdk.changelog.coordination.consumers import Consumer
@@ -29,6 +30,8 @@ STUCK_AFTER = 30.0
 PLANNED_WITHIN = 300.0
 #: The stage that warnings are about.
 PIPELINE = "pipeline"
+#: Dead letters and skips in the document; the log keeps more, and counts all.
+SHOWN_LETTERS = 100
 
 
 def describe(
@@ -51,6 +54,7 @@ def describe(
         },
         "warnings": warnings,
         "log": log,
+        **_aside(reader, now),
         "snapshotRequest": {"above": request.above, "reason": request.reason} if request else None,
         "subscribers": [_consumer(item, reader, now) for item in known],
         "streams": [_stream(item, reader, head, now) for item in open_streams],
@@ -69,6 +73,12 @@ def set_gauges(document: Mapping[str, object], metrics: EndpointMetrics) -> None
         metrics.stage_count.labels(name).set(stage["transactions"])
         metrics.stage_failing.labels(name).set(stage["error"] is not None)
         metrics.stage_held_up.labels(name).set(stage["verdict"] in ("stuck", "degraded"))
+    letters = document["deadLetters"]
+    assert isinstance(letters, dict)
+    # A table without letters has no series.
+    metrics.dead_letters.clear()
+    for each in letters["counts"]:
+        metrics.dead_letters.labels(each["table"], each["outcome"]).set(each["count"])
     warnings = document["warnings"]
     assert isinstance(warnings, list)
     metrics.warnings.set(sum(each["current"] for each in warnings))
@@ -90,6 +100,20 @@ def _log(reader: Log, now: float) -> Document:
         "position": state.position,
         "snapshot": newest.watermark if newest else None,
         "snapshotAge": now - newest.created_ms / 1000 if newest else None,
+    }
+
+
+def _aside(reader: Log, now: float) -> Document:
+    """What consumers did not get: the newest dead letters and skips, and the number of all letters."""
+    kept = reader.kept_aside(SHOWN_LETTERS)
+    letters = [{**asdict(letter), "age": now - letter.at_ms / 1000} for letter in kept.letters]
+    skips = [{**asdict(skip), "age": now - skip.at_ms / 1000} for skip in kept.skips]
+    counts = [
+        {"table": table, "outcome": outcome, "count": count} for (table, outcome), count in sorted(kept.counts.items())
+    ]
+    return {
+        "deadLetters": {"total": sum(kept.counts.values()), "counts": counts, "newest": letters},
+        "skips": skips,
     }
 
 

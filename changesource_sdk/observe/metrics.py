@@ -55,7 +55,13 @@ class EndpointMetrics:
             ["stage"],
             registry=reg,
         )
-        self.warnings = Gauge("changesource_warnings", "Current warnings of the pipeline.", registry=reg)
+        self.warnings = Gauge("changesource_warnings", "Warnings of the pipeline that hold now.", registry=reg)
+        self.dead_letters = Gauge(
+            "changesource_dead_letters",
+            "Rows that consumers did not get as they are upstream: left out, or with a null.",
+            ["table", "outcome"],
+            registry=reg,
+        )
         self.behind = Gauge(
             "changesource_consumer_behind_transactions",
             "Transactions in the log that a consumer has not acknowledged.",

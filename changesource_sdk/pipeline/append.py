@@ -5,16 +5,22 @@ Every runner uses it, in its own process or in a Spark task.
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable
+from dataclasses import replace
 from time import monotonic
 
 from changesource_sdk.adapter import Acknowledging, Adapter
 from changesource_sdk.changelog.writer import LogWriter
-from changesource_sdk.observe.stages import Stage
+from changesource_sdk.pipeline.encoding.bad_values import BadValueRules
 from changesource_sdk.pipeline.run import Run
 from changesource_sdk.pipeline.snapshot.take import adapter_call
 from changesource_sdk.pipeline.tail import Tail
 from changesource_sdk.pipeline.upkeep import LogUpkeep
+from changesource_sdk.positions import from_text
+from service_kit.logs import event, logger
+
+_log = logger("runner")
 
 POLL_S = 0.25
 """How often requests and offers for the writer are polled, in seconds, and the longest wait for a transaction."""
@@ -29,7 +35,8 @@ def append_tail(run: Run, adapter: Adapter, writer: LogWriter, progressed: Calla
 
     `progressed` is called after each commit. Raises what ended the reading.
     """
-    tail = Tail(adapter, writer.state(), run.log_store, run.spill_bytes)
+    rules = _current_rules(run, adapter, writer)
+    tail = Tail(adapter, writer.state(), run.log_store, run.spill_bytes, rules)
     upkeep = LogUpkeep(run.log_store, writer)
     stage = run.stage
     stage.update(state="tailing", watermark=writer.state().head, position=writer.state().position)
@@ -42,7 +49,7 @@ def append_tail(run: Run, adapter: Adapter, writer: LogWriter, progressed: Calla
                     return
                 upkeep.step()
                 poll_at = monotonic() + POLL_S
-            if _append_waiting(adapter, writer, stage, tail):
+            if _append_waiting(adapter, writer, run, tail):
                 progressed()
             elif tail.healthy_since is not None and monotonic() - tail.healthy_since >= SETTLED_S:
                 stage.recovered()
@@ -52,13 +59,27 @@ def append_tail(run: Run, adapter: Adapter, writer: LogWriter, progressed: Calla
         tail.end()
 
 
-def _append_waiting(adapter: Adapter, writer: LogWriter, stage: Stage, tail: Tail) -> bool:
+def _current_rules(run: Run, adapter: Adapter, writer: LogWriter) -> BadValueRules:
+    """The rules for what follows; requests about transactions that are in the log already are withdrawn."""
+    rules = run.bad_value_rules(adapter)
+    over = [skip for skip in rules.skips if not skip.position or writer.knows(from_text(skip.position))]
+    if over:
+        run.log_store.requests.withdraw_skips(over)
+    return replace(rules, skips=tuple(skip for skip in rules.skips if skip not in over))
+
+
+def _append_waiting(adapter: Adapter, writer: LogWriter, run: Run, tail: Tail) -> bool:
     """Commit everything that waits, then acknowledge it upstream. Waits up to `POLL_S`; whether there was anything."""
     batch = tail.feed.take(POLL_S)
     if not batch:
         return False
     marks = writer.append(batch)
     tail.feed.done(batch)
+    if skipped := [skip for transaction in batch for skip in transaction.skips]:
+        for skip in skipped:
+            event(_log, logging.WARNING, "skipped", position=skip.position, row=skip.row or None, reason=skip.reason)
+        run.log_store.requests.withdraw_skips(skipped)
+    stage = run.stage
     stage.recovered()
     last = batch[-1].position
     changes = sum(transaction.changes for transaction in batch)

@@ -42,7 +42,8 @@ def _run(pipeline: PipelineSettings, state: Path, stop: threading.Event) -> None
         renew_if_changed(log_store, pipeline.source.loaded_mappings())
         if pipeline.runner == "inline":
             compaction = CompactionPolicy.parse(pipeline.compact_after)
-            InlineRunner(make, log_store, stop=stop, compaction=compaction).run()
+            policy = pipeline.source.on_bad_value
+            InlineRunner(make, log_store, stop=stop, compaction=compaction, on_bad_value=policy).run()
             return
         from changesource_sdk.pipeline.spark.driver import drive
 

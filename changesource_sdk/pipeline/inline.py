@@ -42,10 +42,12 @@ class InlineRunner:
         spill_bytes: int = SPILL_BYTES,
         compaction: CompactionPolicy = NEVER,
         clock: Callable[[], float] = time.time,
+        on_bad_value: str = "",
     ) -> None:
         self.stop = stop or threading.Event()
         self._make_adapter = make_adapter
-        self._run = Run(log_store, Stage(log_store.reports, "pipeline", clock), self.stop, clock, spill_bytes)
+        stage = Stage(log_store.reports, "pipeline", clock)
+        self._run = Run(log_store, stage, self.stop, clock, spill_bytes, on_bad_value)
         self._recovery = Recovery(self._run, backoff or Backoff())
         self._compactor = Compactor(log_store, LocalLane(), compaction, self.stop, clock=clock)
 
@@ -94,9 +96,13 @@ def snapshot_into_log(
         part_done=lambda parts: stage.update(done=parts),
     )
     stage.start("snapshot", 0)
+    rules = run.bad_value_rules(adapter)
+    layout = run.log_store.layout
     with stage.beating():
         record = take_snapshot(
-            adapter, writer, run.log_store.layout, run.now_ms, above=above, progress=progress, lane=lane
+            adapter, writer, layout, run.now_ms, above=above, progress=progress, lane=lane, rules=rules
         )
     run.log_store.requests.answer_snapshot(record.watermark)
+    # None of them is needed any more: a transaction before a snapshot does not come again.
+    run.log_store.requests.withdraw_skips(rules.skips)
     stage.update(watermark=record.watermark, position=record.position)

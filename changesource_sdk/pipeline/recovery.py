@@ -10,6 +10,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable
 from contextlib import closing
+from time import monotonic
 
 from changesource_sdk.changelog.coordination.consumers import highest_held, is_beyond
 from changesource_sdk.changelog.store import LogStore
@@ -22,6 +23,9 @@ from service_kit.backoff import Backoff
 from service_kit.logs import event, logger
 
 _log = logger("runner")
+
+SKIP_POLL_S = 0.5
+"""How often a runner that waits after a failure polls for a request to skip, in seconds."""
 
 
 class Stopped(BaseException):
@@ -73,7 +77,15 @@ class Recovery:
         self._stage.failed(error)
         if isinstance(error, CorruptLog) and (kept := self._log_store.set_aside()):
             event(_log, logging.ERROR, "the damaged log was set aside, a new snapshot is taken", kept_as=kept)
-        self._stop.wait(delay)
+        self._wait(delay, for_skip=error.refused is not None)
+
+    def _wait(self, delay: float, *, for_skip: bool) -> None:
+        """Wait so many seconds, or until the run stops, or until an operator asks to go on without something."""
+        pending = len(self._log_store.requests.pending_skips()) if for_skip else 0
+        deadline = monotonic() + delay
+        while not self._stop.wait(min(SKIP_POLL_S, max(0.0, deadline - monotonic()))) and monotonic() < deadline:
+            if for_skip and len(self._log_store.requests.pending_skips()) > pending:
+                return
 
 
 def snapshot_due(log_store: LogStore, writer: LogWriter) -> str | None:

@@ -23,7 +23,8 @@ _LEDGERED = "changesource_sdk.ledger.adapter:LedgeredAdapter"
 @dataclass(frozen=True, slots=True)
 class SourceSpec:
     """A source. `adapter` is `module:Class`. `ledger` is the path of the ledger's file, "" without one. `mapping` has
-    the declared mappings by table, `mappings` is the `module:NAME` of those written in Python.
+    the declared mappings by table, `mappings` is the `module:NAME` of those written in Python. `on_bad_value` is the
+    setting of that name, "" if it is not set.
     """
 
     adapter: str
@@ -31,6 +32,7 @@ class SourceSpec:
     ledger: str = ""
     mapping: Mapping[str, object] = field(default_factory=dict)
     mappings: str = ""
+    on_bad_value: str = ""
 
     def factory(self) -> Callable[[], Adapter]:
         """Return a function that makes a new adapter. Raises `ConfigurationError` if it cannot be imported."""

@@ -16,6 +16,7 @@ from changesource_sdk.changelog.log import LogState
 from changesource_sdk.changelog.reading import knows
 from changesource_sdk.changelog.store import LogStore
 from changesource_sdk.contract import checked_transactions
+from changesource_sdk.pipeline.encoding.bad_values import BadValueRules, BadValues
 from changesource_sdk.pipeline.encoding.consumer_schema import ConsumerSchema
 from changesource_sdk.pipeline.encoding.transactions import TransactionEncoder
 from changesource_sdk.pipeline.feed import FeedClosed, TransactionFeed
@@ -33,7 +34,14 @@ JOIN_S = 5.0
 class Tail:
     """Reads one adapter in a thread. Invariant: what it feeds continues the log without gaps or duplicates."""
 
-    def __init__(self, adapter: Adapter, state: LogState, log_store: LogStore, spill_bytes: int) -> None:
+    def __init__(
+        self,
+        adapter: Adapter,
+        state: LogState,
+        log_store: LogStore,
+        spill_bytes: int,
+        rules: BadValueRules | None = None,
+    ) -> None:
         self.feed = TransactionFeed()
         self._adapter = adapter
         # Position of the last transaction fed; written by the thread.
@@ -43,7 +51,9 @@ class Tail:
         # Number of segments made; names them together with the epoch. Written by the thread.
         self._segments = 0
         self._epoch = state.epoch
-        self._encoder = TransactionEncoder(ConsumerSchema.from_json(state.schema), self._new_segment, spill_bytes)
+        bad_values = BadValues(rules, self._known.kept_aside().letters)
+        schema = ConsumerSchema.from_json(state.schema)
+        self._encoder = TransactionEncoder(schema, self._new_segment, spill_bytes, bad_values)
         # Set by `end`; the thread returns before the next transaction.
         self._ended = threading.Event()
         self.patience = Patience()

@@ -20,7 +20,12 @@ class _Form(NamedTuple):
     text: str
 
 
-_FORMS = {"snapshot": _Form("above", "reason"), "prune": _Form("below", ""), "offer": _Form("directory", "base")}
+_FORMS = {
+    "snapshot": _Form("above", "reason"),
+    "prune": _Form("below", ""),
+    "offer": _Form("directory", "base"),
+    "skip": _Form("", "skips"),
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,10 +45,11 @@ class FileNotes:
         if only_higher and (pending := self._read(name)) is not None and pending.watermark >= note.watermark:
             return
         form, path = _FORMS[name], self._path(name)
-        content = {form.watermark: note.watermark} | ({form.text: note.text} if form.text else {})
-        if name == "offer":
+        content = {key: value for key, value in zip(form, note, strict=True) if key}
+        if name in ("offer", "skip"):
             with disk_errors(path.parent):
-                # Durable, because a compaction takes long and its snapshot is lost without the note.
+                path.parent.mkdir(parents=True, exist_ok=True)
+                # Durable: what an offer names took long to make, and a skip is an operator's decision.
                 write_json(path, content, durable=True)
             return
         try:

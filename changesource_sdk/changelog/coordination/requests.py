@@ -1,14 +1,20 @@
-"""Requests of endpoints to the pipeline: take a new snapshot, prune transactions that no consumer needs."""
+"""What endpoints and operators ask of the pipeline: a new snapshot, to forget transactions that no consumer needs, or
+to go on without a row or transaction that it cannot pass on.
+"""
 
 from __future__ import annotations
 
+import json
+from collections.abc import Collection
 from dataclasses import dataclass
 
-from changesource_sdk.changelog.coordination.contract import Note, Notes
+from changesource_sdk.changelog.coordination import Note, Notes
+from changesource_sdk.changelog.dead_letters import Skip, skip_of
 from protocol.watermark import EMPTY, is_valid
 
 _SNAPSHOT = "snapshot"
 _PRUNE = "prune"
+_SKIP = "skip"
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,3 +59,23 @@ class Requests:
         """Delete the request to prune and return its watermark; None if there is no request."""
         note = self._notes.remove("requests", _PRUNE)
         return note.watermark if note is not None and is_valid(note.watermark) else None
+
+    def ask_skip(self, skip: Skip) -> None:
+        """Ask that a row or transaction be left out. It is pending until the log has what follows it."""
+        self._leave_skips([*self.pending_skips(), skip])
+
+    def pending_skips(self) -> list[Skip]:
+        """What was asked to be left out and is not yet in the log, the oldest first."""
+        note = self._notes.notes("requests", _SKIP).get(_SKIP)
+        return [skip_of(text) for text in json.loads(note.text)] if note is not None and note.text else []
+
+    def withdraw_skips(self, done: Collection[Skip]) -> None:
+        """Forget requests that were carried out, or that name nothing that will come again."""
+        names = {(skip.position, skip.table, skip.key) for skip in done}
+        self._leave_skips([each for each in self.pending_skips() if (each.position, each.table, each.key) not in names])
+
+    def _leave_skips(self, skips: list[Skip]) -> None:
+        if skips:
+            self._notes.leave("requests", _SKIP, Note(EMPTY, json.dumps([skip.to_text() for skip in skips])))
+        else:
+            self._notes.remove("requests", _SKIP)

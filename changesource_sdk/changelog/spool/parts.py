@@ -13,7 +13,7 @@ import shutil
 import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from pathlib import Path
 
 from changesource_sdk.changelog.files.atomic_json import parsed_json, write_json
@@ -70,7 +70,7 @@ class PartStore:
         self.spool.put(self.folder, part.file, file)
         note = file.with_name(_note_name(part.file))
         with disk_errors(note):
-            write_json(note, asdict(part))
+            write_json(note, part.as_json())
         self.spool.put(self.folder, note.name, note)
 
     def finished(self) -> dict[str, PartInfo]:
@@ -85,7 +85,10 @@ class PartStore:
                 described = parsed_json(content.read())
         except SnapshotGone:
             return None
-        return None if described is None else PartInfo(**described)  # type: ignore[arg-type]
+        if described is None:
+            return None
+        letters = described.pop("letters", ())
+        return PartInfo(**described, letters=tuple(letters))  # type: ignore[arg-type]
 
     def count_file(self, number: int) -> Path | None:
         """Return the file for the row count of an unfinished part; None if only finished parts are counted."""

@@ -38,13 +38,21 @@ RowsEncoder = Callable[[Iterable[T]], Iterator[tuple[int, bytes]]]
 
 @dataclass(frozen=True, slots=True)
 class PartInfo:
-    """One finished part: its file, the table its rows belong to ("" for schema parts), and what is in it."""
+    """One finished part: its file, the table its rows belong to ("" for schema parts), and what is in it.
+
+    `letters` are the texts of dead letters about rows that were left out; a manifest has none, the log keeps them.
+    """
 
     file: str
     table: str
     rows: int
     bytes: int
     crc32: int
+    letters: tuple[str, ...] = ()
+
+    def as_json(self) -> dict[str, object]:
+        """The fields of a note or manifest; letters only if there are some, as earlier releases do not know them."""
+        return {name: value for name, value in asdict(self).items() if name != "letters" or value}
 
 
 @dataclass(frozen=True, slots=True)
@@ -118,7 +126,8 @@ def complete(directory: Path, manifest: Manifest) -> Path:
     """Write the manifest, rename the folder to its final name, and return the final path."""
     final = directory.with_name(manifest.watermark)
     with disk_errors(directory):
-        write_json(directory / MANIFEST, {"format": FORMAT, **asdict(manifest)}, durable=True)
+        content = {"format": FORMAT, **asdict(manifest), "parts": [part.as_json() for part in manifest.parts]}
+        write_json(directory / MANIFEST, content, durable=True)
         sync_directory(directory)
         shutil.rmtree(final, ignore_errors=True)
         directory.rename(final)

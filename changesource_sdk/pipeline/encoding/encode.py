@@ -66,10 +66,10 @@ class TableEncoder:
         """Many `insert` frames, as (number of rows, their frames) a batch at a time."""
         remaining = iter(rows)
         while batch := list(islice(remaining, _BATCH_ROWS)):
-            yield len(batch), self._insert_batch(batch)
+            yield len(batch), self.insert_batch(batch)
 
-    def _insert_batch(self, rows: list[Row]) -> bytes:
-        """The same bytes as `insert` row by row, joined once."""
+    def insert_batch(self, rows: list[Row]) -> bytes:
+        """The frames of these rows, the same bytes as `insert` row by row."""
         return self._framed_objects(map(self._whole, rows))
 
     def row_json(self, row: Row) -> bytes:
@@ -121,8 +121,26 @@ class TableEncoder:
 
     def _with_key(self, error: InvalidChange, row: Row) -> InvalidChange:
         """The same error, saying which row; the key is the only data that an error may contain."""
-        key = ", ".join(f"{name}={row.get(name)!r:.60}" for name in self.table.key)
-        return InvalidChange(error.code, error.message, f"{error.where}, row {key}" if key else error.where, error.fix)
+        key = self.shown_key(row)
+        where = f"{error.where}, row {key}" if key else error.where
+        return InvalidChange(error.code, error.message, where, error.fix, error.column)
+
+    def shown_key(self, row: Row) -> str:
+        """The key of a row for people, values cut at 60 characters; "" if the table has none."""
+        if not isinstance(row, Mapping):
+            return ""
+        return ", ".join(f"{name}={row.get(name)!r:.60}" for name in self.table.key)
+
+    def wire_key(self, row: Row) -> list[object] | None:
+        """The values of the key as they travel; None if the row has no key that could be sent."""
+        try:
+            return list(orjson.loads(self._key_json(row)).values()) if self.table.key else None
+        except (InvalidChange, KeyError, TypeError):
+            return None
+
+    def is_whole(self, row: Row) -> bool:
+        """Whether the row has every column."""
+        return row.keys() >= set(self._full.names)
 
     def _present(self, row: Row) -> bytes:
         if len(row) == self._width:
@@ -142,6 +160,8 @@ class TableEncoder:
         except (KeyError, TypeError):
             self._refuse_missing_key(row)
             raise
+        except InvalidChange as error:
+            raise self._with_key(error, row) from error
 
     def _refuse_unknown(self, row: Row) -> None:
         if not isinstance(row, Mapping):

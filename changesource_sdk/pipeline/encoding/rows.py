@@ -86,7 +86,7 @@ class RowShape:
             return None if column.optional else _refuse_null(value)
         except Unsuitable as error:
             where = f"table {self._table}, column {column.name} ({column.data_type})"
-            raise InvalidChange("value-does-not-fit", error.reason, where, error.fix) from error
+            raise InvalidChange("value-does-not-fit", error.reason, where, error.fix, column.name) from error
 
     def _new_plan(self, types: tuple[type, ...]) -> _Plan:
         integers: list[int] = []

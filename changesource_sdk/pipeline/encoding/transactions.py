@@ -7,13 +7,27 @@ raises and leaves the encoder as it was, with no file behind: the same transacti
 from __future__ import annotations
 
 from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 
-from changesource_sdk.adapter import Change, Delete, Insert, Transaction, Truncate, Update
+from changesource_sdk.adapter import (
+    BadRow,
+    Change,
+    Delete,
+    DropTable,
+    Insert,
+    RenameTable,
+    SchemaChange,
+    Transaction,
+    Truncate,
+    Update,
+)
+from changesource_sdk.changelog.dead_letters import Skip
 from changesource_sdk.changelog.log import EncodedTransaction
 from changesource_sdk.changelog.spool.blocks import BlockFile, BlockWriter
 from changesource_sdk.contract import known_change
-from changesource_sdk.errors import InvalidChange
+from changesource_sdk.errors import ChangesourceError, InvalidChange, RefusedRow
+from changesource_sdk.pipeline.encoding.bad_values import BadValues
 from changesource_sdk.pipeline.encoding.consumer_schema import ConsumerSchema
 from changesource_sdk.pipeline.encoding.encode import TableEncoder, truncate_frame
 from changesource_sdk.pipeline.encoding.schema_frames import change_frames
@@ -23,41 +37,81 @@ from changesource_sdk.schema import canonical_name
 
 SPILL_BYTES = 8 * 1024 * 1024
 """Frames of one transaction that are held in memory before they go to a segment file."""
+ROW_CHANGES = (Insert, Update, Delete)
 
 
 class TransactionEncoder:
     """Encodes a stream of transactions. Invariant: `schema` is the consumer's after the last one encoded."""
 
-    def __init__(self, schema: ConsumerSchema, new_segment: Callable[[], Path], spill_bytes: int = SPILL_BYTES) -> None:
+    def __init__(
+        self,
+        schema: ConsumerSchema,
+        new_segment: Callable[[], Path],
+        spill_bytes: int = SPILL_BYTES,
+        bad_values: BadValues | None = None,
+    ) -> None:
         # Replaced by each schema change, and put back if its transaction fails; written by `encode`.
         self.schema = schema
         self._new_segment = new_segment
         self._spill_bytes = spill_bytes
+        self._bad_values = bad_values or BadValues()
         # By table name as the adapter writes it and in canonical form; emptied by every schema change.
         self._encoders: dict[str, TableEncoder] = {}
 
     def encode(self, transaction: Transaction) -> EncodedTransaction:
         """One transaction, read to its end."""
-        known_watermark(transaction.watermark, f"position {to_text(transaction.position)}")
+        position = to_text(transaction.position)
+        known_watermark(transaction.watermark, f"position {position}")
         before = self.schema
         sink = _Sink(self._new_segment, self._spill_bytes)
         try:
-            for change in transaction.changes:
-                self._encode_change(change, sink)
+            if skip := self._bad_values.begin(position):
+                self._encode_skipped(transaction, skip, sink)
+            else:
+                for change in transaction.changes:
+                    self._encode_change(change, transaction, sink)
             data = sink.finish()
         except BaseException as error:
             self.schema = before
             self._encoders.clear()
+            self._bad_values.rollback()
             sink.abandon()
             if isinstance(error, InvalidChange) and transaction.explain:
-                raise transaction.explain(error) from error
+                raise _marked(transaction.explain(error), error.refused, position) from error
+            if isinstance(error, InvalidChange):
+                _marked(error, error.refused, position)
             raise
-        changed = self.schema is not before
-        schema_after = self.schema.to_json() if changed else None
+        letters, skips = self._bad_values.commit()
+        schema_after = self.schema.to_json() if self.schema is not before else None
         time, watermark = transaction.commit_time_ms, transaction.watermark
-        return EncodedTransaction(transaction.position, time, watermark, data, sink.count, schema_after)
+        return EncodedTransaction(transaction.position, time, watermark, data, sink.count, schema_after, letters, skips)
 
-    def _encode_change(self, change: Change, sink: _Sink) -> None:
+    def _encode_change(self, change: Change, transaction: Transaction, sink: _Sink) -> None:
+        """One change, or what is sent instead of it."""
+        if isinstance(change, BadRow):
+            self._encode_instead(change, change.error, transaction, sink)
+            return
+        if self._bad_values.is_watching and isinstance(change, ROW_CHANGES):
+            admitted = self._bad_values.admitted(self._encoder(change.table), change)
+            if admitted is None:
+                return
+            change = admitted
+        try:
+            self._encode_as_it_is(change, sink)
+        except InvalidChange as error:
+            if not isinstance(change, ROW_CHANGES):
+                raise
+            self._encode_instead(change, error, transaction, sink)
+
+    def _encode_instead(
+        self, change: Insert | Update | Delete | BadRow, error: ChangesourceError, transaction: Transaction, sink: _Sink
+    ) -> None:
+        explain = transaction.explain
+        explained = explain(error) if explain is not None and isinstance(error, InvalidChange) else error
+        for instead in self._bad_values.instead_of(self._encoder(change.table), change, error, explained):
+            self._encode_as_it_is(instead, sink)
+
+    def _encode_as_it_is(self, change: Change, sink: _Sink) -> None:
         match change:
             case Insert(table, row):
                 sink.add(self._encoder(table).insert(row))
@@ -68,13 +122,38 @@ class TransactionEncoder:
             case Truncate(tables):
                 if tables:
                     sink.add(truncate_frame(map(self._encoder, tables)))
-            case _:
-                known_change(change)
-                check(self.schema, change)
-                for frame in change_frames(self.schema, change):
-                    sink.add(frame)
-                self.schema = self.schema.apply(change)
-                self._encoders.clear()
+                for name in tables:
+                    self._bad_values.emptied(canonical_name(name))
+            case _ if not isinstance(change, BadRow):
+                self._encode_schema_change(change, sink)
+
+    def _encode_schema_change(self, change: SchemaChange, sink: _Sink) -> None:
+        known_change(change)
+        check(self.schema, change)
+        for frame in change_frames(self.schema, change):
+            sink.add(frame)
+        self.schema = self.schema.apply(change)
+        self._encoders.clear()
+        match change:
+            case DropTable(name):
+                self._bad_values.emptied(canonical_name(name))
+            case RenameTable(old, new):
+                self._bad_values.renamed(canonical_name(old), canonical_name(new))
+
+    def _encode_skipped(self, transaction: Transaction, skip: Skip, sink: _Sink) -> None:
+        """A transaction that an operator skips: its rows are removed from consumers, so that none keeps an older
+        version. Deletes, truncates and schema changes take effect where they can: later changes depend on them.
+        """
+        count = 0
+        for change in transaction.changes:
+            count += 1
+            if isinstance(change, Insert | Update | BadRow):
+                for removal in self._bad_values.skipped(self._encoder(change.table), change, skip):
+                    self._encode_as_it_is(removal, sink)
+                continue
+            with suppress(InvalidChange):
+                self._encode_change(change, transaction, sink)
+        self._bad_values.carried_out(skip, count)
 
     def _encoder(self, table: str) -> TableEncoder:
         encoder = self._encoders.get(table)
@@ -83,6 +162,12 @@ class TransactionEncoder:
             encoder = self._encoders.get(name) or TableEncoder(known_table(self.schema, name))
             self._encoders[name] = self._encoders[table] = encoder
         return encoder
+
+
+def _marked(error: ChangesourceError, refused: RefusedRow | None, position: str) -> ChangesourceError:
+    """The error, saying which row or at least which transaction it is about."""
+    error.refused = refused or error.refused or RefusedRow(position)
+    return error
 
 
 class _Sink:

@@ -24,6 +24,7 @@ from dataclasses import replace
 from changesource_sdk.adapter import (
     AddColumn,
     AlterColumn,
+    BadRow,
     Change,
     CreateIndex,
     CreateTable,
@@ -40,7 +41,7 @@ from changesource_sdk.adapter import (
 from changesource_sdk.column_changes import ColumnChange, altered_table
 from changesource_sdk.errors import InvalidChange, ResyncRequired
 from changesource_sdk.pipeline.mapping.declare import TableMapping
-from changesource_sdk.pipeline.mapping.row import RowMapper
+from changesource_sdk.pipeline.mapping.row import MAPPING_FAILED, RowMapper, mapped_bad_row
 from changesource_sdk.pipeline.mapping.table import MappedTable, map_index, map_table
 from changesource_sdk.schema import Table, canonical_name
 
@@ -63,9 +64,16 @@ class ChangeMapper:
         return self._mappers.get(name) if name in self._mappings else None
 
     def changes(self, changes: Iterable[Change]) -> Iterator[Change]:
-        """Map changes lazily, in order; raises as `change` does."""
+        """The changes as consumers get them; a row that cannot be mapped is a `BadRow`."""
         for change in changes:
-            yield from self.change(change)
+            try:
+                yield from self.change(change)
+            except InvalidChange as error:
+                if not isinstance(change, Insert | Update) or error.code != MAPPING_FAILED:
+                    raise
+                mapper = self.mapper(change.table)
+                assert mapper is not None
+                yield _bad_row(mapper, change, error)
 
     def change(self, change: Change) -> Iterator[Change]:
         """Yield the zero, one or two changes that consumers get for a change of the upstream.
@@ -83,6 +91,9 @@ class ChangeMapper:
             case Delete(table, key):
                 mapper = self.mapper(table)
                 yield from (change,) if mapper is None else _delete(mapper, key)
+            case BadRow(table, key, old_key, error):
+                mapper = self.mapper(table)
+                yield change if mapper is None else mapped_bad_row(mapper, key, old_key, error)
             case Truncate(tables):
                 yield Truncate([self._target(name) for name in tables])
             case RenameTable(old, new):
@@ -184,6 +195,11 @@ def _update(mapper: RowMapper, row: Row, old_key: Row | None) -> Iterator[Change
         yield Delete(target, mapper.key(row) if mapped_key is None else mapped_key)
 
 
+def _bad_row(mapper: RowMapper, change: Insert | Update, error: InvalidChange) -> BadRow:
+    """The row that a change was to bring; nothing of it could be mapped but its key."""
+    return mapped_bad_row(mapper, change.row, change.old_key if isinstance(change, Update) else None, error)
+
+
 def _mapped_part(mapper: RowMapper, row: Row, before: Row | None) -> dict[str, object]:
     """Map an update of a table without filter: it may have some columns only, and `before` fills in the others."""
     if before is None or mapper.is_whole(row):
@@ -204,6 +220,10 @@ def _whole(mapper: RowMapper, row: Row) -> Row:
 
 
 def _delete(mapper: RowMapper, key: Row) -> Iterator[Change]:
-    if mapper.is_whole(key) and not mapper.passes(key):
-        return
+    try:
+        if mapper.is_whole(key) and not mapper.passes(key):
+            return
+    except InvalidChange:
+        # Consumers without the row ignore its deletion.
+        pass
     yield Delete(mapper.table.target.full_name, mapper.key(key))

@@ -10,7 +10,7 @@ import hashlib
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Never
 
-from changesource_sdk.adapter import Row
+from changesource_sdk.adapter import BadRow, Row
 from changesource_sdk.errors import ChangesourceError, InvalidChange
 from changesource_sdk.pipeline.mapping.declare import Function, Mask, MaskName, Sql, wrong
 from changesource_sdk.pipeline.mapping.table import MappedTable
@@ -18,6 +18,8 @@ from changesource_sdk.pipeline.mapping.table import MappedTable
 Evaluate = Callable[[Row], object]
 Convert = Callable[[object], object]
 REDACTED = "***"
+MAPPING_FAILED = "mapping-failed"
+"""The code of errors about a single row; others are about the mapping and every row it gets."""
 
 
 def sql_slot(key: str) -> str:
@@ -118,9 +120,21 @@ class RowMapper:
         return mapped
 
     def rows(self, rows: Iterable[Row]) -> Iterator[Row]:
-        """Map the rows of a snapshot that pass the filter, lazily."""
-        whole = map(self.filled, rows)
-        return (self.row(row) for row in whole if self.passes(row))
+        """The rows of a snapshot that pass, mapped; in place of one that cannot be mapped there is a `BadRow`."""
+        for row in rows:
+            if isinstance(row, BadRow):
+                yield mapped_bad_row(self, row.key, row.old_key, row.error)  # type: ignore[misc]
+                continue
+            whole = self.filled(row)
+            try:
+                mapped = self.row(whole) if self.passes(whole) else None
+            except InvalidChange as error:
+                if error.code != MAPPING_FAILED:
+                    raise
+                yield mapped_bad_row(self, whole, None, error)  # type: ignore[misc]
+                continue
+            if mapped is not None:
+                yield mapped
 
     def _image(self, row: Row) -> Row:
         return row if self.is_whole(row) else _PartOfRow(row)
@@ -142,7 +156,7 @@ class RowMapper:
                 raise
             except Exception as error:
                 raise InvalidChange(
-                    "mapping-failed",
+                    MAPPING_FAILED,
                     f"{type(error).__name__}: {error}",
                     where=f"{where}, table {self.table.source.full_name}, row {self._described(row)}",
                     fix="correct the expression; it gets every row of the table, null columns as None",
@@ -160,6 +174,22 @@ class RowMapper:
 
     def _described(self, row: Row) -> str:
         return ", ".join(f"{name}={row.get(name)!r:.60}" for name in self.table.source.key if name in row)
+
+
+def mapped_bad_row(mapper: RowMapper, key: Row, old_key: Row | None, error: ChangesourceError) -> BadRow:
+    """A row that cannot be read or mapped, under its key for consumers.
+
+    A function of the key columns that fails for a row has failed for all versions of it, so no consumer has one. The
+    upstream's key then only names the row, in a form that no other row can have.
+    """
+
+    def mapped(row: Row) -> Row:
+        try:
+            return mapper.key(row)
+        except InvalidChange:
+            return {mapper.table.kept[name]: ("not mapped", row.get(name)) for name in mapper.table.source.key}
+
+    return BadRow(mapper.table.target.full_name, mapped(key), None if old_key is None else mapped(old_key), error)
 
 
 def _slot_reader(slot: str, where: str) -> Evaluate:

@@ -12,7 +12,7 @@ import sysconfig
 import traceback
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
 
@@ -26,6 +26,7 @@ from changesource_sdk.adapter import (
     Snapshot,
     Table,
 )
+from changesource_sdk.changelog.dead_letters import DeadLetter, letter_of
 from changesource_sdk.changelog.files.layout import StateDirectory
 from changesource_sdk.changelog.log import SnapshotRecord
 from changesource_sdk.changelog.spool import snapshots
@@ -34,11 +35,13 @@ from changesource_sdk.changelog.spool.snapshots import Manifest, PartInfo
 from changesource_sdk.changelog.writer import LogWriter
 from changesource_sdk.contract import checked_snapshot, checked_tables
 from changesource_sdk.errors import AdapterError, ChangesourceError, InvalidChange
+from changesource_sdk.pipeline.encoding.bad_values import BadValueRules, check_number
 from changesource_sdk.pipeline.encoding.consumer_schema import ConsumerSchema
 from changesource_sdk.pipeline.encoding.encode import TableEncoder
 from changesource_sdk.pipeline.encoding.schema_frames import snapshot_schema
 from changesource_sdk.pipeline.encoding.validate import check_table, known_table, known_watermark
 from changesource_sdk.pipeline.snapshot.resume import SnapshotPlan, Unfinished
+from changesource_sdk.pipeline.snapshot.row_encoding import RowEncoding
 from protocol.watermark import EMPTY
 from service_kit.logs import event, logger
 
@@ -77,6 +80,7 @@ class PartTask:
     number: int
     table: Table
     partition: Partition
+    rules: BadValueRules = field(default_factory=BadValueRules)
 
 
 PartsWriter = Callable[[PartStore, Sequence[PartTask], SnapshotProgress], Sequence[PartInfo]]
@@ -118,8 +122,11 @@ def take_snapshot(
     above: str = EMPTY,
     progress: SnapshotProgress | None = None,
     lane: SnapshotLane | None = None,
+    rules: BadValueRules | None = None,
 ) -> SnapshotRecord:
-    """Read the upstream into a new generation whose watermark is above `above`."""
+    """Read the upstream into a new generation whose watermark is above `above`; `rules` say what is done with rows
+    that no consumer can hold.
+    """
     progress, lane = progress or SnapshotProgress(), lane or SnapshotLane()
     unfinished = lane.unfinished
     plan = unfinished.resume(lambda mark: writer.next_generation(above, mark) == mark) if unfinished else None
@@ -129,10 +136,13 @@ def take_snapshot(
     try:
         is_kept = unfinished is not None and unfinished.keep(plan)
         progress.begin(len(plan.snapshot.partitions))
-        manifest = _write(plan, lane, progress)
+        manifest, letters = _write(plan, lane, progress, rules or BadValueRules())
+        skips = [
+            skip for skip in (rules.skips if rules else ()) if any(skip.matches("", each.name) for each in letters)
+        ]
         final = snapshots.complete(plan.directory, manifest)
         record = writer.start_generation(
-            plan.watermark, plan.snapshot.position, manifest.schema, final, plan.created_ms
+            plan.watermark, plan.snapshot.position, manifest.schema, final, plan.created_ms, letters, skips
         )
     except BaseException as error:
         # What the upstream gave is at fault: reading the same rows again would fail again.
@@ -175,12 +185,14 @@ def _plan(
     return SnapshotPlan(watermark, directory, snapshot, tables, now_ms())
 
 
-def _write(plan: SnapshotPlan, lane: SnapshotLane, progress: SnapshotProgress) -> Manifest:
-    """Write all parts that are not there yet; what the whole consists of."""
+def _write(
+    plan: SnapshotPlan, lane: SnapshotLane, progress: SnapshotProgress, rules: BadValueRules
+) -> tuple[Manifest, list[DeadLetter]]:
+    """Write all parts that are not there yet; what the whole consists of, and the rows that were left out."""
     part_store = lane.part_store_of(plan.directory)
     schema = checked_schema(plan.tables)
     before, after = snapshot_schema(plan.tables)
-    tasks = _part_tasks(plan.snapshot, schema)
+    tasks = _part_tasks(plan.snapshot, schema, rules)
     done = part_store.finished()
     progress.part_done(len(done))
     progress.rows_done(sum(part.rows for part in done.values()))
@@ -190,8 +202,11 @@ def _write(plan: SnapshotPlan, lane: SnapshotLane, progress: SnapshotProgress) -
     parts = [first, *(done[snapshots.part_name(task.number)] for task in tasks)]
     if after:
         parts.append(snapshots.write_frames(plan.directory, len(tasks) + 1, after))
+    letters = [letter_of(text) for part in parts for text in part.letters]
+    check_number(letters)
     part_store.remove_notes()
-    return Manifest(plan.watermark, plan.snapshot.position, schema.to_json(), plan.created_ms, tuple(parts))
+    bare = tuple(replace(part, letters=()) for part in parts)
+    return Manifest(plan.watermark, plan.snapshot.position, schema.to_json(), plan.created_ms, bare), letters
 
 
 def checked_schema(tables: Sequence[Table]) -> ConsumerSchema:
@@ -203,9 +218,9 @@ def checked_schema(tables: Sequence[Table]) -> ConsumerSchema:
     return schema
 
 
-def _part_tasks(snapshot: Snapshot, schema: ConsumerSchema) -> list[PartTask]:
+def _part_tasks(snapshot: Snapshot, schema: ConsumerSchema, rules: BadValueRules) -> list[PartTask]:
     return [
-        PartTask(number, known_table(schema, partition.table), partition)
+        PartTask(number, known_table(schema, partition.table), partition, rules)
         for number, partition in enumerate(snapshot.partitions, start=1)
     ]
 
@@ -214,16 +229,20 @@ def write_partition(directory: Path, task: PartTask, rows_done: Count = _ignore)
     """One partition into one part; running it again replaces the part."""
     table = task.table
     with adapter_call(f"rows of {table.full_name}, partition {task.number}"):
-        encoder, partition, name = TableEncoder(table), task.partition, table.full_name
+        encoder, partition, name = RowEncoding(table, task.rules), task.partition, table.full_name
         if isinstance(partition, JsonPartition):
             objects = partition.json_rows(encoder.row_json)
-            return snapshots.write_part(directory, task.number, name, objects, encoder.json_inserts, rows_done)
+            part = snapshots.write_part(directory, task.number, name, objects, encoder.json_inserts, rows_done)
+            return replace(part, letters=encoder.letters())
         try:
-            return snapshots.write_part(directory, task.number, name, partition.rows(), encoder.inserts, rows_done)
+            part = snapshots.write_part(directory, task.number, name, partition.rows(), encoder.inserts, rows_done)
         except InvalidChange as error:
             if not isinstance(partition, ExplainingPartition):
                 raise
-            raise partition.explain(error, partial(_is_refused, encoder)) from error
+            explained = partition.explain(error, partial(_is_refused, TableEncoder(table)))
+            explained.refused = error.refused
+            raise explained from error
+        return replace(part, letters=encoder.letters())
 
 
 def _is_refused(encoder: TableEncoder, row: Row) -> bool:

@@ -54,7 +54,8 @@ class SparkRunner:
         self._session = session
         self._context = session.sparkContext
         self._source = source
-        self._run = Run(log_store, Stage(log_store.reports, "pipeline", clock), self.stop, clock)
+        stage = Stage(log_store.reports, "pipeline", clock)
+        self._run = Run(log_store, stage, self.stop, clock, on_bad_value=source.on_bad_value)
         self._recovery = Recovery(self._run, backoff or Backoff())
         lane = SparkLane(self._context, self.stop)
         self._compactor = Compactor(log_store, lane, compaction, self.stop, clock=clock)

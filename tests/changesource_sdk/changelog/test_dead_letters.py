@@ -9,7 +9,7 @@ from changesource_sdk.changelog.dead_letters import (
     LetterEdit,
     RowName,
     Skip,
-    edited,
+    apply_edit,
     key_text,
     letter_of,
 )
@@ -108,10 +108,14 @@ def test_a_transaction_without_changes_moves_the_position_and_nothing_else(log: 
 
 
 def test_edits_in_memory_are_those_of_the_log() -> None:
-    letters = edited({}, [put(letter("a")), put(letter("b")), LetterEdit("issue", "a")])
+    letters: dict[RowName, DeadLetter] = {}
+    for edit in (put(letter("a")), put(letter("b")), LetterEdit("issue", "a")):
+        apply_edit(letters, edit)
     assert set(letters) == {RowName("issue", "b")}
-    assert set(edited(letters, [LetterEdit("issue", renamed="ticket")])) == {RowName("ticket", "b")}
-    assert edited(letters, [LetterEdit("issue")]) == {}
+    apply_edit(letters, LetterEdit("issue", renamed="ticket"))
+    assert set(letters) == {RowName("ticket", "b")}
+    apply_edit(letters, LetterEdit("ticket"))
+    assert letters == {}
 
 
 def test_a_letter_reads_back_without_fields_it_does_not_know() -> None:

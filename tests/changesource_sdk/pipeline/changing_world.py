@@ -13,6 +13,7 @@ from random import Random
 from changesource_sdk.adapter import (
     AddColumn,
     AlterColumn,
+    BadRow,
     Change,
     CreateTable,
     Delete,
@@ -246,7 +247,7 @@ class World:
 
     def _changed_schema(self, *changes: Change) -> list[Change]:
         for change in changes:
-            assert not isinstance(change, Insert | Update | Delete | Truncate)
+            assert not isinstance(change, Insert | Update | Delete | Truncate | BadRow)
             self.schema = self.schema.apply(change)
         return list(changes)
 

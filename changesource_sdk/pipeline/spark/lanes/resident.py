@@ -74,7 +74,7 @@ def run_task(task: ResidentTask) -> ChangesourceError | None:
     stop = threading.Event()
     hold(task.lifeline, stop)
     log_store = task.log_store
-    run = Run(log_store, Stage(log_store.reports, "pipeline"), stop)
+    run = Run(log_store, Stage(log_store.reports, "pipeline"), stop, on_bad_value=task.source.on_bad_value)
     run.stage.take_over()
     recovery = Recovery(run, Backoff())
 

@@ -12,6 +12,7 @@ from adapters.memory import MemoryAdapter, MemoryStore
 from changesource_sdk.adapter import (
     AddColumn,
     AlterColumn,
+    BadRow,
     Change,
     Column,
     CreateIndex,
@@ -116,7 +117,10 @@ def test_a_key_that_is_computed_is_computed_for_deletes_and_old_keys_too() -> No
 )
 def test_what_cannot_be_decided_is_refused_by_key(change: Change, mapping: TableMapping, code: str, where: str) -> None:
     with pytest.raises(ChangesourceError) as refused:
-        mapped(change, mapping=mapping)
+        for made in mapped(change, mapping=mapping):
+            assert isinstance(made, BadRow)
+            assert (made.table, made.key) == ("person", {"id": 1})
+            raise made.error
     assert refused.value.code == code
     assert where in refused.value.where
     assert refused.value.fix
