@@ -251,7 +251,8 @@ class Snapshot:
 
 
 class Adapter(Protocol):
-    """Reads one upstream. `Acknowledging`, `Closing`, `Examining`, `Publishing` and `UsingSpark` are optional.
+    """Reads one upstream. `Acknowledging`, `Closing`, `Examining`, `Publishing`, `ReportingHead` and `UsingSpark` are
+    optional.
 
     An attribute `poll_interval` (seconds, default 0.05) sets how soon `changes` is called again after it returned
     without a transaction; after one it is called at once.
@@ -312,6 +313,27 @@ class UsingSpark(Protocol):
     @property
     def uses_spark(self) -> bool:
         """Whether it does with its settings."""
+
+
+@runtime_checkable
+class ReportingHead(Protocol):
+    """An adapter that can say how far the upstream is, so that the log's distance to it is known.
+
+    `head` is called every few seconds, in a thread of its own, while `changes` runs in another: it must be cheap, may
+    block and may raise. If positions are integers, their difference is the distance; otherwise define
+    `distance(position, head)` as well.
+    """
+
+    def head(self) -> Position:
+        """The position that the log has once it has everything that the upstream has now."""
+
+
+@runtime_checkable
+class MeasuringDistance(Protocol):
+    """An adapter that reports its head, with positions that are no integers."""
+
+    def distance(self, position: Position, head: Position) -> int | None:
+        """How many records, commits or bytes are after `position` up to `head`; 0 if none, None if unknown."""
 
 
 @runtime_checkable

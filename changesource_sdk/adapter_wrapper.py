@@ -2,7 +2,16 @@
 
 from __future__ import annotations
 
-from changesource_sdk.adapter import Acknowledging, Adapter, Closing, Position
+from changesource_sdk.adapter import Acknowledging, Adapter, Closing, MeasuringDistance, Position
+
+
+def distance(adapter: Adapter, position: Position, head: Position) -> int | None:
+    """How far a position is behind the head that the adapter reported; None if it cannot be counted."""
+    if position == head:
+        return 0
+    if isinstance(adapter, MeasuringDistance):
+        return adapter.distance(position, head)
+    return max(0, head - position) if type(position) is int and type(head) is int else None
 
 
 class AdapterWrapper:

@@ -12,7 +12,7 @@ from service_kit.errors import CodedError
 
 
 class RefusedRow(NamedTuple):
-    """Which row of which transaction an error is about, so that `changesource skip` can name it.
+    """The row, or at least the transaction, that an error is about, so that `changesource skip` can name it.
 
     `position` is the text of the transaction's position, "" for a snapshot; `table` is empty if it is about no single
     row. `key` identifies the row, `row` shows it.

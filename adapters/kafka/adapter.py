@@ -16,6 +16,7 @@ from typing import Any
 
 from adapters.kafka.broker.client import require_topics, topic_states
 from adapters.kafka.broker.consumer import REFRESH_MS, SILENT_AFTER_S, PartitionConsumer
+from adapters.kafka.broker.ends import EndReader
 from adapters.kafka.broker.group_offsets import GroupOffsets
 from adapters.kafka.checks import examine
 from adapters.kafka.keys.before import index_before, require_one_partition_per_key
@@ -24,7 +25,7 @@ from adapters.kafka.resuming import check_resumable, grown_topics
 from adapters.kafka.settings import KafkaSettings
 from adapters.kafka.snapshot import current_catalog, take_snapshot
 from adapters.kafka.tail import KafkaTail, data_starts
-from adapters.kafka.transactions.assembly import REMEMBERED
+from adapters.kafka.transactions.assembly import REMEMBERED, Partition
 from changesource_sdk import Check, Position, Snapshot, Table, Transaction, clear_warning, warn
 from changesource_sdk.toolkit import Throttle, logger
 
@@ -46,6 +47,10 @@ class KafkaAdapter:
     def _initialise_state(self) -> None:
         # Set by `close`, in any thread; ends `changes`.
         self._closed = threading.Event()
+        # What `changes` has read, for `distance`: the last position that was yielded, and the offsets read with
+        # nothing to yield after it. Replaced as a whole by the thread of `changes`.
+        self._read: tuple[Position, dict[Partition, int]] = None, {}
+        self._ends = EndReader(self._settings)
         # Commits acknowledged offsets in a thread of its own, so it is not pickled.
         self._group = GroupOffsets(self._settings)
 
@@ -84,6 +89,7 @@ class KafkaAdapter:
             closing(PartitionConsumer(self._settings, position.topic_ids, starts, memory)) as consumer,
             closing(KafkaTail(self._settings, position, time.monotonic(), make_index)) as tail,
         ):
+            self._read = after, {}
             yield from self._follow(consumer, tail)
 
     def _follow(self, consumer: PartitionConsumer, tail: KafkaTail) -> Iterator[Transaction]:
@@ -92,7 +98,11 @@ class KafkaAdapter:
         while not self._closed.is_set():
             batch = consumer.poll()
             now = time.monotonic()
-            yield from tail.take(batch, now)
+            for transaction in tail.take(batch, now):
+                self._read = transaction.position, {}
+                yield transaction
+            if not batch and not self._settings.transaction_topic:
+                self._read = self._read[0], consumer.positions()
             if now >= check_at:
                 check_at = now + REFRESH_MS / 1000
                 tail.follow(consumer.new_partitions())
@@ -116,6 +126,27 @@ class KafkaAdapter:
     def acknowledge(self, position: Position) -> None:
         """Commit the offsets to the consumer group, in the background."""
         self._group.put(position)
+
+    def head(self) -> Position:
+        """The offset after the last record of every partition, by topic."""
+        position, _ = self._read
+        topics = KafkaPosition.from_json(position).offsets if position is not None else topic_states(self._settings)
+        ends = self._ends.ends(topics)
+        return {topic: list(offsets) for topic, offsets in ends.items()}
+
+    def distance(self, position: Position, head: Position) -> int | None:
+        """How many offsets are after a position, without those that were read and had nothing for consumers."""
+        reached = KafkaPosition.from_json(position)
+        last, read = self._read
+        ahead = read if last == position else {}
+        ends = head if isinstance(head, dict) else {}
+        total = 0
+        for topic, numbers in ends.items():
+            known = reached.read.get(topic) or reached.offsets.get(topic, ())
+            for number, end in enumerate(numbers if isinstance(numbers, list) else ()):
+                offset = max(known[number] if number < len(known) else 0, ahead.get((topic, number), 0))
+                total += max(0, end - offset) if isinstance(end, int) else 0
+        return total
 
     def close(self) -> None:
         """Make `changes` return."""

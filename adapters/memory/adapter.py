@@ -41,6 +41,11 @@ class MemoryAdapter:
         for number, (commit_time_ms, batch) in enumerate(new, start=position + 1):
             yield Transaction(number, batch, commit_time_ms)
 
+    def head(self) -> Position:
+        """The position of the last commit."""
+        with self.store.changed:
+            return len(self.store.history)
+
     def _known(self, position: Position) -> int:
         if isinstance(position, int) and position <= len(self.store.history):
             return position

@@ -15,6 +15,7 @@ from adapters.postgres.catalog.reading import read_catalog
 from adapters.postgres.catalog.table_selection import SelectedTables, refuse_unknown
 from adapters.postgres.checks import examine
 from adapters.postgres.connection import translated_errors
+from adapters.postgres.head import HeadReader
 from adapters.postgres.opening import open_snapshot, prepare
 from adapters.postgres.settings import PostgresSettings
 from adapters.postgres.snapshot import import_snapshot, table_ranges
@@ -42,15 +43,19 @@ class PostgresAdapter:
         shard: int | str = 0,
     ) -> None:
         self._settings = PostgresSettings.parse(dsn, publication, tables, exclude, slot, app, shard)
-        # Has its own threads and connection while `changes` runs, so it is not pickled.
+        self._initialise_state()
+
+    def _initialise_state(self) -> None:
+        # Both have connections, and one has threads while `changes` runs, so they are not pickled.
         self._tail = PostgresTail(self._settings)
+        self._head = HeadReader(self._settings)  # see `_tail`
 
     def __getstate__(self) -> dict[str, Any]:
         return {"_settings": self._settings}
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         self.__dict__.update(state)
-        self._tail = PostgresTail(self._settings)
+        self._initialise_state()
 
     @property
     def publications(self) -> frozenset[str]:
@@ -97,6 +102,17 @@ class PostgresAdapter:
         """Allow the server to discard what is durable in the log."""
         self._tail.acknowledge(position)
 
+    def head(self) -> Position:
+        """The end of the server's WAL, as an LSN."""
+        return self._head.lsn()
+
+    def distance(self, position: Position, head: Position) -> int | None:
+        """Bytes of WAL after a position that may have changes for consumers."""
+        if type(position) is not int or type(head) is not int:
+            return None
+        return max(0, head - self._tail.passed(position))
+
     def close(self) -> None:
         """Make `changes` return."""
         self._tail.close()
+        self._head.close()

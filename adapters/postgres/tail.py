@@ -62,6 +62,8 @@ class PostgresTail:
         self._forgotten = 0
         # The position of the last transaction that was yielded. Reading thread only.
         self._last = 0
+        # Up to here the server has sent everything, and all of it was yielded. Reading thread only.
+        self._read_through = 0
         # How much higher watermarks are than LSNs (`replication.lineage`); set when the reading starts.
         self._watermark_offset = 0
 
@@ -129,6 +131,8 @@ class PostgresTail:
             self._forget_versions(db, reader)
             for received in session.receive(_WAIT_S):
                 if isinstance(received, Keepalive):
+                    if raw is None:
+                        self._read_through = received.lsn
                     if raw is None and self._is_due(received):
                         yield self._empty(received.lsn)
                     continue
@@ -166,6 +170,12 @@ class PostgresTail:
     def _empty(self, lsn: int) -> Transaction:
         self._last = lsn
         return Transaction(lsn, (), time.time() * 1000, from_int(lsn + self._watermark_offset))
+
+    def passed(self, position: int) -> int:
+        """How much of the WAL a log at this position has: more than the position, if nothing was for consumers since.
+        Any thread.
+        """
+        return max(position, self._read_through) if position >= self._last else position
 
     def acknowledge(self, position: Position) -> None:
         """Everything up to `position` is durable in the log: the server may discard it."""

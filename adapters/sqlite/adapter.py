@@ -14,7 +14,7 @@ from collections.abc import Generator, Sequence
 from contextlib import closing
 from typing import Any
 
-from adapters.sqlite.capture import install, prune, uninstall
+from adapters.sqlite.capture import install, prune, recorded_range, uninstall
 from adapters.sqlite.checks import examine
 from adapters.sqlite.connection import open_database, opened, translated_errors
 from adapters.sqlite.position import SqlitePosition
@@ -121,6 +121,15 @@ class SqliteAdapter:
         with contextlib.suppress(sqlite3.OperationalError), closing(open_database(self._path)) as db:
             prune(db, acknowledged.sequence, acknowledged.version, ACKNOWLEDGE_PATIENCE_S)
             self._pruned, self._is_postponed = acknowledged.sequence, False
+
+    def head(self) -> Position:
+        """The number of the last recorded key."""
+        with opened(self._path) as db:
+            return recorded_range(db)[1]
+
+    def distance(self, position: Position, head: Position) -> int | None:
+        """How many recorded keys are after a position. Recorded keys that were read are deleted, so 0 means none."""
+        return max(0, head - SqlitePosition.from_json(position).sequence) if type(head) is int else None
 
     def close(self) -> None:
         """Make `changes` return."""

@@ -117,6 +117,7 @@ def _print(document: Document) -> None:
         f"{log['transactions']} transactions, snapshot {log['snapshot'] or '(none yet)'}",
         markup=False,
     )
+    _print_upstream(document.get("upstream"))
     stages = document["stages"]
     assert isinstance(stages, dict)
     columns = {
@@ -139,6 +140,17 @@ def _print(document: Document) -> None:
             where = f" ({error['where']})" if error.get("where") else ""
             stdout.print(f"{name} fails[{error['code']}]: {error['message']}{where}", markup=False)
             stdout.print(f"  fix: {error['fix']}", markup=False)
+
+
+def _print_upstream(upstream: object) -> None:
+    """Print how far the log is behind each source."""
+    for source, each in upstream.items() if isinstance(upstream, dict) else []:
+        if each["age"] is None:
+            stdout.print(f"behind the upstream ({source}): unknown", markup=False)
+            continue
+        said = f"{each['behind']} positions, {_duration(each['behindSeconds'])}"
+        error = f"; it does not answer: {each['error']}" if each["error"] else ""
+        stdout.print(f"behind the upstream ({source}): {said}, known {_duration(each['age'])} ago{error}", markup=False)
 
 
 def _print_letters(letters: object) -> None:

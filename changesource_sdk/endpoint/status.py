@@ -32,6 +32,9 @@ PLANNED_WITHIN = 300.0
 PIPELINE = "pipeline"
 #: Dead letters and skips in the document; the log keeps more, and counts all.
 SHOWN_LETTERS = 100
+#: The name of the one source of a log.
+DEFAULT_SOURCE = "default"
+UNKNOWN = "unknown"
 
 
 def describe(
@@ -54,6 +57,7 @@ def describe(
         },
         "warnings": warnings,
         "log": log,
+        "upstream": {DEFAULT_SOURCE: _upstream(reports.get(PIPELINE, {}), now)},
         **_aside(reader, now),
         "snapshotRequest": {"above": request.above, "reason": request.reason} if request else None,
         "subscribers": [_consumer(item, reader, now) for item in known],
@@ -73,6 +77,14 @@ def set_gauges(document: Mapping[str, object], metrics: EndpointMetrics) -> None
         metrics.stage_count.labels(name).set(stage["transactions"])
         metrics.stage_failing.labels(name).set(stage["error"] is not None)
         metrics.stage_held_up.labels(name).set(stage["verdict"] in ("stuck", "degraded"))
+    upstream = document["upstream"]
+    assert isinstance(upstream, dict)
+    # What is unknown has no series: 0 would say that the log has everything.
+    for gauge, field in ((metrics.upstream_behind, "behind"), (metrics.upstream_seconds, "behindSeconds")):
+        gauge.clear()
+        for source, distance in upstream.items():
+            if distance[field] != UNKNOWN:
+                gauge.labels(source).set(distance[field])
     letters = document["deadLetters"]
     assert isinstance(letters, dict)
     # A table without letters has no series.
@@ -100,6 +112,25 @@ def _log(reader: Log, now: float) -> Document:
         "position": state.position,
         "snapshot": newest.watermark if newest else None,
         "snapshotAge": now - newest.created_ms / 1000 if newest else None,
+    }
+
+
+def _upstream(report: Mapping[str, object], now: float) -> Document:
+    """How far the log is behind the upstream; `behind` and `behindSeconds` are "unknown" if nothing says it."""
+    head = report.get("upstream")
+    if not isinstance(head, dict):
+        return {"head": None, "behind": UNKNOWN, "behindSeconds": UNKNOWN, "age": None, "error": ""}
+    behind = UNKNOWN if head.get("behind") is None else head["behind"]
+    age = now - _number(head, "read_ms") / 1000
+    # The log may have lacked something ever since the report was written.
+    behind_s = _number(head, "behind_s") + max(0.0, now - _number(report, "updated_ms") / 1000)
+    seconds = behind_s if _number(head, "behind_s") else 0.0
+    return {
+        "head": head.get("head"),
+        "behind": behind,
+        "behindSeconds": seconds,
+        "age": age,
+        "error": head.get("error", ""),
     }
 
 

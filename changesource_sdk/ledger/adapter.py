@@ -23,7 +23,7 @@ from changesource_sdk.adapter import (
     Table,
     Transaction,
 )
-from changesource_sdk.adapter_wrapper import AdapterWrapper
+from changesource_sdk.adapter_wrapper import AdapterWrapper, distance
 from changesource_sdk.contract import checked_snapshot, checked_tables
 from changesource_sdk.errors import ConfigurationError, position_lost
 from changesource_sdk.ledger.entries import Comparing, HasReached, LedgerEntry, folded, has_reached, released
@@ -144,6 +144,10 @@ class LedgeredAdapter(AdapterWrapper):
             with closing(LedgerFile(self._ledger)) as ledger:
                 if acknowledged.ledger == ledger.id:
                     ledger.settle(acknowledged.entry)
+
+    def distance(self, position: Position, head: Position) -> int | None:
+        """The distance of the upstream's part; the ledger is on this host and always read at once."""
+        return distance(self.inner, _LedgerPosition.from_json(position).store, head)
 
     def close(self) -> None:
         """Make `changes` return. May be called in any thread."""

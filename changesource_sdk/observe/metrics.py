@@ -56,6 +56,18 @@ class EndpointMetrics:
             registry=reg,
         )
         self.warnings = Gauge("changesource_warnings", "Warnings of the pipeline that hold now.", registry=reg)
+        self.upstream_behind = Gauge(
+            "changesource_upstream_behind",
+            "Positions of the upstream that the log does not have yet; no value if the adapter does not report it.",
+            ["source"],
+            registry=reg,
+        )
+        self.upstream_seconds = Gauge(
+            "changesource_upstream_behind_seconds",
+            "For how long the log has lacked something of the upstream; no value if the adapter does not report it.",
+            ["source"],
+            registry=reg,
+        )
         self.dead_letters = Gauge(
             "changesource_dead_letters",
             "Rows that consumers did not get as they are upstream: left out, or with a null.",

@@ -29,7 +29,7 @@ class StageReport:
     """One stage at one moment. `done` of `total` are units of work (partitions), `rows` what passed so far.
 
     `lane` and `latency_ms` are set by lanes that batch; the latter is the median time from reading a change to its
-    being durable.
+    being durable. `upstream` is how far the upstream is ahead (`pipeline.upstream_head`), None if that is unknown.
     """
 
     stage: str
@@ -45,6 +45,7 @@ class StageReport:
     lane: str = ""
     latency_ms: float | None = None
     error: dict[str, str] | None = None
+    upstream: dict[str, object] | None = None
     updated_ms: float = 0.0
     moved_ms: float = 0.0
     pid: int = 0
@@ -88,6 +89,7 @@ class Stage:
         total: int | None = None,
         lane: str | None = None,
         latency_ms: float | None = None,
+        upstream: dict[str, object] | None = None,
     ) -> None:
         """Add to the counts (`transactions`, `changes`, `rows`, `done`) and replace the rest where given."""
         with self._lock:
@@ -105,6 +107,7 @@ class Stage:
                 total=before.total if total is None else total,
                 lane=before.lane if lane is None else lane,
                 latency_ms=before.latency_ms if latency_ms is None else latency_ms,
+                upstream=before.upstream if upstream is None else upstream,
                 moved_ms=self._clock() * 1000 if moved else before.moved_ms,
             )
             urgent = state is not None and state != before.state

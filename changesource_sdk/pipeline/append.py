@@ -17,6 +17,7 @@ from changesource_sdk.pipeline.run import Run
 from changesource_sdk.pipeline.snapshot.take import adapter_call
 from changesource_sdk.pipeline.tail import Tail
 from changesource_sdk.pipeline.upkeep import LogUpkeep
+from changesource_sdk.pipeline.upstream_head import HeadWatch
 from changesource_sdk.positions import from_text
 from service_kit.logs import event, logger
 
@@ -40,6 +41,7 @@ def append_tail(run: Run, adapter: Adapter, writer: LogWriter, progressed: Calla
     upkeep = LogUpkeep(run.log_store, writer)
     stage = run.stage
     stage.update(state="tailing", watermark=writer.state().head, position=writer.state().position)
+    head = HeadWatch(adapter, clock=run.clock)
     try:
         tail.start()
         poll_at = 0.0
@@ -48,6 +50,7 @@ def append_tail(run: Run, adapter: Adapter, writer: LogWriter, progressed: Calla
                 if run.log_store.requests.pending_snapshot() is not None:
                     return
                 upkeep.step()
+                stage.update(upstream=head.report(writer.state().position))
                 poll_at = monotonic() + POLL_S
             if _append_waiting(adapter, writer, run, tail):
                 progressed()
@@ -56,6 +59,7 @@ def append_tail(run: Run, adapter: Adapter, writer: LogWriter, progressed: Calla
             tail.patience.warn_if_overdue()
             stage.beat()
     finally:
+        head.close()
         tail.end()
 
 

@@ -101,6 +101,11 @@ class PartitionConsumer:
                 self._client.seek(partition, offset)
         return [(partition.topic, partition.partition) for partition in new]
 
+    def positions(self) -> dict[Partition, int]:
+        """The next offset to read of every partition. It passes the markers of transactions, which are no records."""
+        offsets = {partition: self._client.position(partition) for partition in self._partitions}
+        return {self._partitions[partition]: offset for partition, offset in offsets.items() if offset is not None}
+
     def close(self) -> None:
         self._client.close()
 

@@ -73,7 +73,7 @@ class BadValues:
         self._letters = self._committed
         # Edits of the open transaction, and the requests that it carried out.
         self._edits: list[LetterEdit] = []
-        self._skipped: list[Skip] = []
+        self._skipped: list[Skip] = []  # see `_edits`
         # Text of the open transaction's position; set by `begin`.
         self._position = ""
 

@@ -125,6 +125,12 @@ class MicroBatchSource:
         """Whether the upstream has answered the query's reader, which takes seconds to start. Only then is it well."""
         return self._described is not None and self._described.answered.exists()
 
+    def __getattr__(self, name: str) -> object:
+        """How far the upstream is, if the adapter says it."""
+        if name in ("head", "distance"):
+            return getattr(self._mapped, name)
+        raise AttributeError(name)
+
     def tables(self) -> Sequence[Table]:
         """The tables as consumers get them."""
         return self._mapped.tables()

@@ -56,6 +56,12 @@ class EvaluatedSource:
         """The upstream's interval, in seconds."""
         return float(getattr(self._mapped, "poll_interval", 0.05))
 
+    def __getattr__(self, name: str) -> object:
+        """How far the upstream is, if the adapter says it."""
+        if name in ("head", "distance"):
+            return getattr(self._mapped, name)
+        raise AttributeError(name)
+
     def tables(self) -> Sequence[Table]:
         """The tables as consumers get them."""
         return self._mapped.tables()
