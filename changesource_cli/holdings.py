@@ -41,7 +41,7 @@ def stages_hold(log_store: LogStore, config: ServeConfig, replicas: Sequence[Pat
     schema = schema_at_head(log_store)
     if config.adapter:
         with upstream(config) as adapter:
-            yield holding(upstream_side(adapter, schema), config.adapter)
+            yield holding(upstream_side(adapter, schema, config.on_bad_value or ""), config.adapter)
     yield holding(log_side(log_store, schema))
     for path in replicas:
         yield holding(replica_side(path, schema), str(path))

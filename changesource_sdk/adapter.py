@@ -278,7 +278,7 @@ class Acknowledging(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Check:
-    """One result of `changesource doctor`; `fix` is empty exactly when it is ok."""
+    """One result of `changesource doctor`. One that is not ok has a fix; one that is ok and has a fix is a warning."""
 
     name: str
     ok: bool

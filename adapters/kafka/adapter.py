@@ -50,6 +50,7 @@ class KafkaAdapter:
         # What `changes` has read, for `distance`: the last position that was yielded, and the offsets read with
         # nothing to yield after it. Replaced as a whole by the thread of `changes`.
         self._read: tuple[Position, dict[Partition, int]] = None, {}
+        # Has a connection, so it is not pickled.
         self._ends = EndReader(self._settings)
         # Commits acknowledged offsets in a thread of its own, so it is not pickled.
         self._group = GroupOffsets(self._settings)

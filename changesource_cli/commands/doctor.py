@@ -1,7 +1,7 @@
 """`changesource doctor`: report what is wrong and how to fix it, before or while serving.
 
-Each check makes a finding; one that is not ok has a fix. Checks do not depend on each other, so one run reports
-everything. The exit code is that of the first problem.
+Each check makes a finding: ok, a warning or a failure; the last two have a fix. Checks do not depend on each other, so
+one run reports everything. The exit code is that of the first failure; warnings do not change it.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import asdict, dataclass
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, NamedTuple
 
 import typer
 
@@ -32,24 +32,39 @@ from changesource_sdk.endpoint.fetch_status import fetch_status
 from changesource_sdk.errors import AdapterError, ChangesourceError, ConfigurationError, EndpointError, StateError
 from changesource_sdk.observe.warnings import stages_only
 from changesource_sdk.pipeline.adapter_factory import adapter_factory, opened
+from changesource_sdk.pipeline.spark.java import find_java
 
 EPILOG = (
     "Examples:\n\nchangesource doctor sqlite --set path=app.db\n\nchangesource doctor --log postgresql://user@host/db"
 )
 LOW_DISK = 1 << 30
 """Bytes."""
+LOOPBACK = ("127.0.0.1", "::1", "localhost")
+MARKS = {"ok": "[green]ok  [/]", "warn": "[yellow]WARN[/]", "fail": "[bold red]FAIL[/]"}
 NEEDED = ("orjson", "prometheus-client", "pydantic", "rich", "typer", "websockets")
 
 
 @dataclass(frozen=True, slots=True)
 class DoctorFinding:
-    """The result of one check; `fix` is empty exactly when it is ok."""
+    """The result of one check. One that is not ok has a fix; one that is ok and has a fix is a warning."""
 
     check: str
     ok: bool
     message: str
     fix: str = ""
     exit_code: int = 0
+
+    @property
+    def level(self) -> str:
+        """`ok`, `warn` or `fail`."""
+        return "fail" if not self.ok else "warn" if self.fix else "ok"
+
+
+class Warned(NamedTuple):
+    """What a check returns for something that works but should be changed."""
+
+    message: str
+    fix: str
 
 
 def doctor(
@@ -70,7 +85,7 @@ def doctor(
         flags["settings"] = configuration.parse_pairs(pairs or [])
         findings = list(examine(serve.effective_config(config, flags).config))
         if as_json:
-            print_json([asdict(finding) for finding in findings])
+            print_json([{**asdict(finding), "level": finding.level} for finding in findings])
         else:
             _print(findings)
         raise typer.Exit(next((finding.exit_code for finding in findings if not finding.ok), ExitCode.OK))
@@ -78,8 +93,9 @@ def doctor(
 
 def examine(config: ServeConfig) -> Iterator[DoctorFinding]:
     """Run every check on a configuration, and yield the findings."""
-    checks: tuple[tuple[str, Callable[[ServeConfig], str]], ...] = (
+    checks: tuple[tuple[str, Callable[[ServeConfig], str | Warned]], ...] = (
         ("versions", _versions),
+        ("java", _java),
         ("adapter", _adapter),
         ("mapping", check_mappings),
         ("tls", _tls),
@@ -91,7 +107,9 @@ def examine(config: ServeConfig) -> Iterator[DoctorFinding]:
     )
     for name, check in checks:
         try:
-            yield DoctorFinding(name, True, check(config))
+            answer = check(config)
+            message, fix = answer if isinstance(answer, Warned) else (answer, "")
+            yield DoctorFinding(name, True, message, fix)
         except ChangesourceError as error:
             yield DoctorFinding(name, False, str(error), error.fix or "see the message", error.exit_code)
         except OSError as error:
@@ -124,6 +142,13 @@ def _versions(config: ServeConfig) -> str:
     return f"Python {sys.version.split()[0]}, " + ", ".join(versions)
 
 
+def _java(config: ServeConfig) -> str:
+    if config.runner == "inline" or config.role == "endpoint":
+        return "not needed"
+    java = find_java()
+    return f"Java {java.version}, {java.origin}"
+
+
 def _adapter(config: ServeConfig) -> str:
     if not config.adapter:
         return "none named, not checked"
@@ -138,9 +163,14 @@ def _tls(config: ServeConfig) -> str:
     return "on, with client certificates" if config.tls_client_ca else "on"
 
 
-def _keys(config: ServeConfig) -> str:
+def _keys(config: ServeConfig) -> str | Warned:
     names = KeyRing(config.api_key, config.api_key_file).names
-    return f"accepted: {', '.join(names)}" if names else "none: anyone who reaches the address may read"
+    if names:
+        return f"accepted: {', '.join(names)}"
+    message = "none: anyone who reaches the address may read"
+    if config.host in LOOPBACK or config.tls_client_ca is not None:
+        return message
+    return Warned(message, "set --api-key or --api-key-file, or ask for client certificates with --tls-client-ca")
 
 
 def _state(config: ServeConfig) -> str:
@@ -153,15 +183,19 @@ def _state(config: ServeConfig) -> str:
     return f"{config.state} can be written, {free >> 30} GiB free"
 
 
-def _log(config: ServeConfig) -> str:
+def _log(config: ServeConfig) -> str | Warned:
     reader = open_store(config.state, config.log, config.log_schema, config.spool).open_log()
     try:
-        state = reader.state()
+        state, counts = reader.state(), reader.kept_aside(0).counts
     finally:
         reader.close()
-    return (
-        f"generation {state.generation}, head {state.head}" if state.generation else "none yet, the first run makes it"
-    )
+    if not state.generation:
+        return "none yet, the first run makes it"
+    said = f"generation {state.generation}, head {state.head}"
+    if not counts:
+        return said
+    fix = "see changesource inspect; correct the rows upstream"
+    return Warned(f"{said}; consumers did not get {sum(counts.values())} rows as they are upstream", fix)
 
 
 def _pipeline(config: ServeConfig) -> str:
@@ -203,8 +237,8 @@ def _in_use(config: ServeConfig, error: OSError) -> str:
 def _print(findings: list[DoctorFinding]) -> None:
     width = max(len(finding.check) for finding in findings)
     for finding in findings:
-        mark = "[green]ok  [/]" if finding.ok else "[bold red]FAIL[/]"
+        mark = MARKS[finding.level]
         stdout.print(f"{mark} {finding.check:<{width}} ", end="")
         stdout.print(finding.message, markup=False)
-        if not finding.ok:
+        if finding.fix:
             stdout.print(f"     {'':<{width}} fix: {finding.fix}", markup=False)

@@ -85,12 +85,17 @@ def verify(
             raise typer.Exit(ExitCode.FAILURE)
 
 
+def _pause() -> None:
+    time.sleep(PAUSE_SECONDS)
+
+
 def _comparisons(
     config: ServeConfig, log_store: LogStore, schema: ConsumerSchema, replicas: list[Path]
 ) -> Iterator[Comparison]:
     if config.adapter:
         with upstream(config) as adapter:
-            yield Comparison(*compare_with_log(adapter, log_store, schema, lambda: time.sleep(PAUSE_SECONDS)))
+            policy = config.on_bad_value or ""
+            yield Comparison(*compare_with_log(adapter, log_store, schema, _pause, on_bad_value=policy))
     for path in replicas:
         actual = replica_side(path, schema)
         expected = log_side(log_store, schema, actual.watermark)
@@ -114,6 +119,7 @@ def _document(comparison: Comparison) -> dict[str, object]:
         "stages": {side.name: side.watermark for side in (expected, actual)},
         "replica": comparison.at or None,
         "same": comparison.is_same,
+        "leftOut": expected.left_out,
         "tables": {
             verdict.table: {
                 "same": verdict.is_same,
@@ -134,6 +140,9 @@ def _print(comparison: Comparison) -> None:
     else:
         sides = " and ".join(f"{side.name} at {side.watermark}" for side in (expected, actual))
         stdout.print(f"{sides}{replica}: {'the same' if comparison.is_same else 'not the same'}", markup=False)
+    if expected.left_out:
+        line = f"{expected.left_out} rows of the {expected.name} are not compared: no consumer can hold them"
+        stdout.print(f"{line} (changesource inspect lists dead letters)", markup=False)
     table = Table("table", "rows", "digest", "", box=None, padding=(0, 2, 0, 0))
     for verdict in comparison.verdicts:
         table.add_row(*_cells(verdict))

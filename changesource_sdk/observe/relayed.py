@@ -1,8 +1,9 @@
 """Log records that one process sends to another, whose log the user reads.
 
 A record is one line of JSON: on standard error from the pipeline's process to `serve`, on a socket from Spark's Python
-workers to their driver (`log_socket`). In addition to the package's own records, records of other loggers at WARNING or
-above are relayed, so that an adapter's author may use any logger. `Bounded` limits how many records of one kind pass.
+workers to their driver (`log_socket`). Records of every logger are relayed at the level that the user chose, so that an
+adapter's author may use any logger. Only libraries that are known to say much (`LIBRARIES`) are relayed from WARNING
+on. `Bounded` keeps a flood of one kind short.
 """
 
 from __future__ import annotations
@@ -21,6 +22,12 @@ from service_kit.logs import LOGGER_NAME
 MARK = "changesource-log"
 LEVEL_VARIABLE = "CHANGESOURCE_LOG_LEVEL"
 LINES_PER_KIND = 10
+LINES_PER_QUIET_KIND = 100
+"""The same for records below WARNING of loggers that are not this package's; its own are not bounded."""
+LIBRARIES = (
+    "aiobotocore", "asyncio", "boto3", "botocore", "concurrent", "deltalake", "fsspec", "kafka", "matplotlib", "numba",
+    "psycopg", "py4j", "pyarrow", "pyiceberg", "pyspark", "s3fs", "sqlalchemy", "urllib3", "websockets",
+)  # fmt: skip
 INTERVAL_S = 60.0
 MOST_KINDS = 256
 LONGEST_TEXT = 4000
@@ -70,7 +77,7 @@ def kind_of(record: logging.LogRecord) -> str:
 
 
 class Bounded(logging.Filter):
-    """Passes `LINES_PER_KIND` records of each kind at WARNING or above per `INTERVAL_S` seconds, and counts the rest.
+    """Passes so many records of each kind per interval; the rest is counted. This package's own below WARNING all pass.
 
     Records below WARNING always pass; those that clear a warning are among them. Threads may share it. Invariant: at
     most `MOST_KINDS` kinds are in memory.
@@ -85,11 +92,13 @@ class Bounded(logging.Filter):
 
     def filter(self, record: logging.LogRecord) -> bool:
         """Whether the record passes."""
-        if record.levelno < logging.WARNING:
+        is_own = record.name == LOGGER_NAME or record.name.startswith(f"{LOGGER_NAME}.")
+        is_quiet = record.levelno < logging.WARNING
+        if is_quiet and is_own:
             return True
-        # Messages of other packages may have values in their text, so all records of one of their loggers are one kind.
-        is_own = record.name.startswith(LOGGER_NAME)
-        key = (record.name, kind_of(record) if is_own else "")
+        # Texts of other packages are not known to be templates: all that one of their loggers says is one kind.
+        key = (f"{record.name} {record.levelname}" if is_quiet else record.name, kind_of(record) if is_own else "")
+        most = LINES_PER_QUIET_KIND if is_quiet else LINES_PER_KIND
         with self._lock:
             began, passed, held = self._seen.get(key, (self._clock(), 0, 0))
             if self._clock() - began >= INTERVAL_S:
@@ -98,7 +107,7 @@ class Bounded(logging.Filter):
                 began, passed, held = self._clock(), 0, 0
             if key not in self._seen and len(self._seen) >= MOST_KINDS:
                 self._seen.pop(min(self._seen, key=lambda known: self._seen[known][0]))
-            passes = passed < LINES_PER_KIND
+            passes = passed < most
             self._seen[key] = (began, passed + 1, held) if passes else (began, passed, held + 1)
             return passes
 
@@ -153,7 +162,12 @@ def relay(handlers: Sequence[logging.Handler]) -> None:
     everything, own = _OWN_LOGGERS
     for log in _OWN_LOGGERS:
         log.handlers[:] = handlers
-    everything.setLevel(logging.WARNING)
+    everything.setLevel(requested_level())
+    for name in LIBRARIES:
+        library = logging.getLogger(name)
+        # One that an author has set stays as it is.
+        if library.level == logging.NOTSET:
+            library.setLevel(logging.WARNING)
     own.setLevel(min(requested_level(), logging.INFO))
     own.propagate = False
 

@@ -26,6 +26,7 @@ class Side:
     name: str
     watermark: str
     tables: Mapping[str, Rows]
+    left_out: int = 0  # rows that no consumer can hold, and that are not compared
 
 
 @dataclass(frozen=True, slots=True)

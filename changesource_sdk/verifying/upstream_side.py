@@ -8,24 +8,35 @@ from dataclasses import replace
 from changesource_sdk.adapter import Adapter
 from changesource_sdk.changelog.store import LogStore
 from changesource_sdk.contract import checked_snapshot
+from changesource_sdk.pipeline.encoding.bad_values import BadValueRules
 from changesource_sdk.pipeline.encoding.consumer_schema import ConsumerSchema
 from changesource_sdk.pipeline.snapshot.fold import fold_snapshot
 from changesource_sdk.pipeline.snapshot.take import adapter_call
+from changesource_sdk.policies.bad_values import policy_of
 from changesource_sdk.verifying.log_side import log_side, side_tables
 from changesource_sdk.verifying.sides import Side, TableVerdict, compare
 
 ATTEMPTS = 5
 
 
-def upstream_side(adapter: Adapter, schema: ConsumerSchema) -> Side:
-    """The rows of the upstream now; its position takes the role of the watermark."""
+def upstream_side(adapter: Adapter, schema: ConsumerSchema, on_bad_value: str = "") -> Side:
+    """The rows of the upstream now; its position takes the role of the watermark.
+
+    Rows that no consumer can hold are left out and counted, or have null where the log has it for that reason.
+    """
+    rules = BadValueRules("null" if policy_of(on_bad_value, adapter) == "null" else "dead-letter")
     with adapter_call("snapshot()"):
-        read = fold_snapshot(adapter, checked_snapshot(adapter.snapshot()))
-    return Side("upstream", str(read.position), side_tables(read.replica, schema))
+        read = fold_snapshot(adapter, checked_snapshot(adapter.snapshot()), rules)
+    return Side("upstream", str(read.position), side_tables(read.replica, schema), read.left_out)
 
 
 def compare_with_log(
-    adapter: Adapter, store: LogStore, schema: ConsumerSchema, pause: Callable[[], None], attempts: int = ATTEMPTS
+    adapter: Adapter,
+    store: LogStore,
+    schema: ConsumerSchema,
+    pause: Callable[[], None],
+    attempts: int = ATTEMPTS,
+    on_bad_value: str = "",
 ) -> tuple[Side, Side, list[TableVerdict]]:
     """The upstream compared with the log's head.
 
@@ -36,7 +47,7 @@ def compare_with_log(
     for attempt in range(attempts):
         if attempt:
             pause()
-        upstream, log = upstream_side(adapter, schema), log_side(store, schema)
+        upstream, log = upstream_side(adapter, schema, on_bad_value), log_side(store, schema)
         verdicts = compare(upstream, log)
         seen = {repr(difference) for verdict in verdicts for difference in verdict.differences}
         lasting = seen if lasting is None else lasting & seen

@@ -29,6 +29,11 @@ class RowEncoding:
         """The dead letters so far, as texts."""
         return tuple(letter.to_text() for letter in self._bad_values.letters())
 
+    @property
+    def left_out(self) -> int:
+        """How many rows were left out."""
+        return sum(letter.outcome == "left out" for letter in self._bad_values.letters())
+
     def inserts(self, rows: Iterable[Row]) -> Iterator[tuple[int, bytes]]:
         """Insert frames, as (number of rows, their frames) a batch at a time. Raises what must stop the snapshot."""
         remaining = iter(rows)

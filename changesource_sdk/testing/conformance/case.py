@@ -26,8 +26,8 @@ class NotApplicable(Exception):
     """The rule does not apply to this adapter; the message says why."""
 
 
-def worded(code: str, message: str, where: str, fix: str) -> str:
-    """The message of a verdict for an error of the SDK."""
+def worded(code: str, message: str, where: str, fix: str, **_which_row: str) -> str:
+    """The message of a verdict for an error of the SDK; `where` names the row."""
     location = f" ({where})" if where else ""
     return f"[{code}] {message}{location}; fix: {fix}"
 
