@@ -18,6 +18,8 @@ from pathlib import Path
 
 from changesource_sdk.adapter import Publishing
 from changesource_sdk.errors import ChangesourceError, ConfigurationError
+from protocol.redaction import hide_setting, is_secret_name
+from service_kit.settings import secret_files
 from service_kit.suggestions import nearest
 
 GROUP = "changesource.adapters"
@@ -144,6 +146,30 @@ def with_own_folder(adapter: type, settings: Mapping[str, object], state: Path) 
     if "state" in settings or "state" not in inspect.signature(adapter).parameters:
         return settings
     return {**settings, "state": str(state.absolute() / "adapter")}
+
+
+def with_secret_files(adapter: type, settings: Mapping[str, object]) -> Mapping[str, object]:
+    """Return the settings, with the content of the file for each `NAME_file` that is no setting of the adapter while
+    `NAME` is one. Of an adapter that takes any name, only those of secrets (`password`, `token`) count.
+
+    Raises `ConfigurationError` if a file cannot be read, or if both are set.
+    """
+    parameters = inspect.signature(adapter).parameters
+    is_open_ended = any(each.kind is each.VAR_KEYWORD for each in parameters.values())
+    opened = dict(settings)
+    for key in settings:
+        name = key.removesuffix("_file")
+        is_known = name in parameters or (is_open_ended and is_secret_name(name))
+        if name == key or key in parameters or not is_known:
+            continue
+        given = {f"{name}_FILE": str(opened.pop(key))} | ({name: ""} if name in settings else {})
+        opened |= secret_files(given, [name], lambda path: Path(path).read_text(), _bad_file)
+        hide_setting(name, opened[name])
+    return opened
+
+
+def _bad_file(name: str, problem: str, fix: str) -> ConfigurationError:
+    return ConfigurationError("bad-secret-file", f"{name}: {problem}", "--set", fix)
 
 
 def try_settings(adapter: type, settings: Mapping[str, object]) -> frozenset[str] | None:

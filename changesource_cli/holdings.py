@@ -10,7 +10,7 @@ from typing import Annotated, TypeAlias
 import typer
 from rich.table import Table
 
-from changesource_cli.adapter_choice import resolve
+from changesource_cli.adapter_choice import load_class, resolve
 from changesource_cli.output import stdout
 from changesource_sdk.adapter import Adapter
 from changesource_sdk.changelog.store import LogStore
@@ -31,7 +31,10 @@ Replicas: TypeAlias = Annotated[
 @contextmanager
 def upstream(config: ServeConfig) -> Iterator[Adapter]:
     """Open the configured adapter with its mappings, for the length of a block: the upstream as consumers see it."""
-    source = SourceSpec(resolve(config.adapter), config.settings, mapping=config.mapping, mappings=config.mappings)
+    path = resolve(config.adapter)
+    # As serve does: modules of the current directory can be imported from here on, also those of mappings.
+    load_class(path)
+    source = SourceSpec(path, config.settings, mapping=config.mapping, mappings=config.mappings)
     with opened(source.factory()) as adapter:
         yield adapter
 

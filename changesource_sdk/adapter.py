@@ -196,7 +196,9 @@ class Partition(Protocol):
         """The table's full name."""
 
     def rows(self) -> Iterable[Row]:
-        """The rows, in any order."""
+        """The rows, in any order. A `BadRow` may be in place of one that cannot be read; the type leaves it out, since
+        most partitions have none.
+        """
 
 
 @runtime_checkable

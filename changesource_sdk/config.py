@@ -9,7 +9,7 @@ are given to `protocol.redaction`, so that no other output shows them either.
 from __future__ import annotations
 
 import tomllib
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -201,6 +201,8 @@ class Effective:
 
 _FIELDS = settings.declared(ServeConfig)
 #: Fields that hold key=value pairs, with the name of their table in the TOML file and of their flag.
+#: Secrets that may be in a file of their own. `api_key_file` is a setting by itself: a file of several keys.
+SECRETS_IN_FILES = ("log",)
 TABLES: Mapping[str, str] = {"settings": "set", "conf": "conf", "mapping": "mapping"}
 
 
@@ -223,10 +225,15 @@ def load(
     toml_name: str = "the configuration file",
     environment: Mapping[str, str],
     flags: Mapping[str, object],
+    read_file: Callable[[str], str] = lambda path: Path(path).read_text(),
 ) -> Effective:
-    """Merge the four sources. A flag of None was not given. Raises `ConfigurationError`."""
+    """Merge the four sources. A flag of None was not given. Raises `ConfigurationError`.
+
+    A secret may be in a file that its key with `_file`, or its variable with `_FILE`, names; `read_file` reads it.
+    """
+    environment = settings.secret_files(environment, map(_variable, SECRETS_IN_FILES), read_file, _bad_file)
     sources = (
-        SettingsSource(_from_toml(toml, toml_name), lambda name: toml_name),
+        SettingsSource(_from_toml(toml, toml_name, read_file), lambda name: toml_name),
         *_from_environment(environment),
         SettingsSource({name: raw for name, raw in flags.items() if raw is not None}, _flag),
     )
@@ -253,13 +260,22 @@ def parse_pairs(pairs: list[str], flag: str = "--set") -> dict[str, object]:
     return parsed
 
 
-def _from_toml(text: str | None, name: str) -> dict[str, Any]:
+def _bad_file(name: str, problem: str, fix: str) -> ConfigurationError:
+    return ConfigurationError("bad-secret-file", f"{name}: {problem}", name, fix)
+
+
+def _from_toml(text: str | None, name: str, read_file: Callable[[str], str]) -> dict[str, Any]:
     if text is None:
         return {}
     try:
         document = tomllib.loads(text)
     except tomllib.TOMLDecodeError as error:
         raise ConfigurationError("bad-toml", f"not valid TOML: {error}", where=name, fix="correct that line") from None
+    for secret in SECRETS_IN_FILES:
+        path = document.pop(f"{secret}_file", None)
+        if path is not None:
+            written = {f"{secret}_FILE": str(path)} | ({secret: ""} if secret in document else {})
+            document |= settings.secret_files(written, [secret], read_file, _bad_file)
     if "set" in document:
         document["settings"] = document.pop("set")
     for key in document:

@@ -19,7 +19,18 @@ from urllib.parse import parse_qsl, urlsplit
 from protocol.sync.ast_limits import QueryLimits
 from reference_cache.errors import BadSetting
 from reference_cache.zero_variables import NOT_USED
-from service_kit.settings import BadValue, Reader, declared, from_environment, number, path, setting, text, words
+from service_kit.settings import (
+    BadValue,
+    Reader,
+    declared,
+    from_environment,
+    number,
+    path,
+    secret_files,
+    setting,
+    text,
+    words,
+)
 from service_kit.settings import load as load_settings
 from service_kit.suggestions import closest
 
@@ -399,6 +410,8 @@ def load(environment: Mapping[str, str]) -> CacheConfig:
     """The configuration an environment describes, its secrets masked in all output; raises `BadSetting`."""
     environment = {name: value for name, value in environment.items() if value != ""}
     variables = {each.name: (each.metadata["variable"], *each.metadata["old"]) for each in settings()}
+    secrets = [name for each in settings() if each.metadata["secret"] for name in variables[each.name]]
+    environment = secret_files(environment, secrets, lambda path: Path(path).read_text(), BadSetting)
     values, _ = load_settings(CacheConfig, [from_environment(environment, variables)], _bad_value)
     unused = _unused(environment, {variable for names in variables.values() for variable in names})
     config = CacheConfig(**values, unused=unused)

@@ -69,6 +69,33 @@ def from_environment(environment: Mapping[str, str], variables: Mapping[str, Ite
     return SettingsSource({name: environment[variable] for name, variable in written.items()}, written.__getitem__)
 
 
+def secret_files(
+    environment: Mapping[str, str],
+    variables: Iterable[str],
+    read: Callable[[str], str],
+    refuse: Callable[[str, str, str], Exception],
+) -> dict[str, str]:
+    """The environment with the content of `NAME_FILE` for each of these variables, as containers mount secrets.
+
+    One newline at the end of a file is not part of the secret. Raises what `refuse` returns, by variable, problem and
+    fix, if both are set or the file cannot be read.
+    """
+    extended = dict(environment)
+    for variable in variables:
+        name = f"{variable}_FILE"
+        path = extended.pop(name, None)
+        if path is None:
+            continue
+        if variable in environment:
+            raise refuse(name, f"{variable} is set as well", "set only one of them")
+        try:
+            extended[variable] = read(path).removesuffix("\n")
+        except (OSError, UnicodeDecodeError) as error:
+            reason = error.strerror if isinstance(error, OSError) else "it is not UTF-8 text"
+            raise refuse(name, f"its file cannot be read: {reason}", "correct the path") from None
+    return extended
+
+
 def load(config: type, sources: Iterable[SettingsSource], refuse: Refuse) -> tuple[dict[str, Any], dict[str, str]]:
     """The values that sources have, and the origin of every setting. A later source replaces the value of an earlier
     one, and adds to a table. Raises what `refuse` returns."""

@@ -62,6 +62,13 @@ class KafkaAdapter:
         self.__dict__.update(state)
         self._initialise_state()
 
+    @property
+    def on_bad_value(self) -> str | None:
+        """Rows that no consumer can hold are left out where records that cannot be read are; `on-bad-value` counts
+        more.
+        """
+        return "dead-letter" if self._settings.poison == "set-aside" else None
+
     def tables(self) -> Sequence[Table]:
         """The tables of the topics, by the settings or by their newest records."""
         return current_catalog(self._settings)[0].tables

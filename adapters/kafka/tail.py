@@ -3,11 +3,9 @@
 With the upstream's transaction metadata, the groups are its transactions (`transactions.assembly.Assembler`). Without
 it, a group is the records of one poll, or a single record.
 
-What happens with a bad record depends on the setting `poison`:
-
-- `stop`: a record that cannot be decoded raises here. A row that no consumer can hold raises later, when the pipeline
-  validates it; `Traced.explain` then adds the record to the error.
-- `set-aside`: both are written to the dead letters and skipped.
+What happens with a record that cannot be decoded depends on the setting `poison`: `stop` raises here, `set-aside`
+writes it to a file and skips it. A row that no consumer can hold is the pipeline's affair (`on-bad-value`), and
+`Traced.explain` adds the record to the error.
 """
 
 from __future__ import annotations
@@ -29,7 +27,6 @@ from adapters.kafka.records.dead_letters import DeadLetters, poison_record
 from adapters.kafka.records.debezium import boundary
 from adapters.kafka.records.decoding import Decoded, Unreadable, Unwrapping
 from adapters.kafka.records.reading import RecordReader, make_decoder
-from adapters.kafka.records.row_check import RowCheck
 from adapters.kafka.settings import KafkaSettings, collection_topic
 from adapters.kafka.transactions.assembly import Assembler, AssemblerPosition, Partition, Released
 from adapters.kafka.transactions.spool import Entry, Where
@@ -92,7 +89,6 @@ class KafkaTail:
         # The tables that consumers have after everything yielded so far; `_transaction` updates it.
         self._consumer_catalog = position.catalog
         self._letters = DeadLetters(settings)
-        self._row_check = RowCheck() if settings.poison == "set-aside" else None
         # The next offset to read, by topic and partition. Without transaction metadata this is the position.
         self._next = {topic: list(offsets) for topic, offsets in position.offsets.items()}
         self._boundaries = Unwrapping(settings.transaction_topic, make_decoder(settings.decoder))
@@ -238,18 +234,11 @@ class KafkaTail:
     def _read(self, record: ConsumerRecord) -> Decoded:
         """Decode a record. One that is set aside has no changes, but still counts as a record of its transaction."""
         reading = self._reading.topics[record.topic]
-        decoded, is_mismatch = None, False
         try:
-            decoded = reading.read(record.key, record.value)
-            if self._row_check is not None:
-                self._row_check.check(reading.table.table, decoded.changes)
-            return decoded
+            return reading.read(record.key, record.value)
         except Unreadable as error:
             reason, transaction, order, is_mismatch = error.reason, error.transaction, error.order, error.is_mismatch
-        except InvalidChange as error:
-            reason = f"{error.message} ({error.where})"
-            transaction, order = (decoded.transaction, decoded.order) if decoded else (None, 0)
-        is_unknown = transaction is None and decoded is None and bool(self._settings.transaction_topic)
+        is_unknown = transaction is None and bool(self._settings.transaction_topic)
         must_stop = "the transaction it belongs to is unknown, and without it one would be torn" if is_unknown else ""
         self._letters.put(record, reason, is_mismatch=is_mismatch, must_stop=must_stop)
         return Decoded((), transaction, order)

@@ -13,8 +13,8 @@ from adapters.sqlite.catalog.introspect import quoted
 from adapters.sqlite.catalog.model import TableDef
 from adapters.sqlite.rows import StoredRowReader
 from adapters.sqlite.triggers import CHANGES, INSERTED, key_columns
-from adapters.sqlite.types import Stored
-from changesource_sdk import AdapterError, Change, Delete, Insert, Update
+from adapters.sqlite.types import RowReader, Stored, ValueMisfit
+from changesource_sdk import AdapterError, BadRow, Change, Delete, Insert, Update
 
 
 class TableLookup:
@@ -29,7 +29,7 @@ class TableLookup:
         """Every row, as an insert."""
         name, columns = self.table.name, ", ".join(map(quoted, self.table.column_names))
         stored = db.execute(f"SELECT {columns} FROM {quoted(name)}")
-        return (Insert(name, row) for row in self._reader.rows(stored))
+        return (row if isinstance(row, BadRow) else Insert(name, row) for row in self._reader.rows(stored))
 
     def touched_rows(self, db: sqlite3.Connection, after: int, head: int) -> Iterator[Change]:
         """The present state of each key recorded after `after` and up to `head`."""
@@ -39,12 +39,16 @@ class TableLookup:
             key: tuple[Stored, ...] = values[1 : width + 1]
             if None in key:
                 refuse_null_keys(db, self.table)
-            elif values[width + 1] is None:
+                continue
+            if values[width + 1] is None:
                 yield Delete(name, self._reader.key(key))
-            elif values[0] == INSERTED or replaces:
-                yield Insert(name, row(values[width + 2 :]))
-            else:
-                yield Update(name, row(values[width + 2 :]))
+                continue
+            try:
+                present = row(values[width + 2 :])
+            except ValueMisfit as error:
+                yield self._reader.bad_row(key, error)
+                continue
+            yield Insert(name, present) if values[0] == INSERTED or replaces else Update(name, present)
 
 
 def refuse_null_keys(db: sqlite3.Connection, table: TableDef) -> None:

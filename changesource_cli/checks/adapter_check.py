@@ -27,7 +27,9 @@ from changesource_sdk.checking.verdict import CheckVerdict, Finding
 from changesource_sdk.config import ServeConfig
 from changesource_sdk.endpoint.server import Endpoint
 from changesource_sdk.errors import AdapterError
+from changesource_sdk.pipeline.adapter_factory import opened
 from changesource_sdk.pipeline.settings import PipelineSettings, command_line
+from changesource_sdk.pipeline.snapshot.take import adapter_call
 from changesource_sdk.pipeline.source import SourceSpec
 from changesource_sdk.system_tables import Permissions
 from changesource_sdk.testing.conformance.harness import ReadingHarness
@@ -53,6 +55,9 @@ async def check_adapter(
     path = resolve(name)
     adapter = load_class(path)
     try_settings(adapter, settings)
+    if (failure := await asyncio.to_thread(_unreadable, adapter, settings)) is not None:
+        yield failure
+        return
     keeps_contract = True
     async for verdict in check_suite(lambda: ReadingHarness(adapter, settings), report_progress):
         keeps_contract = keeps_contract and verdict.outcome != "broken"
@@ -69,6 +74,21 @@ async def check_adapter(
         where = f" ({error.where})" if error.where else ""
         finding = Finding(error.code, f"{error.message}{where}", own_fix=error.fix, own_page=PAGE)
         yield CheckVerdict("stream", "broken", "the pipeline cannot continue", (finding,))
+
+
+def _unreadable(adapter: type, settings: Mapping[str, object]) -> CheckVerdict | None:
+    """The verdict if the upstream cannot be read at all: then every case would fail for this one reason.
+
+    What an adapter gets wrong in its answers is for the cases to say.
+    """
+    try:
+        with opened(lambda: adapter(**settings)) as made, adapter_call("tables()"):
+            made.tables()
+    except AdapterError as error:
+        where = f" ({error.where})" if error.where else ""
+        finding = Finding(error.code, f"{error.message}{where}", own_fix=error.fix, own_page=PAGE)
+        return CheckVerdict("upstream", "broken", "tables() fails, so nothing else can be checked", (finding,))
+    return None
 
 
 async def _check_stream(

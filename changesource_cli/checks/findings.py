@@ -19,6 +19,14 @@ def print_verdict(verdict: CheckVerdict) -> None:
         print_finding(finding)
 
 
+def print_repeated(first: CheckVerdict, others: list[CheckVerdict]) -> None:
+    """Print one line for the cases that are broken for the same reason as one that was printed."""
+    stdout.print(f"{MARKS['broken']} ", end="")
+    names = ", ".join(verdict.case for verdict in others)
+    number = f"{len(others)} more case{'s' if len(others) > 1 else ''}"
+    stdout.print(f"{number}, for the same reason as {first.case}: {names}", markup=False)
+
+
 def print_finding(finding: Finding, *, as_json: bool = False, to_stderr: bool = False) -> None:
     """Print a finding as text or as a line of JSON."""
     if as_json:

@@ -19,9 +19,9 @@ import typer
 
 from changesource_cli.adapter_choice import import_class
 from changesource_cli.checks.adapter_check import check_adapter
-from changesource_cli.checks.findings import print_verdict
+from changesource_cli.checks.findings import print_repeated, print_verdict
 from changesource_cli.checks.suite_check import check_suite
-from changesource_cli.commands.serve import Pairs
+from changesource_cli.commands.serve import CONFIG_VARIABLE, Pairs, effective_config
 from changesource_cli.output import ExitCode, print_json, reported, stderr, stdout
 from changesource_sdk import config as configuration
 from changesource_sdk.checking.connecting import stream_url
@@ -47,9 +47,13 @@ EPILOG = "\n\n".join(
 
 def check(
     target: Annotated[
-        str, typer.Argument(help="Endpoint (ws://…, host:port), adapter as for serve, or module:Harness.")
-    ],
+        str,
+        typer.Argument(
+            help="Endpoint (ws://…, host:port), adapter as for serve, or module:Harness; else the file's adapter."
+        ),
+    ] = "",
     pairs: Pairs = None,
+    config: Annotated[Path | None, typer.Option(envvar=CONFIG_VARIABLE, help="TOML file, as for serve.")] = None,
     seconds: Annotated[float, typer.Option(min=0.1, help="Longest time for the whole check.")] = 60.0,
     watch: Annotated[float, typer.Option(min=0.0, help="Seconds to listen for changes on a live stream.")] = 3.0,
     app: Annotated[str, typer.Option(help="App id of the check; a separate one leaves other acks alone.")] = APP,
@@ -69,6 +73,9 @@ def check(
     """Check an adapter, or any running endpoint, against the rules of the protocol."""
     with reported(as_json=as_json):
         settings = configuration.parse_pairs(pairs or [])
+        if not target or not is_endpoint(target):
+            effective = effective_config(config, {"adapter": target or None, "settings": settings}).config
+            target, settings = effective.adapter, dict(effective.settings)
         options = CheckSettings(target, app, shard, seconds, watch, resets=resets, acks=acks)
         with _transcript(transcript) as keep, _progress(as_json=as_json) as report_progress:
             verdicts = asyncio.run(_gather(_verdicts(options, settings, keep, report_progress), as_json))
@@ -103,12 +110,23 @@ def _verdicts(
 
 
 async def _gather(stream: AsyncIterator[CheckVerdict], as_json: bool) -> list[CheckVerdict]:
-    """Collect the verdicts; print each at once unless they will be printed as one document."""
-    verdicts = []
+    """Collect the verdicts; print each at once unless they will be printed as one document.
+
+    What fails for the same reason as a case before is printed as one line at the end.
+    """
+    verdicts: list[CheckVerdict] = []
+    same: dict[str, list[CheckVerdict]] = {}
     async for verdict in stream:
         verdicts.append(verdict)
-        if not as_json:
+        reason = "\n".join(finding.message for finding in verdict.findings)
+        alike = same.setdefault(reason, []) if reason else []
+        alike.append(verdict)
+        if not as_json and len(alike) == 1:
             print_verdict(verdict)
+    if not as_json:
+        for first, *others in same.values():
+            if others:
+                print_repeated(first, others)
     return verdicts
 
 

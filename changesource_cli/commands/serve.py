@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import os
-from dataclasses import fields
+from dataclasses import fields, replace
 from pathlib import Path
 from typing import Annotated, Any, TypeAlias
 
@@ -12,6 +12,7 @@ import typer
 from rich.table import Table
 from typer.core import TyperCommand
 
+from changesource_cli.adapter_choice import load_class, resolve, with_secret_files
 from changesource_cli.output import print_json, reported, stdout
 from changesource_cli.serving import run as serving
 from changesource_sdk import config as configuration
@@ -146,7 +147,12 @@ def effective_config(path: Path | None, flags: dict[str, object]) -> Effective:
             raise ConfigurationError(
                 "bad-toml", f"cannot read the configuration file: {reason}", str(path), "correct --config"
             ) from None
-    return configuration.load(toml=text, toml_name=str(path), environment=os.environ, flags=flags)
+    effective = configuration.load(toml=text, toml_name=str(path), environment=os.environ, flags=flags)
+    config = effective.config
+    if not config.adapter or not any(key.endswith("_file") for key in config.settings):
+        return effective
+    opened = with_secret_files(load_class(resolve(config.adapter)), config.settings)
+    return replace(effective, config=replace(config, settings=opened))
 
 
 def _print_config(effective: Effective, as_json: bool) -> None:

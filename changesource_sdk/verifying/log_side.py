@@ -65,7 +65,8 @@ def base_snapshot(store: LogStore, reader: Log, watermark: str) -> SnapshotRecor
 
 def side_tables(folded: FoldedTables, schema: ConsumerSchema) -> dict[str, Rows]:
     """Folded rows in the form in which they are compared."""
-    tables: dict[str, Rows] = {}
+    # A table without rows may be in no partition and no change; consumers have it all the same.
+    tables: dict[str, Rows] = {name: {} for name in schema.tables}
     for name, rows in folded.tables.items():
         documents = json_columns(schema, name)
         key = key_columns(schema, name)

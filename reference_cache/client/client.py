@@ -84,12 +84,14 @@ class Client:
 
     def query(self, query: AnyQuery, *, ttl: float | None = None) -> LiveView:
         """Open a live view; after its close the server keeps the query for `ttl` milliseconds (its default if None)."""
-        return self._opened.view(query, ttl)
+        view = self._opened.view(query, ttl)
+        view.while_connected = self._connected.or_disconnected
+        return view
 
     async def run(self, query: AnyQuery) -> Result:
         """The complete result of a query, once; raises `Disconnected` or `QueryRefused`."""
         with self.query(query) as view:
-            return await self._connected.or_disconnected(view.complete())
+            return await view.complete()
 
     @property
     def mutate(self) -> MutatorNames:

@@ -8,8 +8,8 @@ differs from what they were last called with.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Callable
-from typing import Literal, TypeAlias
+from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine
+from typing import Any, Literal, TypeAlias
 
 from reference_cache.client.errors import ClientError, QueryRefused
 from reference_cache.zql.ivm.view import Result, View
@@ -35,6 +35,8 @@ class LiveView:
         # Set by `close`; listeners are not called any more.
         self.is_closed = False
         self._release = release
+        # Ends a wait for the server when the client stops connecting; set by the client that made the view.
+        self.while_connected: Callable[[Coroutine[Any, Any, Result]], Awaitable[Result]] | None = None
         # What listeners were last called with.
         self._notified: tuple[Result, Status] = (view.result, "unknown")
         # In the order they were added; `listen` adds, its return value removes.
@@ -57,8 +59,15 @@ class LiveView:
         return lambda: self._listeners.remove(listener)
 
     async def complete(self) -> Result:
-        """The result once the server has sent all of it; raises `QueryRefused`, or `ClientError` if closed."""
-        return await self.until(lambda result: self.status == "complete")
+        """The result once the server has sent all of it.
+
+        Raises `QueryRefused`, `Disconnected` with its cause if the client has stopped connecting, or `ClientError` if
+        the view is closed.
+        """
+        result = self.until(lambda result: self.status == "complete")
+        if self.status == "complete" or self.while_connected is None:
+            return await result
+        return await self.while_connected(result)
 
     async def until(self, holds: Callable[[Result], bool]) -> Result:
         """The first result, from now on, that satisfies a condition; raises as `complete` does."""

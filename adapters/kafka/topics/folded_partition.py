@@ -18,7 +18,6 @@ from adapters.kafka.records.catalog import TopicTable
 from adapters.kafka.records.dead_letters import DeadLetters, poison_record, record_name
 from adapters.kafka.records.decoding import Decoded, Unreadable
 from adapters.kafka.records.reading import TopicReading, make_decoder
-from adapters.kafka.records.row_check import RowCheck
 from adapters.kafka.settings import KafkaSettings
 from adapters.kafka.topics.fold import Fold
 from adapters.kafka.topics.key_set import KeySet
@@ -86,21 +85,13 @@ class FoldedPartition:
         self, consumer: KafkaConsumer, reading: TopicReading, letters: DeadLetters | None = None
     ) -> Iterator[tuple[ConsumerRecord, Decoded]]:
         """The records that count, decoded. One that cannot be read goes to `letters`, or is skipped without them."""
-        row_check = RowCheck() if self.settings.poison == "set-aside" else None
         for batch in read_range(consumer, self.records):
             for record in batch:
-                decoded = None
                 try:
                     decoded = reading.read(record.key, record.value)
-                    if row_check is not None:
-                        row_check.check(self.source.table, decoded.changes)
                 except Unreadable as error:
                     if letters is not None and self._counts(record, error.transaction):
                         letters.put(record, error.reason, is_mismatch=error.is_mismatch)
-                    continue
-                except InvalidChange as error:
-                    if letters is not None and decoded is not None and self._counts(record, decoded.transaction):
-                        letters.put(record, f"{error.message} ({error.where})")
                     continue
                 if self._counts(record, decoded.transaction):
                     yield record, decoded

@@ -32,6 +32,7 @@ from protocol.specs import RESERVED_TABLES, VERSION_COLUMN, understood_default
 from protocol.watermark import is_valid
 from service_kit.suggestions import closest
 
+BINARY_TYPES = ("bytea", "blob", "binary", "varbinary")
 _SYSTEM_TABLE = re.compile(r"[^.]+_[0-9]+\.(clients|mutations)|[^.]+\.permissions")
 
 
@@ -85,10 +86,21 @@ def check_table(schema: ConsumerSchema, table: Table) -> None:
                 f"table {name}",
                 "declare the columns that identify a row: Table(…, key=(…)); without key= it is ('id',)",
             )
+        _check_key_type(name, known_column(table, key))
     with_table = ConsumerSchema({**schema.tables, name: table}, schema.indexes)
     for index in schema.indexes_for(table):
         _check_index(with_table, table, index)
         with_table = with_table.apply(CreateIndex(index))
+
+
+def _check_key_type(table: str, column: Column) -> None:
+    if column.data_type.lower() in BINARY_TYPES:
+        raise InvalidChange(
+            "bad-key-type",
+            f"a key of type {column.data_type} cannot be synced: clients have no bytes",
+            f"table {table}, column {column.name}",
+            "declare the column as text and give its hexadecimal or base64 form",
+        )
 
 
 def known_table(schema: ConsumerSchema, name: str) -> Table:

@@ -32,7 +32,6 @@ FORMER = {
     "adapters.kafka.reading": "adapters.kafka.records.reading",
     "adapters.kafka.records": "adapters.kafka.records.decoding",
     "adapters.kafka.refusals": "adapters.kafka.broker.refusals",
-    "adapters.kafka.row_check": "adapters.kafka.records.row_check",
     "adapters.kafka.schemas": "adapters.kafka.records.schemas",
     "adapters.kafka.spool": "adapters.kafka.transactions.spool",
     "adapters.kafka.spreading": "adapters.kafka.topics.spreading",

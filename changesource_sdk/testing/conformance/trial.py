@@ -191,6 +191,7 @@ class HarnessFailed(Broken):
     def __init__(self, harness: Harness, changes: Sequence[Change], error: Exception) -> None:
         message = str(error) if isinstance(error, ChangesourceError) else f"{type(error).__name__}: {error}"
         super().__init__(
-            f"{type(harness).__name__}.commit() failed on {described(changes)}: {message}. Make it write this, or "
-            f"declare in `lacks` what the store cannot do"
+            f"{type(harness).__name__}.commit() failed on {described(changes)}: {message}. If the store refuses these "
+            f"values, override row() and samples() of the harness; else make commit() write this, or declare in "
+            f"`lacks` what the store cannot do"
         )

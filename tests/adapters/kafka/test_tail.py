@@ -10,13 +10,19 @@ from pathlib import Path
 import orjson
 import pytest
 
+from adapters.kafka import KafkaAdapter
 from adapters.kafka.position import KafkaPosition
 from adapters.kafka.settings import KafkaSettings
 from adapters.kafka.tail import STILL_THERE_S, KafkaTail, Traced
 from changesource_sdk.adapter import AddColumn, Column, Delete, Insert, Transaction
+from changesource_sdk.changelog.dead_letters import DeadLetter
 from changesource_sdk.errors import AdapterError, InvalidChange
+from changesource_sdk.pipeline.encoding.bad_values import BadValueRules, BadValues
 from changesource_sdk.pipeline.encoding.transactions import TransactionEncoder
 from changesource_sdk.pipeline.snapshot.take import checked_schema
+from changesource_sdk.policies.bad_values import policy_of
+from protocol import changes as wire
+from protocol.codec import decode_changes
 from tests.adapters.kafka.made_records import TABLES, a_batch, a_record, settings_of
 from tests.support.workloads.debezium import Collection, begin, end, field, member
 
@@ -223,6 +229,17 @@ def refusal(transaction: Transaction) -> AdapterError:
     return caught.value
 
 
+def left_out(transaction: Transaction) -> list[DeadLetter]:
+    """The rows that the pipeline leaves out of a transaction with one good row; `id` of that row is 2."""
+    bad_values = BadValues(BadValueRules("dead-letter"))
+    encoder = TransactionEncoder(checked_schema(TABLES.tables), lambda: Path("unused"), bad_values=bad_values)
+    encoded = encoder.encode(transaction)
+    assert isinstance(encoded.data, bytes)
+    sent = [change for change in decode_changes(encoded.data) if isinstance(change, wire.Insert)]
+    assert [change.new["id"] for change in sent] == [2]
+    return [edit.letter for edit in encoded.letters if edit.letter is not None]
+
+
 @pytest.mark.parametrize("grouping", ["batch", "record"])
 def test_a_value_that_does_not_suit_its_column_is_told_with_record_table_and_column(grouping: str) -> None:
     fine, poison = a_record("items", 2, None, {"id": 1}), a_record("items", 3, None, {"id": "one", "size": 5})
@@ -260,14 +277,15 @@ def test_poison_is_set_aside_and_the_stream_goes_on(tmp_path: Path, caplog: pyte
             a_record("items", 1, 2, {"id": 2}),
             a_record("items", 2, "three", {"id": "three"}),
         )
-    assert rows(found) == [2]
     assert offsets(found) == {"items": (3, 0), "notes": (0,)}
+    [letter] = left_out(found)
+    assert (letter.row, letter.where) == ("id='three'", "items[0] offset 2")
     lines = [orjson.loads(line) for line in letters.read_bytes().splitlines()]
-    assert [(line["topic"], line["partition"], line["offset"]) for line in lines] == [("items", 0, 0), ("items", 0, 2)]
+    assert [(line["topic"], line["partition"], line["offset"]) for line in lines] == [("items", 0, 0)]
     assert b64decode(lines[0]["value"]) == b"{oops"
     assert "cannot be decoded" in lines[0]["reason"]
-    assert lines[1]["reason"].startswith("a value of type str where a 64-bit integer is needed (table item, column id")
-    assert caplog.messages == ["a record was set aside"] * 2
+    assert "a value of type str where a 64-bit integer is needed (table item, column id" in letter.message
+    assert caplog.messages == ["a record was set aside", "a row was left out"]
 
 
 def test_a_key_that_is_not_that_of_its_row_stops_the_stream_or_is_set_aside(tmp_path: Path) -> None:
@@ -291,7 +309,15 @@ def test_what_is_set_aside_still_counts_in_its_transaction(tmp_path: Path) -> No
     bad = ITEMS.event("c", None, {"id": "one", "title": "x"}, member("T", 1, 1))
     take(tail, a_record("items", 0, bad.key(), bad.value()), in_transaction(ITEMS, 1, 2, "T", 2))
     [found] = take(tail, an_end(0, "T", items=2))
-    assert rows(found) == [2]
+    [letter] = left_out(found)
+    assert letter.where == "items[0] offset 0"
+
+
+def test_rows_that_no_consumer_can_hold_are_left_out_where_records_are_set_aside(tmp_path: Path) -> None:
+    assert policy_of("", KafkaAdapter("h:1", "items")) == "stop"
+    aside = KafkaAdapter("h:1", "items", poison="set-aside", dead_letters=str(tmp_path / "dead"))
+    assert policy_of("", aside) == "dead-letter"
+    assert policy_of("stop", aside) == "stop"
 
 
 def test_poison_of_an_unknown_transaction_always_stops(tmp_path: Path) -> None:

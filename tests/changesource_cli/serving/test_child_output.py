@@ -32,7 +32,9 @@ def test_a_child_s_records_keep_their_level_text_and_fields(
     logs.event(logs.logger("sqlite"), logging.WARNING, "not synced", column="raw", why="no such type")
     logs.event(logs.logger("runner"), logging.INFO, "trying again", delay=0.1)
     logging.getLogger("some.library").warning("%d tries left", 3)
-    logging.getLogger("some.library").info("nobody needs this")
+    logging.getLogger("authors.own").info("read %d pages", 2)
+    logging.getLogger("kafka.conn").info("nobody needs this")
+    logging.getLogger("authors.own").debug("not at this level")
     logging.getLogger().handlers[:] = shown
     logging.getLogger(logs.LOGGER_NAME).propagate = True
     output = ChildOutput()
@@ -42,4 +44,5 @@ def test_a_child_s_records_keep_their_level_text_and_fields(
         ("WARNING", "not synced", {"column": "raw", "why": "no such type", "source": "sqlite"}),
         ("INFO", "trying again", {"delay": 0.1, "source": "runner"}),
         ("WARNING", "3 tries left", {"source": "some.library"}),
+        ("INFO", "read 2 pages", {"source": "authors.own"}),
     ]

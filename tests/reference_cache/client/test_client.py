@@ -292,6 +292,20 @@ async def test_calls_that_wait_for_the_queue_or_a_result_raise_when_the_client_s
     await drained
 
 
+async def test_a_view_says_why_it_cannot_be_complete_when_the_client_has_stopped(stage: Stage) -> None:
+    client, visit = await stage.connected()
+    with client.query(ALL) as view:
+        waiting = asyncio.create_task(view.complete())
+        await visit.hear("changeDesiredQueries")
+        await visit.fail("Internal")
+        with pytest.raises(Disconnected, match="Internal"):
+            await waiting
+        with pytest.raises(Disconnected, match="Internal"):
+            await view.complete()
+        client.mutate.item.put({"id": "a", "count": 1})
+        assert await view.until(bool), "rows of the client itself need no server"
+
+
 async def test_closing_the_client_ends_the_wait_for_its_queue(stage: Stage) -> None:
     client, _ = await stage.connected()
     client.mutate.item.put({"id": "a", "count": 1})
