@@ -115,7 +115,12 @@ class RowReader:
 
     def bad_row(self, key: tuple[Stored, ...], error: ValueMisfit) -> BadRow:
         """What stands for a row that does not fit, by the values of its key."""
-        return BadRow(self.table.name, dict(zip(self.table.key, key, strict=True)), None, error)
+        try:
+            named = self.key(key)
+        except ValueError:
+            # Its key is at fault; no consumer has a row under it.
+            named = dict(zip(self.table.key, key, strict=True))
+        return BadRow(self.table.name, named, None, error)
 
     def row(self, values: tuple[Stored, ...]) -> dict[str, object]:
         """Convert one stored row. Raises `ValueMisfit` for a value that does not fit its column."""
