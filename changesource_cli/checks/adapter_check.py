@@ -57,6 +57,7 @@ async def check_adapter(
     try_settings(adapter, settings)
     if (failure := await asyncio.to_thread(_unreadable, adapter, settings)) is not None:
         yield failure
+        yield CheckVerdict("stream", "not seen", "left out until the upstream can be read")
         return
     keeps_contract = True
     async for verdict in check_suite(lambda: ReadingHarness(adapter, settings), report_progress):
@@ -87,7 +88,7 @@ def _unreadable(adapter: type, settings: Mapping[str, object]) -> CheckVerdict |
     except AdapterError as error:
         where = f" ({error.where})" if error.where else ""
         finding = Finding(error.code, f"{error.message}{where}", own_fix=error.fix, own_page=PAGE)
-        return CheckVerdict("upstream", "broken", "tables() fails, so nothing else can be checked", (finding,))
+        return CheckVerdict("tables", "broken", "tables() fails, so nothing else can be checked", (finding,))
     return None
 
 
