@@ -162,8 +162,8 @@ def with_secret_files(adapter: type, settings: Mapping[str, object]) -> Mapping[
         is_known = name in parameters or (is_open_ended and is_secret_name(name))
         if name == key or key in parameters or not is_known:
             continue
-        given = {f"{name}_FILE": str(opened.pop(key))} | ({name: ""} if name in settings else {})
-        opened |= secret_files(given, [name], lambda path: Path(path).read_text(), _bad_file)
+        named = {f"{name}_FILE": str(opened.pop(key))} | ({name: ""} if name in settings else {})
+        opened |= secret_files(named, [name], lambda path: Path(path).read_text(), _bad_file)
         hide_setting(name, opened[name])
     return opened
 

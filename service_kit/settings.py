@@ -87,7 +87,7 @@ def secret_files(
         if path is None:
             continue
         if variable in environment:
-            raise refuse(name, f"{variable} is set as well", "set only one of them")
+            raise refuse(name, "the value itself is set as well", "set only one of them")
         try:
             extended[variable] = read(path).removesuffix("\n")
         except (OSError, UnicodeDecodeError) as error:

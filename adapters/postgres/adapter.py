@@ -15,8 +15,8 @@ from adapters.postgres.catalog.reading import read_catalog
 from adapters.postgres.catalog.table_selection import SelectedTables, refuse_unknown
 from adapters.postgres.checks import examine
 from adapters.postgres.connection import translated_errors
-from adapters.postgres.head import HeadReader
 from adapters.postgres.opening import open_snapshot, prepare
+from adapters.postgres.replication.head import HeadReader
 from adapters.postgres.settings import PostgresSettings
 from adapters.postgres.snapshot import import_snapshot, table_ranges
 from adapters.postgres.system_tables import as_consumers_expect

@@ -11,9 +11,9 @@ from collections.abc import Iterator
 
 from adapters.sqlite.catalog.introspect import quoted
 from adapters.sqlite.catalog.model import TableDef
-from adapters.sqlite.rows import StoredRowReader
+from adapters.sqlite.rows import StoredRowReader, ValueMisfit
 from adapters.sqlite.triggers import CHANGES, INSERTED, key_columns
-from adapters.sqlite.types import RowReader, Stored, ValueMisfit
+from adapters.sqlite.types import Stored
 from changesource_sdk import AdapterError, BadRow, Change, Delete, Insert, Update
 
 

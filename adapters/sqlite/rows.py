@@ -11,11 +11,15 @@ from typing import TypeAlias
 
 from adapters.sqlite.catalog.model import TableDef
 from adapters.sqlite.types import CONVERSIONS, Convert, Stored
-from changesource_sdk import AdapterError
+from changesource_sdk import AdapterError, BadRow
 
 Plan: TypeAlias = tuple[tuple[int, str, Convert], ...]
 
 STORAGE_CLASS = {int: "INTEGER", float: "REAL", str: "TEXT", bytes: "BLOB"}
+
+
+class ValueMisfit(AdapterError):
+    """A stored value that does not fit its column."""
 
 
 class StoredRowReader:
@@ -30,12 +34,29 @@ class StoredRowReader:
         # The conversions of a row, by the types of its values; filled by `row`. A table has few combinations.
         self._plans: dict[tuple[type, ...], Plan] = {}
 
-    def rows(self, stored: Iterable[tuple[Stored, ...]]) -> Iterator[dict[str, object]]:
-        """Convert stored rows, whose values are in the order of the table's columns."""
-        return map(self.row, stored)
+    def rows(self, stored: Iterable[tuple[Stored, ...]]) -> Iterator[dict[str, object] | BadRow]:
+        """Convert stored rows, whose values are in the order of the table's columns; `BadRow` for one that does not
+        fit.
+        """
+        for values in stored:
+            try:
+                row: dict[str, object] | BadRow = self.row(values)
+            except ValueMisfit as error:
+                key = tuple(values[self._names.index(name)] for name in self.table.key)
+                row = self.bad_row(key, error)
+            yield row
+
+    def bad_row(self, key: tuple[Stored, ...], error: ValueMisfit) -> BadRow:
+        """The change in place of a row that does not fit, by the values of its key."""
+        try:
+            named = self.key(key)
+        except ValueError:
+            # Its key is at fault; no consumer has a row under it.
+            named = dict(zip(self.table.key, key, strict=True))
+        return BadRow(self.table.name, named, None, error)
 
     def row(self, values: tuple[Stored, ...]) -> dict[str, object]:
-        """Convert one stored row. Raises `AdapterError` for a value that does not fit its column."""
+        """Convert one stored row. Raises `ValueMisfit` for a value that does not fit its column."""
         kinds = tuple(map(type, values))
         plan = self._plans.get(kinds)
         if plan is None:
@@ -74,11 +95,11 @@ class StoredRowReader:
             raise self._refusal(number, values, str(error)) from error
         return row
 
-    def _refusal(self, number: int, values: tuple[Stored, ...], what: str) -> AdapterError:
+    def _refusal(self, number: int, values: tuple[Stored, ...], what: str) -> ValueMisfit:
         names = self._names
         key = ", ".join(f"{name}={values[names.index(name)]!r}" for name in self.table.key)
         column = names[number]
-        return AdapterError(
+        return ValueMisfit(
             "value-does-not-fit",
             f"column {column} of table {self.table.name} {what}, in the row with {key}",
             where=f"table {self.table.name}, column {column}",

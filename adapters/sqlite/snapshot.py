@@ -56,7 +56,7 @@ class TableRange:
         where = f" WHERE {' AND '.join(conditions)}" if conditions else ""
         query = f"SELECT {columns} FROM {quoted(self.table)}{where} ORDER BY {_locator(self.definition)}"
         with translated_errors(self.path), closing(open_database(self.path, immutable=True)) as db:
-            yield from RowReader(self.definition).rows(db.execute(query, bounds))  # type: ignore[misc]  # `BadRow`
+            yield from StoredRowReader(self.definition).rows(db.execute(query, bounds))  # type: ignore[misc]  # `BadRow`
 
 
 def take_snapshot(db: sqlite3.Connection, path: str, selection: Selection, scratch: str | None) -> Snapshot:

@@ -8,7 +8,7 @@ import json
 from collections.abc import Collection
 from dataclasses import dataclass
 
-from changesource_sdk.changelog.coordination import Note, Notes
+from changesource_sdk.changelog.coordination.contract import Note, Notes
 from changesource_sdk.changelog.dead_letters import Skip, skip_of
 from protocol.watermark import EMPTY, is_valid
 

@@ -7,7 +7,7 @@ from contextlib import closing
 from pathlib import Path
 
 from adapters.sqlite import SqliteAdapter
-from changesource_sdk.changelog.sqlite.store import SqliteStore
+from changesource_sdk.changelog.sqlite.store import SqliteLogStore
 from changesource_sdk.pipeline.inline import InlineRunner
 from tests.changesource_sdk.pipeline.runner_fixtures import Watched, watched
 
@@ -17,7 +17,7 @@ def letters(seen: Watched) -> set[str]:
 
 
 def test_a_bad_value_is_left_out_until_it_is_corrected(tmp_path: Path) -> None:
-    path, state = tmp_path / "app.db", SqliteStore(tmp_path / "state")
+    path, state = tmp_path / "app.db", SqliteLogStore(tmp_path / "state")
     with closing(sqlite3.connect(path, isolation_level=None)) as db:
         db.execute("CREATE TABLE item (id INTEGER PRIMARY KEY, done BOOLEAN)")
         db.execute("INSERT INTO item VALUES (1, 1), (2, 'perhaps')")
@@ -33,7 +33,7 @@ def test_a_bad_value_is_left_out_until_it_is_corrected(tmp_path: Path) -> None:
 
 
 def test_a_corrected_value_lets_a_stopped_stream_go_on(tmp_path: Path) -> None:
-    path, state = tmp_path / "app.db", SqliteStore(tmp_path / "state")
+    path, state = tmp_path / "app.db", SqliteLogStore(tmp_path / "state")
     with closing(sqlite3.connect(path, isolation_level=None)) as db:
         db.execute("CREATE TABLE item (id INTEGER PRIMARY KEY, done BOOLEAN)")
         with watched(InlineRunner(lambda: SqliteAdapter(str(path)), state), state) as seen:

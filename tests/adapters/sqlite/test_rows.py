@@ -4,6 +4,7 @@ import pytest
 
 from adapters.sqlite.catalog.model import ColumnDef, TableDef
 from adapters.sqlite.rows import StoredRowReader
+from changesource_sdk.adapter import BadRow
 from changesource_sdk.errors import AdapterError
 from changesource_sdk.schema import JsonText
 
@@ -15,6 +16,9 @@ def reader(kind: str) -> StoredRowReader:
 
 def read(kind: str, value: object) -> object:
     (row,) = reader(kind).rows([(1, value)])  # type: ignore[list-item]
+    if isinstance(row, BadRow):
+        assert (row.table, row.key) == ("t", {"id": 1})
+        raise row.error
     return row["v"]
 
 
@@ -73,7 +77,16 @@ def test_a_value_that_does_not_fit_is_refused_with_its_place_and_a_fix(kind: str
 
 def test_rows_of_many_kinds_are_each_judged_by_themselves() -> None:
     rows = list(reader("text").rows([(1, "a"), (2, 2), (3, None), (4, "b"), (5, 5.5)]))
-    assert [row["v"] for row in rows] == ["a", "2", None, "b", "5.5"]
+    assert [not isinstance(row, BadRow) and row["v"] for row in rows] == ["a", "2", None, "b", "5.5"]
+
+
+def test_a_bad_row_among_good_ones_is_named_by_its_key_as_consumers_have_it() -> None:
+    rows = list(reader("bool").rows([(1, 1), (2, "yes"), (3, 0)]))
+    assert [row.key if isinstance(row, BadRow) else row["id"] for row in rows] == [1, {"id": 2}, 3]
+    columns = (ColumnDef(1, "code", "text", True), ColumnDef(2, "b", "bool"))
+    (bad,) = StoredRowReader(TableDef(1, "t", columns, ("code",), ("_rowid_",))).rows([(5, 7)])
+    assert isinstance(bad, BadRow)
+    assert bad.key == {"code": "5"}
 
 
 def test_a_key_is_converted_as_its_column_is() -> None:

@@ -71,7 +71,7 @@ class LogUnderTest:
     def drop_tables(self, *names: str) -> None:
         """Make the log one of an earlier release, which did not have these tables."""
         for name in names:
-            if isinstance(self.store, PostgresStore):
+            if isinstance(self.store, PostgresLogStore):
                 self._execute(f'DROP TABLE "{self.store.address.schema}".{name}')
             else:
                 with closing(sqlite3.connect(self.store.layout.log)) as connection:

@@ -11,7 +11,7 @@ import pytest
 from adapters.memory import MemoryAdapter, MemoryStore
 from changesource_sdk.adapter import Column, Delete, Insert, Row, Table, Update
 from changesource_sdk.changelog.dead_letters import Skip
-from changesource_sdk.changelog.sqlite.store import SqliteStore
+from changesource_sdk.changelog.sqlite.store import SqliteLogStore
 from changesource_sdk.changelog.store import LogStore
 from changesource_sdk.endpoint.log_status import status_of_log
 from changesource_sdk.pipeline.inline import InlineRunner
@@ -28,7 +28,7 @@ BAD = "five"
 
 @pytest.fixture(params=["sqlite", "postgres"])
 def log(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[LogStore]:
-    made: LogStore = SqliteStore(tmp_path)
+    made: LogStore = SqliteLogStore(tmp_path)
     if request.param == "postgres":
         made = postgres_store(request.getfixturevalue("postgres").url(), tmp_path)
     yield made

@@ -10,7 +10,7 @@ from pathlib import Path
 
 from adapters.memory import MemoryAdapter, MemoryStore
 from changesource_sdk.adapter import Column, Insert, Position, ReportingHead, Snapshot, Table, Transaction
-from changesource_sdk.changelog.sqlite.store import SqliteStore
+from changesource_sdk.changelog.sqlite.store import SqliteLogStore
 from changesource_sdk.endpoint.log_status import status_of_log
 from changesource_sdk.endpoint.status import describe, set_gauges
 from changesource_sdk.observe.metrics import EndpointMetrics
@@ -118,7 +118,7 @@ def test_a_head_that_hangs_delays_nothing(tmp_path: Path) -> None:
             seen.until_generation(1)
             store.commit([Insert("issue", {"id": 1})])
             seen.until_position(1)
-            document = status_of_log(SqliteStore(tmp_path))
+            document = status_of_log(SqliteLogStore(tmp_path))
     finally:
         released.set()
     assert document["upstream"] == {
@@ -131,7 +131,7 @@ def test_status_and_metrics_show_the_distance_and_never_0_for_unknown(tmp_path: 
     assert isinstance(MemoryAdapter(store=store), ReportingHead)
     with running(lambda: MemoryAdapter(store=store), tmp_path) as seen:
         seen.until(lambda: seen.stage().get("upstream") is not None)
-        log_store = SqliteStore(tmp_path)
+        log_store = SqliteLogStore(tmp_path)
         document = describe(log_store, seen.log, [])
         metrics = EndpointMetrics()
         set_gauges(document, metrics)

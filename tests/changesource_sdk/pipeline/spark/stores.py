@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 
-from changesource_sdk.adapter import Insert, Position, Row, Snapshot, Table, Transaction
+from changesource_sdk.adapter import Insert, Position, Row, RowsPartition, Snapshot, Table, Transaction
 from changesource_sdk.changelog.files.layout import StateDirectory
 from changesource_sdk.changelog.sqlite.log import SqliteLog
 from changesource_sdk.changelog.sqlite.store import SqliteLogStore
@@ -123,6 +123,19 @@ class WrongType(NumbersAdapter):
 
     def snapshot(self) -> Snapshot:
         return Snapshot(0, [WrongRows()])
+
+
+class SomeWrongRows(NumbersAdapter):
+    """Half of its rows do not fit, in two partitions."""
+
+    def snapshot(self) -> Snapshot:
+        table = self.tables()[0]
+        other = {name: None for name in table.column_names if name != "id"}
+        parts: list[list[Row]] = [
+            [{**other, "id": 1}, {**other, "id": "two"}],
+            [{**other, "id": 3}, {**other, "id": "four"}],
+        ]
+        return Snapshot(0, [RowsPartition(table.full_name, rows) for rows in parts])
 
 
 class Blocking(NumbersAdapter):

@@ -102,6 +102,18 @@ def test_rows_that_do_not_fit_are_told_once_without_spark_s_retries(spark: Spark
         assert "column id" in error["where"]
 
 
+def test_rows_that_do_not_fit_are_left_out_by_tasks_and_by_the_tail(spark: SparkSession, tmp_path: Path) -> None:
+    source = SourceSpec(f"{STORES}:SomeWrongRows", {"folder": str(tmp_path)}, on_bad_value="dead-letter")
+    with on_spark(spark, source, tmp_path / "state") as seen:
+        seen.until_generation(1)
+        assert ids(seen.snapshot_payloads()) == Counter([1, 3])
+        assert {letter.row for letter in seen.log.kept_aside().letters} == {"id='two'", "id='four'"}
+        commit(tmp_path, 5000)
+        seen.until_position(1)
+        assert ids(seen.log_payloads()) == Counter([5000])
+        assert len(seen.log.kept_aside().letters) == 2
+
+
 def test_an_adapter_that_blocks_forever_does_not_hold_up_the_stop(spark: SparkSession, tmp_path: Path) -> None:
     with running(spark, "Blocking", tmp_path) as seen:
         seen.until(lambda: (tmp_path / "blocked").exists(), "the adapter to block")
