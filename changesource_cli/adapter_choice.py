@@ -169,7 +169,7 @@ def with_secret_files(adapter: type, settings: Mapping[str, object]) -> Mapping[
 
 
 def _bad_file(name: str, problem: str, fix: str) -> ConfigurationError:
-    return ConfigurationError("bad-secret-file", f"{name}: {problem}", "--set", fix)
+    return ConfigurationError("bad-secret-file", problem, f"--set {name}", fix)
 
 
 def try_settings(adapter: type, settings: Mapping[str, object]) -> frozenset[str] | None:

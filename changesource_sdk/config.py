@@ -261,7 +261,7 @@ def parse_pairs(pairs: list[str], flag: str = "--set") -> dict[str, object]:
 
 
 def _bad_file(name: str, problem: str, fix: str) -> ConfigurationError:
-    return ConfigurationError("bad-secret-file", f"{name}: {problem}", name, fix)
+    return ConfigurationError("bad-secret-file", problem, name, fix)
 
 
 def _from_toml(text: str | None, name: str, read_file: Callable[[str], str]) -> dict[str, Any]:

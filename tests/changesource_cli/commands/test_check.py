@@ -5,15 +5,16 @@ from __future__ import annotations
 import itertools
 import json
 import threading
-from collections.abc import Iterator
+from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
 
 import pytest
 from typer.testing import CliRunner
 
 from changesource_cli.app import app
-from changesource_cli.commands.check import is_endpoint
+from changesource_cli.commands.check import _gather, is_endpoint
 from changesource_sdk.checking import endpoint_cases
+from changesource_sdk.checking.verdict import CheckVerdict, Finding
 from changesource_sdk.testing.conformance import CASES
 from protocol import rules
 from tests.changesource_sdk.checking.plain_endpoint import TRANSACTIONS, NoPermissions, NumbersForTexts, PlainEndpoint
@@ -189,3 +190,43 @@ def test_our_own_endpoint_passes_while_its_store_is_written_to(serving: MakeServ
         writer.join()
     assert result.exit_code == 0, result.output
     assert result.output.splitlines()[-1] == "10 ok", result.output
+
+
+LOCKED = """
+from changesource_sdk import AdapterError
+
+class Store:
+    def __init__(self, password):
+        self.password = password
+
+    def tables(self):
+        raise AdapterError("login-refused", "the login is refused", "db:5432", "correct the login")
+
+    snapshot = changes = lambda self, *a: self.tables()
+"""
+
+
+def test_a_refused_login_is_one_failure_and_settings_come_from_the_file(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "locked_store.py").write_text(LOCKED)
+    (tmp_path / "config.toml").write_text('adapter = "locked_store:Store"\n[set]\npassword = "x"\n')
+    monkeypatch.syspath_prepend(str(tmp_path))
+    result = runner.invoke(app, ["check", "--config", str(tmp_path / "config.toml")])
+    assert result.exit_code == 1
+    assert result.output.count("login-refused") == 1
+    assert result.output.splitlines()[-1] == "1 broken, 1 not seen"
+    monkeypatch.setenv("CHANGESOURCE_SET_PASSWORD", "y")
+    assert runner.invoke(app, ["check", "locked_store:Store"]).output.count("login-refused") == 1
+
+
+async def test_cases_that_fail_for_the_same_reason_are_printed_once(capsys: pytest.CaptureFixture[str]) -> None:
+    async def stream() -> AsyncIterator[CheckVerdict]:
+        for number in range(35):
+            finding = Finding("order", "commit() failed: the store refuses this", own_page="docs")
+            yield CheckVerdict(f"case {number}", "broken", "a rule", (finding,))
+
+    assert len(await _gather(stream(), as_json=False)) == 35
+    printed = capsys.readouterr().out
+    assert printed.count("the store refuses this") == 1
+    assert "34 more cases, for the same reason as case 0: case 1, case 2" in printed

@@ -1,8 +1,12 @@
 """The consumer's schema along the stream."""
 
+import pytest
+
 from changesource_sdk.adapter import AddColumn, AlterColumn, CreateIndex, DropIndex, DropTable, RenameTable
+from changesource_sdk.errors import InvalidChange
 from changesource_sdk.pipeline.encoding.consumer_schema import ConsumerSchema
-from changesource_sdk.schema import Column, Index
+from changesource_sdk.pipeline.encoding.validate import check_table
+from changesource_sdk.schema import Column, Index, Table
 from tests.changesource_sdk.pipeline.stream_fixtures import TABLES
 
 SCHEMA = ConsumerSchema.of(TABLES)
@@ -45,3 +49,11 @@ def test_defaults_are_not_kept() -> None:
     column = added.tables["issue"].column("x")
     assert column is not None
     assert column.default is None
+
+
+def test_a_key_of_bytes_is_refused() -> None:
+    with pytest.raises(InvalidChange) as refused:
+        check_table(ConsumerSchema(), Table("file", [Column("id", bytes, optional=False), Column("name", str)]))
+    assert (refused.value.code, refused.value.where) == ("bad-key-type", "table file, column id")
+    assert "hexadecimal" in refused.value.fix
+    check_table(ConsumerSchema(), Table("file", [Column("id", str, optional=False), Column("raw", bytes)]))
