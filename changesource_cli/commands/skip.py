@@ -1,4 +1,4 @@
-"""`changesource skip`: let a pipeline that is stopped by a row or a transaction go on without it.
+"""`changesource skip`: let a pipeline that is stopped by a row or a transaction continue without it.
 
 The request is left with the log, with its reason. The pipeline carries it out and the log keeps who asked for it, when
 and why; `changesource inspect` shows it.
@@ -47,7 +47,7 @@ def skip(
     config: Annotated[Path | None, typer.Option(envvar=serve.CONFIG_VARIABLE, help="TOML file, as for serve.")] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print the request as JSON.")] = False,
 ) -> None:
-    """Go on without the row, or the transaction, at which the pipeline stopped."""
+    """Continue without the row, or the transaction, at which the pipeline stopped."""
     with reported(as_json=as_json):
         if not reason.strip() or len(reason) > LONGEST_REASON:
             message = f"a reason of 1 to {LONGEST_REASON} characters is needed"

@@ -80,7 +80,7 @@ class Recovery:
         self._wait(delay, for_skip=error.refused is not None)
 
     def _wait(self, delay: float, *, for_skip: bool) -> None:
-        """Wait so many seconds, or until the run stops, or until an operator asks to go on without something."""
+        """Wait so many seconds, or until the run stops, or until an operator asks to continue without something."""
         pending = len(self._log_store.requests.pending_skips()) if for_skip else 0
         deadline = monotonic() + delay
         while not self._stop.wait(min(SKIP_POLL_S, max(0.0, deadline - monotonic()))) and monotonic() < deadline:

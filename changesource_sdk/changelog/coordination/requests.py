@@ -1,5 +1,5 @@
 """What endpoints and operators ask of the pipeline: a new snapshot, to forget transactions that no consumer needs, or
-to go on without a row or transaction that it cannot pass on.
+to continue without a row or transaction that it cannot pass on.
 """
 
 from __future__ import annotations

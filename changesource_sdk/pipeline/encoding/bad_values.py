@@ -42,7 +42,7 @@ _log = logger("runner")
 BAD_VALUES = frozenset({"value-does-not-fit", "row-too-large", "mapping-failed"})
 """Codes of errors that are about one row. Others say that the adapter or a declaration is wrong: they always stop."""
 
-WAYS_OUT = "; or go on without the row: changesource skip, or set on-bad-value to dead-letter"
+WAYS_OUT = "; or continue without the row: changesource skip, or set on-bad-value to dead-letter"
 RowChange: TypeAlias = Insert | Update | Delete
 AnyRow: TypeAlias = RowChange | BadRow
 
