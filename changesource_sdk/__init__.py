@@ -35,6 +35,7 @@ from changesource_sdk.adapter import (
     UsingSpark,
 )
 from changesource_sdk.annotations import table_of, table_of_rows
+from changesource_sdk.by_difference import COMPLETE, ByDifference, Cursor
 from changesource_sdk.errors import (
     AdapterError,
     ChangesourceError,
@@ -50,12 +51,14 @@ from changesource_sdk.pipeline.mapping.declare import Function, MappedColumn, Ma
 from changesource_sdk.schema import Column, Default, Direction, Index, JsonText, Table
 
 __all__ = [
+    "COMPLETE",
     "Acknowledging",
     "Adapter",
     "AdapterError",
     "AddColumn",
     "AlterColumn",
     "BadRow",
+    "ByDifference",
     "Change",
     "ChangesourceError",
     "Check",
@@ -64,6 +67,7 @@ __all__ = [
     "ConfigurationError",
     "CreateIndex",
     "CreateTable",
+    "Cursor",
     "Default",
     "Delete",
     "Direction",

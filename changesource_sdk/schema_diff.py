@@ -84,6 +84,33 @@ def schema_diff(
     return SchemaDiff(tuple(changes), frozenset(table.id for table in new if table.id not in stay), tuple(kept))
 
 
+def schema_diff_by_name(old: Sequence[Table], new: Sequence[Table]) -> SchemaDiff:
+    """The same for tables and columns that are known by their names only: a rename is a drop and an add.
+
+    Added columns are null in existing rows.
+    """
+    tables: dict[str, int] = {}
+    columns: dict[str, int] = {}
+    known = [
+        [
+            KnownTable(
+                tables.setdefault(table.full_name, len(tables)),
+                table,
+                tuple(columns.setdefault(name, len(columns)) for name in table.column_names),
+            )
+            for table in side
+        ]
+        for side in (old, new)
+    ]
+    return schema_diff(known[0], known[1], lambda table, column: None)
+
+
+def has_altered_kind(was: KnownTable, now: KnownTable) -> bool:
+    """Whether a column has another kind of value than before: consumers need all rows again."""
+    before = {number: column.kind for number, column in was.columns.items()}
+    return any(before.get(number, column.kind) != column.kind for number, column in now.columns.items())
+
+
 def _free_order(renames: Mapping[str, tuple[int, str]]) -> Iterator[tuple[int, str, str]]:
     """Orders renames so that every new name is free; of two that swap, one gets a temporary name first."""
     waiting = dict(renames)

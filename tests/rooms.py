@@ -93,6 +93,7 @@ ROOMS: dict[str, tuple[str, ...]] = {
     "changesource_demo": (),
     "changesource_demo.app": (),
     "changesource_sdk": ("changesource_sdk.policies",),
+    "changesource_sdk.by_difference": ("changesource_sdk", "changesource_sdk.pipeline.encoding",),
     "changesource_sdk.changelog": ("changesource_sdk", "changesource_sdk.changelog.coordination",
         "changesource_sdk.changelog.files", "changesource_sdk.changelog.postgres",
         "changesource_sdk.changelog.spool", "changesource_sdk.changelog.sqlite",),

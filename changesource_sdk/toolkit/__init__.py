@@ -7,7 +7,7 @@ No adapter needs them: the contract is what `changesource_sdk` itself exports. T
 | logs | `logger`, `event`, `Throttle` |
 | warnings that last | `StandingWarnings`, `settle_warnings`, `NOT_SYNCED`, `Holds` |
 | an upstream that is slow to answer | `Patience` |
-| schema changes | `schema_diff` and `KnownTable`: two sets of tables as changes from one to the other |
+| schema changes | `schema_diff`, `KnownTable`, `schema_diff_by_name`, `has_altered_kind`: two schemas as changes |
 | values | `converter`, `to_epoch_ms`, `kept_json`, `TableEncoder`: what a column accepts, and how it travels |
 | names | `canonical_name`, `split_name`, `nearest` |
 | Spark | `spark_session`, `has_spark_session`, `gist_of_spark_error` |
@@ -22,7 +22,7 @@ from changesource_sdk.pipeline.patience import Patience
 from changesource_sdk.pipeline.spark.session import has_spark_session, spark_session
 from changesource_sdk.pipeline.spark.sql.mapping import gist as gist_of_spark_error
 from changesource_sdk.schema import canonical_name, split_name
-from changesource_sdk.schema_diff import KnownTable, schema_diff
+from changesource_sdk.schema_diff import KnownTable, has_altered_kind, schema_diff, schema_diff_by_name
 from service_kit.logs import Throttle, event, logger
 from service_kit.suggestions import nearest
 
@@ -38,11 +38,13 @@ __all__ = [
     "converter",
     "event",
     "gist_of_spark_error",
+    "has_altered_kind",
     "has_spark_session",
     "kept_json",
     "logger",
     "nearest",
     "schema_diff",
+    "schema_diff_by_name",
     "settle_warnings",
     "spark_session",
     "split_name",

@@ -7,10 +7,11 @@ import sqlite3
 from collections.abc import Mapping, Sequence
 from contextlib import closing
 from pathlib import Path
+from typing import ClassVar
 
 from adapters.sqlite import SqliteAdapter
 from adapters.sqlite.triggers import CHANGES
-from changesource_sdk.adapter import AddColumn, Change, CreateTable, Delete, DropColumn, Insert, Row, Update
+from changesource_sdk.adapter import Adapter, AddColumn, Change, CreateTable, Delete, DropColumn, Insert, Row, Update
 from changesource_sdk.testing.conformance import Harness
 
 TABLE = """CREATE TABLE item (
@@ -19,7 +20,7 @@ TABLE = """CREATE TABLE item (
 
 
 class SqliteHarness(Harness):
-    adapter = SqliteAdapter
+    adapter: ClassVar[type[Adapter]] = SqliteAdapter
     patience = 60.0
 
     def create(self, folder: Path) -> None:

@@ -15,7 +15,7 @@ from pyspark.sql.types import StructField, StructType
 
 from adapters.spark_tables.types import column_of, unsynced_reason
 from changesource_sdk import Change, Column, ConfigurationError, Table
-from changesource_sdk.toolkit import KnownTable, nearest, schema_diff
+from changesource_sdk.toolkit import KnownTable, has_altered_kind, nearest, schema_diff
 
 IDENTITY = "delta.columnMapping.physicalName"
 
@@ -99,6 +99,4 @@ def evolution(old: Shape, new: Shape) -> Evolution:
         for shape in (old, new)
     ]
     diff = schema_diff(known[:1], known[1:], lambda table, column: None)
-    types = [{name: c.kind for name, c in zip(s.identities, s.table.columns, strict=True)} for s in (old, new)]
-    altered = any(types[1].get(name, kind) != kind for name, kind in types[0].items())
-    return Evolution(diff.changes, altered or bool(diff.created), bool(diff.created))
+    return Evolution(diff.changes, has_altered_kind(*known) or bool(diff.created), bool(diff.created))
