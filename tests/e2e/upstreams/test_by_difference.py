@@ -11,7 +11,7 @@ from tests.support.fixtures.zero_cache import MakeZeroCache, MakeZeroClient
 from tests.support.peers.serving import Serving
 
 pytestmark = [pytest.mark.e2e, pytest.mark.timeout(300)]
-NOTE = {"note": {"id": "number", "text": "string"}}
+NOTE = {"note": {"id": "number", "text": "string", "stars": "number"}}
 
 
 def test_the_official_cache_follows_an_api_that_keeps_no_log(
@@ -42,4 +42,4 @@ def test_the_official_cache_follows_an_api_that_keeps_no_log(
 
 
 def _rows(api: NotesApi) -> list[dict[str, object]]:
-    return [{"id": id, "text": api.notes[id]["text"]} for id in sorted(api.notes)]
+    return [api.notes[id] for id in sorted(api.notes)]
