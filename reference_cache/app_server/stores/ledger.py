@@ -27,7 +27,7 @@ from protocol import values
 from protocol.ledger_file import DEFAULT_SCHEMA, STATEMENTS
 from reference_cache.app_server.errors import AlreadyProcessed, StoreUnavailable
 from reference_cache.app_server.requests import CleanUp, CleanUpMany
-from reference_cache.app_server.stores.sqlite_thread import SqliteThread
+from reference_cache.app_server.stores.connection_thread import sqlite_thread
 from reference_cache.app_server.stores.store import ClientKey
 
 _LAST = "SELECT last_mutation FROM client WHERE client_group = ? AND client = ?"
@@ -100,7 +100,7 @@ class LedgerStore(Generic[Target]):
     """Confirms mutations in the ledger at `path`; `target` becomes `tx.target`. Call `close` at the end."""
 
     def __init__(self, path: str | PathLike[str], target: Target, *, schema: str = DEFAULT_SCHEMA) -> None:
-        self._run = SqliteThread(path)
+        self._run = sqlite_thread(path)
         self._path = path
         self._target = target
         self._schema = schema

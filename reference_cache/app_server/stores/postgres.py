@@ -19,17 +19,30 @@ from psycopg.types.json import Json
 from protocol import values
 from reference_cache.app_server.errors import StoreUnavailable
 from reference_cache.app_server.stores.confirming_transaction import ConfirmingTransaction
-from reference_cache.app_server.stores.row_statements import Dialect, RowStatements
+from reference_cache.app_server.stores.dialect import StandardDialect
+from reference_cache.app_server.stores.row_statements import RowStatements
 from reference_cache.app_server.stores.sql_transaction import Parameters
 from reference_cache.app_server.stores.store import ClientKey
 from reference_cache.zql.schema import Schema
-from service_kit.sqlite import quoted
 
 CONNECTIONS = 8
 
 _TRANSIENT = (psycopg.errors.SerializationFailure, psycopg.errors.DeadlockDetected)
 
 Connection: TypeAlias = psycopg.AsyncConnection[DictRow]
+
+
+class PostgresDialect(StandardDialect):
+    """Postgres, by psycopg: JSON parameters have a type of their own."""
+
+    mark = "%s"
+
+    def quote(self, name: str) -> str:
+        # `%` would be read as a placeholder by the driver.
+        return super().quote(name).replace("%", "%%")
+
+    def json(self, value: object) -> Json:
+        return Json(value, dumps=values.dumps)
 
 
 class PostgresTransaction(ConfirmingTransaction):
@@ -52,7 +65,7 @@ class PostgresStore:
 
     def __init__(self, dsn: str, schema: Schema, *, connections: int = CONNECTIONS) -> None:
         self._dsn = dsn
-        self._statements = RowStatements(schema, Dialect("%s", _table, _json))
+        self._statements = RowStatements(schema, PostgresDialect())
         self._slots = asyncio.Semaphore(connections)
         # Open connections outside of a transaction, the last used one at the end.
         self._idle: list[Connection] = []
@@ -117,11 +130,3 @@ async def _commit(connection: Connection) -> None:
         # COMMIT of a failed transaction is a rollback that reports no error.
         raise psycopg.errors.InFailedSqlTransaction("a statement of the mutator failed, and it went on")
     await connection.execute("COMMIT")
-
-
-def _table(name: str) -> str:
-    return ".".join(quoted(part) for part in name.split(".", 1))
-
-
-def _json(value: Any) -> Json:
-    return Json(value, dumps=values.dumps)

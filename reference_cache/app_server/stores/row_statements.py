@@ -6,28 +6,18 @@ upsert, update, delete by key. Names and keys are checked against the schema.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
 from typing import Any, TypeAlias
 
+from reference_cache.app_server.stores.dialect import Dialect
 from reference_cache.zql.query.names import NameMap
 from reference_cache.zql.schema import Schema, TableSchema
-from service_kit.sqlite import quoted
 
 Statement: TypeAlias = tuple[str, list[Any]]
 
 
 class RowError(ValueError):
     """A row without its whole key."""
-
-
-@dataclass(frozen=True, slots=True)
-class Dialect:
-    """SQL of one store: its placeholder, and how table names and JSON values are written."""
-
-    mark: str
-    table: Callable[[str], str]
-    json: Callable[[Any], Any]
 
 
 class RowStatements:
@@ -41,7 +31,7 @@ class RowStatements:
     def insert(self, table: str, row: Mapping[str, Any]) -> Statement:
         """Add a row; the store raises if the key exists."""
         columns, values = self._columns(table, row), self._values(table, row)
-        marks = ", ".join([self.dialect.mark] * len(columns))
+        marks = self.dialect.marks(len(columns))
         return f"INSERT INTO {self._table(table)} ({', '.join(columns)}) VALUES ({marks})", values
 
     def upsert(self, table: str, row: Mapping[str, Any]) -> Statement:
@@ -50,9 +40,8 @@ class RowStatements:
         key = self._key(table, row)
         rest = [column for column in row if column not in key]
         names = dict(zip(row, self._columns(table, row), strict=True))
-        sets = ", ".join(f"{names[column]} = excluded.{names[column]}" for column in rest)
-        action = f"DO UPDATE SET {sets}" if rest else "DO NOTHING"
-        return f"{statement} ON CONFLICT ({', '.join(names[column] for column in key)}) {action}", values
+        clause = self.dialect.on_conflict([names[column] for column in key], [names[column] for column in rest])
+        return f"{statement} {clause}", values
 
     def update(self, table: str, row: Mapping[str, Any]) -> Statement | None:
         """Set these columns of the row with this key; None if the row has key columns only."""
@@ -90,7 +79,7 @@ class RowStatements:
         return self.dialect.table(self._names.table(table))
 
     def _columns(self, table: str, row: Mapping[str, Any]) -> list[str]:
-        return [quoted(self._names.column(table, column)) for column in row]
+        return [self.dialect.quote(self._names.column(table, column)) for column in row]
 
     def _values(self, table: str, row: Mapping[str, Any]) -> list[Any]:
         columns = self._declared(table).columns

@@ -16,12 +16,12 @@ from contextlib import asynccontextmanager
 from os import PathLike
 from typing import Any
 
-from protocol import values
 from reference_cache.app_server.errors import StoreUnavailable
 from reference_cache.app_server.stores.confirming_transaction import ConfirmingTransaction
-from reference_cache.app_server.stores.row_statements import Dialect, RowStatements
+from reference_cache.app_server.stores.connection_thread import ConnectionThread, sqlite_thread
+from reference_cache.app_server.stores.dialect import SqliteDialect
+from reference_cache.app_server.stores.row_statements import RowStatements
 from reference_cache.app_server.stores.sql_transaction import Parameters
-from reference_cache.app_server.stores.sqlite_thread import SqliteThread
 from reference_cache.app_server.stores.store import ClientKey
 from reference_cache.zql.schema import Schema
 from service_kit.sqlite import quoted
@@ -41,7 +41,7 @@ class SqliteTransaction(ConfirmingTransaction):
     missing_table_text = "no such table"
     missing_table_fix = "call create_system_tables() before the endpoint first starts"
 
-    def __init__(self, run: SqliteThread, statements: RowStatements, client: ClientKey) -> None:
+    def __init__(self, run: ConnectionThread[sqlite3.Connection], statements: RowStatements, client: ClientKey) -> None:
         super().__init__(statements, client)
         self._run = run
 
@@ -53,8 +53,8 @@ class SqliteStore:
     """Transactions on a database file, one at a time. Call `close` when the application ends."""
 
     def __init__(self, path: str | PathLike[str], schema: Schema) -> None:
-        self._run = SqliteThread(path)
-        self._statements = RowStatements(schema, Dialect("?", quoted, lambda value: values.dumps(value).decode()))
+        self._run = sqlite_thread(path)
+        self._statements = RowStatements(schema, SqliteDialect())
         self._turn = asyncio.Lock()
 
     def create_system_tables(self, app_id: str = "zero", shard: int = 0) -> None:

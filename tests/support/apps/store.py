@@ -1,7 +1,7 @@
-"""The store of the scenario's application, in SQLite or in Postgres: one set of statements for both.
+"""The store of the scenario's application, in SQLite, Postgres or MariaDB: one set of statements for all.
 
 Statements have `?` for values and `{clients}`, `{mutations}` for the tables that confirm mutations, which SQLite keeps
-under one dotted name and Postgres in a schema. What `run` is given is one transaction.
+under one dotted name, Postgres in a schema and MariaDB in a database. What `run` is given is one transaction.
 """
 
 from __future__ import annotations
@@ -15,8 +15,12 @@ from pathlib import Path
 from typing import Any
 
 import psycopg
+from pymysql.cursors import Cursor
 
+from reference_cache.app_server.stores.mysql import MysqlStore
 from reference_cache.app_server.stores.sqlite import create_system_tables
+from reference_cache.zql.schema import schema
+from tests.support.peers.mariadb_server import MariadbServer
 
 _ANYONE = {"row": {"select": [["allow", {"type": "and", "conditions": []}]]}}
 
@@ -80,6 +84,39 @@ def sqlite_app_store(path: Path, *statements: str) -> AppStore:
     store.query("PRAGMA journal_mode = WAL")
     with closing(store.connect()) as connection:
         create_system_tables(connection)
+    store.run(*statements)
+    return store
+
+
+class _MysqlConnection:
+    """A connection with `execute`, as the other drivers have it; names are quoted as in standard SQL."""
+
+    def __init__(self, server: MariadbServer, database: str) -> None:
+        self._connection = server.connect(database)
+        self.execute("SET sql_mode = 'TRADITIONAL,ANSI_QUOTES'", ())
+
+    def execute(self, statement: str, values: Sequence[object]) -> Any:
+        cursor = self._connection.cursor(Cursor)
+        cursor.execute(statement, values or None)
+        return cursor
+
+    def close(self) -> None:
+        self._connection.close()
+
+
+def mysql_app_store(server: MariadbServer, *statements: str) -> AppStore:
+    """A MariaDB database with these tables, and new tables that confirm mutations, which the whole server shares."""
+    database = server.create_database("app")
+    store = AppStore(
+        "",
+        {"url": server.url(database)},
+        lambda: _MysqlConnection(server, database),
+        lambda schema, name: f'"{schema}"."{name}"',
+        "%s",
+        "BEGIN",
+    )
+    store.query("DROP DATABASE IF EXISTS zero_0")
+    MysqlStore(server.url(database), schema([], {})).create_system_tables()
     store.run(*statements)
     return store
 

@@ -17,6 +17,7 @@ import signal
 import subprocess
 import tempfile
 import threading
+from collections.abc import Sequence
 from pathlib import Path
 
 import psycopg
@@ -48,7 +49,7 @@ class PostgresServer:
         self.port = free_port()
         self._copy_of = copy_of
         self._settings = {**SETTINGS, **settings, "port": str(self.port)}
-        self._account = _unprivileged_account()
+        self._account = unprivileged_account("Postgres", ACCOUNTS)
         self._folder = Path(tempfile.mkdtemp(prefix="changesource-pg-"))
         self._process: subprocess.Popen[str] | None = None
         self._log: list[str] = []
@@ -178,13 +179,13 @@ def _is_alive(pid: int) -> bool:
         return False
 
 
-def _unprivileged_account() -> pwd.struct_passwd | None:
-    """The account that runs the server when we are root; None when we are not."""
+def unprivileged_account(server: str, accounts: Sequence[str]) -> pwd.struct_passwd | None:
+    """The first of the accounts that exists, to run the server when we are root; None when we are not."""
     if os.geteuid() != 0:
         return None
-    for name in ACCOUNTS:
+    for name in accounts:
         try:
             return pwd.getpwnam(name)
         except KeyError:
             continue
-    raise MissingTool(f"Postgres does not run as root, and there is no account named {' or '.join(ACCOUNTS)}")
+    raise MissingTool(f"{server} does not run as root, and there is no account named {' or '.join(accounts)}")

@@ -2,10 +2,10 @@
 
 import pytest
 
-from reference_cache.app_server.stores.row_statements import Dialect, RowError, RowStatements
+from reference_cache.app_server.stores.dialect import MysqlDialect, SqliteDialect
+from reference_cache.app_server.stores.row_statements import RowError, RowStatements
 from reference_cache.zql.query.names import UnknownNameError
 from reference_cache.zql.schema import ColumnType, Schema, TableSchema, hop, schema, table
-from service_kit.sqlite import quoted
 
 ISSUE = TableSchema(
     "issue",
@@ -16,7 +16,15 @@ ISSUE = TableSchema(
 )
 LABELLED = table("labelled", {"issue": "string", "label": "string"}, ("issue", "label"))
 SCHEMA: Schema = schema([ISSUE, LABELLED], {"issue": {"labels": hop("id", "labelled", "issue")}})
-sql = RowStatements(SCHEMA, Dialect("?", quoted, lambda value: f"json {value}"))
+
+
+class MarkedJson(SqliteDialect):
+    def json(self, value: object) -> str:
+        return f"json {value}"
+
+
+sql = RowStatements(SCHEMA, MarkedJson())
+mysql = RowStatements(SCHEMA, MysqlDialect())
 
 
 def test_an_insert_names_the_columns_given() -> None:
@@ -56,5 +64,17 @@ def test_names_and_keys_are_checked() -> None:
         sql.update("labelled", {"issue": "i", "label": "l", "x": 1})
 
 
-def test_identifiers_cannot_break_out_of_their_quotes() -> None:
-    assert quoted('a"b') == '"a""b"'
+def test_mysql_has_names_and_upserts_of_its_own() -> None:
+    statement, values = mysql.upsert("issue", {"id": "i", "owner": "u", "meta": [1]})
+    assert statement == (
+        "INSERT INTO `app`.`issues` (`id`, `owner_id`, `meta`) VALUES (%s, %s, %s) "
+        "ON DUPLICATE KEY UPDATE `owner_id` = VALUES(`owner_id`), `meta` = VALUES(`meta`)"
+    )
+    assert values == ["i", "u", "[1]"]
+    only_keys, _ = mysql.upsert("labelled", {"issue": "i", "label": "l"})
+    assert only_keys.endswith("ON DUPLICATE KEY UPDATE `issue` = `issue`")
+
+
+def test_identifiers_cannot_break_out_of_their_quotes_or_pass_for_placeholders() -> None:
+    assert MysqlDialect().quote("a`b%s") == "`a``b%%s`"
+    assert SqliteDialect().quote('a"b') == '"a""b"'

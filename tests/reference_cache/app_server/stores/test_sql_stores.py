@@ -1,4 +1,4 @@
-"""Mutators over real SQLite and Postgres databases: all or nothing, once, in order, whatever breaks."""
+"""Mutators over real SQLite, Postgres and MariaDB databases: all or nothing, once, in order, whatever breaks."""
 
 from __future__ import annotations
 
@@ -20,13 +20,14 @@ from protocol.sync.app_server import CLEANUP
 from reference_cache.app_server import ApplicationError, Mutators
 from reference_cache.app_server.push_processor import PushProcessor
 from reference_cache.app_server.requests import parse_push
-from reference_cache.app_server.stores import sqlite_thread
+from reference_cache.app_server.stores import connection_thread
+from reference_cache.app_server.stores.mysql import MysqlStore
 from reference_cache.app_server.stores.postgres import PostgresStore, PostgresTransaction
 from reference_cache.app_server.stores.sql_transaction import SqlTransaction
 from reference_cache.app_server.stores.sqlite import SqliteStore, SqliteTransaction
 from reference_cache.app_server.stores.store import ClientKey
 from reference_cache.zql.schema import schema, table
-from tests.support.apps.store import AppStore, postgres_app_store, sqlite_app_store
+from tests.support.apps.store import AppStore, mysql_app_store, postgres_app_store, sqlite_app_store
 from tests.support.peers.postgres_server import PostgresServer
 from tests.support.peers.push_processor import push
 
@@ -80,7 +81,7 @@ async def go_on(tx: SqlTransaction) -> None:
 class App:
     """A database, and the mutators over it."""
 
-    def __init__(self, database: AppStore, store: SqliteStore | PostgresStore) -> None:
+    def __init__(self, database: AppStore, store: SqliteStore | PostgresStore | MysqlStore) -> None:
         self.database, self.store = database, store
         self.processor = PushProcessor(mutators, store)
 
@@ -116,18 +117,23 @@ def postgres_database(server: PostgresServer) -> AppStore:
     return database
 
 
-@pytest.fixture(params=["sqlite", "postgres"])
+@pytest.fixture(params=["sqlite", "postgres", "mariadb"])
 async def app(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator[App]:
     if request.param == "sqlite":
         file = sqlite_app_store(tmp_path / "app.db", COUNTER)
         store = SqliteStore(tmp_path / "app.db", SCHEMA)
         yield App(file, store)
         store.close()
-    else:
+    elif request.param == "postgres":
         database = postgres_database(request.getfixturevalue("postgres"))
         over = PostgresStore(database.settings["dsn"], SCHEMA)
         yield App(database, over)
         await over.close()
+    else:
+        database = mysql_app_store(request.getfixturevalue("mariadb"), COUNTER)
+        mysql = MysqlStore(database.settings["url"], SCHEMA)
+        yield App(database, mysql)
+        await mysql.close()
 
 
 async def test_rows_are_written_with_the_id_that_confirms_them(app: App) -> None:
@@ -317,10 +323,11 @@ async def test_a_deadlock_is_tried_again(postgres: PostgresServer) -> None:
     [
         lambda folder: SqliteStore(folder / "no" / "such.db", SCHEMA),
         lambda folder: PostgresStore("postgresql://127.0.0.1:1/nowhere", SCHEMA),
+        lambda folder: MysqlStore("mysql://127.0.0.1:1/nowhere", SCHEMA),
     ],
 )
 async def test_a_store_that_cannot_be_reached_keeps_the_mutations(
-    make: Callable[[Path], SqliteStore | PostgresStore], tmp_path: Path, caplog: pytest.LogCaptureFixture
+    make: Callable[[Path], SqliteStore | PostgresStore | MysqlStore], tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     app = App(sqlite_app_store(tmp_path / "unused.db"), make(tmp_path))
     reason, ids, message = await app.push((1, "add", None), (2, "add", None))
@@ -349,7 +356,7 @@ async def test_a_reader_that_delays_a_commit_does_not_have_the_mutation_refused(
             async with super().transaction(client) as transaction:
                 yield transaction
 
-    monkeypatch.setattr(sqlite_thread, "BUSY_SECONDS", 0.1)
+    monkeypatch.setattr(connection_thread, "BUSY_SECONDS", 0.1)
     store = Watched(tmp_path / "app.db", SCHEMA)
     app = App(file, store)
     reason, ids, message = await app.push((1, "add", None))
