@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from enum import Enum
-from typing import Literal, TypeAlias
+from typing import Literal, NamedTuple, TypeAlias
 
 from changesource_sdk.adapter import Delete, Row
 from changesource_sdk.by_difference.row_digests import RowDigester
@@ -44,8 +44,7 @@ Item: TypeAlias = Row | Delete | Cursor | Complete
 """What `rows` and `changed_since` may yield. `rows` may yield rows and a `Cursor` only."""
 
 
-@dataclass(frozen=True, slots=True)
-class DigestedRow:
+class DigestedRow(NamedTuple):
     """A row with its key as text and its digest. `row` is None for a deleted row."""
 
     key: str
@@ -91,17 +90,20 @@ class Listing:
         """All rows in batches. Raises what the author's code raises, and `AdapterError` for a wrong item."""
         batch: list[DigestedRow] = []
         size = 0
+        digester = self._digester
         for item in self._items:
-            if isinstance(item, Cursor):
+            if type(item) is dict:  # nearly all
+                batch.append(DigestedRow(digester.key(item), digester.digest(item), item))
+            elif isinstance(item, Cursor):
                 self.cursor = item.value
                 continue
-            if item is COMPLETE:
+            elif item is COMPLETE:
                 self._begin_complete()
                 continue
+            else:
+                batch.append(self._digested(item))
             self._is_at_start = False
-            row = self._digested(item)
-            batch.append(row)
-            size += self._digester.last_size
+            size += digester.last_size
             if len(batch) >= BATCH_ROWS or size >= BATCH_BYTES:
                 self._check_ended()
                 yield batch

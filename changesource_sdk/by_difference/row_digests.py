@@ -22,14 +22,16 @@ from changesource_sdk.pipeline.encoding.validate import known_column
 from changesource_sdk.schema import Column, Table
 
 DIGEST_BYTES = 16
+_EXACT = 2.0**53
 
 
 class _DigestColumn(NamedTuple):
-    """A column, how its values are converted, and the Python type that needs no conversion."""
+    """A column, how its values are converted, the Python type that needs no conversion, and whether floats do not."""
 
     name: str
     convert: Converter
     plain: type | None
+    takes_floats: bool
     column: Column
 
 
@@ -55,8 +57,10 @@ class RowDigester:
         or does not fit.
         """
         values = []
-        for name, convert, plain, column in self._key:
-            value = row.get(name) if isinstance(row, Mapping) else None
+        if type(row) is not dict and not isinstance(row, Mapping):
+            raise no_row(self._table, row)
+        for name, convert, plain, _, column in self._key:
+            value = row.get(name)
             if type(value) is not plain:
                 value = self._key_value(row, convert, column)
             values.append(value)
@@ -74,17 +78,18 @@ class RowDigester:
         """The digest of a row."""
         values: dict[str, object] = {}
         get = row.get
-        for name, convert, plain, _ in self._columns:
+        for name, convert, plain, takes_floats, _ in self._columns:
             value = get(name)
             if value is None:
                 continue
-            if type(value) is not plain:
-                try:
-                    value = convert(value)
-                except Unsuitable:
-                    value = {"unsuitable": repr(value)}
-                if type(value) is float and value.is_integer():
-                    value = int(value)
+            kind = type(value)
+            if kind is not plain:
+                if kind is not float or not takes_floats:
+                    try:
+                        value = convert(value)
+                    except Unsuitable:
+                        value = {"unsuitable": repr(value)}
+                value = _whole(value)
             values[name] = value
         try:
             text = orjson.dumps(values)
@@ -94,8 +99,6 @@ class RowDigester:
         return blake2b(text, digest_size=DIGEST_BYTES).digest()
 
     def _key_value(self, row: Row, convert: Converter, column: Column) -> object:
-        if not isinstance(row, Mapping):
-            raise no_row(self._table, row)
         where = f"table {self._table}, column {column.name} ({column.data_type})"
         value = row.get(column.name)
         if value is None:
@@ -105,7 +108,14 @@ class RowDigester:
             value = convert(value)
         except Unsuitable as error:
             raise InvalidChange("value-does-not-fit", error.reason, where, error.fix) from error
-        return int(value) if type(value) is float and value.is_integer() else value
+        return _whole(value)
+
+
+def _whole(value: object) -> object:
+    """A float that is an integer as an int, so that both have one digest."""
+    if type(value) is float and -_EXACT < value < _EXACT and value.is_integer():
+        return int(value)
+    return value
 
 
 def _digest_column(column: Column) -> _DigestColumn:
@@ -117,4 +127,4 @@ def _digest_column(column: Column) -> _DigestColumn:
         plain = int
     elif column.kind == "boolean":
         plain = bool
-    return _DigestColumn(column.name, convert, plain, column)
+    return _DigestColumn(column.name, convert, plain, column.kind == "number", column)

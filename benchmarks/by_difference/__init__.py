@@ -1,0 +1,1 @@
+"""Benchmarks of upstreams without a log."""
