@@ -1,6 +1,7 @@
 """The reference pages that are made from the code: `python -m tests.docs.reference_pages` writes them anew.
 
-Commands and their options, settings of `serve`, of the adapters and of the cache, and metrics: each page says what the
+Commands and their options, settings of `serve`, of the adapters and of the cache, metrics, and (in `adapter_page`) the
+names that adapters use: each page says what the
 code says of itself, in the code's order. Contract: the same code makes the same bytes, whatever the environment holds;
 a test compares the pages in the repository with what is made here.
 """
@@ -26,6 +27,7 @@ from changesource_sdk.config import TABLES, ServeConfig
 from changesource_sdk.observe.metrics import EndpointMetrics
 from reference_cache.config import settings
 from reference_cache.sync_server.metrics import CacheMetrics
+from tests.docs.adapter_page import adapter_page
 from tests.docs.fences import ROOT
 
 FOLDER = "docs/reference"
@@ -78,6 +80,7 @@ def metrics_page() -> str:
 
 
 PAGES: dict[str, Callable[[], str]] = {
+    "adapter.md": adapter_page,
     "command-line.md": command_line,
     "settings.md": settings_page,
     "metrics.md": metrics_page,

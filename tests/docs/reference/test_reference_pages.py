@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
+import inspect
 import re
+from dataclasses import fields, is_dataclass
 
 import pytest
 from typer.testing import CliRunner
 
+import changesource_sdk
 from changesource_cli.app import NAMES, app
+from changesource_sdk import toolkit
 from reference_cache.config import settings
+from tests.docs.adapter_page import MARKER
 from tests.docs.fences import ROOT
 from tests.docs.reference_pages import ADAPTERS, FOLDER, PAGES
 
@@ -35,3 +40,23 @@ def test_every_adapter_that_is_configured_by_settings_and_every_variable_is_list
     page = PAGES["settings.md"]()
     assert re.findall(r"^## Adapter `([a-z-]+)`", page, re.M) == list(ADAPTERS)
     assert [each.metadata["variable"] for each in settings() if f"`{each.metadata['variable']}`" not in page] == []
+
+
+def test_the_page_of_the_contract_lists_every_field_of_every_class() -> None:
+    page = PAGES["adapter.md"]()
+    sections = dict(re.findall(r"^#### `(\w+)`\n(.*?)(?=^##|\Z)", page, re.M | re.S))
+    for name in changesource_sdk.__all__:
+        value = getattr(changesource_sdk, name)
+        if not inspect.isclass(value):
+            continue
+        listed = set(re.findall(r"^\| `(\w+)", sections[name], re.M))
+        assert {field.name for field in fields(value)} <= listed if is_dataclass(value) else True, name
+        own = {each for each, member in vars(value).items() if inspect.isfunction(member) and not each.startswith("_")}
+        assert own <= listed, name
+    assert [name for name in toolkit.__all__ if f"| `{name}` |" not in page] == []
+
+
+def test_what_is_written_by_hand_stays() -> None:
+    page = PAGES["adapter.md"]()
+    assert page.startswith("# The adapter contract\n")
+    assert page.count(MARKER) == 1
