@@ -20,7 +20,7 @@ from changesource_sdk.adapter import (
 from changesource_sdk.pipeline.encoding.consumer_schema import ConsumerSchema
 from changesource_sdk.pipeline.encoding.validate import check
 from changesource_sdk.schema import Column, Index, Table
-from changesource_sdk.schema_diff import KnownTable, schema_diff
+from changesource_sdk.schema_diff import KnownTable, has_altered_kind, schema_diff, schema_diff_by_name
 
 A, B = Column("a", "text"), Column("b", "int8")
 TABLE = Table("t", [Column("id", "int8"), A, B], indexes=[Index("t_a", ["a"])])
@@ -104,3 +104,24 @@ def test_a_consumer_gets_from_any_tables_to_any_others(old: list[KnownTable], ne
 
 def _indexed(schema: ConsumerSchema) -> set[tuple[str, tuple[object, ...]]]:
     return {(index.table, tuple(index.columns)) for index in schema.indexes.values()}
+
+
+def test_tables_without_other_identities_are_known_by_their_names() -> None:
+    old = [Table("a", [Column("id", "int8"), Column("x", "text")]), Table("gone", [Column("id", "int8")])]
+    new = [Table("a", [Column("id", "int8"), Column("y", "text", default="z")]), Table("b", [Column("id", "int8")])]
+    assert schema_diff_by_name(old, new).changes == (
+        DropTable("gone"),
+        DropColumn("a", "x"),
+        AddColumn("a", Column("y", "text")),
+        CreateTable(new[1]),
+    )
+
+
+def test_another_kind_of_value_needs_all_rows_again_and_a_wider_type_does_not() -> None:
+    def altered(old: str, new: str) -> bool:
+        tables = [[Table("a", [Column("id", "int8"), Column("x", kind)])] for kind in (old, new)]
+        ((was, now),) = schema_diff_by_name(*tables).kept
+        return has_altered_kind(was, now)
+
+    assert altered("int4", "text")
+    assert not altered("int4", "int8")
