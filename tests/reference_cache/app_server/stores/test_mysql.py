@@ -90,7 +90,8 @@ async def test_a_deadlock_is_tried_again(app: App) -> None:
     )
     assert list(answers) == [[{}], [{}]]
     assert app.counters() == [(1, 4), (2, 2)]
-    assert len(runs) == 3
+    # At least one run is repeated; it may be the victim once more.
+    assert len(runs) >= 3
 
 
 async def test_clients_whose_ids_differ_by_case_are_two(app: App) -> None:
