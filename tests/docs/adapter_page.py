@@ -25,8 +25,17 @@ from tests.docs.fences import ROOT
 PAGE = ROOT / "docs" / "reference" / "adapter.md"
 MARKER = "<!-- From here on made from docstrings, by `python -m tests.docs.reference_pages`. -->\n"
 GROUPS: Mapping[str, tuple[str, ...]] = {
-    "The contract": ("Adapter", "Snapshot", "Partition", "RowsPartition", "Transaction"),
-    "Optional parts of an adapter": ("Acknowledging", "Closing", "Examining", "Check", "Publishing", "UsingSpark"),
+    "The contract": ("Adapter", "Snapshot", "Partition", "RowsPartition", "Transaction", "BadRow"),
+    "Optional parts of an adapter": (
+        "Acknowledging",
+        "Closing",
+        "Examining",
+        "Check",
+        "Publishing",
+        "ReportingHead",
+        "MeasuringDistance",
+        "UsingSpark",
+    ),
     "Optional parts of a partition": ("JsonPartition", "ExplainingPartition"),
     "Changes of rows": ("Insert", "Update", "Delete", "Truncate"),
     "Changes of the schema": (
