@@ -33,6 +33,7 @@ from changesource_sdk.adapter import (
     Truncate,
     Update,
     UsingSpark,
+    UsingTables,
 )
 from changesource_sdk.annotations import table_of, table_of_rows
 from changesource_sdk.by_difference import COMPLETE, ByDifference, Cursor
@@ -103,6 +104,7 @@ __all__ = [
     "Truncate",
     "Update",
     "UsingSpark",
+    "UsingTables",
     "clear_warning",
     "position_lost",
     "table_of",

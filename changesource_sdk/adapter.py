@@ -48,6 +48,7 @@ __all__ = [
     "Transaction",
     "Truncate",
     "Update",
+    "UsingTables",
 ]
 
 Row: TypeAlias = Mapping[str, object]
@@ -253,8 +254,8 @@ class Snapshot:
 
 
 class Adapter(Protocol):
-    """Reads one upstream. `Acknowledging`, `Closing`, `Examining`, `Publishing`, `ReportingHead` and `UsingSpark` are
-    optional.
+    """Reads one upstream. `UsingTables`, `Acknowledging`, `Closing`, `Examining`, `Publishing`, `ReportingHead` and
+    `UsingSpark` are optional.
 
     An attribute `poll_interval` (seconds, default 0.05) sets how soon `changes` is called again after it returned
     without a transaction; after one it is called at once.
@@ -268,6 +269,23 @@ class Adapter(Protocol):
 
     def changes(self, after: Position) -> Iterator[Transaction]:
         """Complete transactions after `after`, in commit order. May block for more, or return when there is none."""
+
+
+@runtime_checkable
+class UsingTables(Protocol):
+    """An adapter that reads a log, whose entries must be read with the tables of their time, not with today's.
+
+    A log that holds values without column names, or only the numbers of tables and columns, can be read in no other
+    way once the schema has changed after the entry was written.
+    """
+
+    def use_tables(self, tables: Sequence[Table]) -> None:
+        """Called before every `changes(after)`, in its thread: the adapter's tables as they were at `after`.
+
+        They are those of `tables()` or `Snapshot.tables` when the snapshot was taken, with every schema change up to
+        and including the transaction at `after`; column defaults are left out. Mappings do not show in them. The log
+        keeps them, so they are right after a restart, however much the upstream has changed since.
+        """
 
 
 @runtime_checkable

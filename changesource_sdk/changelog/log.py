@@ -26,7 +26,7 @@ from protocol.watermark import EMPTY
 class EncodedTransaction:
     """A validated transaction ready to append: its `data` frames, in memory or in a staged block file.
 
-    `schema_after` is the consumer's schema (JSON text) if this transaction changes it. `watermark` is set only for
+    `schema_after` is the log's schema (JSON text) if this transaction changes it. `watermark` is set only for
     upstreams that number their transactions themselves. `letters` are the rows that it sets aside or brings back,
     `skips` the requests of an operator that were carried out in it. One without frames moves the log's position only.
     """

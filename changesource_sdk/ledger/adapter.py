@@ -69,6 +69,8 @@ class LedgeredAdapter(AdapterWrapper):
         self._closed = False
         # When the ledger was last settled, on the monotonic clock; written by `acknowledge`.
         self._settled_at = float("-inf")
+        # The upstream's tables at the position of the next `changes`; written by `use_tables`, in the same thread.
+        self._known_tables: Sequence[Table] = ()
 
     def tables(self) -> Sequence[Table]:
         """The upstream's tables and the ledger's two."""
@@ -112,12 +114,18 @@ class LedgeredAdapter(AdapterWrapper):
             tables=[*declared, *tables],
         )
 
+    def use_tables(self, tables: Sequence[Table]) -> None:
+        """Keep the upstream's tables for the next `changes`, without the ledger's two."""
+        with closing(LedgerFile(self._ledger)) as ledger:
+            own = {table.full_name for table in _tables(ledger.schema)}
+        self._known_tables = [table for table in tables if table.full_name not in own]
+
     def changes(self, after: Position) -> Generator[Transaction, None, None]:
         """The upstream's transactions and the confirmations, as they arrive, until the adapter is closed."""
         position = _LedgerPosition.from_json(after)
         with (
             closing(LedgerFile(self._ledger)) as ledger,
-            closing(BackgroundReader(self.inner, position.store)) as reader,
+            closing(BackgroundReader(self.inner, position.store, self._known_tables)) as reader,
         ):
             _check(ledger, position)
             confirmations = _Confirmations(ledger, position.entry, self._reached())

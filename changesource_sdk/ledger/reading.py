@@ -9,12 +9,13 @@ from __future__ import annotations
 
 import queue
 import threading
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from itertools import islice
 
-from changesource_sdk.adapter import Adapter, Change, Position, Transaction
+from changesource_sdk.adapter import Adapter, Change, Position, Table, Transaction
 from changesource_sdk.contract import checked_transactions
+from changesource_sdk.followed_tables import FollowedTables
 
 CHUNK = 200
 WAITING_CHUNKS = 8
@@ -40,8 +41,10 @@ class BackgroundReader:
     The caller must read all changes of a transaction before it calls `next` again.
     """
 
-    def __init__(self, adapter: Adapter, after: Position) -> None:
+    def __init__(self, adapter: Adapter, after: Position, tables: Sequence[Table] = ()) -> None:
         self._adapter = adapter
+        # The adapter's tables at `_position`, `tables` at first; used in the thread.
+        self._followed = FollowedTables(tables)
         # Position of the last transaction that was queued whole; written by the thread.
         self._position = after
         self._items: queue.Queue[_Item] = queue.Queue(WAITING_CHUNKS)
@@ -78,6 +81,7 @@ class BackgroundReader:
         try:
             while not self._ended.is_set():
                 before = self._position
+                self._followed.give_to(self._adapter)
                 for transaction in checked_transactions(self._adapter.changes(self._position)):
                     self._queue_transaction(transaction)
                     self._position = transaction.position
@@ -93,7 +97,7 @@ class BackgroundReader:
 
     def _queue_transaction(self, transaction: Transaction) -> None:
         self._put(transaction)
-        changes = iter(transaction.changes)
+        changes = self._followed.following(transaction.changes)
         while chunk := list(islice(changes, CHUNK)):
             self._put(chunk)
         self._put(_EndOfChanges())

@@ -18,9 +18,11 @@ from changesource_sdk.adapter import (
 from changesource_sdk.adapter_wrapper import AdapterWrapper
 from changesource_sdk.contract import checked_snapshot, checked_tables, checked_transactions
 from changesource_sdk.errors import ChangesourceError, InvalidChange
+from changesource_sdk.pipeline.encoding.logged_schema import LoggedSchema
 from changesource_sdk.pipeline.mapping.change import ChangeMapper
 from changesource_sdk.pipeline.mapping.declare import Mappings
 from changesource_sdk.pipeline.mapping.row import RowMapper
+from changesource_sdk.pipeline.mapping.source import MappedChanges, MappedSnapshot, starting_tables
 from changesource_sdk.pipeline.mapping.table import MappedTable, map_tables
 from changesource_sdk.schema import canonical_name
 
@@ -62,7 +64,9 @@ class MappedAdapter(AdapterWrapper):
     def __init__(self, adapter: Adapter, mappings: Mappings) -> None:
         self.inner = adapter
         self.mappings = mappings
-        # Made by the first call of `changes`, from the tables at that moment; it follows their changes itself.
+        # The schema of the log's head; set by `start_from`.
+        self._logged: LoggedSchema | None = None
+        # Made by the first call of `changes`, from the tables at its position; it follows their changes itself.
         self._mapper: ChangeMapper | None = None
 
     def tables(self) -> Sequence[Table]:
@@ -85,17 +89,38 @@ class MappedAdapter(AdapterWrapper):
             name = canonical_name(partition.table)
             return MappedPartition(partition, mapped[name]) if name in named else partition
 
-        targets = [table.target for table in mapped.values()]
-        return replace(snapshot, partitions=[part(partition) for partition in snapshot.partitions], tables=targets)
+        return MappedSnapshot(
+            snapshot.position,
+            [part(partition) for partition in snapshot.partitions],
+            [table.target for table in mapped.values()],
+            snapshot.close,
+            snapshot.watermark,
+            snapshot.can_resume,
+            upstream=declared,
+        )
+
+    def start_from(self, schema: LoggedSchema) -> None:
+        """Continue with the schema of the log's head."""
+        self._logged = schema
+
+    def upstream_tables(self) -> tuple[Table, ...] | None:
+        """The adapter's tables after the change that was read last."""
+        return None if self._mapper is None else self._mapper.followed.tables
 
     def changes(self, after: Position) -> Iterator[Transaction]:
         """The upstream's transactions, mapped. One that becomes empty is yielded too, since its position counts."""
         if self._mapper is None:
             self._mapper = self.change_mapper()
         mapper = self._mapper
+        mapper.followed.give_to(self.inner)
         for transaction in checked_transactions(self.inner.changes(after)):
-            yield replace(transaction, changes=mapper.changes(transaction.changes))
+            yield replace(transaction, changes=MappedChanges(transaction.changes, mapper))
 
     def change_mapper(self) -> ChangeMapper:
-        """A mapper for the changes that follow, from the tables as they are now."""
-        return ChangeMapper(map_tables(checked_tables(self.inner.tables()), self.mappings), self.mappings)
+        """A mapper for the changes after the log's head; without a log, for those from now on.
+
+        Reads the upstream's tables only where the log does not have them. Raises `ResyncRequired` if neither is right.
+        """
+        kept = None if self._logged is None else self._logged.upstream
+        today = checked_tables(self.inner.tables()) if kept is None else ()
+        return ChangeMapper.at(starting_tables(self._logged, today, self.mappings), self.mappings)

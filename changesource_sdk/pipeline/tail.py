@@ -1,6 +1,7 @@
 """The reading half of a runner: an adapter's transactions, in a thread of their own, ready to append.
 
-It starts after the log's head with the schema consumers have there, skips what the log has already, validates and
+It starts after the log's head with the schema consumers have there, gives the adapter its tables of that position
+(`UsingTables`), skips what the log has already, validates and
 encodes the rest, and feeds it in order. An error ends it and reaches the writer after everything fed before.
 """
 
@@ -11,15 +12,16 @@ import threading
 from pathlib import Path
 from time import monotonic
 
-from changesource_sdk.adapter import Adapter, Closing, Transaction
+from changesource_sdk.adapter import Adapter, Closing, Transaction, UsingTables
 from changesource_sdk.changelog.log import LogState
 from changesource_sdk.changelog.reading import knows
 from changesource_sdk.changelog.store import LogStore
 from changesource_sdk.contract import checked_transactions
 from changesource_sdk.pipeline.encoding.bad_values import BadValueRules, BadValues
-from changesource_sdk.pipeline.encoding.consumer_schema import ConsumerSchema
+from changesource_sdk.pipeline.encoding.logged_schema import LoggedSchema
 from changesource_sdk.pipeline.encoding.transactions import TransactionEncoder
 from changesource_sdk.pipeline.feed import FeedClosed, TransactionFeed
+from changesource_sdk.pipeline.mapping.source import MappedSource, skip_changes
 from changesource_sdk.pipeline.patience import Patience
 from changesource_sdk.pipeline.snapshot.take import adapter_call, close_quietly
 from changesource_sdk.positions import is_ahead, is_behind
@@ -52,8 +54,17 @@ class Tail:
         self._segments = 0
         self._epoch = state.epoch
         bad_values = BadValues(rules, self._known.kept_aside().letters)
-        schema = ConsumerSchema.from_json(state.schema)
-        self._encoder = TransactionEncoder(schema, self._new_segment, spill_bytes, bad_values)
+        schema = LoggedSchema.from_json(state.schema)
+        # The source if it has mappings: then it gives the adapter its tables, and knows them along the stream.
+        self._mapped = adapter if isinstance(adapter, MappedSource) else None
+        if self._mapped is None:
+            self._encoder = TransactionEncoder(schema.consumer, self._new_segment, spill_bytes, bad_values)
+        else:
+            self._mapped.start_from(schema)
+            upstream = self._mapped.upstream_tables
+            self._encoder = TransactionEncoder(
+                schema.consumer, self._new_segment, spill_bytes, bad_values, upstream, schema.upstream
+            )
         # Set by `end`; the thread returns before the next transaction.
         self._ended = threading.Event()
         self.patience = Patience()
@@ -96,13 +107,14 @@ class Tail:
     def _read_available(self) -> bool:
         """Feed what the adapter gives now; whether anything was new, so that more may be waiting already."""
         before = self._position
+        if self._mapped is None and isinstance(self._adapter, UsingTables):
+            self._adapter.use_tables(self._encoder.schema.declared())
         for transaction in self.patience.answers(lambda: checked_transactions(self._adapter.changes(before))):
             if self._ended.is_set():
                 break
             if self._is_replay(transaction):
                 # Read it anyway: an adapter may produce the changes from the same stream as the transactions.
-                for _ in transaction.changes:
-                    pass
+                skip_changes(transaction.changes)
                 continue
             self.feed.put(self._encoder.encode(transaction))
             self._position = transaction.position

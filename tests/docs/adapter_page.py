@@ -35,6 +35,7 @@ GROUPS: Mapping[str, tuple[str, ...]] = {
         "ReportingHead",
         "MeasuringDistance",
         "UsingSpark",
+        "UsingTables",
     ),
     "Optional parts of a partition": ("JsonPartition", "ExplainingPartition"),
     "Changes of rows": ("Insert", "Update", "Delete", "Truncate"),

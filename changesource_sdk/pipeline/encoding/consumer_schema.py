@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from itertools import count
-from typing import TypeVar
+from typing import Any, TypeVar
 
 import orjson
 
@@ -100,18 +100,35 @@ class ConsumerSchema:
         """The indexes of a table."""
         return [index for index in self.indexes.values() if index.table == table]
 
+    def declared(self) -> tuple[Table, ...]:
+        """The tables as an author declares them: each with its indexes, but for the one that makes its key."""
+        return tuple(replace(table, indexes=self._further_indexes(table)) for table in self.tables.values())
+
+    def _further_indexes(self, table: Table) -> list[Index]:
+        indexes = self.indexes_on(table.full_name)
+        key = next((index for index in indexes if index.unique and tuple(index.directions) == table.key), None)
+        return [index for index in indexes if index is not key]
+
     def to_json(self) -> str:
         """Text that `from_json` reads back."""
+        return orjson.dumps(self.as_json()).decode()
+
+    def as_json(self) -> dict[str, object]:
+        """JSON values that `of_json` reads back."""
         tables = [_table_json(table) for table in self.tables.values()]
         indexes = [{"at": name, **_index_json(index)} for name, index in self.indexes.items()]
-        return orjson.dumps({"tables": tables, "indexes": indexes}).decode()
+        return {"tables": tables, "indexes": indexes}
 
     @classmethod
     def from_json(cls, text: str) -> ConsumerSchema:
         """The schema that `to_json` wrote; an empty text is an empty schema."""
-        content = orjson.loads(text) if text else {"tables": [], "indexes": []}
+        return cls.of_json(orjson.loads(text)) if text else cls()
+
+    @classmethod
+    def of_json(cls, content: Mapping[str, Any]) -> ConsumerSchema:
+        """The schema that `as_json` wrote; other names in `content` are ignored."""
         tables = [Table(**{**t, "columns": [Column(**c) for c in t["columns"]]}) for t in content["tables"]]
-        indexes = {i.pop("at"): Index(**{**i, "columns": [tuple(c) for c in i["columns"]]}) for i in content["indexes"]}
+        indexes = {i["at"]: _index_of(i) for i in content["indexes"]}
         return cls({table.full_name: table for table in tables}, indexes)
 
     @classmethod
@@ -147,6 +164,11 @@ def _table_json(table: Table) -> dict[str, object]:
         for c in table.columns
     ]
     return {"name": table.name, "schema": table.schema, "key": table.key, "columns": columns}
+
+
+def _index_of(content: Mapping[str, Any]) -> Index:
+    fields = {name: value for name, value in content.items() if name != "at"}
+    return Index(**{**fields, "columns": [tuple(column) for column in fields["columns"]]})
 
 
 def _index_json(index: Index) -> dict[str, object]:

@@ -30,10 +30,11 @@ from changesource_sdk.errors import ChangesourceError, InvalidChange, RefusedRow
 from changesource_sdk.pipeline.encoding.bad_values import BadValues
 from changesource_sdk.pipeline.encoding.consumer_schema import ConsumerSchema
 from changesource_sdk.pipeline.encoding.encode import TableEncoder, truncate_frame
+from changesource_sdk.pipeline.encoding.logged_schema import LoggedSchema
 from changesource_sdk.pipeline.encoding.schema_frames import change_frames
 from changesource_sdk.pipeline.encoding.validate import check, known_table, known_watermark
 from changesource_sdk.positions import to_text
-from changesource_sdk.schema import canonical_name
+from changesource_sdk.schema import Table, canonical_name
 
 SPILL_BYTES = 8 * 1024 * 1024
 """Frames of one transaction that are held in memory before they go to a segment file."""
@@ -49,12 +50,18 @@ class TransactionEncoder:
         new_segment: Callable[[], Path],
         spill_bytes: int = SPILL_BYTES,
         bad_values: BadValues | None = None,
+        upstream: Callable[[], tuple[Table, ...] | None] = lambda: None,
+        upstream_in_log: tuple[Table, ...] | None = None,
     ) -> None:
         # Replaced by each schema change, and put back if its transaction fails; written by `encode`.
         self.schema = schema
         self._new_segment = new_segment
         self._spill_bytes = spill_bytes
         self._bad_values = bad_values or BadValues()
+        # Returns the adapter's own tables after the change that was read last, None if they are the consumers'.
+        self._upstream = upstream
+        # The adapter's own tables that the log has after the last transaction encoded; written by `encode`.
+        self._upstream_in_log = upstream_in_log
         # By table name as the adapter writes it and in canonical form; emptied by every schema change.
         self._encoders: dict[str, TableEncoder] = {}
 
@@ -82,7 +89,10 @@ class TransactionEncoder:
                 _marked(error, error.refused, position)
             raise
         letters, skips = self._bad_values.commit()
-        schema_after = self.schema.to_json() if self.schema is not before else None
+        upstream = self._upstream()
+        changed = self.schema is not before or upstream is not self._upstream_in_log
+        self._upstream_in_log = upstream
+        schema_after = LoggedSchema(self.schema, upstream).to_json() if changed else None
         time, watermark = transaction.commit_time_ms, transaction.watermark
         return EncodedTransaction(transaction.position, time, watermark, data, sink.count, schema_after, letters, skips)
 

@@ -14,11 +14,14 @@ A filter is evaluated on the row before and on the row after a change:
 The row before is known if the upstream sends it (an `old_key` or a deleted key with every column). An insert replaces
 a row of the same key, and a delete of a row that a consumer does not have does nothing, so a consumer has the same
 rows in the end whether the row before is known or not.
+
+The mapper follows the upstream's schema: it starts with the tables of one position, and `followed` has them after each
+change.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 
 from changesource_sdk.adapter import (
@@ -40,9 +43,10 @@ from changesource_sdk.adapter import (
 )
 from changesource_sdk.column_changes import ColumnChange, altered_table
 from changesource_sdk.errors import InvalidChange, ResyncRequired
+from changesource_sdk.followed_tables import FollowedTables
 from changesource_sdk.pipeline.mapping.declare import TableMapping
 from changesource_sdk.pipeline.mapping.row import MAPPING_FAILED, RowMapper, mapped_bad_row
-from changesource_sdk.pipeline.mapping.table import MappedTable, map_index, map_table
+from changesource_sdk.pipeline.mapping.table import MappedTable, map_index, map_table, map_tables
 from changesource_sdk.schema import Table, canonical_name
 
 
@@ -57,6 +61,22 @@ class ChangeMapper:
         self._mappings = {canonical_name(name): mapping for name, mapping in mappings.items()}
         # By the upstream's table name; replaced by schema changes as they are mapped.
         self._mappers = {name: RowMapper(table) for name, table in tables.items()}
+        # The upstream's tables after the last change that was mapped.
+        self.followed = FollowedTables([table.source for table in tables.values()])
+
+    @classmethod
+    def at(cls, upstream: Sequence[Table], mappings: Mapping[str, TableMapping]) -> ChangeMapper:
+        """The mapper for the changes after a position, from the upstream's tables there. Mapped tables may be missing:
+        they were dropped, and may be created again.
+        """
+        mapper = cls(map_tables(upstream, mappings, may_lack=True), mappings)
+        # Not a copy: the log has these tables already, and is written again when there are others.
+        mapper.followed.tables = tuple(upstream)
+        return mapper
+
+    def tables_with_sql(self) -> list[MappedTable]:
+        """The tables, as they are now, whose mappings Spark evaluates."""
+        return [mapper.table for mapper in self._mappers.values() if mapper.table.mapping.sql]
 
     def mapper(self, table: str) -> RowMapper | None:
         """Return the mapper of an upstream's table; None if it has no mapping or does not exist at this point."""
@@ -74,6 +94,7 @@ class ChangeMapper:
                 mapper = self.mapper(change.table)
                 assert mapper is not None
                 yield _bad_row(mapper, change, error)
+            self.followed.follow(change)
 
     def change(self, change: Change) -> Iterator[Change]:
         """Yield the zero, one or two changes that consumers get for a change of the upstream.

@@ -32,15 +32,15 @@ class MappedTable:
         return f"mapping.{self.source.full_name}"
 
 
-def map_tables(tables: Sequence[Table], mappings: Mappings) -> dict[str, MappedTable]:
+def map_tables(tables: Sequence[Table], mappings: Mappings, *, may_lack: bool = False) -> dict[str, MappedTable]:
     """Map every table; the result is by the upstream's name. Tables without mapping stay as they are.
 
-    Raises `ConfigurationError` for a mapping that does not fit, or of a table that does not exist.
+    Raises `ConfigurationError` for a mapping that does not fit, or, unless `may_lack`, of a table that does not exist.
     """
     named = {canonical_name(name): mapping for name, mapping in mappings.items()}
     sources = {table.full_name: table for table in tables}
     for name in named:
-        if name not in sources:
+        if name not in sources and not may_lack:
             raise wrong(f"mapping.{name}", f"the upstream has no table {name!r}", nearest(name, list(sources)))
     mapped = {name: map_table(table, named.get(name, TableMapping())) for name, table in sources.items()}
     taken: dict[str, str] = {}

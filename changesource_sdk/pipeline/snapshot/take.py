@@ -38,8 +38,10 @@ from changesource_sdk.errors import AdapterError, ChangesourceError, InvalidChan
 from changesource_sdk.pipeline.encoding.bad_values import BadValueRules, check_number
 from changesource_sdk.pipeline.encoding.consumer_schema import ConsumerSchema
 from changesource_sdk.pipeline.encoding.encode import TableEncoder
+from changesource_sdk.pipeline.encoding.logged_schema import LoggedSchema
 from changesource_sdk.pipeline.encoding.schema_frames import snapshot_schema
 from changesource_sdk.pipeline.encoding.validate import check_table, known_table, known_watermark
+from changesource_sdk.pipeline.mapping.source import MappedSnapshot
 from changesource_sdk.pipeline.snapshot.resume import SnapshotPlan, Unfinished
 from changesource_sdk.pipeline.snapshot.row_encoding import RowEncoding
 from protocol.watermark import EMPTY
@@ -206,7 +208,15 @@ def _write(
     check_number(letters)
     part_store.remove_notes()
     bare = tuple(replace(part, letters=()) for part in parts)
-    return Manifest(plan.watermark, plan.snapshot.position, schema.to_json(), plan.created_ms, bare), letters
+    logged = LoggedSchema(schema, _upstream_tables(plan.snapshot)).to_json()
+    return Manifest(plan.watermark, plan.snapshot.position, logged, plan.created_ms, bare), letters
+
+
+def _upstream_tables(snapshot: Snapshot) -> tuple[Table, ...] | None:
+    """The adapter's own tables if mappings change them; None if consumers have the same, or an earlier release planned
+    the snapshot.
+    """
+    return tuple(snapshot.upstream) if isinstance(snapshot, MappedSnapshot) else None
 
 
 def checked_schema(tables: Sequence[Table]) -> ConsumerSchema:

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TypeVar
 
-from changesource_sdk.adapter import Adapter, Closing, Position, Transaction
+from changesource_sdk.adapter import Adapter, Closing, Position, Transaction, UsingTables
 from changesource_sdk.changelog.spool.blocks import BlockFile
 from changesource_sdk.errors import ChangesourceError
 from changesource_sdk.pipeline.encoding.consumer_schema import ConsumerSchema
@@ -159,6 +159,8 @@ class Follower:
 
     def _read_available(self) -> bool:
         moved = False
+        if isinstance(self._adapter, UsingTables):
+            self._adapter.use_tables(self._encoder.schema.declared())
         for transaction in self._adapter.changes(self._after):
             if self._ended.is_set():
                 return True

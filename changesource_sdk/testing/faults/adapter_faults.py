@@ -15,7 +15,17 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Protocol
 
-from changesource_sdk.adapter import Acknowledging, Adapter, Change, Closing, Position, Snapshot, Table, Transaction
+from changesource_sdk.adapter import (
+    Acknowledging,
+    Adapter,
+    Change,
+    Closing,
+    Position,
+    Snapshot,
+    Table,
+    Transaction,
+    UsingTables,
+)
 from changesource_sdk.pipeline.tail import POLL_INTERVAL_S
 
 DELAY_S = 0.05
@@ -54,6 +64,11 @@ class FaultyAdapter:
         """The snapshot, its partitions in reverse if reordering is planned."""
         snapshot = self._inner.snapshot()
         return replace(snapshot, partitions=snapshot.partitions[::-1]) if "reorder" in self._planned else snapshot
+
+    def use_tables(self, tables: Sequence[Table]) -> None:
+        """Passed on, if the inner adapter has it."""
+        if isinstance(self._inner, UsingTables):
+            self._inner.use_tables(tables)
 
     def changes(self, after: Position) -> Iterator[Transaction]:
         """The transactions, and the faults between them."""

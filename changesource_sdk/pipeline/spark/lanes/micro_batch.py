@@ -34,10 +34,11 @@ from changesource_sdk.adapter import Change, Position, Snapshot, Table, Transact
 from changesource_sdk.changelog.reading import knows
 from changesource_sdk.errors import ChangesourceError
 from changesource_sdk.pipeline.adapter_factory import opened
+from changesource_sdk.pipeline.encoding.logged_schema import LoggedSchema
 from changesource_sdk.pipeline.mapped import MappedAdapter
 from changesource_sdk.pipeline.mapping.change import ChangeMapper
 from changesource_sdk.pipeline.mapping.declare import needs_spark
-from changesource_sdk.pipeline.mapping.table import map_tables
+from changesource_sdk.pipeline.mapping.source import MappedChanges
 from changesource_sdk.pipeline.spark.lanes.driver_tail import DriverTail
 from changesource_sdk.pipeline.spark.sql.batches import Batches, Piece, stream_failure
 from changesource_sdk.pipeline.spark.sql.change_source import (
@@ -99,7 +100,7 @@ class MicroBatchSource:
         self._mapped = mapped
         self._known = tail.run.log_store.open_log()
         # Set by `_start`; used in the tail's thread.
-        self._mapper = ChangeMapper({}, {})
+        self._mapper: ChangeMapper | None = None
         # From the query's thread to the tail's: the pieces of a batch, or what failed.
         self._waiting: queue.Queue[list[Piece] | ChangesourceError] = queue.Queue(maxsize=1)
         # Pieces taken from `_waiting` and not yet yielded; used in the tail's thread.
@@ -139,6 +140,14 @@ class MicroBatchSource:
         """Return the upstream's snapshot, with mapped partitions."""
         return self._mapped.snapshot()
 
+    def start_from(self, schema: LoggedSchema) -> None:
+        """Continue with the schema of the log's head."""
+        self._mapped.start_from(schema)
+
+    def upstream_tables(self) -> tuple[Table, ...] | None:
+        """The adapter's tables after the change that was read last."""
+        return None if self._mapper is None else self._mapper.followed.tables
+
     def changes(self, after: Position) -> Iterator[Transaction]:
         """Yield what the query produces, and return when it produces nothing for a moment; the query keeps running."""
         if self._query is None:
@@ -146,16 +155,18 @@ class MicroBatchSource:
         while (piece := self._next_piece()) is not None:
             head = piece.head
             assert head is not None
-            yield Transaction(head.position, self._changes_from(piece), head.commit_time_ms, head.watermark)
+            assert self._mapper is not None
+            changes = MappedChanges(self._changes_from(piece), self._mapper)
+            yield Transaction(head.position, changes, head.commit_time_ms, head.watermark)
 
     def _changes_from(self, piece: Piece) -> Iterator[Change]:
-        """The changes of a transaction, from its first piece on."""
-        yield from self._mapper.changes(piece.changes)
+        """The upstream's changes of a transaction, from its first piece on."""
+        yield from piece.changes
         while not piece.is_last:
             following = self._next_piece()
             if following is not None:
                 piece = following
-                yield from self._mapper.changes(piece.changes)
+                yield from piece.changes
             elif self._closed:
                 raise stream_failure("the pipeline stopped in the middle of a transaction")
 
@@ -196,13 +207,12 @@ class MicroBatchSource:
         self._folder.cleanup()
 
     def _start(self, after: Position) -> None:
-        sources = map_tables(self._mapped.inner.tables(), self._mapped.mappings)
-        tables = [table for table in sources.values() if table.mapping.sql]
-        self._mapper = ChangeMapper(sources, self._mapped.mappings)
+        self._mapper = self._mapped.change_mapper()
+        tables = self._mapper.tables_with_sql()
         batches = Batches(self._session, tables)
         described = Path(self._folder.name) / "source"
         tail = self._tail
-        source = ReaderSpec(tail.source, after, tables, self._durable, tail.logs)
+        source = ReaderSpec(tail.source, after, tables, self._durable, tail.logs, self._mapper.followed.tables)
         described.write_bytes(pickle.dumps(source))
         self._described = source
         stream = self._session.readStream.format(FORMAT).schema(stream_schema(tables))

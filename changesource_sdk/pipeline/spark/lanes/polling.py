@@ -6,17 +6,18 @@ changes of one transaction after the other, in pieces of bounded size.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from changesource_sdk.adapter import Change, Position, Snapshot, Table, Transaction, UsingSpark
 from changesource_sdk.contract import checked_transactions
 from changesource_sdk.pipeline.adapter_factory import opened
+from changesource_sdk.pipeline.encoding.logged_schema import LoggedSchema
 from changesource_sdk.pipeline.mapped import MappedAdapter
 from changesource_sdk.pipeline.mapping.change import ChangeMapper
 from changesource_sdk.pipeline.mapping.declare import needs_spark
-from changesource_sdk.pipeline.mapping.table import MappedTable, map_tables
+from changesource_sdk.pipeline.mapping.source import MappedChanges
 from changesource_sdk.pipeline.source import SourceSpec
 from changesource_sdk.pipeline.spark.lanes.driver_tail import DriverTail
 from changesource_sdk.positions import to_text
@@ -70,14 +71,22 @@ class EvaluatedSource:
         """Return the upstream's snapshot, with mapped partitions."""
         return self._mapped.snapshot()
 
+    def start_from(self, schema: LoggedSchema) -> None:
+        """Continue with the schema of the log's head."""
+        self._mapped.start_from(schema)
+
+    def upstream_tables(self) -> tuple[Table, ...] | None:
+        """The adapter's tables after the change that was read last."""
+        return None if self._evaluation is None else self._evaluation.mapper.followed.tables
+
     def changes(self, after: Position) -> Iterator[Transaction]:
         """Yield the upstream's transactions, mapped."""
         if self._evaluation is None:
-            sources = map_tables(self._mapped.inner.tables(), self._mapped.mappings)
-            self._evaluation = SqlEvaluation(self._session, sources, ChangeMapper(sources, self._mapped.mappings))
+            self._evaluation = SqlEvaluation(self._session, self._mapped.change_mapper())
         evaluation = self._evaluation
+        evaluation.mapper.followed.give_to(self._mapped.inner)
         for transaction in checked_transactions(self._mapped.inner.changes(after)):
-            yield replace(transaction, changes=evaluation.changes(transaction))
+            yield replace(transaction, changes=MappedChanges(evaluation.changes(transaction), evaluation.mapper))
 
     def acknowledge(self, position: Position) -> None:
         """Passed on."""
@@ -91,24 +100,24 @@ class EvaluatedSource:
 class SqlEvaluation:
     """Evaluates the SQL of mappings on the rows before and after each change."""
 
-    def __init__(self, session: SparkSession, sources: Mapping[str, MappedTable], mapper: ChangeMapper) -> None:
+    def __init__(self, session: SparkSession, mapper: ChangeMapper) -> None:
         # Python data sources need pyarrow: only sources that use them should.
         from changesource_sdk.pipeline.spark.lanes.micro_batch import tuned
         from changesource_sdk.pipeline.spark.sql.batches import Batches
         from changesource_sdk.pipeline.spark.sql.change_source import StreamRows, stream_schema
 
-        tables = [table for table in sources.values() if table.mapping.sql]
+        tables = mapper.tables_with_sql()
         self._session = tuned(session)
         self._schema = stream_schema(tables)
         self._rows = StreamRows(tables)
         self._batches = Batches(self._session, tables)
-        self._mapper = mapper
+        self.mapper = mapper
 
     def changes(self, transaction: Transaction) -> Iterator[Change]:
-        """The changes of a transaction as consumers get them."""
+        """The upstream's changes of a transaction, with the results of SQL; `mapper` maps them."""
         from changesource_sdk.pipeline.spark.sql.change_source import pieces
 
         for piece in pieces(self._rows.of(0, transaction), to_text(transaction.position)):
             frame = self._session.createDataFrame(piece.rows, self._schema, verifySchema=False)
             for evaluated in self._batches.evaluated(frame):
-                yield from self._mapper.changes(evaluated.changes)
+                yield from evaluated.changes

@@ -17,7 +17,7 @@ import pickle
 import threading
 import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -27,6 +27,7 @@ from pyspark.sql.datasource import DataSource, SimpleDataSourceStreamReader
 from changesource_sdk.adapter import Acknowledging, Adapter, Delete, Insert, Position, Transaction, Update
 from changesource_sdk.contract import checked_transactions
 from changesource_sdk.errors import AdapterError, ChangesourceError
+from changesource_sdk.followed_tables import FollowedTables
 from changesource_sdk.observe.log_socket import LogReceiverAddress, send_logs
 from changesource_sdk.pipeline.mapping.images import Image, images
 from changesource_sdk.pipeline.mapping.row import RowMapper
@@ -37,7 +38,7 @@ from changesource_sdk.pipeline.source import SourceSpec
 from changesource_sdk.pipeline.spark.sql.mapping import SqlInputs, Values
 from changesource_sdk.pipeline.tail import POLL_INTERVAL_S
 from changesource_sdk.positions import from_text, to_text
-from changesource_sdk.schema import canonical_name
+from changesource_sdk.schema import Table, canonical_name
 
 if TYPE_CHECKING:
     from pyspark.sql.types import StructType
@@ -67,6 +68,7 @@ class ReaderSpec:
     tables: Sequence[MappedTable]
     durable: Path
     logs: LogReceiverAddress | None = None  # where the process sends what it logs
+    upstream: Sequence[Table] = ()  # the adapter's own tables at `after`
 
     @property
     def answered(self) -> Path:
@@ -251,6 +253,8 @@ class ReadAhead:
         # Text of the last position acknowledged upstream; written by `acknowledge`.
         self._acknowledged = ""
         self._rows = StreamRows(source.tables)
+        # The adapter's tables at the position that was read last; used by the reading thread.
+        self._followed = FollowedTables(source.upstream)
         self._adapter: Adapter = source.source.unmapped().factory()()
         self._patience = Patience()
         threading.Thread(target=self._run, name="changesource-read", daemon=True).start()
@@ -298,10 +302,12 @@ class ReadAhead:
             self._answered.touch()
 
     def _ask(self, after: Position) -> Iterator[Transaction]:
+        self._followed.give_to(self._adapter)
         return checked_transactions(self._adapter.changes(after))
 
     def _put(self, transaction: Transaction) -> None:
         self._number += 1
+        transaction = replace(transaction, changes=self._followed.following(transaction.changes))
         for piece in pieces(self._rows.of(self._number, transaction), to_text(transaction.position)):
             with self._changed:
                 self._changed.wait_for(self._has_room)

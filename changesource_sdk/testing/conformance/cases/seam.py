@@ -17,6 +17,7 @@ from changesource_sdk.adapter import (
     Snapshot,
     Table,
     Transaction,
+    UsingTables,
 )
 from changesource_sdk.pipeline.tail import POLL_INTERVAL_S
 from changesource_sdk.testing.conformance.case import Broken
@@ -130,6 +131,11 @@ class SeamAdapter:
         self.write()
         partitions = [_SeamPartition(partition, self) for partition in snapshot.partitions]
         return replace(snapshot, partitions=partitions, can_resume=None)
+
+    def use_tables(self, tables: Sequence[Table]) -> None:
+        """Passed on, if the inner adapter has it."""
+        if isinstance(self._inner, UsingTables):
+            self._inner.use_tables(tables)
 
     def changes(self, after: Position) -> Iterator[Transaction]:
         """The transactions, with writes before and after the first."""
