@@ -138,6 +138,7 @@ class ChangeMapper:
         mapping = self._mappings.get(table.full_name)
         if mapping is None:
             return CreateTable(table)
+        _refuse_for_sql(table.full_name, mapping, "created")
         mapped = map_table(table, mapping)
         self._mappers[table.full_name] = RowMapper(mapped)
         return CreateTable(mapped.target)
@@ -163,9 +164,24 @@ class ChangeMapper:
             if (index := map_index(change.index, before.kept)) is not None:
                 yield CreateIndex(replace(index, table=before.target.full_name))
             return
+        if not isinstance(change, AddColumn):
+            _refuse_for_sql(before.source.full_name, before.mapping, "altered")
         after = map_table(replace(altered_table(before.source, change), indexes=()), before.mapping)
         self._mappers[before.source.full_name] = RowMapper(after)
         yield from _column_change(after, change)
+
+
+def _refuse_for_sql(table: str, mapping: TableMapping, verb: str) -> None:
+    """Raise `ResyncRequired` for a table with Spark SQL: the expressions were analysed for the columns that it had, and
+    would get nulls for those that are gone.
+    """
+    if mapping.sql:
+        raise ResyncRequired(
+            "sql-table-changed",
+            f"the upstream {verb} {table}, whose mapping has Spark SQL for the columns it had",
+            where=f"mapping.{table}",
+            fix="nothing to do: the upstream is read again from the start, with the columns as they are",
+        )
 
 
 def _column_change(after: MappedTable, change: ColumnChange) -> Iterator[Change]:

@@ -30,7 +30,7 @@ from changesource_sdk.adapter import (
 from changesource_sdk.errors import ChangesourceError, ResyncRequired
 from changesource_sdk.pipeline.mapped import MappedAdapter
 from changesource_sdk.pipeline.mapping.change import ChangeMapper
-from changesource_sdk.pipeline.mapping.declare import Function, MappedColumn, Mask, TableMapping
+from changesource_sdk.pipeline.mapping.declare import Function, MappedColumn, Mask, Sql, TableMapping
 from changesource_sdk.pipeline.mapping.table import map_tables
 from tests.changesource_sdk.pipeline.mapping import people
 from tests.changesource_sdk.pipeline.mapping.people import MAPPINGS, PERSON
@@ -174,6 +174,18 @@ def test_a_table_created_later_is_mapped_from_its_first_row() -> None:
 def test_a_mapped_table_that_is_renamed_is_read_anew(change: Change) -> None:
     with pytest.raises(ResyncRequired):
         mapped(change)
+
+
+@pytest.mark.parametrize(
+    "change",
+    [DropColumn("person", "age"), AlterColumn("person", "age", Column("years", int)), CreateTable(PERSON)],
+)
+def test_a_table_with_sql_that_gets_other_columns_is_read_again(change: Change) -> None:
+    with pytest.raises(ResyncRequired) as raised:
+        mapped(change, mapping=TableMapping(filter=Sql("age > 18")))
+    assert raised.value.code == "sql-table-changed"
+    added = AddColumn("person", Column("size", int))
+    assert mapped(added, mapping=TableMapping(filter=Sql("age > 18"))) == [added]
 
 
 class Consumer:
