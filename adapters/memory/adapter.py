@@ -24,10 +24,10 @@ class MemoryAdapter:
         return list(self.store.tables.values())
 
     def snapshot(self) -> Snapshot:
-        """All rows and the position at which they were read, under one lock."""
+        """All rows, their tables and the position at which they were read, under one lock."""
         with self.store.changed:
             partitions = [RowsPartition(table, list(rows.values())) for table, rows in self.store.rows.items()]
-            return Snapshot(len(self.store.history), partitions)
+            return Snapshot(len(self.store.history), partitions, self.tables())
 
     def changes(self, after: Position) -> Iterator[Transaction]:
         """The transactions after a position; waits up to a second for one.

@@ -8,11 +8,13 @@ No adapter needs them: the contract is what `changesource_sdk` itself exports. T
 | warnings that last | `StandingWarnings`, `settle_warnings`, `NOT_SYNCED`, `Holds` |
 | an upstream that is slow to answer | `Patience` |
 | schema changes | `schema_diff`, `KnownTable`, `schema_diff_by_name`, `has_altered_kind`: two schemas as changes |
+| | `FollowedTables`: tables along a stream of changes |
 | values | `converter`, `to_epoch_ms`, `kept_json`, `TableEncoder`: what a column accepts, and how it travels |
 | names | `canonical_name`, `split_name`, `nearest` |
 | Spark | `spark_session`, `has_spark_session`, `gist_of_spark_error` |
 """
 
+from changesource_sdk.followed_tables import FollowedTables
 from changesource_sdk.observe.warnings import NOT_SYNCED, Holds, StandingWarnings
 from changesource_sdk.observe.warnings import settle as settle_warnings
 from changesource_sdk.pipeline.encoding.encode import TableEncoder
@@ -28,6 +30,7 @@ from service_kit.suggestions import nearest
 
 __all__ = [
     "NOT_SYNCED",
+    "FollowedTables",
     "Holds",
     "KnownTable",
     "Patience",

@@ -35,7 +35,8 @@ def a_store() -> MemoryStore:
 class MemoryHarness(Harness):
     adapter = MemoryAdapter
     patience = 60.0
-    lacks = ("schema changes", "durable", "acknowledge")
+    lacks = ("durable", "acknowledge")
+    supports = ("schema changes",)
 
     def create(self, folder: Path) -> None:
         self.store = a_store()

@@ -6,7 +6,17 @@ from pathlib import Path
 import pytest
 
 from adapters.memory import MemoryAdapter, MemoryStore
-from changesource_sdk.adapter import Delete, DropTable, Insert, Position, Update
+from changesource_sdk.adapter import (
+    AddColumn,
+    AlterColumn,
+    CreateIndex,
+    Delete,
+    Index,
+    Insert,
+    Position,
+    RenameTable,
+    Update,
+)
 from changesource_sdk.errors import AdapterError, ConfigurationError, ResyncRequired
 from changesource_sdk.schema import Column, Table
 
@@ -59,8 +69,20 @@ def test_a_file_that_does_not_fit_is_a_clear_error(tmp_path: Path, content: str)
 
 
 def test_the_store_refuses_what_it_cannot_hold() -> None:
-    with pytest.raises(AdapterError, match="rows-only"):
-        a_store().commit([DropTable("issue")])
+    with pytest.raises(AdapterError, match="no-indexes"):
+        a_store().commit([CreateIndex(Index("by_id", ["id"], table="issue"))])
+
+
+def test_schema_changes_are_part_of_the_history() -> None:
+    store = MemoryStore([Table("issue", [Column("id", int), Column("title", str)])])
+    store.commit([Insert("issue", {"id": 1, "title": "a"}), AddColumn("issue", Column("open", bool, default=True))])
+    store.commit([RenameTable("issue", "ticket"), AlterColumn("ticket", "title", Column("name", str))])
+    assert store.rows == {"ticket": {(1,): {"id": 1, "name": "a", "open": True}}}
+    adapter = MemoryAdapter(store=store)
+    assert adapter.tables()[0].column_names == ("id", "name", "open")
+    (last,) = adapter.changes(1)
+    assert [type(change) for change in last.changes] == [RenameTable, AlterColumn]
+    assert adapter.snapshot().tables == adapter.tables()
 
 
 def test_an_update_keeps_the_columns_it_leaves_out() -> None:
