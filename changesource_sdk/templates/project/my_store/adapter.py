@@ -9,12 +9,24 @@ It may be created again from its settings at any time. A transaction that it yie
 from __future__ import annotations
 
 import json
+import os
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from changesource_sdk import Change, Delete, Insert, Row, RowsPartition, Snapshot, Table, Transaction, table_of
+from changesource_sdk import (
+    Change,
+    Delete,
+    Insert,
+    Row,
+    RowsPartition,
+    Snapshot,
+    Table,
+    Transaction,
+    position_lost,
+    table_of,
+)
 
 
 @dataclass
@@ -29,7 +41,7 @@ class Item:
 
 
 class MyStore:
-    """A file of JSON lines. The position of a transaction is where in the file the next one begins."""
+    """A file of JSON lines. The position of a transaction is the file's number and where in it the next one begins."""
 
     def __init__(self, path: str) -> None:
         self.path = Path(path)
@@ -41,8 +53,8 @@ class MyStore:
     def snapshot(self) -> Snapshot:
         """All rows as they are now, and the position at which the transactions after them begin."""
         rows: dict[str, Row] = {}
-        position = 0
-        for end, line in self._lines(0):
+        position: Any = [self.path.stat().st_ino, 0]
+        for end, line in self._lines(position):
             position = end
             for key in line["removed"]:
                 rows.pop(key, None)
@@ -50,17 +62,24 @@ class MyStore:
         return Snapshot(position, [RowsPartition("item", list(rows.values()))])
 
     def changes(self, after: Any) -> Iterator[Transaction]:
-        """The transactions after a position; it is called again when it has returned."""
+        """The transactions after a position; it is called again when it has returned.
+
+        Raises `ResyncRequired` if they are gone: a new snapshot is taken, and consumers start over.
+        """
         for position, line in self._lines(after):
             changes: list[Change] = [Delete("item", {"id": key}) for key in line["removed"]]
             changes += [Insert("item", row) for row in line["written"]]
             yield Transaction(position, changes)
 
-    def _lines(self, start: int) -> Iterator[tuple[int, dict[str, Any]]]:
+    def _lines(self, after: Any) -> Iterator[tuple[Any, dict[str, Any]]]:
         with self.path.open("rb") as file:
-            file.seek(start)
+            number, end = after
+            status = os.fstat(file.fileno())
+            if status.st_ino != number or status.st_size < end:
+                raise position_lost("the file was replaced or cut")
+            file.seek(end)
             for line in file:
                 if not line.endswith(b"\n"):
                     return  # it is being written just now
-                start += len(line)
-                yield start, json.loads(line)
+                end += len(line)
+                yield [number, end], json.loads(line)
