@@ -12,7 +12,21 @@ from psycopg import sql
 from psycopg.types.json import Jsonb
 
 from adapters.postgres import PostgresAdapter
-from changesource_sdk.adapter import AddColumn, Change, CreateTable, Delete, DropColumn, Insert, Row, Update
+from changesource_sdk.adapter import (
+    AddColumn,
+    AlterColumn,
+    Change,
+    Column,
+    CreateTable,
+    Delete,
+    DropColumn,
+    DropTable,
+    Insert,
+    RenameTable,
+    Row,
+    Truncate,
+    Update,
+)
 from changesource_sdk.testing.conformance import Harness
 from tests.support.peers.postgres_server import PostgresServer
 from tests.support.waiting import until
@@ -28,6 +42,7 @@ class PostgresHarness(Harness):
     adapter = PostgresAdapter
     table = "item"
     patience = 60.0
+    supports = ("schema changes",)
 
     def __init__(self, server: PostgresServer) -> None:
         self._server = server
@@ -60,17 +75,41 @@ class PostgresHarness(Harness):
                 self._run("UPDATE {} SET {} WHERE id = %s", table, assigned, given=[*_bound(row), key])
             case Delete(table, key):
                 self._run("DELETE FROM {} WHERE id = %s", table, given=[key["id"]])
+            case Truncate(tables):
+                for table in tables:
+                    self._run("TRUNCATE {}", table)
+            case _:
+                self._write_schema(change)
+
+    def _write_schema(self, change: Change) -> None:
+        match change:
             case AddColumn(table, column):
-                self._run("ALTER TABLE {} ADD COLUMN {} text", table, sql.Identifier(column.name))
+                self._run("ALTER TABLE {} ADD COLUMN {}", table, _definition(column))
             case DropColumn(table, name):
                 self._run("ALTER TABLE {} DROP COLUMN {}", table, sql.Identifier(name))
+            case AlterColumn(table, old, column) if old != column.name:
+                self._run("ALTER TABLE {} RENAME {} TO {}", table, sql.Identifier(old), sql.Identifier(column.name))
+            case AlterColumn(table, old, column):
+                kind = sql.Identifier(column.data_type)
+                self._run("ALTER TABLE {} ALTER {} TYPE {}", table, sql.Identifier(old), kind)
             case CreateTable(table):
-                self._run("CREATE TABLE {} (id bigint PRIMARY KEY, body text)", table.name)
+                columns = sql.SQL(", ").join(map(_definition, table.columns))
+                self._run("CREATE TABLE {} ({}, PRIMARY KEY (id))", table.name, columns)
+            case DropTable(name):
+                self._run("DROP TABLE {}", name)
+            case RenameTable(old, new):
+                self._run("ALTER TABLE {} RENAME TO {}", old, sql.Identifier(new))
             case _:
                 raise NotImplementedError(type(change).__name__)
 
     def _run(self, query: str, table: str, *parts: sql.Composable, given: Sequence[object] = ()) -> None:
         self._db.execute(sql.SQL(query).format(sql.Identifier(table), *parts), given)
+
+    def forget(self) -> None:
+        """As after a failover to a server without the slot."""
+        self._db.execute(END_READER, (self._slot,))
+        until(lambda: not self._slots("active"), "the slot to be free")
+        self._db.execute("SELECT pg_drop_replication_slot(%s)", (self._slot,))
 
     def close(self) -> None:
         self._db.execute(END_READER, (self._slot,))
@@ -86,3 +125,10 @@ class PostgresHarness(Harness):
 
 def _bound(row: Row) -> list[object]:
     return [Jsonb(value) if name == "extra" and value is not None else value for name, value in row.items()]
+
+
+def _definition(column: Column) -> sql.Composable:
+    described = sql.SQL("{} {}").format(sql.Identifier(column.name), sql.Identifier(column.data_type))
+    if column.optional or column.default is None:
+        return described
+    return sql.SQL("{} NOT NULL DEFAULT {}").format(described, sql.Literal(column.default))

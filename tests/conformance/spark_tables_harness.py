@@ -10,7 +10,7 @@ from deltalake import DeltaTable, Field, write_deltalake
 from deltalake.schema import PrimitiveType
 
 from adapters.spark_tables import SparkTablesAdapter
-from changesource_sdk.adapter import AddColumn, Change, Delete, DropColumn, Insert, Row, Update
+from changesource_sdk.adapter import AddColumn, AlterColumn, Change, Delete, DropColumn, Insert, Row, Truncate, Update
 from changesource_sdk.testing.conformance import Harness
 
 SCHEMA = pa.schema(
@@ -28,12 +28,14 @@ SCHEMA = pa.schema(
 )
 FEED = {"delta.enableChangeDataFeed": "true"}
 PRIMITIVES = {"text": "string", "int8": "long", "float8": "double", "bool": "boolean"}
+ARROW = {"text": pa.string(), "int8": pa.int64()}
 GONE = "_gone"
 
 
 class DeltaHarness(Harness):
     adapter = SparkTablesAdapter
     lacks = ("create table",)
+    supports = ("truncate", "change type", "rename column")
     patience = 60.0
 
     def create(self, folder: Path) -> None:
@@ -49,10 +51,22 @@ class DeltaHarness(Harness):
             case [AddColumn(_, column)]:
                 self._table.alter.add_columns([Field(column.name, PrimitiveType(PRIMITIVES[column.data_type]))])
             case [DropColumn(_, name)]:
-                rows = self._table.to_pyarrow_table().drop_columns([name])
-                write_deltalake(self.path, rows, mode="overwrite", schema_mode="overwrite")
+                self._overwrite(self._rows().drop_columns([name]))
+            case [AlterColumn(_, old, column)]:
+                rows = self._rows()
+                values = rows.column(old).cast(ARROW[column.data_type])
+                self._overwrite(rows.set_column(rows.column_names.index(old), column.name, values))
+            case [Truncate()]:
+                self._table.delete()
             case _:
                 self._merge(self._outcome(changes))
+
+    def _rows(self) -> pa.Table:
+        return self._table.to_pyarrow_table()
+
+    def _overwrite(self, rows: pa.Table) -> None:
+        """What Delta cannot alter is written again, as another schema."""
+        write_deltalake(self.path, rows, mode="overwrite", schema_mode="overwrite")
 
     @property
     def _table(self) -> DeltaTable:

@@ -9,13 +9,39 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping, Sequence
 from itertools import chain
 
-from changesource_sdk.adapter import Change, Delete, Insert, Update
+from changesource_sdk.adapter import (
+    AddColumn,
+    AlterColumn,
+    Change,
+    CreateIndex,
+    CreateTable,
+    Delete,
+    DropColumn,
+    DropIndex,
+    DropTable,
+    Insert,
+    RenameTable,
+    Truncate,
+    Update,
+)
 from changesource_sdk.testing.conformance.comparing import Difference, differences, same_row, shown
 from changesource_sdk.testing.conformance.history import WriteHistory
 from protocol.fold.rows import Key, Rows
 
 NEAR = 20
 """How many states ahead are compared to find the one that was meant."""
+
+_NAMES: Mapping[type[Change], Sequence[str]] = {
+    AddColumn: ("table",),
+    DropColumn: ("table", "name"),
+    AlterColumn: ("table", "old_name"),
+    CreateTable: (),
+    DropTable: ("name",),
+    RenameTable: ("old", "new"),
+    CreateIndex: (),
+    DropIndex: ("name",),
+}
+"""The fields of schema changes that messages show."""
 
 Replica = Mapping[str, Rows]
 Touched = Collection[tuple[str, Key]]
@@ -123,8 +149,11 @@ def _described_change(change: Change) -> str:
             return f"Update({table}, {shown(next(iter(row.values()), None))}{moved})"
         case Delete(table, key):
             return f"Delete({table}, {shown(dict(key))})"
+        case Truncate(tables):
+            return f"Truncate({', '.join(tables)})"
         case _:
-            return type(change).__name__
+            # A schema change: its fields are names and a column or a table.
+            return f"{type(change).__name__}({', '.join(str(getattr(change, name)) for name in _NAMES[type(change)])})"
 
 
 def _named(touched: Touched) -> str:

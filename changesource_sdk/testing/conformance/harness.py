@@ -33,13 +33,32 @@ CAPABILITIES: Mapping[str, str] = {
     "add column": "a column can be added to a table that has rows",
     "drop column": "a column can be dropped",
     "create table": "a table can be created while the adapter runs",
+    "rename column": "a column can be renamed (AlterColumn)",
+    "change type": "a column can get another type (AlterColumn)",
+    "required column": "a column can be added that is not null and has a default for the rows there are",
+    "rename table": "a table can be renamed",
+    "drop table": "a table can be dropped",
+    "truncate": "all rows of a table can be deleted at once (Truncate)",
+    "schema transactions": "schema changes and rows can be committed at once",
     "durable": "the store outlives the process that reads it, and its settings are JSON",
     "acknowledge": "the adapter has acknowledge()",
     "retained": "the harness can report how much the store keeps for the adapter (retained)",
+    "forget": "the harness can make the store lose its history (forget)",
 }
 """What a store may lack. Without `writes` only the cases that read are run."""
 
-SCHEMA_CHANGES = ("add column", "drop column", "create table")
+OPTIONAL = (
+    "rename column",
+    "change type",
+    "required column",
+    "rename table",
+    "drop table",
+    "truncate",
+    "schema transactions",
+)
+"""Capabilities that a harness lacks unless `supports` names them."""
+
+SCHEMA_CHANGES = ("add column", "drop column", "create table", *OPTIONAL)
 SHORTHANDS: Mapping[str, tuple[str, ...]] = {
     "schema changes": SCHEMA_CHANGES,
     "writes": tuple(name for name in CAPABILITIES if name not in ("durable", "acknowledge")),
@@ -56,6 +75,9 @@ class Harness(ABC):
 
     lacks: ClassVar[Collection[str]] = ()
     """Capabilities that the store does not have."""
+
+    supports: ClassVar[Collection[str]] = ()
+    """Further capabilities: the schema changes (`OPTIONAL`) that `commit` can write. `schema changes` names all."""
 
     table: ClassVar[str] = ""
     """The full name of the table to write to; the first that has a key, if none is named."""
@@ -75,8 +97,9 @@ class Harness(ABC):
     def commit(self, changes: Sequence[Change]) -> None:
         """Write the changes in order, as one transaction that is visible when this returns.
 
-        Columns that an `Update` leaves out keep their value; `old_key` is set when the key changes. Called from
-        several threads, one at a time. Raise for a value that the store itself refuses.
+        Columns that an `Update` leaves out keep their value; `old_key` is set when the key changes. Schema changes come
+        alone, unless the store has `schema transactions`. Called from several threads, one at a time. Raise for a value
+        that the store itself refuses.
         """
 
     def row(self, table: Table, number: int, version: int) -> Row:
@@ -92,6 +115,12 @@ class Harness(ABC):
 
     def retained(self) -> int:
         """How many changes the store keeps for the adapter; only called if `retained` is not lacking."""
+        raise NotImplementedError
+
+    def forget(self) -> None:
+        """Lose the history of changes, as by a purge or a rotated log, and keep the rows. Positions of before cannot be
+        continued then. Only called if it is overridden.
+        """
         raise NotImplementedError
 
     def close(self) -> None:  # noqa: B027  # most stores are files, which go with their folder
@@ -119,21 +148,32 @@ class ReadingHarness(Harness):
         raise NotImplementedError
 
 
-def lacking(harness: Harness) -> set[str]:
-    """The capabilities that a harness declares to lack, shorthands resolved.
+def lacking(harness: Harness) -> dict[str, str]:
+    """The capabilities that a harness does not have, each with the reason; shorthands are resolved.
 
     Raises `ConfigurationError` for an unknown word.
     """
-    missing: set[str] = set()
-    for word in harness.lacks:
+    supported = _resolved(harness, "supports", harness.supports)
+    missing = {
+        name: f"not supported by this harness: let commit() write it, and name {name!r} in `supports`"
+        for name in OPTIONAL
+        if name not in supported
+    }
+    for name in ("retained", "forget"):
+        if getattr(type(harness), name) is getattr(Harness, name):
+            missing[name] = f"not supported by this harness: it has no {name}()"
+    return missing | {name: f"declared: lacks {name}" for name in _resolved(harness, "lacks", harness.lacks)}
+
+
+def _resolved(harness: Harness, attribute: str, words: Collection[str]) -> set[str]:
+    resolved: set[str] = set()
+    for word in words:
         if word not in CAPABILITIES and word not in SHORTHANDS:
             known = [*CAPABILITIES, *SHORTHANDS]
             raise ConfigurationError(
                 "unknown-capability",
-                f"{type(harness).__name__}.lacks names {word!r}, which is no capability",
+                f"{type(harness).__name__}.{attribute} names {word!r}, which is no capability",
                 fix=nearest(word, known),
             )
-        missing.update(SHORTHANDS.get(word, (word,)))
-    if type(harness).retained is Harness.retained:
-        missing.add("retained")
-    return missing
+        resolved.update(SHORTHANDS.get(word, (word,)))
+    return resolved

@@ -15,6 +15,7 @@ import orjson
 
 from changesource_sdk.adapter import (
     AddColumn,
+    AlterColumn,
     Change,
     Column,
     CreateTable,
@@ -22,8 +23,10 @@ from changesource_sdk.adapter import (
     DropColumn,
     DropTable,
     Insert,
+    RenameTable,
     Row,
     Table,
+    Truncate,
     Update,
 )
 from changesource_sdk.pipeline.encoding.consumer_schema import ConsumerSchema
@@ -63,6 +66,10 @@ class WriteHistory:
             self.schema = self.schema.apply(CreateTable(table))
         # `states[n]` is the state after the first n transactions.
         self.states: list[State] = [{name: {} for name in written}]
+        # `identities[n]` has a number for each table of `states[n]` that stays with it when it is renamed.
+        self.identities: list[Mapping[str, int]] = [{name: number for number, name in enumerate(written)}]
+        # The identity of the next table that is created.
+        self._next_identity = len(written)
         # `transactions[n]` leads from `states[n]` to `states[n + 1]`.
         self.transactions: list[tuple[Change, ...]] = []
         # The rows of each transaction, by table and key.
@@ -82,12 +89,15 @@ class WriteHistory:
     def record(self, changes: Sequence[Change]) -> None:
         """Record a transaction before it is committed, so that no reader sees a state that is not here."""
         state = {name: dict(rows) for name, rows in self.states[-1].items()}
+        identities = dict(self.identities[-1])
         touched: set[tuple[str, Key]] = set()
         for change in changes:
             self._apply(state, change)
+            self._follow_names(identities, change)
             touched.update(self._rows_of(change))
         self.transactions.append(tuple(changes))
         self.touched.append(touched)
+        self.identities.append(identities)
         self.states.append(state)
 
     def _apply(self, state: dict[str, dict[Key, Expected]], change: Change) -> None:
@@ -104,15 +114,35 @@ class WriteHistory:
                 state[table.full_name] = {}
             case DropTable(name):
                 state.pop(name, None)
+            case Truncate(names):
+                state.update({name: {} for name in names})
+            case RenameTable(old, new):
+                state[new] = state.pop(old, {})
             case AddColumn(name, column):
-                state[name] = {key: {**row, column.name: None} for key, row in state.get(name, {}).items()}
+                default = column.default
+                state[name] = {key: {**row, column.name: default} for key, row in state.get(name, {}).items()}
+            case AlterColumn(name, old, column):
+                kept = state.get(name, {}).items()
+                state[name] = {key: {column.name if c == old else c: v for c, v in row.items()} for key, row in kept}
             case DropColumn(name, gone):
                 kept = state.get(name, {}).items()
                 state[name] = {key: {c: v for c, v in row.items() if c != gone} for key, row in kept}
             case _:
                 raise NotImplementedError(f"the suite does not write {type(change).__name__}")
-        if isinstance(change, CreateTable | DropTable | AddColumn | DropColumn):
+        if isinstance(change, CreateTable | DropTable | RenameTable | AddColumn | DropColumn | AlterColumn):
             self.schema = self.schema.apply(change)
+
+    def _follow_names(self, identities: dict[str, int], change: Change) -> None:
+        match change:
+            case CreateTable(table):
+                identities[table.full_name] = self._next_identity
+                self._next_identity += 1
+            case DropTable(name):
+                identities.pop(name, None)
+            case RenameTable(old, new):
+                identities[new] = identities.pop(old)
+            case _:
+                pass
 
     def _rows_of(self, change: Change) -> Iterator[tuple[str, Key]]:
         match change:

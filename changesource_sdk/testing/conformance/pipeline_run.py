@@ -59,7 +59,7 @@ class Watch:
         deadline = time.monotonic() + self._patience
         failures = self.failures()
         while not condition():
-            if self._poll():
+            if self.poll():
                 deadline, failures = time.monotonic() + self._patience, self.failures()
                 continue
             if self.failures() - failures >= PERSISTENT:
@@ -76,8 +76,8 @@ class Watch:
         """The process that the pipeline last reported from."""
         return int(str(self._stage().get("pid", 0)))
 
-    def _poll(self) -> bool:
-        """Whether there was anything new in the log."""
+    def poll(self) -> bool:
+        """Take what is new in the log; whether there was anything."""
         try:
             return self.witness.poll()
         except StateError:

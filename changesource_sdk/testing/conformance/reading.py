@@ -136,6 +136,11 @@ class Follower:
             self._adapter.close()
         self._thread.join(2.0)
 
+    @property
+    def error(self) -> BaseException | None:
+        """What ended the reading, if something did."""
+        return self._error
+
     def until(self, condition: Callable[[], bool], patience: float) -> bool:
         """Wait until the condition, checked after each transaction, holds; returns whether it does. Raises the error of
         the thread.

@@ -16,6 +16,7 @@ from changesource_sdk.testing.conformance.case import Broken, Case, NotApplicabl
 from changesource_sdk.testing.conformance.cases import (
     declaring,
     following,
+    late_schema,
     recovering,
     resuming,
     schema_changes,
@@ -80,6 +81,18 @@ CASES: tuple[Case, ...] = (
         "acknowledge",
         Case("acknowledge", "acknowledge() loses nothing that follows", recovering.acknowledging, ("writes",)),
         Case("forget", "the store forgets what was acknowledged", recovering.forgetting, ("writes", "retained")),
+        Case(
+            "lost-position",
+            "a position that the store no longer keeps is refused with ResyncRequired",
+            recovering.refusing_lost_positions,
+            ("writes", "retained"),
+        ),
+    ),
+    Case(
+        "lost-history",
+        "after the store lost its history, it is read again from the start",
+        recovering.reading_again_without_history,
+        ("writes", "forget"),
     ),
     *needing(
         "add column",
@@ -87,6 +100,56 @@ CASES: tuple[Case, ...] = (
         Case("drop-column", "a dropped column is gone, rows continue", schema_changes.dropped_column, ("drop column",)),
     ),
     *needing("create table", Case("create-table", "a new table comes with its rows", schema_changes.created_table)),
+    Case(
+        "rename-column",
+        "a renamed column keeps its values",
+        schema_changes.renamed_column,
+        ("add column", "rename column"),
+    ),
+    Case("change-type", "a column gets another type", schema_changes.changed_type, ("add column", "change type")),
+    Case(
+        "required-column",
+        "a column that is not null comes with its default",
+        schema_changes.required_column,
+        ("required column",),
+    ),
+    Case(
+        "rename-table",
+        "a renamed table keeps its rows",
+        schema_changes.renamed_table,
+        ("create table", "rename table"),
+    ),
+    Case(
+        "recreate-table",
+        "a dropped table is gone; created again, it is another one",
+        schema_changes.recreated_table,
+        ("create table", "drop table"),
+    ),
+    Case("truncate", "a truncated table is empty", schema_changes.truncated_table, ("truncate",)),
+    Case(
+        "schema-while-stopped",
+        "schema changes while the pipeline is stopped arrive in their order",
+        late_schema.while_stopped,
+        ("add column",),
+    ),
+    Case(
+        "schema-while-behind",
+        "schema changes while the adapter is behind arrive in their order",
+        late_schema.while_behind,
+        ("add column",),
+    ),
+    Case(
+        "schema-at-position",
+        "a new adapter continues from positions between schema changes",
+        late_schema.from_between,
+        ("add column",),
+    ),
+    Case(
+        "schema-in-transaction",
+        "schema changes arrive with the rows of their transaction",
+        late_schema.in_transactions,
+        ("add column", "schema transactions"),
+    ),
 )
 """Every case, in the order in which they are best read."""
 
@@ -111,9 +174,10 @@ def run_case(harness: Harness, case: Case, folder: Path, *, seed: int = SEED) ->
 
 def _outcome(harness: Harness, case: Case, folder: Path, seed: int) -> tuple[Outcome, str]:
     try:
-        missing = [need for need in case.needs if need in lacking(harness)]
-        if missing:
-            raise NotApplicable(f"declared: lacks {missing[0]}")
+        missing = lacking(harness)
+        for need in case.needs:
+            if need in missing:
+                raise NotApplicable(missing[need])
         with _created(harness, folder / "store"), closing(Trial(harness, folder, seed)) as trial:
             case.run(trial)
     except NotApplicable as reason:

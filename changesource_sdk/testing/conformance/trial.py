@@ -13,7 +13,7 @@ from contextlib import contextmanager
 from functools import cached_property
 from pathlib import Path
 
-from changesource_sdk.adapter import Adapter, Change, Closing, Delete, Insert, Row, Table, Update
+from changesource_sdk.adapter import Adapter, Change, Closing, Delete, Insert, Row, Table, Truncate, Update
 from changesource_sdk.errors import ChangesourceError
 from changesource_sdk.pipeline.settings import PipelineSettings
 from changesource_sdk.pipeline.snapshot.take import close_quietly
@@ -122,6 +122,16 @@ class Trial:
         del self._versions[number]
         row = self.row(number, 0)
         return Delete(self.name, {column: row[column] for column in self.table.key})
+
+    def insert_with(self, number: int, **values: object) -> Insert:
+        """A new row with these values in some of its columns."""
+        inserted = self.insert(number)
+        return Insert(inserted.table, {**inserted.row, **values})
+
+    def truncate(self) -> Truncate:
+        """The deletion of all rows."""
+        self._versions.clear()
+        return Truncate([self.name])
 
     def insert_many(self, count: int, first: int = 1) -> None:
         """Insert rows, in one transaction if the store has transactions."""

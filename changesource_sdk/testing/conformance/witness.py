@@ -9,6 +9,9 @@ from __future__ import annotations
 from changesource_sdk.changelog.log import SnapshotRecord, StoredTransaction
 from changesource_sdk.changelog.store import LogStore
 from changesource_sdk.errors import SnapshotGone
+from changesource_sdk.pipeline.encoding.consumer_schema import ConsumerSchema
+from changesource_sdk.pipeline.encoding.logged_schema import LoggedSchema
+from changesource_sdk.positions import Position
 from changesource_sdk.testing.conformance.judge import Judge
 from changesource_sdk.verifying.log_side import fold_spool
 from protocol.codec import decode_changes
@@ -62,6 +65,14 @@ class Witness:
             changed = "1 change" if count == 1 else f"{count} changes"
             what = f"the transaction of {changed} that follows state {self.judge.reached}"
             self.judge.transaction(self.replica.tables, touched, what)
+
+    def schema(self) -> ConsumerSchema:
+        """The tables that consumers have at the head of the log."""
+        return LoggedSchema.from_json(self._log.state().schema).consumer
+
+    def position(self) -> Position:
+        """The position of the head of the log."""
+        return self._log.state().position
 
     def close(self) -> None:
         """Close the log."""

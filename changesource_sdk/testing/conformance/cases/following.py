@@ -31,6 +31,7 @@ def in_order(trial: Trial) -> None:
 
 def one_at_a_time(trial: Trial) -> None:
     """Each transaction arrives without waiting for the next."""
+    trial.commit(trial.insert(90))
     with trial.running() as watch:
         watch.caught_up()
         for number in range(1, 6):
@@ -57,7 +58,7 @@ def _held_back(trial: Trial, watch: Watch) -> Broken | None:
 
 def rewritten_rows(trial: Trial) -> None:
     """A row that is written again and again arrives in its last version, deleted and inserted again included."""
-    trial.commit(trial.insert(1))
+    trial.insert_many(2)
     with trial.running() as watch:
         watch.caught_up()
         for round_number in range(10):
@@ -109,6 +110,7 @@ def empty_transactions(trial: Trial) -> None:
 
 def huge_transaction(trial: Trial) -> None:
     """A transaction of thousands of rows arrives, as one."""
+    trial.commit(trial.insert(HUGE_ROWS + 1))
     with trial.running() as watch:
         watch.caught_up()
         trial.commit(*[trial.insert(number) for number in range(HUGE_ROWS)])

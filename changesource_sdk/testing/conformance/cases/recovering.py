@@ -3,14 +3,24 @@
 from __future__ import annotations
 
 import resource
+from copy import deepcopy
 from functools import partial
 
-from changesource_sdk.adapter import Acknowledging
+from changesource_sdk.adapter import Acknowledging, Position
+from changesource_sdk.errors import ResyncRequired
+from changesource_sdk.pipeline.snapshot.take import checked_schema
+from changesource_sdk.positions import from_text, to_text
 from changesource_sdk.testing.conformance.case import Broken, NotApplicable
-from changesource_sdk.testing.conformance.checkpoints import checkpoints, continue_from
+from changesource_sdk.testing.conformance.checkpoints import adding, checkpoints, continue_from, read_all
+from changesource_sdk.testing.conformance.judge import Judge
 from changesource_sdk.testing.conformance.pipeline_run import PipelineProcess
-from changesource_sdk.testing.conformance.reading import within
+from changesource_sdk.testing.conformance.reading import Follower, memory_encoder, within
 from changesource_sdk.testing.conformance.trial import Trial
+
+FORGOTTEN = (
+    "after the store had lost its history; raise ResyncRequired (or position_lost(reason)) from changes() for a "
+    "position that cannot be continued, and a new snapshot is taken"
+)
 
 
 def lost_log(trial: Trial) -> None:
@@ -80,6 +90,51 @@ def forgetting(trial: Trial) -> None:
             f"acknowledge({position!r}) was ignored: the store keeps {trial.harness.retained()} changes, as many as "
             f"before. Everything up to that position is durable in the log and may go"
         )
+
+
+def refusing_lost_positions(trial: Trial) -> None:
+    """A position from before what was forgotten is refused with `ResyncRequired`; a gap would stay unnoticed."""
+    points = checkpoints(trial)
+    adapter, last = _acknowledging(trial), points[-1].position
+    kept = trial.harness.retained()
+    within(trial.patience, "acknowledge()", lambda: adapter.acknowledge(last))
+    if trial.harness.retained() >= kept:
+        raise NotApplicable("nothing was forgotten; see the case forget")
+    trial.some_transaction()
+    first = from_text(to_text(points[0].position))
+    follower = Follower(trial.adapter(), first, memory_encoder(checked_schema(trial.tables)))
+    judge = Judge(trial.history, points[0].reached)
+    try:
+        read_all(trial, follower, judge, deepcopy(points[0].replica))
+    except Exception as error:
+        if not isinstance(follower.error, ResyncRequired):
+            raise Broken(_not_refused(first, follower.error, error)) from error
+
+
+def _not_refused(position: Position, raised: BaseException | None, error: Exception) -> str:
+    advice = "raise ResyncRequired (or position_lost(reason)) from changes(): then a new snapshot is taken"
+    if raised is not None and not isinstance(error, Broken):
+        return f"changes({position!r}) cannot be continued, and raises {raised!r}, which is retried for good: {advice}"
+    return (
+        f"changes({position!r}) does not say that the store no longer has what follows that position; consumers would "
+        f"miss it: {advice}. {error}"
+    )
+
+
+def reading_again_without_history(trial: Trial) -> None:
+    """A store that has lost its history while the pipeline was stopped is read again, and nothing is missed."""
+    trial.insert_many(3)
+    with trial.watch() as watch:
+        with trial.running_into(watch):
+            watch.caught_up()
+        for _ in range(3):
+            trial.some_transaction()
+        trial.harness.forget()
+        trial.some_transaction()
+        with trial.running_into(watch), adding(FORGOTTEN):
+            watch.caught_up()
+            trial.some_transaction()
+            watch.caught_up()
 
 
 def _acknowledging(trial: Trial) -> Acknowledging:

@@ -26,6 +26,7 @@ from changesource_sdk.testing.conformance.trial import Trial
 LOCKED_S = 2.0
 """How long a write may be held up by a reader before reading continues."""
 ROUNDS = 5
+ROWS_UNDER_LOAD = 200
 
 
 def at_every_step(trial: Trial) -> None:
@@ -45,7 +46,7 @@ def at_every_step(trial: Trial) -> None:
 
 def under_load(trial: Trial) -> None:
     """Snapshots taken while another thread writes without pause."""
-    trial.insert_many(10)
+    trial.insert_many(ROWS_UNDER_LOAD)
     interval = sys.getswitchinterval()
     sys.setswitchinterval(1e-5)  # so that the threads meet at as many points as possible
     try:

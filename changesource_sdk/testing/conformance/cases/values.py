@@ -25,6 +25,7 @@ def in_snapshots(trial: Trial) -> None:
 
 def in_changes(trial: Trial) -> None:
     """Values and nulls arrive through changes, as new rows and as updates."""
+    trial.commit(trial.insert(900))
     with trial.running() as watch:
         watch.caught_up()
         samples = trial.harness.samples(trial.table)

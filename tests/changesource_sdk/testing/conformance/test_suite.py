@@ -51,7 +51,7 @@ class HalfAHarness(WorkshopHarness):
 def test_what_a_harness_cannot_write_is_told_as_its_own_lack(tmp_path: Path) -> None:
     verdict = run_case(HalfAHarness(), BY_NAME["add-column"], tmp_path)
     assert verdict.outcome == "broken"
-    assert "HalfAHarness.commit() failed on AddColumn: NotImplementedError: no columns today" in verdict.message
+    assert "HalfAHarness.commit() failed on AddColumn(item): NotImplementedError: no columns today" in verdict.message
     assert "declare in `lacks`" in verdict.message
 
 

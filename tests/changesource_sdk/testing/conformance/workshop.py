@@ -8,25 +8,30 @@ from __future__ import annotations
 
 import pickle
 import threading
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 
 from changesource_sdk.adapter import (
     AddColumn,
+    AlterColumn,
     Change,
     Column,
     CreateTable,
     Delete,
     DropColumn,
+    DropTable,
     Insert,
     Position,
+    RenameTable,
     Row,
     RowsPartition,
     Snapshot,
     Table,
     Transaction,
+    Truncate,
     Update,
 )
+from changesource_sdk.errors import position_lost
 from changesource_sdk.pipeline.encoding.consumer_schema import ConsumerSchema
 from changesource_sdk.testing.conformance import Harness
 
@@ -74,17 +79,39 @@ class Workshop:
                 self.rows[table][row["id"]] = {**old, **row}
             case Delete(table, key):
                 del self.rows[table][key["id"]]
-            case CreateTable() | AddColumn():
-                self.schema = self.schema.apply(change)
-                self.rows.setdefault("item" if isinstance(change, AddColumn) else change.table.full_name, {})
-            case DropColumn(table, gone):
-                self.schema = self.schema.apply(change)
-                self.rows[table] = {
-                    key: {name: value for name, value in row.items() if name != gone}
-                    for key, row in self.rows[table].items()
-                }
+            case Truncate(tables):
+                for table in tables:
+                    self.rows[table].clear()
+            case (
+                CreateTable()
+                | DropTable()
+                | RenameTable()
+                | AddColumn()
+                | DropColumn()
+                | AlterColumn() as schema_change
+            ):
+                self.schema = self.schema.apply(schema_change)
+                self._apply_to_rows(schema_change)
             case _:
                 raise NotImplementedError(type(change).__name__)
+
+    def _apply_to_rows(self, change: Change) -> None:
+        match change:
+            case CreateTable(table):
+                self.rows[table.full_name] = {}
+            case DropTable(name):
+                del self.rows[name]
+            case RenameTable(old, new):
+                self.rows[new] = self.rows.pop(old)
+            case AddColumn(table, column):
+                self._each_row(table, lambda row: {**row, column.name: column.default})
+            case DropColumn(table, gone):
+                self._each_row(table, lambda row: {name: value for name, value in row.items() if name != gone})
+            case AlterColumn(table, old, column):
+                self._each_row(table, lambda row: {column.name if n == old else n: v for n, v in row.items()})
+
+    def _each_row(self, table: str, changed: Callable[[Row], Row]) -> None:
+        self.rows[table] = {key: changed(row) for key, row in self.rows[table].items()}
 
     def forget(self, upto: int) -> None:
         with self.changed:
@@ -92,7 +119,8 @@ class Workshop:
 
     def after(self, position: int) -> list[tuple[int, tuple[Change, ...]]]:
         with self.changed:
-            assert position + 1 >= min(self.kept, default=self.last + 1), "asked for what was forgotten"
+            if position + 1 < min(self.kept, default=self.last + 1):
+                raise position_lost("the transactions after it were forgotten")
             return [(number, batch) for number, batch in self.kept.items() if number > position]
 
 
@@ -131,6 +159,7 @@ class WorkshopHarness(Harness):
 
     adapter = RightAdapter
     lacks = ("durable",)
+    supports = ("schema changes",)
 
     def create(self, folder: Path) -> None:
         self._name = str(folder)
@@ -144,6 +173,9 @@ class WorkshopHarness(Harness):
 
     def retained(self) -> int:
         return len(STORES[self._name].kept)
+
+    def forget(self) -> None:
+        STORES[self._name].forget(STORES[self._name].last)
 
     def close(self) -> None:
         STORES.pop(self._name, None)
