@@ -110,7 +110,7 @@ def _assert_equal_everywhere(store: SqliteStore, ledger: Ledger, endpoint: Spark
     _audit(endpoint, ledger.lines)
     log = endpoint.status()["log"]
     assert log["generation"] == 1, "no kill may cost a sync from scratch"
-    assert cache.replica.version() == log["snapshot"]
+    assert transaction_of(cache.replica.version()) == log["snapshot"]
     assert cache.replica.watermark() == log["head"]
     assert cache.exits == []
 
