@@ -12,12 +12,16 @@ import inspect
 import os
 import sys
 import traceback
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import replace
 from importlib.metadata import entry_points
 from pathlib import Path
 
 from changesource_sdk.adapter import Publishing
+from changesource_sdk.config import ServeConfig
 from changesource_sdk.errors import ChangesourceError, ConfigurationError
+from changesource_sdk.pipeline.source import SourceSpec
 from protocol.redaction import hide_setting, is_secret_name
 from service_kit.settings import secret_files
 from service_kit.suggestions import nearest
@@ -139,13 +143,64 @@ def check_settings(adapter: type, settings: Mapping[str, object]) -> None:
             )
 
 
-def with_own_folder(adapter: type, settings: Mapping[str, object], state: Path) -> Mapping[str, object]:
+def with_own_folder(
+    adapter: type, settings: Mapping[str, object], state: Path, source: str = ""
+) -> Mapping[str, object]:
     """Return the settings, with `state` set to a folder in the state directory if the adapter has that setting and the
-    user did not set it.
+    user did not set it. Each named source has a folder of its own.
     """
     if "state" in settings or "state" not in inspect.signature(adapter).parameters:
         return settings
-    return {**settings, "state": str(state.absolute() / "adapter")}
+    return {**settings, "state": str(state.absolute() / ("adapter" if not source else f"adapter-{source}"))}
+
+
+def source_specs(config: ServeConfig) -> list[SourceSpec]:
+    """Return what a configuration reads: its adapter, or its named sources; nothing if it names none.
+
+    Raises `ConfigurationError` for an adapter that there is not.
+    """
+    if not config.sources:
+        ledger = str(config.ledger or "")
+        policy = config.on_bad_value or ""
+        spec = SourceSpec(config.adapter, config.settings, ledger, config.mapping, config.mappings, policy)
+        return [replace(spec, adapter=resolve(config.adapter))] if config.adapter else []
+    return [
+        SourceSpec(
+            resolve(source.adapter),
+            source.settings,
+            source.ledger,
+            source.mapping,
+            source.mappings,
+            on_bad_value=config.on_bad_value or "",
+            name=name,
+            prefix=source.prefix,
+        )
+        for name, source in config.sources.items()
+    ]
+
+
+def chosen_sources(config: ServeConfig, name: str | None) -> list[SourceSpec]:
+    """Return the sources of a configuration, or the one of this name. Raises `ConfigurationError` if there is none."""
+    specs = source_specs(config)
+    if not name:
+        return specs
+    chosen = [spec for spec in specs if spec.name == name]
+    if not chosen:
+        fix = nearest(name, list(config.sources)) if config.sources else "leave it out: there are no [sources]"
+        raise ConfigurationError("unknown-source", f"no source is called {name!r}", "--source", fix)
+    return chosen
+
+
+@contextmanager
+def named_source(name: str) -> Iterator[None]:
+    """Let a `ConfigurationError` raised inside say which source it is about; "" is a single upstream."""
+    try:
+        yield
+    except ConfigurationError as error:
+        if not name:
+            raise
+        where = f"[sources.{name}]" + (f", {error.where}" if error.where else "")
+        raise ConfigurationError(error.code, error.message, where, error.fix) from error
 
 
 def with_secret_files(adapter: type, settings: Mapping[str, object]) -> Mapping[str, object]:

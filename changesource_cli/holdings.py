@@ -3,19 +3,21 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
+from dataclasses import replace
 from pathlib import Path
 from typing import Annotated, TypeAlias
 
 import typer
 from rich.table import Table
 
-from changesource_cli.adapter_choice import load_class, resolve
+from changesource_cli.adapter_choice import load_class, source_specs
 from changesource_cli.output import stdout
 from changesource_sdk.adapter import Adapter
 from changesource_sdk.changelog.store import LogStore
 from changesource_sdk.config import ServeConfig
 from changesource_sdk.pipeline.adapter_factory import opened
+from changesource_sdk.pipeline.encoding.consumer_schema import ConsumerSchema
 from changesource_sdk.pipeline.source import SourceSpec
 from changesource_sdk.verifying.holdings import Holding, holding
 from changesource_sdk.verifying.log_side import log_side, schema_at_head
@@ -29,22 +31,29 @@ Replicas: TypeAlias = Annotated[
 
 
 @contextmanager
-def upstream(config: ServeConfig) -> Iterator[Adapter]:
-    """Open the configured adapter with its mappings, for the length of a block: the upstream as consumers see it."""
-    path = resolve(config.adapter)
+def upstream(source: SourceSpec) -> Iterator[Adapter]:
+    """Open an adapter with its mappings, for the length of a block: the upstream as consumers see it."""
     # As serve does: modules of the current directory can be imported from here on, also those of mappings.
-    load_class(path)
-    source = SourceSpec(path, config.settings, mapping=config.mapping, mappings=config.mappings)
-    with opened(source.factory()) as adapter:
+    load_class(source.adapter)
+    with opened(replace(source, ledger="").factory()) as adapter:
         yield adapter
+
+
+def schema_of_source(log_store: LogStore, source: SourceSpec) -> ConsumerSchema:
+    """The schema at the log's head of the tables that come from this source."""
+    if not source.name:
+        return schema_at_head(log_store)
+    with closing(log_store.open_log()) as log:
+        row = log.state().sources.get(source.name)
+    return ConsumerSchema.from_json(row.schema if row is not None else "")
 
 
 def stages_hold(log_store: LogStore, config: ServeConfig, replicas: Sequence[Path]) -> Iterator[Holding]:
     """Read each stage in the order of the flow. The rows of only one are in memory at a time."""
     schema = schema_at_head(log_store)
-    if config.adapter:
-        with upstream(config) as adapter:
-            yield holding(upstream_side(adapter, schema, config.on_bad_value or ""), config.adapter)
+    for source in source_specs(config):
+        with upstream(source) as adapter:
+            yield holding(upstream_side(adapter, schema, source.on_bad_value), source.name or config.adapter)
     yield holding(log_side(log_store, schema))
     for path in replicas:
         yield holding(replica_side(path, schema), str(path))

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import tomllib
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +18,7 @@ from changesource_sdk.errors import ConfigurationError
 from changesource_sdk.policies.bad_values import POLICIES
 from changesource_sdk.policies.compaction import problem
 from changesource_sdk.policies.origins import origin_problem
+from changesource_sdk.source_config import SourceConfig, read_sources, with_settings
 from protocol.redaction import hide, hide_setting, is_secret_name, redact, redact_value, secrets_in
 from service_kit import settings
 from service_kit.settings import BadValue, Reader, SettingsSource, checked, number, path, setting, text, whole, words
@@ -72,6 +73,9 @@ class ServeConfig:
 
     adapter: str = setting("", text, "adapter to run: an installed name, or module:Class")
     settings: Mapping[str, object] = setting({}, _table("set"), "settings of the adapter, as given by --set key=value")
+    sources: Mapping[str, SourceConfig] = setting(
+        {}, read_sources, "several upstreams instead of one adapter, one TOML table each: [sources.crm]"
+    )
     listen: str = setting(
         "127.0.0.1:4810", checked(text, _address), "address of the stream, health, metrics and status"
     )
@@ -179,6 +183,8 @@ class Effective:
 
     def _plain(self, name: str) -> object:
         value = getattr(self.config, name)
+        if name == "sources":
+            return {key: redact_value(asdict(item)) for key, item in value.items()}
         if name in TABLES:
             return {key: _masked(key, item) for key, item in value.items()}
         if isinstance(value, tuple):
@@ -192,6 +198,8 @@ class Effective:
         value = getattr(self.config, name)
         if _is_secret(name, value):
             return "(set, not shown)"
+        if name == "sources":
+            return ", ".join(f"{key}={item.adapter}" for key, item in value.items()) or "(none)"
         if name in TABLES:
             return ", ".join(f"{key}={_masked(key, item)}" for key, item in value.items()) or "(none)"
         if isinstance(value, tuple):
@@ -203,7 +211,7 @@ _FIELDS = settings.declared(ServeConfig)
 #: Fields that hold key=value pairs, with the name of their table in the TOML file and of their flag.
 #: Secrets that may be in a file of their own. `api_key_file` is a setting by itself: a file of several keys.
 SECRETS_IN_FILES = ("log",)
-TABLES: Mapping[str, str] = {"settings": "set", "conf": "conf", "mapping": "mapping"}
+TABLES: Mapping[str, str] = {"settings": "set", "conf": "conf", "mapping": "mapping", "sources": "sources"}
 
 
 def _is_secret(name: str, value: object) -> bool:
@@ -243,6 +251,9 @@ def load(
             hide(value)
     config = ServeConfig(**values)
     _check_together(config)
+    if config.sources:
+        named = with_settings(config.sources, config.settings, origins["settings"])
+        config = replace(config, sources=named, settings={})
     return Effective(config, origins)
 
 
@@ -318,6 +329,13 @@ def _bad_value(name: str, raw: object, origin: str, bad: BadValue) -> Configurat
 
 
 def _check_together(config: ServeConfig) -> None:
+    if config.sources and (config.adapter or config.mapping or config.mappings or config.ledger):
+        raise ConfigurationError(
+            "adapter-and-sources",
+            "there are [sources], and an adapter, mapping or ledger for a single upstream as well",
+            "sources",
+            "move it into the table of its source: [sources.NAME]",
+        )
     if (config.tls_cert is None) != (config.tls_key is None):
         raise ConfigurationError(
             "bad-tls", "TLS needs both a certificate and its key", "tls_cert, tls_key", "give both, or neither"

@@ -47,6 +47,11 @@ def from_text(text: str) -> Position:
     return value
 
 
+def of_source(key: str, position: Position) -> str:
+    """The text of a position in a log that sources share, where `key` is the source's; for "" it is `to_text`."""
+    return to_text({key: position} if key else position)
+
+
 def is_behind(position: Position, last: Position) -> bool:
     """Whether both are integers and `position` is not ahead of `last`: a replay, even of what was pruned."""
     return type(position) is int and type(last) is int and position <= last

@@ -67,9 +67,7 @@ async def check_adapter(
         yield CheckVerdict("stream", "not seen", "left out until the adapter keeps its contract")
         return
     try:
-        async for verdict in _check_stream(
-            PipelineSettings(SourceSpec(path, settings)), options, keep, report_progress
-        ):
+        async for verdict in _check_stream(SourceSpec(path, settings), options, keep, report_progress):
             yield verdict
     except AdapterError as error:
         where = f" ({error.where})" if error.where else ""
@@ -93,16 +91,15 @@ def _unreadable(adapter: type, settings: Mapping[str, object]) -> CheckVerdict |
 
 
 async def _check_stream(
-    pipeline: PipelineSettings,
+    source: SourceSpec,
     options: CheckSettings,
     keep: Callable[[bytes], None],
     report_progress: Callable[[str], None],
 ) -> AsyncIterator[CheckVerdict]:
     with tempfile.TemporaryDirectory(prefix="changesource-check-") as folder:
         state = Path(folder)
-        source = pipeline.source
         own = with_own_folder(load_class(source.adapter), source.settings, state)
-        pipeline = replace(pipeline, source=replace(source, settings=own))
+        pipeline = PipelineSettings(replace(source, settings=own))
         async with _served(pipeline, state, options.seconds, report_progress) as url:
             async for verdict in check_endpoint(
                 replace(options, url=url, resets=True), keep=keep, report_progress=report_progress

@@ -5,24 +5,33 @@ If the tables cannot be read, mappings are not checked; another check reports wh
 
 from __future__ import annotations
 
-from changesource_cli.adapter_choice import resolve
+from changesource_cli.adapter_choice import source_specs
 from changesource_sdk.config import ServeConfig
 from changesource_sdk.contract import checked_tables
 from changesource_sdk.errors import ChangesourceError
 from changesource_sdk.pipeline.adapter_factory import adapter_factory, opened
-from changesource_sdk.pipeline.mapping.declare import load_mappings
 from changesource_sdk.pipeline.mapping.table import MappedTable, map_tables
+from changesource_sdk.pipeline.source import SourceSpec
+
+NONE = "none, tables appear as they are"
 
 
 def check_mappings(config: ServeConfig) -> str:
     """Return a summary of mappings that fit. Raises `ChangesourceError` for one that does not."""
-    mappings = load_mappings(config.mapping, config.mappings)
+    if not config.adapter and not config.sources:
+        return "no adapter is named, not checked" if config.mapping or config.mappings else NONE
+    summaries = [(source.name, _check_source(source)) for source in source_specs(config)]
+    if len(summaries) == 1:
+        return summaries[0][1]
+    return "; ".join(f"{name}: {summary}" for name, summary in summaries if summary != NONE) or NONE
+
+
+def _check_source(source: SourceSpec) -> str:
+    mappings = source.loaded_mappings()
     if not mappings:
-        return "none, tables appear as they are"
-    if not config.adapter:
-        return "no adapter is named, not checked"
+        return NONE
     try:
-        with opened(adapter_factory(resolve(config.adapter), config.settings)) as adapter:
+        with opened(adapter_factory(source.adapter, source.settings)) as adapter:
             tables = checked_tables(adapter.tables())
     except ChangesourceError:
         return "not checked, the tables cannot be read"

@@ -30,6 +30,7 @@ from changesource_sdk.checking.endpoint_run import APP, CheckSettings
 from changesource_sdk.checking.verdict import CheckVerdict
 from changesource_sdk.errors import ConfigurationError
 from changesource_sdk.testing.conformance.harness import Harness
+from service_kit.suggestions import nearest
 
 EPILOG = "\n\n".join(
     (
@@ -41,6 +42,7 @@ EPILOG = "\n\n".join(
         "changesource check my_store:MyAdapter --set path=data",
         "changesource check sqlite --set path=app.db --json",
         "changesource check tests.harness:MyHarness",
+        "changesource check crm --config changesource.toml",
     )
 )
 
@@ -74,8 +76,7 @@ def check(
     with reported(as_json=as_json):
         settings = configuration.parse_pairs(pairs or [])
         if not target or not is_endpoint(target):
-            effective = effective_config(config, {"adapter": target or None, "settings": settings}).config
-            target, settings = effective.adapter, dict(effective.settings)
+            target, settings = _adapter_of(target, settings, config)
         options = CheckSettings(target, app, shard, seconds, watch, resets=resets, acks=acks)
         with _transcript(transcript) as keep, _progress(as_json=as_json) as report_progress:
             verdicts = asyncio.run(_gather(_verdicts(options, settings, keep, report_progress), as_json))
@@ -85,6 +86,18 @@ def check(
         else:
             _print_counts(verdicts)
         raise typer.Exit(ExitCode.FAILURE if any(v.outcome == "broken" for v in verdicts) else ExitCode.OK)
+
+
+def _adapter_of(target: str, settings: dict[str, object], path: Path | None) -> tuple[str, dict[str, object]]:
+    """Return the adapter and its settings: of the source that the target names, else as for serve."""
+    sources = effective_config(path, {}).config.sources if path is not None else {}
+    if target in sources:
+        return sources[target].adapter, {**sources[target].settings, **settings}
+    if sources:
+        fix = nearest(target, list(sources))
+        raise ConfigurationError("unknown-source", f"no source is called {target!r}", str(path), fix)
+    effective = effective_config(path, {"adapter": target or None, "settings": settings}).config
+    return effective.adapter, dict(effective.settings)
 
 
 def is_endpoint(target: str) -> bool:

@@ -17,21 +17,26 @@ from typing import Annotated, NamedTuple
 
 import typer
 
-from changesource_cli.adapter_choice import load_class, resolve, try_settings
+from changesource_cli.adapter_choice import load_class, named_source, source_specs, try_settings
 from changesource_cli.checks.mapping_check import check_mappings
 from changesource_cli.commands import serve
 from changesource_cli.output import ExitCode, print_json, reported, stdout
 from changesource_sdk import config as configuration
 from changesource_sdk.adapter import Examining
 from changesource_sdk.changelog.files.layout import StateDirectory
+from changesource_sdk.changelog.log import SourceRow
 from changesource_sdk.changelog.open import open_store
+from changesource_sdk.changelog.source_writer import merged_schemas
 from changesource_sdk.config import ServeConfig
+from changesource_sdk.contract import checked_tables
 from changesource_sdk.endpoint.access.auth import tls_context
 from changesource_sdk.endpoint.access.keys import KeyRing
 from changesource_sdk.endpoint.fetch_status import fetch_status
 from changesource_sdk.errors import AdapterError, ChangesourceError, ConfigurationError, EndpointError, StateError
 from changesource_sdk.observe.warnings import stages_only
 from changesource_sdk.pipeline.adapter_factory import adapter_factory, opened
+from changesource_sdk.pipeline.snapshot.take import adapter_call, checked_schema
+from changesource_sdk.pipeline.source import SourceSpec
 from changesource_sdk.pipeline.spark.java import find_java
 
 EPILOG = (
@@ -114,22 +119,49 @@ def examine(config: ServeConfig) -> Iterator[DoctorFinding]:
             yield DoctorFinding(name, False, str(error), error.fix or "see the message", error.exit_code)
         except OSError as error:
             yield DoctorFinding(name, False, str(error), "make that path usable", ExitCode.STATE)
-    if config.adapter:
-        yield from _upstream(config)
-
-
-def _upstream(config: ServeConfig) -> Iterator[DoctorFinding]:
-    """Yield what the adapter finds wrong with its upstream. Bad settings are reported by the check `adapter`."""
     try:
-        with opened(adapter_factory(resolve(config.adapter), config.settings)) as adapter:
+        specs = source_specs(config)
+    except ConfigurationError:
+        return  # reported by the check `adapter`
+    for spec in specs:
+        yield from _upstream(spec)
+    if config.sources:
+        yield _names(specs)
+
+
+def _upstream(source: SourceSpec) -> Iterator[DoctorFinding]:
+    """Yield what the adapter finds wrong with its upstream. Bad settings are reported by the check `adapter`."""
+    before = f"{source.name}: " if source.name else ""
+    try:
+        with opened(adapter_factory(source.adapter, source.settings)) as adapter:
             checks = list(adapter.examine()) if isinstance(adapter, Examining) else []
     except ConfigurationError:
         return
     except ChangesourceError as error:
-        yield DoctorFinding("store", False, str(error), error.fix or "see the message", error.exit_code)
+        yield DoctorFinding(f"{before}store", False, str(error), error.fix or "see the message", error.exit_code)
         return
     for check in checks:
-        yield DoctorFinding(check.name, check.ok, check.message, check.fix, 0 if check.ok else AdapterError.exit_code)
+        code = 0 if check.ok else AdapterError.exit_code
+        yield DoctorFinding(before + check.name, check.ok, check.message, check.fix, code)
+
+
+def _names(specs: list[SourceSpec]) -> DoctorFinding:
+    """Whether the tables of all sources that can be read have names of their own."""
+    rows: list[SourceRow] = []
+    unread: list[str] = []
+    for spec in specs:
+        try:
+            with opened(spec.factory()) as adapter, adapter_call("tables()"):
+                schema = checked_schema(checked_tables(adapter.tables()))
+            rows.append(SourceRow(spec.name, schema=schema.to_json()))
+        except ChangesourceError:
+            unread.append(spec.name)
+    try:
+        merged_schemas(rows)
+    except ChangesourceError as error:
+        return DoctorFinding("names", False, str(error), error.fix, error.exit_code)
+    without = f"; not checked, since they cannot be read: {', '.join(unread)}" if unread else ""
+    return DoctorFinding("names", True, f"no table is in two of the sources{without}")
 
 
 def _versions(config: ServeConfig) -> str:
@@ -150,11 +182,16 @@ def _java(config: ServeConfig) -> str:
 
 
 def _adapter(config: ServeConfig) -> str:
-    if not config.adapter:
+    specs = source_specs(config)
+    if not specs:
         return "none named, not checked"
-    path = resolve(config.adapter)
-    try_settings(load_class(path), config.settings)
-    return f"{config.adapter} is {path}, its settings are complete"
+    for spec in specs:
+        with named_source(spec.name):
+            try_settings(load_class(spec.adapter), spec.settings)
+    if config.sources:
+        listed = ", ".join(f"{spec.name} is {spec.adapter}" for spec in specs)
+        return f"{listed}; the settings of each are complete"
+    return f"{config.adapter} is {specs[0].adapter}, its settings are complete"
 
 
 def _tls(config: ServeConfig) -> str:

@@ -5,6 +5,7 @@ With `--digests` it also reads the rows of each stage.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Annotated
 
@@ -128,6 +129,7 @@ def _print(document: Document) -> None:
         "sinceProgress": "moved",
     }
     _print_table("stage", columns, [{"stage": name, **stage} for name, stage in stages.items()], first="stage")
+    _print_sources(document.get("sources"))
     columns = {"shard": "shard", "acknowledged": "acknowledged", "behind": "behind", "age": "heard"}
     _print_table("subscriber", columns, document["subscribers"], first="app")
     columns = {"shard": "shard", "phase": "phase", "sent": "sent", "behind": "behind", "verdict": "verdict"}
@@ -178,6 +180,20 @@ def _print_skips(skips: object) -> None:
         position = f"transaction {each['position']}" if each["position"] else "the snapshot"
         who = f"{each['by']}, {_duration(each['age'])} ago"
         stdout.print(f"skipped {what} in {position}, by {who}: {each['reason']}", markup=False)
+
+
+def _print_sources(sources: object) -> None:
+    """Print the named sources: where each is, and its tables."""
+    columns = {"position": "position", "reads": "reads", "tables": "tables"}
+    rows = [
+        {"source": name, "position": _position(each), "reads": each["reads"], "tables": ", ".join(each["tables"])}
+        for name, each in (sources.items() if isinstance(sources, dict) else ())
+    ]
+    _print_table("source", columns, rows, first="source")
+
+
+def _position(source: Mapping[str, object]) -> str:
+    return "(to be read)" if source["mustBeRead"] else f"{source['position']!s:.60}"
 
 
 def _print_warnings(warnings: object) -> None:

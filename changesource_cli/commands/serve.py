@@ -18,6 +18,7 @@ from changesource_cli.serving import run as serving
 from changesource_sdk import config as configuration
 from changesource_sdk.config import Effective, ServeConfig, help_text
 from changesource_sdk.errors import ChangesourceError, ConfigurationError
+from changesource_sdk.source_config import SourceConfig
 
 CONFIG_VARIABLE = "CHANGESOURCE_CONFIG"
 EPILOG = "\n\n".join(
@@ -149,10 +150,19 @@ def effective_config(path: Path | None, flags: dict[str, object]) -> Effective:
             ) from None
     effective = configuration.load(toml=text, toml_name=str(path), environment=os.environ, flags=flags)
     config = effective.config
+    if config.sources:
+        named = {name: _with_secrets(source) for name, source in config.sources.items()}
+        return replace(effective, config=replace(config, sources=named))
     if not config.adapter or not any(key.endswith("_file") for key in config.settings):
         return effective
     opened = with_secret_files(load_class(resolve(config.adapter)), config.settings)
     return replace(effective, config=replace(config, settings=opened))
+
+
+def _with_secrets(source: SourceConfig) -> SourceConfig:
+    if not any(key.endswith("_file") for key in source.settings):
+        return source
+    return replace(source, settings=with_secret_files(load_class(resolve(source.adapter)), source.settings))
 
 
 def _print_config(effective: Effective, as_json: bool) -> None:

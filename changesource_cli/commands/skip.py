@@ -20,6 +20,7 @@ from changesource_sdk.changelog.dead_letters import Skip
 from changesource_sdk.changelog.open import open_existing
 from changesource_sdk.changelog.store import LogStore
 from changesource_sdk.errors import ConfigurationError, StateError
+from changesource_sdk.observe.stages import stage_of_source
 
 EPILOG = "\n\n".join(
     (
@@ -32,7 +33,6 @@ EPILOG = "\n\n".join(
     )
 )
 LONGEST_REASON = 1000
-PIPELINE = "pipeline"
 
 
 def skip(
@@ -40,6 +40,7 @@ def skip(
     transaction: Annotated[
         bool, typer.Option("--transaction", help="Leave out the whole transaction instead of the row.")
     ] = False,
+    source: Annotated[str, typer.Option(help="The one of the [sources] that is stopped.", show_default=False)] = "",
     by: Annotated[str | None, typer.Option(help="Who; the user of this process.", show_default=False)] = None,
     state: Annotated[Path | None, serve.flag("state")] = None,
     log: Annotated[str | None, serve.flag("log")] = None,
@@ -56,7 +57,7 @@ def skip(
         effective = serve.effective_config(config, flags).config
         log_store = open_existing(effective.state, effective.log, effective.log_schema, effective.spool)
         try:
-            request = _request(log_store, reason.strip(), by or _user(), whole=transaction)
+            request = _request(log_store, reason.strip(), by or _user(), source, whole=transaction)
             log_store.requests.ask_skip(request)
         finally:
             log_store.close()
@@ -67,9 +68,9 @@ def skip(
         stdout.print(f"{what} is left out when the pipeline tries again, within seconds", markup=False)
 
 
-def _request(log_store: LogStore, reason: str, by: str, *, whole: bool) -> Skip:
+def _request(log_store: LogStore, reason: str, by: str, source: str, *, whole: bool) -> Skip:
     """What the pipeline reports to be stopped by. Raises `StateError` if it is not, or not by a single row."""
-    error = log_store.reports.all().get(PIPELINE, {}).get("error")
+    error = log_store.reports.all().get(stage_of_source(source), {}).get("error")
     named = error if isinstance(error, dict) else {}
     position, table = str(named.get("position", "")), str(named.get("table", ""))
     where = str(log_store.layout.root)
@@ -84,7 +85,7 @@ def _request(log_store: LogStore, reason: str, by: str, *, whole: bool) -> Skip:
     if not whole and not table:
         raise StateError("no-row", "it is stopped by no single row", where, "give --transaction to leave out all of it")
     row = ("", "", "") if whole else (table, str(named.get("key", "")), str(named.get("row", "")))
-    return Skip(position, *row, by, time.time() * 1000, reason)
+    return Skip(position, *row, by, time.time() * 1000, reason, source=source)
 
 
 def _user() -> str:

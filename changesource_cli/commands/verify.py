@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import time
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -11,8 +12,9 @@ from typing import Annotated
 import typer
 from rich.table import Table
 
+from changesource_cli.adapter_choice import chosen_sources
 from changesource_cli.commands import serve
-from changesource_cli.holdings import Replicas, upstream
+from changesource_cli.holdings import Replicas, schema_of_source, upstream
 from changesource_cli.output import ExitCode, print_json, reported, stdout
 from changesource_sdk import config as configuration
 from changesource_sdk.changelog.open import open_existing
@@ -59,6 +61,9 @@ def verify(
         str | None, typer.Argument(help="Adapter of the upstream, to compare it with the log.", show_default=False)
     ] = None,
     pairs: serve.Pairs = None,
+    source: Annotated[
+        str | None, typer.Option(help="Compare this one of the [sources] only.", show_default=False)
+    ] = None,
     replica: Replicas = None,
     state: Annotated[Path | None, serve.flag("state")] = None,
     log: Annotated[str | None, serve.flag("log")] = None,
@@ -76,7 +81,7 @@ def verify(
         log_store = open_existing(effective.state, effective.log, effective.log_schema, effective.spool)
         try:
             schema = schema_at_head(log_store)
-            comparisons = list(_comparisons(effective, log_store, schema, replica or []))
+            comparisons = list(_comparisons(effective, log_store, schema, replica or [], source))
             head = log_side(log_store, schema) if not comparisons else None
         finally:
             log_store.close()
@@ -90,12 +95,16 @@ def _pause() -> None:
 
 
 def _comparisons(
-    config: ServeConfig, log_store: LogStore, schema: ConsumerSchema, replicas: list[Path]
+    config: ServeConfig, log_store: LogStore, schema: ConsumerSchema, replicas: list[Path], source: str | None
 ) -> Iterator[Comparison]:
-    if config.adapter:
-        with upstream(config) as adapter:
-            policy = config.on_bad_value or ""
-            yield Comparison(*compare_with_log(adapter, log_store, schema, _pause, on_bad_value=policy))
+    for spec in chosen_sources(config, source):
+        only = schema_of_source(log_store, spec).tables if spec.name else None
+        with upstream(spec) as adapter:
+            policy = spec.on_bad_value
+            compared = compare_with_log(adapter, log_store, schema, _pause, on_bad_value=policy, only=only)
+        expected, actual, verdicts = compared
+        name = f"{expected.name} {spec.name}".rstrip()
+        yield Comparison(dataclasses.replace(expected, name=name), actual, verdicts)
     for path in replicas:
         actual = replica_side(path, schema)
         expected = log_side(log_store, schema, actual.watermark)

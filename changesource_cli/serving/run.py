@@ -14,7 +14,14 @@ from contextlib import suppress
 from dataclasses import replace
 from time import time
 
-from changesource_cli.adapter_choice import load_class, resolve, try_settings, with_own_folder
+from changesource_cli.adapter_choice import (
+    load_class,
+    named_source,
+    resolve,
+    source_specs,
+    try_settings,
+    with_own_folder,
+)
 from changesource_cli.output import ExitCode, print_json, stderr, stdout
 from changesource_cli.serving.state_watch import StateWatch
 from changesource_cli.serving.supervisor import Supervisor
@@ -24,7 +31,7 @@ from changesource_sdk.changelog.store import LogStore
 from changesource_sdk.config import ServeConfig
 from changesource_sdk.endpoint.server import Endpoint
 from changesource_sdk.observe.progress import Bar, Lines, StageWatch
-from changesource_sdk.pipeline.mapping.declare import load_mappings, needs_spark, wrong
+from changesource_sdk.pipeline.mapping.declare import needs_spark, wrong
 from changesource_sdk.pipeline.settings import PipelineSettings, Runner, command_line
 from changesource_sdk.pipeline.source import SourceSpec
 from changesource_sdk.system_tables import Permissions
@@ -38,13 +45,15 @@ log = logger("serve")
 async def run(config: ServeConfig, *, as_json: bool) -> int:
     """Serve until SIGTERM or SIGINT, and return the exit code. Raises `ChangesourceError` for what the user can fix."""
     logs.configure(form="json" if as_json else config.log_format, level=config.log_level)
-    adapter, publications = "", None
+    specs: list[SourceSpec] = []
+    publications = None
     if config.role != "endpoint":
-        adapter = resolve(config.adapter)
-        publications = try_settings(load_class(adapter), config.settings)
-        _check_mappings(config)
+        specs = source_specs(config) or [SourceSpec(resolve(config.adapter))]
+        publications = _try_all(specs)
+        for spec in specs:
+            _check_mappings(config, spec)
     # Handle signals before announcing the endpoint: an earlier one would end the process without a clean stop.
-    serving = _Serving(config, adapter, publications, as_json, first_signal())
+    serving = _Serving(config, specs, publications, as_json, first_signal())
     while (code := await serving.run_once()) is None:
         where = str(config.state)
         event(log, logging.ERROR, "the state directory is gone or another one, starting over", where=where)
@@ -57,14 +66,14 @@ class _Serving:
     def __init__(
         self,
         config: ServeConfig,
-        adapter: str,
+        specs: list[SourceSpec],
         publications: frozenset[str] | None,
         as_json: bool,
         stop_signal: asyncio.Future[signal.Signals],
     ) -> None:
         # Gets the port in use from `_started_endpoint`, so that a restart listens on the same one.
         self._config = config
-        self._adapter = adapter
+        self._specs = specs
         self._publications = publications
         self._as_json = as_json
         self._stop_signal = stop_signal
@@ -81,7 +90,7 @@ class _Serving:
         if config.role == "endpoint":
             return await self._run_here(log_store, None)
         with log_store.claim():
-            command = command_line(_pipeline(config, self._adapter), config.state)
+            command = command_line(_pipeline(config, self._specs), config.state)
             return await self._run_here(log_store, Supervisor(command, _environment(config), grace=config.grace))
 
     async def _run_here(self, log_store: LogStore, supervisor: Supervisor | None) -> int | None:
@@ -138,20 +147,30 @@ async def _watch(log_store: LogStore, as_json: bool) -> None:
     await StageWatch(display, time() * 1000).run(log_store.reports.all)
 
 
-def _pipeline(config: ServeConfig, adapter: str) -> PipelineSettings:
+def _try_all(specs: list[SourceSpec]) -> frozenset[str] | None:
+    """Construct every adapter once; return the publications that they follow, None if no adapter has any. Raises
+    `ConfigurationError`, which names the source.
+    """
+    followed: set[str] = set()
+    has_publications = False
+    for spec in specs:
+        with named_source(spec.name):
+            publications = try_settings(load_class(spec.adapter), spec.settings)
+        followed |= publications or set()
+        has_publications |= publications is not None
+    return frozenset(followed) if has_publications else None
+
+
+def _pipeline(config: ServeConfig, specs: list[SourceSpec]) -> PipelineSettings:
     conf = {key: str(value) for key, value in config.conf.items()}
     runner: Runner = "inline" if config.runner == "inline" else "spark"
-    own_settings = with_own_folder(load_class(adapter), config.settings, config.state)
-    source = SourceSpec(
-        adapter,
-        own_settings,
-        ledger=str(config.ledger or ""),
-        mapping=config.mapping,
-        mappings=config.mappings,
-        on_bad_value=config.on_bad_value or "",
-    )
+    own = [
+        replace(spec, settings=with_own_folder(load_class(spec.adapter), spec.settings, config.state, spec.name))
+        for spec in specs
+    ]
     return PipelineSettings(
-        source,
+        None if config.sources else own[0],
+        sources=own if config.sources else (),
         runner=runner,
         master=config.master,
         conf=conf,
@@ -162,9 +181,9 @@ def _pipeline(config: ServeConfig, adapter: str) -> PipelineSettings:
     )
 
 
-def _check_mappings(config: ServeConfig) -> None:
+def _check_mappings(config: ServeConfig, spec: SourceSpec) -> None:
     """Raise `ConfigurationError` for mistakes that show without the tables, which are read later."""
-    key = needs_spark(load_mappings(config.mapping, config.mappings))
+    key = needs_spark(spec.loaded_mappings())
     if key is not None and config.runner == "inline":
         raise wrong(key, "Spark SQL needs the Spark runner", "use --runner spark, or a Python function")
 
@@ -180,7 +199,8 @@ def _announce_pipeline(config: ServeConfig, as_json: bool) -> None:
     if as_json:
         print_json({"event": "running", "role": config.role, "pid": os.getpid()})
     else:
-        stdout.print(f"running the pipeline of {config.adapter}, state in {config.state}", markup=False)
+        names = ", ".join(config.sources) or config.adapter
+        stdout.print(f"running the pipeline of {names}, state in {config.state}", markup=False)
 
 
 def _announce(config: ServeConfig, port: int, as_json: bool) -> None:

@@ -10,8 +10,8 @@ transactions after it; a new one drops the transactions of the former and starts
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import NamedTuple, Protocol
 
@@ -118,6 +118,30 @@ class SnapshotRecord:
     created_ms: float
 
 
+class SourceRow(NamedTuple):
+    """What the log has of one named source, where several share it (`source_writer`).
+
+    `position` is the text of its last position, None if the source must be read (again). `schema` is that of its own
+    tables, "" if consumers have none. `epoch` fences its older writers, `reads` counts how often the source was read;
+    rows are never deleted, so that both only grow. `fingerprint` identifies the mapping and prefix that its rows were
+    made with.
+    """
+
+    name: str
+    epoch: int = 0
+    position: str | None = None
+    schema: str = ""
+    fingerprint: str = ""
+    reads: int = 0
+
+    @property
+    def position_key(self) -> str:
+        """What qualifies its positions in the log. An upstream that was restored may use its positions again, so those
+        of a former read must not count.
+        """
+        return f"{self.name}:{self.reads}"
+
+
 @dataclass(frozen=True, slots=True)
 class LogState:
     """The state row of the log. A consumer can resume from any watermark with `oldest <= watermark <= head`.
@@ -135,6 +159,20 @@ class LogState:
     schema: str = ""
     transactions: int = 0
     highest: str = EMPTY
+    # The named sources that share the log, by name; none in a log of one upstream.
+    sources: Mapping[str, SourceRow] = field(default_factory=dict)
+
+
+def segment_prefix(source: str) -> str:
+    """How the names of a source's segments begin; "" of a log of one upstream. Names of sources have no dot."""
+    return f"{source}." if source else ""
+
+
+class SourceRead(NamedTuple):
+    """A source that was read as a whole: the transaction that brings its rows, and its row in the log after it."""
+
+    row: SourceRow
+    transaction: EncodedTransaction
 
 
 class LogRange(NamedTuple):
@@ -150,9 +188,9 @@ class LogRange(NamedTuple):
 class LogUpdate:
     """One atomic change of a log: the state afterwards, and what is inserted and deleted with it.
 
-    `state.epoch` is the writer's. `schema` is the new consumer schema, None if it stays. `segments` are the block files
-    of those `rows` that have a segment, by watermark. `before_commit` is called inside the transaction, after the epoch
-    was compared: it moves files that only the newest writer may move.
+    `schema` is the new consumer schema, None if it stays. `segments` are the block files of those `rows` that have a
+    segment, by watermark. `sources` are rows to replace. `before_commit` is called inside the transaction, after the
+    epoch was compared: it moves files that only the newest writer may move.
     """
 
     state: LogState
@@ -160,7 +198,8 @@ class LogUpdate:
     segments: Sequence[tuple[str, BlockFile]] = ()
     schema: str | None = None
     snapshot: SnapshotRecord | None = None
-    starts_generation: bool = False  # deletes all transactions and snapshots first
+    sources: Sequence[SourceRow] = ()
+    starts_generation: bool = False  # deletes all transactions and snapshots first, and what sources have
     forget_through: str | None = None  # deletes the transactions up to and including this watermark
     before_commit: Callable[[], None] | None = None
     letters: Sequence[LetterEdit] = ()  # applied in order, after a new generation has deleted all letters
@@ -171,7 +210,7 @@ class LogUpdate:
     def is_empty(self) -> bool:
         """Whether there is nothing to write; the epoch is compared all the same."""
         changes_rows = self.rows or self.snapshot is not None or self.forget_through is not None
-        return not (changes_rows or self.moves_position or self.letters or self.skips)
+        return not (changes_rows or self.moves_position or self.letters or self.skips or self.sources)
 
     @property
     def wakes_readers(self) -> bool:
@@ -209,17 +248,23 @@ class Log(Protocol):
         all. Empty in a log of a release that did not keep any.
         """
 
-    def take_over(self, highest: str) -> LogState:
+    def take_over(self, highest: str, source: str = "", epoch: int = 0) -> LogState:
         """Open the log for writing, create it if absent, and become its newest writer; returns the state.
 
         The epoch is increased by one, and the state's `highest` to at least `highest`. Staged segments that no
         transaction names are removed.
+
+        With `source`, become the newest writer of that source only, under the pipeline that has this `epoch`: the
+        source's own epoch goes up by one and is that of the state returned, which is without schema and sources. Raises
+        `StaleWriter` if another pipeline took over.
         """
 
-    def write(self, update: LogUpdate) -> None:
-        """Apply an update in one transaction; it is durable when this returns, and readers are woken.
+    def write(self, make: Callable[[LogState], LogUpdate], epoch: int, source: SourceRow | None = None) -> LogUpdate:
+        """Apply an update in one transaction and return it; durable then, and readers are woken.
 
-        Raises `StaleWriter`, with nothing changed, if another writer took over since.
+        `make` gets the state inside the transaction, without schema and sources, and may call `state` for these. Raises
+        `StaleWriter`, with nothing changed, if another writer took over since: `epoch` is that of `take_over`, and
+        `source`, if it is given, has that of its own.
         """
 
     def set_aside(self) -> str | None:

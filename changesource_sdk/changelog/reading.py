@@ -17,9 +17,9 @@ def has(log: Log, watermark: str) -> bool:
     return bool(log.sizes(watermark, watermark, 1))
 
 
-def knows(log: Log, position: Position) -> bool:
-    """Whether a transaction or snapshot with this position is in the log."""
-    return bool(log.known([positions.to_text(position)]))
+def knows(log: Log, position: Position, key: str = "") -> bool:
+    """Whether a transaction or snapshot with this position, qualified by `key`, is in the log."""
+    return bool(log.known([positions.of_source(key, position)]))
 
 
 def ranges(log: Log, after: str, through: str, range_bytes: int) -> list[LogRange]:

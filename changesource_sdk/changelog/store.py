@@ -19,6 +19,7 @@ from changesource_sdk.changelog.coordination.requests import Requests
 from changesource_sdk.changelog.coordination.wakeup import WakeupListener
 from changesource_sdk.changelog.files.layout import StateDirectory
 from changesource_sdk.changelog.log import Log
+from changesource_sdk.changelog.source_writer import SourceWriter
 from changesource_sdk.changelog.spool.files import SnapshotFiles
 from changesource_sdk.changelog.writer import LogWriter
 from changesource_sdk.errors import CorruptLog
@@ -72,6 +73,11 @@ class LogStore:
         except CorruptLog as error:
             _log.error("%s; set aside as %s, a new snapshot is taken", error, self.set_aside())
             return LogWriter(self.open_log(), self.files, now_us)
+
+    def open_source_writer(self, source: str, epoch: int, now_us: Callable[[], int]) -> SourceWriter:
+        """Become the newest writer of one source, under the pipeline whose `LogWriter` has this epoch."""
+        self.layout.create()
+        return SourceWriter(self.open_log(), source, epoch, now_us)
 
     def set_aside(self) -> str | None:
         """Rename a damaged log and return its new name; None if there is no log."""

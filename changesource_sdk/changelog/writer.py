@@ -3,13 +3,16 @@
 One call of `append` is one transaction of the backend, however many transactions of the upstream it holds; the caller
 groups. Opening a writer takes a new epoch, and the backend compares it inside every transaction: a writer that was
 replaced while it slept cannot write. Nothing but the newest writer changes the log, so what a writer reads before it
-writes is still true then, or its write fails with `StaleWriter`. Files (segments, spool folders) are durable before the
-row that names them is committed, and removed after the row is gone; leftovers of a kill are swept when a writer opens.
+writes is still true then, or its write fails with `StaleWriter`. Only where several sources share the log does its head
+move meanwhile (`source_writer`), so the head is read inside the transaction.
+
+Files (segments, spool folders) are durable before the row that names them is committed, and removed after the row is
+gone; leftovers of a kill are swept when a writer opens.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 
@@ -17,11 +20,19 @@ from changesource_sdk import positions
 from changesource_sdk.changelog.batch import Batch
 from changesource_sdk.changelog.dead_letters import DeadLetter, LetterEdit, Skip
 from changesource_sdk.changelog.files.layout import sync_directory
-from changesource_sdk.changelog.log import EncodedTransaction, Log, LogState, LogUpdate, SnapshotRecord
+from changesource_sdk.changelog.log import (
+    EncodedTransaction,
+    Log,
+    LogState,
+    LogUpdate,
+    SnapshotRecord,
+    SourceRead,
+    SourceRow,
+)
 from changesource_sdk.changelog.spool import snapshots
 from changesource_sdk.changelog.spool.files import SnapshotFiles
 from changesource_sdk.errors import InvalidChange, StaleWriter
-from changesource_sdk.positions import Position
+from changesource_sdk.positions import Position, of_source
 from protocol import watermark as watermarks
 from protocol.watermark import EMPTY
 
@@ -37,18 +48,22 @@ class LogWriter:
         self._files = files
         self._now_us = now_us
         try:
-            # The state row as this writer last wrote it; it is the only one that does.
+            # The state row as this writer last wrote it; writers of named sources may have moved the head since.
             self._state = log.take_over(files.highest())
             # The major number of the head, so that `append` need not parse it.
             self._head_major = watermarks.to_int(self._state.head)[0]
             # A log restored from an older copy must not use its numbers again for other transactions: what is appended
             # from here on is numbered from the clock, which is above all that was ever numbered before.
             self._floor = now_us()
-            self._sweep()
-            files.sweep_shared(self._named())
+            self._sweep_all()
         except BaseException:
             log.close()
             raise
+
+    @property
+    def position_key(self) -> str:
+        """What qualifies positions in the log: nothing, where it has one source."""
+        return ""
 
     def state(self) -> LogState:
         """Return the state row as this writer last wrote it."""
@@ -58,22 +73,17 @@ class LogWriter:
         """Return the snapshots of the current generation, oldest first."""
         return self._log.snapshots()
 
+    def head(self) -> str:
+        """The newest watermark, which writers of named sources may have appended."""
+        return self._log.state().head
+
+    def sources(self) -> Mapping[str, SourceRow]:
+        """The named sources that share the log, by name."""
+        return self._log.state().sources
+
     def knows(self, position: Position) -> bool:
         """Whether a transaction with this position, or one beyond it, was appended in this generation."""
-        return bool(self._known([(positions.to_text(position), position)]))
-
-    def _known(self, candidates: Iterable[tuple[str, Position]]) -> dict[str, str]:
-        """Return the watermarks of those positions that the log has, or had before pruning, by the positions' text."""
-        state = self._state
-        by_text = {text: position for text, position in candidates if not positions.is_ahead(position, state.position)}
-        if not by_text:
-            return {}
-        known = self._log.known(list(by_text))
-        for text, position in by_text.items():
-            if text not in known and _was_appended(state, position):
-                # Pruned since, and its watermark with it. Callers only need to know that it is not new.
-                known[text] = state.oldest
-        return known
+        return bool(known_watermarks(self._log, self._state, [(positions.to_text(position), position)]))
 
     def append(self, transactions: Sequence[EncodedTransaction]) -> list[str]:
         """Make all of them durable, or none, and return the watermark of each.
@@ -82,13 +92,17 @@ class LogWriter:
         `InvalidChange` where the adapter's watermarks do not increase.
         """
         texts = [positions.to_text(transaction.position) for transaction in transactions]
-        known = self._known((text, each.position) for text, each in zip(texts, transactions, strict=True))
+        candidates = [(text, each.position) for text, each in zip(texts, transactions, strict=True)]
+        known = known_watermarks(self._log, self._state, candidates)
         batch = Batch(self._state.head, self._head_major, self._floor)
         for text, transaction in zip(texts, transactions, strict=True):
             batch.add(transaction, text, known.get(text))
-        after = self._state if batch.last is None else self._after(batch, batch.last)
-        self._log.write(
-            LogUpdate(
+
+        def make(current: LogState) -> LogUpdate:
+            after = state_after(current, batch)
+            if batch.last is not None:
+                after = replace(after, position=batch.last.position)
+            return LogUpdate(
                 after,
                 batch.rows,
                 batch.segments,
@@ -97,22 +111,17 @@ class LogWriter:
                 skips=batch.skips,
                 moves_position=batch.last is not None,
             )
-        )
-        self._state, self._head_major = after, batch.major
+
+        self._write(make)
+        self._head_major = batch.major
         for segment in batch.unneeded:
             segment.path.unlink(missing_ok=True)
         return batch.watermarks
 
-    def _after(self, batch: Batch, last: EncodedTransaction) -> LogState:
-        before = self._state
-        return replace(
-            before,
-            head=batch.head,
-            highest=max(before.highest, batch.head),
-            position=last.position,
-            schema=before.schema if batch.schema is None else batch.schema,
-            transactions=before.transactions + len(batch.rows),
-        )
+    def _write(self, make: Callable[[LogState], LogUpdate]) -> None:
+        written = self._log.write(make, self._state.epoch)
+        schema = self._state.schema if written.schema is None else written.schema
+        self._state = replace(written.state, schema=schema)
 
     def next_generation(self, above: str = EMPTY, proposed: str | None = None) -> str:
         """Return a watermark for a new snapshot, above `above` and all that this log ever used.
@@ -157,11 +166,65 @@ class LogWriter:
         update = LogUpdate(
             after, schema=schema, snapshot=record, starts_generation=True, letters=edits, skips=carried_out
         )
-        self._log.write(update)
-        self._state, self._head_major = after, watermarks.to_int(watermark)[0]
-        self._sweep()
-        self._files.sweep_shared(self._named())
+        self._write(lambda _: update)
+        self._head_major = watermarks.to_int(watermark)[0]
+        self._sweep_all()
         return record
+
+    def start_shared_generation(
+        self, directory: Path, created_ms: float, reads: Sequence[SourceRead], schema: str
+    ) -> SnapshotRecord:
+        """Start a generation with the empty snapshot in `directory`, which is named by its watermark, and one
+        transaction for each source that was read, all in one commit. `schema` is that of these sources together. All
+        other sources have to be read later.
+        """
+        sync_directory(self._files.layout.spool)
+        self._files.publish(directory)
+        watermark = directory.name
+        record = SnapshotRecord(watermark, self._state.generation + 1, None, "", directory, created_ms)
+        batch = self._batch(reads, watermark)
+        began = LogState(record.generation, self._state.epoch, watermark, watermark, highest=watermark)
+        after = replace(state_after(began, batch), schema=schema)
+        rows = [read.row for read in reads]
+
+        def make(_: LogState) -> LogUpdate:
+            return LogUpdate(
+                after,
+                batch.rows,
+                batch.segments,
+                schema,
+                record,
+                rows,
+                starts_generation=True,
+                letters=batch.letters,
+                skips=batch.skips,
+            )
+
+        self._write(make)
+        self._head_major = batch.major
+        self._sweep_all()
+        return record
+
+    def append_shared(self, read: SourceRead, rows: Sequence[SourceRow], schema: str) -> str:
+        """Append the owner's own transaction to a log that sources share, and replace rows of sources; its watermark.
+        Called while no source writes. The schema of all sources is `schema` from then on.
+        """
+        batch = self._batch([read], self._state.head)
+
+        def make(current: LogState) -> LogUpdate:
+            return LogUpdate(
+                replace(state_after(current, batch), position=None), batch.rows, batch.segments, schema, sources=rows
+            )
+
+        self._write(make)
+        self._head_major = batch.major
+        return batch.head
+
+    def _batch(self, reads: Sequence[SourceRead], head: str) -> Batch:
+        batch = Batch(head, watermarks.to_int(head)[0], self._floor)
+        for read in reads:
+            batch.add(read.transaction, of_source(read.row.position_key, read.transaction.position), None)
+        return batch
 
     def add_snapshot(self, base: str, record: SnapshotRecord) -> bool:
         """Register a snapshot that was made from snapshot `base` and the transactions up to its watermark.
@@ -170,7 +233,7 @@ class LogWriter:
         current generation, is older than another, or is incomplete.
         """
         known = [snapshot.watermark for snapshot in self.snapshots()]
-        belongs = base in known and max(known) < record.watermark <= self._state.head
+        belongs = base in known and max(known) < record.watermark <= self._log.state().head
         if not belongs or not self._files.is_published(record.directory):
             return False
         final = self._files.layout.spool / record.watermark
@@ -182,9 +245,8 @@ class LogWriter:
 
         added = replace(record, generation=self._state.generation, directory=final)
         # A writer that was replaced must not move the folder: the newer one still takes it from there.
-        self._log.write(LogUpdate(self._state, snapshot=added, before_commit=adopt))
-        self._sweep()
-        self._files.sweep_shared(self._named())
+        self._write(lambda current: LogUpdate(current, snapshot=added, before_commit=adopt))
+        self._sweep_all()
         return True
 
     def prune(self, below: str, at_most: int | None = None) -> int:
@@ -193,7 +255,10 @@ class LogWriter:
         `below` is limited to the head. The state's `oldest` becomes the last one deleted, or `below` if none is left
         up to there.
         """
-        state = self._state
+        if below <= self._state.oldest:
+            return 0
+        # Read again: writers of named sources may have moved the head.
+        state = self._log.state()
         below = min(below, state.head)
         if below <= state.oldest:
             return 0
@@ -203,9 +268,12 @@ class LogWriter:
             first = self._log.sizes(state.oldest, below, at_most)
             count = len(first)
             below = first[-1][0] if count == at_most else below
-        after = replace(state, oldest=below, transactions=state.transactions - count)
-        self._log.write(LogUpdate(after, forget_through=below))
-        self._state = after
+
+        def make(current: LogState) -> LogUpdate:
+            after = replace(current, oldest=below, transactions=current.transactions - count)
+            return LogUpdate(after, forget_through=below)
+
+        self._write(make)
         self._sweep()
         return count
 
@@ -215,9 +283,35 @@ class LogWriter:
     def _sweep(self) -> None:
         self._files.sweep(self._named())
 
+    def _sweep_all(self) -> None:
+        self._sweep()
+        self._files.sweep_shared(self._named())
+
     def close(self) -> None:
         """Release the log; another writer may follow."""
         self._log.close()
+
+
+def known_watermarks(log: Log, state: LogState, candidates: Iterable[tuple[str, Position]]) -> dict[str, str]:
+    """The watermarks of those positions (with their text in the log) that the log holds, or once held, by text.
+
+    `state.position` is the newest of their source.
+    """
+    by_text = {text: position for text, position in candidates if not positions.is_ahead(position, state.position)}
+    if not by_text:
+        return {}
+    known = log.known(list(by_text))
+    for text, position in by_text.items():
+        if text not in known and _was_appended(state, position):
+            # Pruned since. Its own watermark is lost; nobody needs more of it than that it is not a new one.
+            known[text] = state.oldest
+    return known
+
+
+def state_after(before: LogState, batch: Batch) -> LogState:
+    """The state after the transactions of a batch, but for position and schema."""
+    transactions = before.transactions + len(batch.rows)
+    return replace(before, head=batch.head, highest=max(before.highest, batch.head), transactions=transactions)
 
 
 def _was_appended(state: LogState, position: Position) -> bool:

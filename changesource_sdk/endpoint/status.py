@@ -14,11 +14,14 @@ from time import time
 
 from changesource_sdk.changelog.coordination.consumers import Consumer
 from changesource_sdk.changelog.log import Log
+from changesource_sdk.changelog.source_writer import table_names
 from changesource_sdk.changelog.store import LogStore
 from changesource_sdk.endpoint.stream.acks import consumer_key
 from changesource_sdk.endpoint.stream.subscription import Phase, Subscription
 from changesource_sdk.observe.metrics import EndpointMetrics
+from changesource_sdk.observe.stages import stage_of_source
 from changesource_sdk.observe.warnings import REPORT, read_report, stages_only, warning_documents
+from changesource_sdk.positions import from_text
 from protocol.watermark import to_int
 
 Document = dict[str, object]
@@ -55,9 +58,13 @@ def describe(
             name: _stage(report, now, held if name == PIPELINE else set())
             for name, report in stages_only(reports).items()
         },
+        "sources": _sources(reader),
         "warnings": warnings,
         "log": log,
-        "upstream": {DEFAULT_SOURCE: _upstream(reports.get(PIPELINE, {}), now)},
+        "upstream": {
+            name or DEFAULT_SOURCE: _upstream(reports.get(stage_of_source(name), {}), now)
+            for name in _source_names(reader)
+        },
         **_aside(reader, now),
         "snapshotRequest": {"above": request.above, "reason": request.reason} if request else None,
         "subscribers": [_consumer(item, reader, now) for item in known],
@@ -93,6 +100,11 @@ def set_gauges(document: Mapping[str, object], metrics: EndpointMetrics) -> None
         metrics.dead_letters.labels(each["table"], each["outcome"]).set(each["count"])
     warnings = document["warnings"]
     assert isinstance(warnings, list)
+    sources = document["sources"]
+    assert isinstance(sources, dict)
+    for name, source in sources.items():
+        metrics.source_reads.labels(name).set(source["reads"])
+        metrics.source_must_be_read.labels(name).set(source["mustBeRead"])
     metrics.warnings.set(sum(each["current"] for each in warnings))
     subscribers = document["subscribers"]
     assert isinstance(subscribers, list)
@@ -146,6 +158,26 @@ def _aside(reader: Log, now: float) -> Document:
         "deadLetters": {"total": sum(kept.counts.values()), "counts": counts, "newest": letters},
         "skips": skips,
     }
+
+
+def _sources(reader: Log) -> dict[str, Document]:
+    """The named sources that share the log: position and tables of each. How each is doing is in its stage."""
+    return {
+        row.name: {
+            "stage": stage_of_source(row.name),
+            "position": None if row.position is None else from_text(row.position),
+            "mustBeRead": row.position is None,
+            "tables": list(table_names(row.schema)),
+            "reads": row.reads,
+        }
+        for row in reader.state().sources.values()
+        if row.schema or row.position is not None
+    }
+
+
+def _source_names(reader: Log) -> list[str]:
+    """The named sources that share the log; "" alone for a log of one upstream."""
+    return [row.name for row in reader.state().sources.values() if row.schema or row.position is not None] or [""]
 
 
 def _number(report: Mapping[str, object], field: str) -> float:

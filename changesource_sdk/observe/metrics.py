@@ -55,6 +55,12 @@ class EndpointMetrics:
             ["stage"],
             registry=reg,
         )
+        self.source_reads = Gauge(
+            "changesource_source_reads", "How often a named source was read as a whole.", ["source"], registry=reg
+        )
+        self.source_must_be_read = Gauge(
+            "changesource_source_must_be_read", "1 while a named source waits to be read.", ["source"], registry=reg
+        )
         self.warnings = Gauge("changesource_warnings", "Warnings of the pipeline that hold now.", registry=reg)
         self.upstream_behind = Gauge(
             "changesource_upstream_behind",

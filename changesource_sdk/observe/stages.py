@@ -51,6 +51,11 @@ class StageReport:
     pid: int = 0
 
 
+def stage_of_source(source: str) -> str:
+    """The name of the stage that reports a source; "" is the whole pipeline."""
+    return f"source-{source}" if source else "pipeline"
+
+
 def _now() -> float:
     return time.time()
 

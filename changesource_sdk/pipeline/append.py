@@ -9,8 +9,10 @@ import logging
 from collections.abc import Callable
 from dataclasses import replace
 from time import monotonic
+from typing import TypeAlias
 
 from changesource_sdk.adapter import Acknowledging, Adapter
+from changesource_sdk.changelog.source_writer import SourceWriter
 from changesource_sdk.changelog.writer import LogWriter
 from changesource_sdk.pipeline.encoding.bad_values import BadValueRules
 from changesource_sdk.pipeline.run import Run
@@ -31,14 +33,19 @@ once, after each retry, is not reported as recovered in between.
 """
 
 
-def append_tail(run: Run, adapter: Adapter, writer: LogWriter, progressed: Callable[[], None] = lambda: None) -> None:
-    """Append what follows the log's head until the run stops or a snapshot is requested.
+Appender: TypeAlias = LogWriter | SourceWriter
+"""The writer of the whole log, or of one source where several share it."""
+
+
+def append_tail(run: Run, adapter: Adapter, writer: Appender, progressed: Callable[[], None] = lambda: None) -> None:
+    """Append what follows the writer's last position until the run stops or a snapshot is requested.
 
     `progressed` is called after each commit. Raises what ended the reading.
     """
     rules = _current_rules(run, adapter, writer)
-    tail = Tail(adapter, writer.state(), run.log_store, run.spill_bytes, rules)
-    upkeep = LogUpkeep(run.log_store, writer)
+    tail = Tail(adapter, writer.state(), run.log_store, run.spill_bytes, rules, run.source, writer.position_key)
+    # Where sources share the log, its owner answers requests and prunes.
+    upkeep = LogUpkeep(run.log_store, writer) if isinstance(writer, LogWriter) else None
     stage = run.stage
     stage.update(state="tailing", watermark=writer.state().head, position=writer.state().position)
     head = HeadWatch(adapter, clock=run.clock)
@@ -47,9 +54,10 @@ def append_tail(run: Run, adapter: Adapter, writer: LogWriter, progressed: Calla
         poll_at = 0.0
         while not run.stop.is_set():
             if monotonic() >= poll_at:
-                if run.log_store.requests.pending_snapshot() is not None:
-                    return
-                upkeep.step()
+                if upkeep is not None:
+                    if run.log_store.requests.pending_snapshot() is not None:
+                        return
+                    upkeep.step()
                 stage.update(upstream=head.report(writer.state().position))
                 poll_at = monotonic() + POLL_S
             if _append_waiting(adapter, writer, run, tail):
@@ -63,7 +71,7 @@ def append_tail(run: Run, adapter: Adapter, writer: LogWriter, progressed: Calla
         tail.end()
 
 
-def _current_rules(run: Run, adapter: Adapter, writer: LogWriter) -> BadValueRules:
+def _current_rules(run: Run, adapter: Adapter, writer: Appender) -> BadValueRules:
     """The rules for what follows; requests about transactions that are in the log already are withdrawn."""
     rules = run.bad_value_rules(adapter)
     over = [skip for skip in rules.skips if not skip.position or writer.knows(from_text(skip.position))]
@@ -72,7 +80,7 @@ def _current_rules(run: Run, adapter: Adapter, writer: LogWriter) -> BadValueRul
     return replace(rules, skips=tuple(skip for skip in rules.skips if skip not in over))
 
 
-def _append_waiting(adapter: Adapter, writer: LogWriter, run: Run, tail: Tail) -> bool:
+def _append_waiting(adapter: Adapter, writer: Appender, run: Run, tail: Tail) -> bool:
     """Commit everything that waits, then acknowledge it upstream. Waits up to `POLL_S`; whether there was anything."""
     batch = tail.feed.take(POLL_S)
     if not batch:

@@ -19,9 +19,12 @@ from changesource_sdk.errors import ChangesourceError
 from changesource_sdk.observe.relayed import relay_to_standard_error
 from changesource_sdk.observe.stages import Stage
 from changesource_sdk.observe.warnings import WarningBook
+from changesource_sdk.pipeline.compaction.local import LocalLane
 from changesource_sdk.pipeline.inline import InlineRunner
 from changesource_sdk.pipeline.mapping.fingerprint import renew_if_changed
 from changesource_sdk.pipeline.settings import PipelineSettings, read_settings
+from changesource_sdk.pipeline.sources.lane import InlineLanes
+from changesource_sdk.pipeline.sources.runner import SourcesRunner
 from changesource_sdk.policies.compaction import CompactionPolicy
 
 
@@ -33,17 +36,24 @@ def _watch_parent(stop: threading.Event) -> None:
 
 
 def _run(pipeline: PipelineSettings, state: Path, stop: threading.Event) -> None:
-    make = pipeline.source.factory()
+    # Raises for an adapter that cannot be imported, before anything is opened.
+    factories = [source.factory() for source in pipeline.sources or (pipeline.source,) if source is not None]
     log_store = open_store(state, pipeline.log, pipeline.log_schema, pipeline.spool)
     log_store.layout.create()
     book = WarningBook(log_store.reports)
     relay_to_standard_error(book)
     try:
-        renew_if_changed(log_store, pipeline.source.loaded_mappings())
+        if pipeline.source is not None:
+            renew_if_changed(log_store, pipeline.source.loaded_mappings())
         if pipeline.runner == "inline":
             compaction = CompactionPolicy.parse(pipeline.compact_after)
-            policy = pipeline.source.on_bad_value
-            InlineRunner(make, log_store, stop=stop, compaction=compaction, on_bad_value=policy).run()
+            if pipeline.source is not None:
+                policy = pipeline.source.on_bad_value
+                make = factories[0]
+                InlineRunner(make, log_store, stop=stop, compaction=compaction, on_bad_value=policy).run()
+            else:
+                lanes, compacting = InlineLanes(), LocalLane()
+                SourcesRunner(pipeline.sources, log_store, lanes, compacting, stop=stop, compaction=compaction).run()
             return
         from changesource_sdk.pipeline.spark.driver import drive
 

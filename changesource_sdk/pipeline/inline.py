@@ -84,17 +84,7 @@ def snapshot_into_log(
     Raises `Stopped` if the run stops meanwhile.
     """
     stage = run.stage
-
-    def rows_done(rows: int) -> None:
-        stage.update(rows=rows)
-        if run.stop.is_set():
-            raise Stopped
-
-    progress = SnapshotProgress(
-        begin=partial(stage.start, "snapshot"),
-        rows_done=rows_done,
-        part_done=lambda parts: stage.update(done=parts),
-    )
+    progress = snapshot_progress(run)
     stage.start("snapshot", 0)
     rules = run.bad_value_rules(adapter)
     layout = run.log_store.layout
@@ -106,3 +96,19 @@ def snapshot_into_log(
     # None of them is needed any more: a transaction before a snapshot does not come again.
     run.log_store.requests.withdraw_skips(rules.skips)
     stage.update(watermark=record.watermark, position=record.position)
+
+
+def snapshot_progress(run: Run) -> SnapshotProgress:
+    """Reports the progress of a snapshot in the run's stage, and raises `Stopped` if the run stops meanwhile."""
+    stage = run.stage
+
+    def rows_done(rows: int) -> None:
+        stage.update(rows=rows)
+        if run.stop.is_set():
+            raise Stopped
+
+    return SnapshotProgress(
+        begin=partial(stage.start, "snapshot"),
+        rows_done=rows_done,
+        part_done=lambda parts: stage.update(done=parts),
+    )

@@ -40,6 +40,7 @@ class Recovery:
     """
 
     def __init__(self, run: Run, backoff: Backoff) -> None:
+        self._run = run
         self._log_store = run.log_store
         self._stage = run.stage
         self._stop = run.stop
@@ -60,15 +61,17 @@ class Recovery:
             except StaleWriter as error:
                 self._stage.failed(error)
                 raise
+            except CorruptLog as error:
+                if self._run.source:
+                    # There is one log: what to do with it is its owner's decision.
+                    raise
+                self._report_and_wait(error)
             except ResyncRequired as error:
-                warn(_log, NEW_SNAPSHOT, error.where, "a new snapshot is taken", reason=error.message)
-                self._ask_for_snapshot(str(error))
+                where = f"source {self._run.source}" if self._run.source else error.where
+                warn(_log, NEW_SNAPSHOT, where, "a new snapshot is taken", reason=error.message)
+                self._run.require_snapshot(str(error))
             except ChangesourceError as error:
                 self._report_and_wait(error)
-
-    def _ask_for_snapshot(self, reason: str) -> None:
-        with closing(self._log_store.open_log()) as log:
-            self._log_store.requests.ask_snapshot(log.state().head, reason)
 
     def _report_and_wait(self, error: ChangesourceError) -> None:
         delay = self._backoff.seconds()
@@ -88,12 +91,18 @@ class Recovery:
                 return
 
 
-def snapshot_due(log_store: LogStore, writer: LogWriter) -> str | None:
-    """Return the watermark above which a snapshot must be taken now; None if no snapshot is due."""
+def snapshot_due(log_store: LogStore, writer: LogWriter, *, is_shared: bool = False) -> str | None:
+    """Return the watermark above which a snapshot must be taken now; None if no snapshot is due.
+
+    `is_shared` says that named sources share the log.
+    """
     known = writer.snapshots()
     log_store.requests.answer_snapshot(max((snapshot.watermark for snapshot in known), default=EMPTY))
     held = _held_by_consumers(log_store)
     if writer.state().generation == 0:
+        return held
+    if not is_shared and any(row.schema for row in writer.sources().values()):
+        event(_log, logging.WARNING, "a new snapshot is taken", reason="the log was written by several sources")
         return held
     if is_beyond(held, writer.state().head):
         reason = f"consumers hold {held}, which this log has lost: it was damaged, or restored from an older copy"

@@ -7,7 +7,7 @@ command line.
 from __future__ import annotations
 
 import sys
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any, Literal
@@ -25,11 +25,11 @@ Runner = Literal["inline", "spark"]
 
 @dataclass(frozen=True, slots=True)
 class PipelineSettings:
-    """What a pipeline process is to do. `master` and `conf` are for the Spark runner; `log`, `log_schema` and `spool`
-    say where the log is (`changelog.open`).
+    """What a pipeline process is to do: follow one source, or the named `sources` together. `master` and `conf` are for
+    the Spark runner; `log`, `log_schema` and `spool` say where the log is (`changelog.open`).
     """
 
-    source: SourceSpec
+    source: SourceSpec | None
     runner: Runner = "inline"
     master: str = "local[*]"
     conf: Mapping[str, str] = field(default_factory=dict)
@@ -37,6 +37,7 @@ class PipelineSettings:
     log_schema: str = "changesource"
     spool: str | None = None
     compact_after: str = "never"
+    sources: Sequence[SourceSpec] = ()
 
 
 def command_line(pipeline: PipelineSettings, state_directory: Path) -> list[str]:
@@ -63,8 +64,12 @@ def read_settings(state: Path) -> PipelineSettings:
 
 
 def _settings_of(content: dict[str, Any]) -> PipelineSettings:
-    if "source" in content:
+    sources = [SourceSpec(**each) for each in content.pop("sources", ())]
+    source = None
+    if sources:
+        content.pop("source", None)
+    elif "source" in content:
         source = SourceSpec(**content.pop("source"))
     else:  # of an earlier release
         source = SourceSpec.from_wrapped(content.pop("adapter"), content.pop("settings", {}))
-    return PipelineSettings(source, **content)
+    return PipelineSettings(source, sources=sources, **content)

@@ -14,6 +14,7 @@ from changesource_sdk.ledger.adapter import LedgeredAdapter
 from changesource_sdk.pipeline.adapter_factory import adapter_factory
 from changesource_sdk.pipeline.mapped import MappedAdapter
 from changesource_sdk.pipeline.mapping.declare import Mappings, fingerprint, load_mappings
+from changesource_sdk.pipeline.mapping.prefix import PrefixedAdapter
 
 # How earlier releases named a wrapped source: by the import path of the wrapping adapter.
 _MAPPED = "changesource_sdk.pipeline.mapped:MappedAdapter"
@@ -24,7 +25,8 @@ _LEDGERED = "changesource_sdk.ledger.adapter:LedgeredAdapter"
 class SourceSpec:
     """A source. `adapter` is `module:Class`. `ledger` is the path of the ledger's file, "" without one. `mapping` has
     the declared mappings by table, `mappings` is the `module:NAME` of those written in Python. `on_bad_value` is the
-    setting of that name, "" if it is not set.
+    setting of that name, "" if it is not set. `name` is set where several sources share a log, and `prefix` is then put
+    before the names of its tables and indexes.
     """
 
     adapter: str
@@ -33,12 +35,16 @@ class SourceSpec:
     mapping: Mapping[str, object] = field(default_factory=dict)
     mappings: str = ""
     on_bad_value: str = ""
+    name: str = ""
+    prefix: str = ""
 
     def factory(self) -> Callable[[], Adapter]:
         """Return a function that makes a new adapter. Raises `ConfigurationError` if it cannot be imported."""
         make = adapter_factory(self.adapter, self.settings)
         if self.ledger:
             make = _around(make, lambda adapter: LedgeredAdapter(adapter, self.ledger))
+        if self.prefix:
+            make = _around(make, lambda adapter: PrefixedAdapter(adapter, self.prefix))
         if self.is_mapped:
             mappings = self.loaded_mappings()
             make = _around(make, lambda adapter: MappedAdapter(adapter, mappings))
@@ -56,6 +62,10 @@ class SourceSpec:
     def unmapped(self) -> SourceSpec:
         """The same source without its mappings."""
         return replace(self, mapping={}, mappings="")
+
+    def fingerprint(self) -> str:
+        """A text that changes when the same upstream would show its tables to consumers in another way."""
+        return f"{fingerprint(self.loaded_mappings())}:{self.prefix}"
 
     def identity(self) -> str:
         """A hash of everything but the upstream that a snapshot depends on; hashed, since settings may hold secrets.

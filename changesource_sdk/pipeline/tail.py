@@ -13,7 +13,7 @@ from pathlib import Path
 from time import monotonic
 
 from changesource_sdk.adapter import Adapter, Closing, Transaction, UsingTables
-from changesource_sdk.changelog.log import LogState
+from changesource_sdk.changelog.log import LogState, segment_prefix
 from changesource_sdk.changelog.reading import knows
 from changesource_sdk.changelog.store import LogStore
 from changesource_sdk.contract import checked_transactions
@@ -43,7 +43,10 @@ class Tail:
         log_store: LogStore,
         spill_bytes: int,
         rules: BadValueRules | None = None,
+        source: str = "",
+        position_key: str = "",
     ) -> None:
+        """`position_key` qualifies the positions of `source` in a log that several share (`SourceRow`)."""
         self.feed = TransactionFeed()
         self._adapter = adapter
         # Position of the last transaction fed; written by the thread.
@@ -53,7 +56,9 @@ class Tail:
         # Number of segments made; names them together with the epoch. Written by the thread.
         self._segments = 0
         self._epoch = state.epoch
-        bad_values = BadValues(rules, self._known.kept_aside().letters)
+        self._source = source
+        self._position_key = position_key
+        bad_values = BadValues(rules, [each for each in self._known.kept_aside().letters if each.source == source])
         schema = LoggedSchema.from_json(state.schema)
         # The source if it has mappings: then it gives the adapter its tables, and knows them along the stream.
         self._mapped = adapter if isinstance(adapter, MappedSource) else None
@@ -67,7 +72,7 @@ class Tail:
             )
         # Set by `end`; the thread returns before the next transaction.
         self._ended = threading.Event()
-        self.patience = Patience()
+        self.patience = Patience(f"{source}: changes()" if source else "changes()")
         self._thread = threading.Thread(target=self._run, name="changesource-tail", daemon=True)
         # Since when, in monotonic seconds, the source has answered without an error; None before it does. Written by
         # the thread, read by the writer.
@@ -128,9 +133,9 @@ class Tail:
             is_behind(position, self._position)
             or position == self._position
             or self.feed.is_pending(position)
-            or knows(self._known, position)
+            or knows(self._known, position, self._position_key)
         )
 
     def _new_segment(self) -> Path:
         self._segments += 1
-        return self._directory / f"{self._epoch}-{self._segments}.frames"
+        return self._directory / f"{segment_prefix(self._source)}{self._epoch}-{self._segments}.frames"

@@ -6,11 +6,11 @@ transactions up to there; then what follows, as the window opens. Nothing is eve
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
 from changesource_sdk.changelog.dead_letters import KeptAside
-from changesource_sdk.changelog.log import Log, LogState, LogUpdate, SnapshotRecord, StoredTransaction
+from changesource_sdk.changelog.log import Log, LogState, LogUpdate, SnapshotRecord, SourceRow, StoredTransaction
 from changesource_sdk.errors import StateError
 
 
@@ -54,10 +54,10 @@ class WindowedLog:
     def kept_aside(self, at_most: int | None = None) -> KeptAside:
         return self._log.kept_aside(at_most)
 
-    def take_over(self, highest: str) -> LogState:
+    def take_over(self, highest: str, source: str = "", epoch: int = 0) -> LogState:
         raise _read_only()
 
-    def write(self, update: LogUpdate) -> None:
+    def write(self, make: Callable[[LogState], LogUpdate], epoch: int, source: SourceRow | None = None) -> LogUpdate:
         raise _read_only()
 
     def set_aside(self) -> str | None:

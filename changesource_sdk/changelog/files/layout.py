@@ -45,6 +45,11 @@ class StateDirectory:
         return self.spool / ".compaction"
 
     @property
+    def source_reads(self) -> Path:
+        """Parts of sources that are being read, where several share the log; made when first used."""
+        return self.spool / ".sources"
+
+    @property
     def consumers(self) -> Path:
         """The record of consumers; written by the endpoint only."""
         return self.root / "subscribers.sqlite"

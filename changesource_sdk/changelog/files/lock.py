@@ -6,14 +6,18 @@ The kernel releases the locks when the process ends (`service_kit.file_lock`).
 
 from __future__ import annotations
 
+import fcntl
+import os
 from collections.abc import Iterator
 from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
+from types import TracebackType
 
 from changesource_sdk.changelog.files.disk import disk_errors
 from changesource_sdk.changelog.files.layout import StateDirectory
 from changesource_sdk.errors import StateError
 from service_kit.file_lock import FileLock
+from service_kit.private_files import FILE_MODE
 
 COMPACTING = "compaction-running"
 SERVE_LOCK = "serve.lock"
@@ -41,3 +45,26 @@ def _lock(directory: Path, name: str, code: str, message: str, fix: str) -> Iter
         with disk_errors(directory):
             lock.sign()
         yield
+
+
+class WriteTurn:
+    """The queue of writers where several sources share a log in SQLite. Each has its own; used from one thread.
+
+    SQLite lets one writer in at a time, and the others sleep for up to 100 ms between two attempts. A blocked `flock`
+    is woken at once, so writers queue at one and find the database free.
+    """
+
+    def __init__(self, folder: Path) -> None:
+        with disk_errors(folder):
+            self._descriptor = os.open(folder / "append.lock", os.O_RDWR | os.O_CREAT, FILE_MODE)
+
+    def __enter__(self) -> None:
+        fcntl.flock(self._descriptor, fcntl.LOCK_EX)
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        fcntl.flock(self._descriptor, fcntl.LOCK_UN)
+
+    def close(self) -> None:
+        os.close(self._descriptor)

@@ -22,6 +22,8 @@ from changesource_sdk.errors import ConfigurationError, CorruptLog, DiskFull, Re
 from service_kit.errors import translated_errors
 
 FORMAT = 1
+SHARED_FORMAT = 2
+"""That of a log that named sources share: earlier releases would take it for a log without positions."""
 DEFAULT_SCHEMA = "changesource"
 Connection = psycopg.Connection[tuple[Any, ...]]
 T = TypeVar("T")
@@ -96,6 +98,14 @@ CREATE TABLE IF NOT EXISTS requests (
 CREATE TABLE IF NOT EXISTS reports (
   stage text PRIMARY KEY,
   report text NOT NULL
+);
+CREATE TABLE IF NOT EXISTS sources (
+  name text COLLATE "C" PRIMARY KEY,
+  epoch bigint NOT NULL,
+  position text,
+  schema text NOT NULL,
+  fingerprint text NOT NULL,
+  reads bigint NOT NULL
 );
 INSERT INTO state VALUES (1, 1, 0, 0, '00', '00', '00', 'null', '', 0) ON CONFLICT DO NOTHING;
 """
@@ -211,6 +221,12 @@ def connect(address: LogAddress) -> Connection:
     return connection
 
 
+def add_new_tables(connection: Connection, schema: str) -> None:
+    """Create the tables that a log of an earlier release lacks; for writers, since readers may not create any."""
+    if connection.execute("SELECT to_regclass('sources')").fetchone() == (None,):
+        _make_tables(connection, schema)
+
+
 def _make_tables(connection: Connection, schema: str) -> None:
     with connection.transaction():
         connection.execute("SELECT pg_advisory_xact_lock(hashtext(%s))", (f"changesource:{schema}",))
@@ -222,10 +238,10 @@ def _make_tables(connection: Connection, schema: str) -> None:
 
 def _check_format(connection: Connection, address: LogAddress) -> None:
     row = connection.execute("SELECT format FROM state").fetchone()
-    if row != (FORMAT,):
+    if row not in ((FORMAT,), (SHARED_FORMAT,)):
         raise StateError(
             "log-format",
-            f"the change log has format {row and row[0]}, this release reads {FORMAT}",
+            f"the change log has format {row and row[0]}, this release reads up to {SHARED_FORMAT}",
             where=address.where,
             fix="use the release that wrote it, or another --log-schema",
         )

@@ -9,18 +9,27 @@ read as they are sent, one block in memory at a time.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, replace
 from typing import Any
 
 from changesource_sdk import positions as positions_as_text
 from changesource_sdk.changelog.dead_letters import MOST_SKIPS, KeptAside, LetterEdit, kept_aside
 from changesource_sdk.changelog.files.layout import StateDirectory
-from changesource_sdk.changelog.log import LogState, LogUpdate, SnapshotRecord, StoredTransaction
+from changesource_sdk.changelog.log import (
+    LogState,
+    LogUpdate,
+    SnapshotRecord,
+    SourceRow,
+    StoredTransaction,
+    segment_prefix,
+)
 from changesource_sdk.changelog.postgres.connection import (
+    SHARED_FORMAT,
     Connection,
     LogAddress,
     Session,
+    add_new_tables,
     connect,
     rows_of,
     translated,
@@ -32,7 +41,7 @@ from changesource_sdk.errors import SnapshotGone
 SMALLEST_TRANSACTION = 64
 """No stored transaction has fewer bytes than this: its `begin` and `commit` frames have more."""
 
-_STATE_COLUMNS = "generation, epoch, head, oldest, position, schema, transactions, highest"
+_STATE_COLUMNS = "format, generation, epoch, head, oldest, position, schema, transactions, highest"
 _STATE = f"SELECT {_STATE_COLUMNS} FROM state"
 _SNAPSHOTS = "SELECT watermark, generation, position, schema, directory, created_ms FROM snapshots ORDER BY watermark"
 # The sizes are added up before any frames are fetched; the limit bounds that sum's work.
@@ -47,6 +56,11 @@ _KNOWN = """SELECT position, watermark FROM snapshots WHERE position = ANY(%s)
 UNION ALL SELECT position, watermark FROM transactions
 WHERE md5(position) IN (SELECT md5(wanted) FROM unnest(%s::text[]) AS wanted)"""
 _TAKE_OVER = f"UPDATE state SET epoch = epoch + 1, highest = greatest(highest, %s) RETURNING {_STATE_COLUMNS}"
+_CURRENT = """SELECT epoch, generation, head, oldest, position, transactions, highest FROM state FOR UPDATE"""
+_SOURCES = "SELECT name, epoch, position, schema, fingerprint, reads FROM sources ORDER BY name"
+_TAKE_OVER_SOURCE = """INSERT INTO sources AS known VALUES (%s, 1, NULL, '', '', 0)
+ON CONFLICT (name) DO UPDATE SET epoch = known.epoch + 1 RETURNING epoch"""
+_SAVE_SOURCE = "UPDATE sources SET position = %s, schema = %s, fingerprint = %s, reads = %s WHERE name = %s"
 _INSERT = """INSERT INTO transactions (watermark, position, commit_time_ms, changes, size, frames, blocks)
 VALUES (%s, %s, %s, %s, %s, %b, %s)"""
 _COPY_BLOCKS = "COPY segment_blocks (watermark, number, block) FROM STDIN (FORMAT BINARY)"
@@ -78,8 +92,12 @@ class PostgresLog:
             return rows_of(self._writing, query, parameters)
 
     def state(self) -> LogState:
-        """Read the state row."""
-        return _state_of(self._rows(_STATE)[0])
+        """Read the state row, and the sources if it says that there are some."""
+        row = self._rows(_STATE)[0]
+        state = _state_of(row)
+        if row[0] != SHARED_FORMAT:
+            return state
+        return replace(state, sources={each[0]: SourceRow(*each) for each in self._rows(_SOURCES)})
 
     def snapshots(self) -> list[SnapshotRecord]:
         """Read the table `snapshots`."""
@@ -120,25 +138,41 @@ class PostgresLog:
         letters, counts = self._rows(_LETTERS, (at_most,)), self._rows(_COUNT_LETTERS)
         return kept_aside(letters, counts, self._rows(_SKIPS, (at_most,)))
 
-    def take_over(self, highest: str) -> LogState:
+    def take_over(self, highest: str, source: str = "", epoch: int = 0) -> LogState:
         """Connect, create the tables if they do not exist, and take a new epoch."""
         self._writing = connect(self._address)
+        with translated(self._address.where):
+            add_new_tables(self._writing, self._address.schema)
+        if source:
+            return self._take_over_source(self._writing, source, epoch)
         with translated(self._address.where):
             state = _state_of(rows_of(self._writing, _TAKE_OVER, (highest,))[0])
         self._sweep_segments()
         return state
 
-    def _sweep_segments(self) -> None:
-        """Remove staged segment files: those of committed transactions are in the database."""
-        for file in self._layout.segments.iterdir():
-            file.unlink(missing_ok=True)
+    def _take_over_source(self, connection: Connection, source: str, epoch: int) -> LogState:
+        with translated(self._address.where), connection.transaction():
+            state = self._current(connection, epoch)
+            ((source_epoch,),) = rows_of(connection, _TAKE_OVER_SOURCE, (source,))
+            connection.execute("UPDATE state SET format = %s", (SHARED_FORMAT,))
+        self._sweep_segments(segment_prefix(source))
+        return replace(state, epoch=source_epoch)
 
-    def write(self, update: LogUpdate) -> None:
-        """Apply the update in one transaction, with the notification that wakes readers."""
+    def _sweep_segments(self, prefix: str = "") -> None:
+        """Remove staged segments: those that count are in the log."""
+        for file in self._layout.segments.iterdir():
+            if file.name.startswith(prefix):
+                file.unlink(missing_ok=True)
+
+    def write(self, make: Callable[[LogState], LogUpdate], epoch: int, source: SourceRow | None = None) -> LogUpdate:
+        """One transaction, and in it the notification that wakes readers."""
         connection = self._writing
         assert connection is not None
         with translated(self._address.where), connection.transaction():
-            self._require_newest(connection, update.state.epoch)
+            current = self._current(connection, epoch)
+            if source is not None:
+                self._require_newest(connection, source)
+            update = make(current)
             if update.before_commit is not None:
                 update.before_commit()
             if not update.is_empty:
@@ -147,18 +181,33 @@ class PostgresLog:
             file.path.unlink(missing_ok=True)
         if update.starts_generation:
             self._sweep_segments()
+        return update
 
-    def _require_newest(self, connection: Connection, epoch: int) -> None:
-        row = connection.execute("SELECT epoch FROM state FOR UPDATE").fetchone()
+    def _current(self, connection: Connection, epoch: int) -> LogState:
+        """Lock the state row and return it, without its schema; `StaleWriter` if the epoch is not the newest."""
+        row = connection.execute(_CURRENT).fetchone()
         assert row is not None
-        if row[0] != epoch:
-            raise fenced(epoch, row[0], self._address.where)
+        newest, generation, head, oldest, position, count, highest = row
+        if newest != epoch:
+            raise fenced(epoch, newest, self._address.where)
+        known = positions_as_text.from_text(position)
+        return LogState(generation, epoch, head, oldest, known, "", count, highest)
+
+    def _require_newest(self, connection: Connection, source: SourceRow) -> None:
+        row = connection.execute("SELECT epoch FROM sources WHERE name = %s", (source.name,)).fetchone()
+        assert row is not None
+        if row[0] != source.epoch:
+            raise fenced(source.epoch, row[0], f"{self._address.where}, source {source.name}")
 
     def _apply(self, connection: Connection, update: LogUpdate) -> None:
-        """Run the statements of an update in one round trip, after copying the blocks of large transactions."""
+        """All statements of an update in one round trip, but for the blocks of large transactions."""
+        if update.segments:
+            # Before the new blocks are there: a new generation deletes all.
+            _delete(connection, update)
         blocks = {watermark: _copy_blocks(connection, watermark, file) for watermark, file in update.segments}
         with connection.pipeline(), connection.cursor() as cursor:
-            _delete(connection, update)
+            if not update.segments:
+                _delete(connection, update)
             if update.rows:
                 cursor.executemany(_INSERT, [(*row[:6], blocks.get(row.watermark)) for row in update.rows])
             if (record := update.snapshot) is not None:
@@ -169,6 +218,8 @@ class PostgresLog:
                 connection.execute("INSERT INTO skips (source, skip) VALUES (%s, %s)", (skip.source, skip.to_text()))
                 query = b"DELETE FROM skips WHERE id <= (SELECT max(id) FROM skips) - %s"
                 connection.execute(query, (MOST_SKIPS,))
+            for source in update.sources:
+                connection.execute(_SAVE_SOURCE, (*source[2:], source.name))
             if update.wakes_readers:
                 connection.execute("SELECT pg_notify(%s, '')", (self._address.channel,))
             state = update.state
@@ -218,7 +269,7 @@ class PostgresSegment:
 
 
 def _state_of(row: tuple[Any, ...]) -> LogState:
-    generation, epoch, head, oldest, position, schema, count, highest = row
+    _, generation, epoch, head, oldest, position, schema, count, highest = row
     return LogState(generation, epoch, head, oldest, positions_as_text.from_text(position), schema, count, highest)
 
 
@@ -231,6 +282,7 @@ def _delete(connection: Connection, update: LogUpdate) -> None:
     if update.starts_generation:
         for table in ("transactions", "segment_blocks", "snapshots", "dead_letters"):
             connection.execute(f"DELETE FROM {table}".encode())
+        connection.execute("UPDATE sources SET position = NULL, schema = '', fingerprint = ''")
     elif update.forget_through is not None:
         for table in ("transactions", "segment_blocks"):
             connection.execute(f"DELETE FROM {table} WHERE watermark <= %s".encode(), (update.forget_through,))

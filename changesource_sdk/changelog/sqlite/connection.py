@@ -18,6 +18,8 @@ from service_kit.private_files import private_database
 from service_kit.sqlite import connect, use_wal
 
 FORMAT = 1
+SHARED_FORMAT = 2
+"""That of a log that named sources share: earlier releases would take it for a log without positions."""
 CHECK_WHOLE_FILE_BELOW = 256 * 1024 * 1024
 """Logs up to this size are checked page by page when a writer opens them; larger ones as they are read."""
 
@@ -65,6 +67,14 @@ CREATE TABLE IF NOT EXISTS dead_letters (
   UNIQUE (source, table_name, row_key)
 ) STRICT;
 CREATE TABLE IF NOT EXISTS skips (id INTEGER PRIMARY KEY, source TEXT NOT NULL, skip TEXT NOT NULL) STRICT;
+CREATE TABLE IF NOT EXISTS sources (
+  name TEXT PRIMARY KEY,
+  epoch INTEGER NOT NULL,
+  position TEXT,
+  schema TEXT NOT NULL,
+  fingerprint TEXT NOT NULL,
+  reads INTEGER NOT NULL
+) STRICT;
 INSERT OR IGNORE INTO state VALUES (1, 1, 0, 0, '00', '00', '00', 'null');
 INSERT OR IGNORE INTO consumer_schema VALUES (1, '');
 COMMIT;
@@ -108,8 +118,8 @@ def corrupt(path: Path, reason: str) -> CorruptLog:
     )
 
 
-def connect_writer(path: Path) -> sqlite3.Connection:
-    """Open the log for writing, create it if absent, and check its pages."""
+def connect_writer(path: Path, *, check_pages: bool = True) -> sqlite3.Connection:
+    """The log opened for writing, created if absent, its pages checked unless another writer has just done it."""
     _check_first_page(path)
     with translated(path):
         private_database(path)
@@ -117,7 +127,7 @@ def connect_writer(path: Path) -> sqlite3.Connection:
         try:
             use_wal(connection, "FULL")
             connection.executescript(TABLES)
-            _check(connection, path)
+            _check(connection, path, check_pages)
         except BaseException:
             connection.close()
             raise
@@ -143,16 +153,16 @@ def _check_first_page(path: Path) -> None:
         raise corrupt(path, "its first page is not that of a database")
 
 
-def _check(connection: sqlite3.Connection, path: Path) -> None:
+def _check(connection: sqlite3.Connection, path: Path, check_pages: bool) -> None:
     row = connection.execute("SELECT format FROM state").fetchone()
-    if row != (FORMAT,):
+    if row not in ((FORMAT,), (SHARED_FORMAT,)):
         raise StateError(
             "log-format",
-            f"the change log has format {row and row[0]}, this release reads {FORMAT}",
+            f"the change log has format {row and row[0]}, this release reads up to {SHARED_FORMAT}",
             where=str(path),
             fix="use the release that wrote it, or another state directory",
         )
-    if path.stat().st_size <= CHECK_WHOLE_FILE_BELOW:
+    if check_pages and path.stat().st_size <= CHECK_WHOLE_FILE_BELOW:
         verdict = connection.execute("PRAGMA quick_check(1)").fetchone()[0]
         if verdict != "ok":
             raise corrupt(path, verdict)

@@ -10,8 +10,8 @@ from __future__ import annotations
 import os
 import sqlite3
 import threading
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager, nullcontext
 from dataclasses import replace
 from pathlib import Path
 
@@ -19,15 +19,30 @@ from changesource_sdk import positions as positions_as_text
 from changesource_sdk.changelog.dead_letters import MOST_SKIPS, KeptAside, LetterEdit, kept_aside
 from changesource_sdk.changelog.envelope import begin_frame, commit_frame
 from changesource_sdk.changelog.files.layout import StateDirectory, sync_directory
-from changesource_sdk.changelog.log import LogState, LogUpdate, SnapshotRecord, StoredTransaction
+from changesource_sdk.changelog.files.lock import WriteTurn
+from changesource_sdk.changelog.log import (
+    LogState,
+    LogUpdate,
+    SnapshotRecord,
+    SourceRow,
+    StoredTransaction,
+    segment_prefix,
+)
 from changesource_sdk.changelog.spool.blocks import BlockFile
-from changesource_sdk.changelog.sqlite.connection import connect_reader, connect_writer, corrupt, set_aside, translated
+from changesource_sdk.changelog.sqlite.connection import (
+    SHARED_FORMAT,
+    connect_reader,
+    connect_writer,
+    corrupt,
+    set_aside,
+    translated,
+)
 from changesource_sdk.changelog.sqlite.wakeup import WakeupSender
 from changesource_sdk.changelog.writer import fenced
 
 _READ = """SELECT watermark, commit_time_ms, changes, size, frames, segment, segment_crc32
 FROM transactions WHERE watermark > ? ORDER BY watermark"""
-_STATE = """SELECT generation, epoch, head, oldest, position, schema,
+_STATE = """SELECT format, generation, epoch, head, oldest, position, schema,
   coalesce((SELECT max(id) FROM transactions) - (SELECT min(id) FROM transactions) + 1, 0), highest
 FROM state, consumer_schema"""
 # Ids have no gaps within a generation, so two look-ups count them.
@@ -44,6 +59,12 @@ _COUNT_LETTERS = "SELECT table_name, outcome, count(*) FROM dead_letters GROUP B
 _SKIPS = "SELECT skip FROM skips ORDER BY id DESC LIMIT ?"
 _PUT_LETTER = """INSERT OR REPLACE INTO dead_letters (source, table_name, row_key, outcome, letter)
 VALUES (?, ?, ?, ?, ?)"""
+_CURRENT = """SELECT epoch, generation, head, oldest, position, highest,
+  coalesce((SELECT max(id) FROM transactions) - (SELECT min(id) FROM transactions) + 1, 0) FROM state"""
+_SOURCES = "SELECT name, epoch, position, schema, fingerprint, reads FROM sources ORDER BY name"
+_TAKE_OVER_SOURCE = """INSERT INTO sources VALUES (?, 1, NULL, '', '', 0)
+ON CONFLICT (name) DO UPDATE SET epoch = epoch + 1 RETURNING epoch"""
+_SAVE_SOURCE = "UPDATE sources SET position = ?, schema = ?, fingerprint = ?, reads = ? WHERE name = ?"
 _SAVE = "UPDATE state SET generation = ?, head = ?, oldest = ?, highest = ?, position = ?"
 
 
@@ -57,18 +78,24 @@ class SqliteLog:
         self._connection: sqlite3.Connection | None = None
         # Inode of the file that `_connection` has open, -1 before; written together with it, under `_lock`.
         self._inode = -1
-        # Set by `take_over`, and then this object is the writer.
+        # Set by `take_over` and `take_over_source`, and then this object is a writer.
         self._wakeups: WakeupSender | None = None
+        # Where the writers of several sources wait for each other; set together with `_wakeups`.
+        self._turn: WriteTurn | None = None
 
     def state(self) -> LogState:
-        """Read the state in one statement, so that all of it is of one moment."""
+        """Read the state in one statement, so that all of it is of one moment; the sources are read after it."""
         with self._lock, translated(self._layout.log):
             connection = self._current()
             row = connection.execute(_STATE).fetchone() if connection else None
-        if row is None:
-            return LogState()
-        generation, epoch, head, oldest, position, schema, count, highest = row
-        return LogState(generation, epoch, head, oldest, positions_as_text.from_text(position), schema, count, highest)
+            if connection is None or row is None:
+                return LogState()
+            log_format, generation, epoch, head, oldest, position, schema, count, highest = row
+            # Logs of other formats may lack the table.
+            rows = connection.execute(_SOURCES).fetchall() if log_format == SHARED_FORMAT else []
+        sources = {each[0]: SourceRow(*each) for each in rows}
+        known = positions_as_text.from_text(position)
+        return LogState(generation, epoch, head, oldest, known, schema, count, highest, sources)
 
     def snapshots(self) -> list[SnapshotRecord]:
         """Read the table `snapshots`."""
@@ -161,10 +188,13 @@ class SqliteLog:
             self._connection, self._inode = connection, inode
         return self._connection
 
-    def take_over(self, highest: str) -> LogState:
-        """Open the file for writing and check its pages; raises `CorruptLog` for damage or a missing segment."""
-        self._connection = connect_writer(self._layout.log)
+    def take_over(self, highest: str, source: str = "", epoch: int = 0) -> LogState:
+        """Open the file for writing. For the whole log its pages are checked, and a missing segment is `CorruptLog`."""
+        self._connection = connect_writer(self._layout.log, check_pages=not source)
         self._wakeups = WakeupSender(self._layout.pokes)
+        self._turn = WriteTurn(self._layout.root)
+        if source:
+            return self._take_over_source(self._connection, source, epoch)
         with translated(self._layout.log):
             (epoch,) = self._connection.execute(_TAKE_OVER, (highest,)).fetchone()
         self._sweep_segments(self._connection)
@@ -172,12 +202,20 @@ class SqliteLog:
         # so that its first write fails.
         return replace(self.state(), epoch=epoch)
 
-    def _sweep_segments(self, connection: sqlite3.Connection) -> None:
-        """Remove segment files that no row names: those of a former generation, or of a writer that was killed."""
+    def _take_over_source(self, connection: sqlite3.Connection, source: str, epoch: int) -> LogState:
+        with self._transaction(connection, epoch) as (_, state):
+            (source_epoch,) = connection.execute(_TAKE_OVER_SOURCE, (source,)).fetchone()
+            connection.execute("UPDATE state SET format = ?", (SHARED_FORMAT,))
+        self._sweep_segments(connection, segment_prefix(source))
+        return replace(state, epoch=source_epoch)
+
+    def _sweep_segments(self, connection: sqlite3.Connection, prefix: str = "") -> None:
+        """Remove the segments that no row names: of a former generation, or left by a kill."""
+        # Listed first: the log's owner may prune meanwhile, and removes a file after its row.
+        present = {file.name for file in self._layout.segments.iterdir() if file.name.startswith(prefix)}
         with translated(self._layout.log):
             rows = connection.execute("SELECT segment FROM transactions WHERE segment IS NOT NULL").fetchall()
-        named = {name for (name,) in rows}
-        present = {file.name for file in self._layout.segments.iterdir()}
+        named = {name for (name,) in rows if name.startswith(prefix)}
         if missing := named - present:
             raise corrupt(self._layout.log, f"{len(missing)} of its segment files are missing")
         self._remove_segments(present - named)
@@ -186,13 +224,16 @@ class SqliteLog:
         for name in names:
             (self._layout.segments / name).unlink(missing_ok=True)
 
-    def write(self, update: LogUpdate) -> None:
-        """Apply the update in one SQLite transaction, then wake every reader."""
+    def write(self, make: Callable[[LogState], LogUpdate], epoch: int, source: SourceRow | None = None) -> LogUpdate:
+        """One SQLite transaction, then a wake-up to every reader."""
         assert self._connection is not None
         assert self._wakeups is not None
-        if update.segments:
-            sync_directory(self._layout.segments)
-        with self._transaction(self._connection, update.state.epoch) as connection:
+        with self._transaction(self._connection, epoch) as (connection, current):
+            if source is not None:
+                self._require_newest(connection, source)
+            update = make(current)
+            if update.segments:
+                sync_directory(self._layout.segments)
             if update.before_commit is not None:
                 update.before_commit()
             forgotten = _apply(connection, update)
@@ -201,17 +242,24 @@ class SqliteLog:
             self._sweep_segments(self._connection)
         if update.wakes_readers:
             self._wakeups.send()
+        return update
+
+    def _require_newest(self, connection: sqlite3.Connection, source: SourceRow) -> None:
+        (newest,) = connection.execute("SELECT epoch FROM sources WHERE name = ?", (source.name,)).fetchone()
+        if newest != source.epoch:
+            raise fenced(source.epoch, newest, f"{self._layout.log}, source {source.name}")
 
     @contextmanager
-    def _transaction(self, connection: sqlite3.Connection, epoch: int) -> Iterator[sqlite3.Connection]:
-        """Run the block in a transaction; raises `StaleWriter` before it if `epoch` is not the newest."""
-        with translated(self._layout.log):
+    def _transaction(self, connection: sqlite3.Connection, epoch: int) -> Iterator[tuple[sqlite3.Connection, LogState]]:
+        """All or nothing, and only while the epoch is the newest; with the state, but for its schema."""
+        with self._turn or nullcontext(), translated(self._layout.log):
             connection.execute("BEGIN IMMEDIATE")
             try:
-                newest = connection.execute("SELECT epoch FROM state").fetchone()[0]
+                newest, generation, head, oldest, position, highest, count = connection.execute(_CURRENT).fetchone()
                 if newest != epoch:
                     raise fenced(epoch, newest, str(self._layout.log))
-                yield connection
+                known = positions_as_text.from_text(position)
+                yield connection, LogState(generation, epoch, head, oldest, known, "", count, highest)
                 connection.execute("COMMIT")
             except BaseException:
                 if connection.in_transaction:
@@ -229,6 +277,9 @@ class SqliteLog:
             if self._wakeups is not None:
                 self._wakeups.close()
                 self._wakeups = None
+            if self._turn is not None:
+                self._turn.close()
+                self._turn = None
             if self._connection is not None:
                 self._connection.close()
                 self._connection = None
@@ -243,6 +294,7 @@ def _apply(connection: sqlite3.Connection, update: LogUpdate) -> set[str]:
         connection.execute("DELETE FROM transactions")
         connection.execute("DELETE FROM snapshots")
         connection.execute("DELETE FROM dead_letters")
+        connection.execute("UPDATE sources SET position = NULL, schema = '', fingerprint = ''")
     elif update.forget_through is not None:
         query = "DELETE FROM transactions WHERE watermark <= ? RETURNING segment"
         forgotten = {name for (name,) in connection.execute(query, (update.forget_through,)) if name is not None}
@@ -264,6 +316,8 @@ def _apply(connection: sqlite3.Connection, update: LogUpdate) -> set[str]:
     for skip in update.skips:
         connection.execute("INSERT INTO skips (source, skip) VALUES (?, ?)", (skip.source, skip.to_text()))
         connection.execute("DELETE FROM skips WHERE id <= (SELECT max(id) FROM skips) - ?", (MOST_SKIPS,))
+    for source in update.sources:
+        connection.execute(_SAVE_SOURCE, (*source[2:], source.name))
     state = update.state
     position = positions_as_text.to_text(state.position)
     connection.execute(_SAVE, (state.generation, state.head, state.oldest, state.highest, position))

@@ -194,7 +194,7 @@ def _write(
     part_store = lane.part_store_of(plan.directory)
     schema = checked_schema(plan.tables)
     before, after = snapshot_schema(plan.tables)
-    tasks = _part_tasks(plan.snapshot, schema, rules)
+    tasks = part_tasks(plan.snapshot, schema, rules)
     done = part_store.finished()
     progress.part_done(len(done))
     progress.rows_done(sum(part.rows for part in done.values()))
@@ -208,11 +208,11 @@ def _write(
     check_number(letters)
     part_store.remove_notes()
     bare = tuple(replace(part, letters=()) for part in parts)
-    logged = LoggedSchema(schema, _upstream_tables(plan.snapshot)).to_json()
+    logged = LoggedSchema(schema, upstream_tables(plan.snapshot)).to_json()
     return Manifest(plan.watermark, plan.snapshot.position, logged, plan.created_ms, bare), letters
 
 
-def _upstream_tables(snapshot: Snapshot) -> tuple[Table, ...] | None:
+def upstream_tables(snapshot: Snapshot) -> tuple[Table, ...] | None:
     """The adapter's own tables if mappings change them; None if consumers have the same, or an earlier release planned
     the snapshot.
     """
@@ -228,7 +228,8 @@ def checked_schema(tables: Sequence[Table]) -> ConsumerSchema:
     return schema
 
 
-def _part_tasks(snapshot: Snapshot, schema: ConsumerSchema, rules: BadValueRules) -> list[PartTask]:
+def part_tasks(snapshot: Snapshot, schema: ConsumerSchema, rules: BadValueRules) -> list[PartTask]:
+    """One task for each partition of a snapshot, numbered from 1."""
     return [
         PartTask(number, known_table(schema, partition.table), partition, rules)
         for number, partition in enumerate(snapshot.partitions, start=1)

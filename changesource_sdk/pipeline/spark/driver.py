@@ -12,8 +12,11 @@ import threading
 from typing import TYPE_CHECKING
 
 from changesource_sdk.changelog.store import LogStore
+from changesource_sdk.observe.log_socket import LogReceiver
 from changesource_sdk.observe.stages import Stage
-from changesource_sdk.pipeline.spark.runner import SparkRunner
+from changesource_sdk.pipeline.sources.runner import SourcesRunner
+from changesource_sdk.pipeline.spark.lanes.compaction import SparkLane
+from changesource_sdk.pipeline.spark.runner import SparkLanes, SparkRunner
 from changesource_sdk.pipeline.spark.session import LOG_FILE, SparkSettings, standard_error_to, start_session
 from changesource_sdk.policies.compaction import CompactionPolicy
 from service_kit.logs import event, logger
@@ -33,13 +36,21 @@ def drive(pipeline: PipelineSettings, log_store: LogStore, stop: threading.Event
     threading.Thread(target=_leave_if_stopped_early, args=(stop, ended), daemon=True).start()
     # On a busy machine a JVM takes longer to start than a stage may be silent.
     with stage.beating(), standard_error_to(state / LOG_FILE):
-        session = start_session(SparkSettings(pipeline.master, pipeline.conf))
+        settings = SparkSettings(pipeline.master, pipeline.conf, resident_tasks=max(1, len(pipeline.sources)))
+        session = start_session(settings)
     ended.set()
     try:
         ui = session.sparkContext.uiWebUrl or "(off)"
         event(_log, logging.INFO, "Spark runs the pipeline", version=session.version, ui=ui)
         compaction = CompactionPolicy.parse(pipeline.compact_after)
-        SparkRunner(session, pipeline.source, log_store, stop=stop, compaction=compaction).run()
+        if pipeline.source is not None:
+            SparkRunner(session, pipeline.source, log_store, stop=stop, compaction=compaction).run()
+            return
+        host = str(session.sparkContext.getConf().get("spark.driver.host", "127.0.0.1"))
+        with LogReceiver(host) as logs:
+            lanes = SparkLanes(session, log_store, logs.address)
+            compacting = SparkLane(session.sparkContext, stop)
+            SourcesRunner(pipeline.sources, log_store, lanes, compacting, stop=stop, compaction=compaction).run()
     finally:
         session.stop()
 

@@ -76,24 +76,10 @@ class SparkRunner:
         self._snapshot_if_due()
         self._run.stage.flush()
         try:
-            self._tail()
+            follow_source(DriverTail(self._run, self._session, self._source, self._recovery.progressed, self._logs))
         finally:
             self._run.stage.take_over()
         return True
-
-    def _tail(self) -> None:
-        """Follow the source in the lane it needs."""
-        if polling.is_needed(self._source):
-            follow = polling.follow
-        elif needs_spark(self._source.loaded_mappings()) is None:
-            resident.follow(self._run, self._context, self._source, self._logs)
-            return
-        else:
-            # Python data sources need pyarrow: only sources that use this lane should.
-            from changesource_sdk.pipeline.spark.lanes import micro_batch
-
-            follow = micro_batch.follow
-        follow(DriverTail(self._run, self._session, self._source, self._recovery.progressed, self._logs))
 
     def _snapshot_if_due(self) -> None:
         log_store = self._run.log_store
@@ -108,3 +94,40 @@ class SparkRunner:
             with opened(self._source.factory()) as adapter:
                 snapshot_into_log(self._run, adapter, writer, above, lane)
             self._recovery.progressed()
+
+
+def follow_source(tail: DriverTail) -> None:
+    """Follow a source in the lane it needs until its run stops or a snapshot is due; raises what ended it otherwise."""
+    source = tail.source
+    if polling.is_needed(source):
+        polling.follow(tail)
+    elif needs_spark(source.loaded_mappings()) is None:
+        resident.follow(tail.run, tail.session.sparkContext, source, tail.logs)
+    else:
+        # Python data sources need pyarrow: only sources that use this lane should.
+        from changesource_sdk.pipeline.spark.lanes import micro_batch
+
+        micro_batch.follow(tail)
+
+
+class SparkLanes:
+    """Several sources on Spark: each is read by tasks, and followed in the lane it needs. `logs` is where tasks send
+    what they log.
+    """
+
+    def __init__(self, session: SparkSession, log_store: LogStore, logs: LogReceiverAddress | None) -> None:
+        self._session = session
+        self._log_store = log_store
+        self._logs = logs
+
+    def snapshot_lane(self, source: SourceSpec) -> SnapshotLane:
+        """Parts by tasks, to where all hosts see them."""
+        return SnapshotLane(SparkParts(self._session, self._logs, source.name), self._log_store.files.part_store)
+
+    def follow(self, run: Run, source: SourceSpec, progressed: Callable[[], None]) -> None:
+        """In the lane that the source needs; the driver's thread waits for it."""
+        run.stage.flush()
+        try:
+            follow_source(DriverTail(run, self._session, source, progressed, self._logs))
+        finally:
+            run.stage.take_over()

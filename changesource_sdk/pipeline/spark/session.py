@@ -49,6 +49,7 @@ class SparkSettings:
     master: str = "local[*]"
     conf: Mapping[str, str] = field(default_factory=dict)
     app_name: str = "changesource"
+    resident_tasks: int = 1  # that may run at once
 
 
 def start_session(settings: SparkSettings) -> SparkSession:
@@ -60,7 +61,9 @@ def start_session(settings: SparkSettings) -> SparkSession:
 
     os.environ["JAVA_HOME"] = str(java.home)
     os.environ["PYSPARK_PYTHON"] = os.environ["PYSPARK_DRIVER_PYTHON"] = sys.executable
-    builder = SparkSession.builder.appName(settings.app_name).master(resolve_master(settings.master))
+    builder = SparkSession.builder.appName(settings.app_name).master(
+        resolve_master(settings.master, settings.resident_tasks)
+    )
     for key, value in (_DEFAULTS | _local_conf(settings.master) | dict(settings.conf)).items():
         builder = builder.config(key, value)
     session = builder.getOrCreate()
@@ -121,14 +124,14 @@ def _require_pyspark() -> None:
         ) from error
 
 
-def resolve_master(master: str) -> str:
-    """The master as Spark gets it: a local one keeps at least two slots and tries tasks again."""
+def resolve_master(master: str, resident_tasks: int = 1) -> str:
+    """The master as Spark gets it: a local one has a slot more than resident tasks need, and tries tasks again."""
     local = _LOCAL.fullmatch(master)
     if local is None:
         return master
     slots, tries = local.groups()
     wanted = os.cpu_count() or 1 if slots == "*" else int(slots or 1)
-    return f"local[{max(2, wanted)},{tries or TASK_TRIES}]"
+    return f"local[{max(resident_tasks + 1, wanted)},{tries or TASK_TRIES}]"
 
 
 def _local_conf(master: str) -> dict[str, str]:

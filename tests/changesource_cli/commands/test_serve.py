@@ -24,7 +24,7 @@ from changesource_sdk.testing.fake_cache import FakeCache
 from protocol.rules import check
 from tests.changesource_cli.conftest import ROOT, StartServe, run
 
-UNFLAGGED = ("adapter", "settings", "mapping")
+UNFLAGGED = ("adapter", "settings", "mapping", "sources")
 
 
 async def test_a_store_is_served_and_stops_cleanly(start_serve: StartServe) -> None:

@@ -30,9 +30,12 @@ class DriverTail:
     progressed: Callable[[], None]
     logs: LogReceiverAddress | None = None  # where other processes send their log records
 
-    def append(self, make_source: Callable[[], Adapter], lane: str) -> None:
-        """Append what a source gives until the run stops or a snapshot is due; raises what ended it otherwise."""
-        with closing(self.run.open_writer()) as writer:
-            source = make_source()
+    def append(self, make_source: Callable[[str], Adapter], lane: str) -> None:
+        """Append what a source gives until the run stops or a snapshot is due; raises what ended it otherwise.
+
+        `make_source` gets the key of the source's positions in the log.
+        """
+        with closing(self.run.open_appender()) as writer:
+            source = make_source(writer.position_key)
             self.run.stage.update(lane=lane)
             append_tail(self.run, source, writer, self.progressed)

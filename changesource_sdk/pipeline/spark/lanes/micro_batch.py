@@ -82,7 +82,7 @@ def follow(tail: DriverTail) -> None:
         assert isinstance(made, MappedAdapter)
         reason = f"{needs_spark(made.mappings)} is Spark SQL"
         event(_log, logging.INFO, "the micro-batch lane follows the source", reason=reason)
-        tail.append(lambda: MicroBatchSource(tail, made), LANE)
+        tail.append(lambda key: MicroBatchSource(tail, made, key), LANE)
 
 
 class MicroBatchSource:
@@ -94,8 +94,9 @@ class MicroBatchSource:
 
     poll_interval = 0.0
 
-    def __init__(self, tail: DriverTail, mapped: MappedAdapter) -> None:
+    def __init__(self, tail: DriverTail, mapped: MappedAdapter, position_key: str = "") -> None:
         self._session = tuned(tail.session)
+        self._position_key = position_key
         self._tail = tail
         self._mapped = mapped
         self._known = tail.run.log_store.open_log()
@@ -267,7 +268,7 @@ class MicroBatchSource:
         with self._changed:
             while not self._closed and self._acknowledged != wanted:
                 # A transaction that the log had already is passed over and never acknowledged.
-                if not self._changed.wait(_POLL_S) and knows(self._known, position):
+                if not self._changed.wait(_POLL_S) and knows(self._known, position, self._position_key):
                     break
             return not self._closed
 

@@ -38,9 +38,9 @@ def follow(tail: DriverTail) -> None:
     """Follow a source until the run stops or a snapshot is due; raises what ended it otherwise."""
     with opened(tail.source.factory()) as made:
         if isinstance(made, MappedAdapter) and needs_spark(made.mappings) is not None:
-            tail.append(lambda: EvaluatedSource(tail.session, made), LANE)
+            tail.append(lambda _: EvaluatedSource(tail.session, made), LANE)
         else:
-            tail.append(lambda: made, LANE)
+            tail.append(lambda _: made, LANE)
 
 
 class EvaluatedSource:

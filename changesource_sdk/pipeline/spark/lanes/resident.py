@@ -13,12 +13,13 @@ from contextlib import closing
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from changesource_sdk.changelog.source_writer import SourceWriter
 from changesource_sdk.changelog.store import LogStore
 from changesource_sdk.errors import ChangesourceError
 from changesource_sdk.observe.log_socket import LogReceiverAddress, send_logs
-from changesource_sdk.observe.stages import Stage
+from changesource_sdk.observe.stages import Stage, stage_of_source
 from changesource_sdk.pipeline.adapter_factory import opened
-from changesource_sdk.pipeline.append import append_tail
+from changesource_sdk.pipeline.append import Appender, append_tail
 from changesource_sdk.pipeline.recovery import Recovery, snapshot_due
 from changesource_sdk.pipeline.run import Run
 from changesource_sdk.pipeline.source import SourceSpec
@@ -42,6 +43,7 @@ class ResidentTask:
     log_store: LogStore
     lifeline: Address
     logs: LogReceiverAddress | None
+    epoch: int = 0  # that of the log's owner, where several sources share it
 
 
 def follow(run: Run, context: SparkContext, source: SourceSpec, logs: LogReceiverAddress | None = None) -> None:
@@ -51,13 +53,15 @@ def follow(run: Run, context: SparkContext, source: SourceSpec, logs: LogReceive
     """
     host = str(context.getConf().get("spark.driver.host", "127.0.0.1"))
     with DriverLifeline(host) as lifeline:
-        task = ResidentTask(source, run.log_store, lifeline.address, logs)
+        task = ResidentTask(source, run.log_store, lifeline.address, logs, run.epoch)
+        # A group of its own, since the jobs of a group are cancelled together.
+        group = f"{JOB_GROUP} {source.name}".rstrip()
 
         def follow_source() -> list[ChangesourceError | None]:
-            context.setJobGroup(JOB_GROUP, f"tail of {source.adapter}", interruptOnCancel=True)
+            context.setJobGroup(group, f"tail of {source.adapter}", interruptOnCancel=True)
             return context.parallelize([task], 1).map(run_task).collect()
 
-        with SparkJob(context, JOB_GROUP, follow_source) as job:
+        with SparkJob(context, group, follow_source) as job:
             while not job.wait(_POLL_S):
                 if run.stop.is_set():
                     lifeline.release()
@@ -73,14 +77,21 @@ def run_task(task: ResidentTask) -> ChangesourceError | None:
     send_logs(task.logs)
     stop = threading.Event()
     hold(task.lifeline, stop)
-    log_store = task.log_store
-    run = Run(log_store, Stage(log_store.reports, "pipeline"), stop, on_bad_value=task.source.on_bad_value)
+    log_store, source = task.log_store, task.source
+    run = Run(
+        log_store,
+        Stage(log_store.reports, stage_of_source(source.name)),
+        stop,
+        on_bad_value=source.on_bad_value,
+        source=source.name,
+        epoch=task.epoch,
+    )
     run.stage.take_over()
     recovery = Recovery(run, Backoff())
 
     def step() -> bool:
-        with closing(run.open_writer()) as writer:
-            if snapshot_due(log_store, writer) is not None:
+        with closing(run.open_appender()) as writer:
+            if _is_snapshot_due(log_store, writer):
                 return False
             with opened(task.source.factory()) as adapter:
                 append_tail(run, adapter, writer, recovery.progressed)
@@ -93,3 +104,10 @@ def run_task(task: ResidentTask) -> ChangesourceError | None:
     finally:
         log_store.close()
     return None
+
+
+def _is_snapshot_due(log_store: LogStore, writer: Appender) -> bool:
+    """Whether the driver has to read the upstream: for the whole log, or for this source alone."""
+    if isinstance(writer, SourceWriter):
+        return writer.row.position is None
+    return snapshot_due(log_store, writer) is not None

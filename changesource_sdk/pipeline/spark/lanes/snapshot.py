@@ -42,8 +42,10 @@ _COUNT_EVERY_S = 0.25
 class SparkParts:
     """A `PartsWriter` that spreads the parts over Spark tasks."""
 
-    def __init__(self, session: SparkSession, logs: LogReceiverAddress | None = None) -> None:
+    def __init__(self, session: SparkSession, logs: LogReceiverAddress | None = None, source: str = "") -> None:
+        """`source` is the name of the one that is read, where several share the log: it gets a job group of its own."""
         self._session = session
+        self._group = f"{JOB_GROUP} {source}".rstrip()
         self._logs = logs  # where tasks send what they log
         self._context = session.sparkContext
 
@@ -58,12 +60,12 @@ class SparkParts:
         parts = self._parts(part_store, tasks)
 
         def run() -> list[PartInfo | ChangesourceError]:
-            context.setJobGroup(JOB_GROUP, f"snapshot of {len(tasks)} partitions", interruptOnCancel=True)
+            context.setJobGroup(self._group, f"snapshot of {len(tasks)} partitions", interruptOnCancel=True)
             return parts.collect()
 
         names = frozenset(part_name(task.number) for task in tasks)
         watch = _ProgressWatch(part_store, names, progress)
-        with SparkJob(context, JOB_GROUP, run) as job:
+        with SparkJob(context, self._group, run) as job:
             while not job.wait(_POLL_S):
                 watch.poll_if_due()
             results = _results(job, tasks)

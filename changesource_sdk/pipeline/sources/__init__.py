@@ -1,0 +1,1 @@
+"""Several sources in one log: each is read, followed and retried alone."""
