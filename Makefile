@@ -84,6 +84,7 @@ bench: setup ## the endpoint, the incremental engine and the cache beside the of
 	$(PY) -m benchmarks.kafka
 	$(PY) -m benchmarks.spark_tables
 	$(PY) -m benchmarks.by_difference
+	$(PY) -m benchmarks.many_sources
 	$(PY) -m benchmarks.ivm
 	$(PY) -m benchmarks.ivm.many_queries
 	$(PY) -m benchmarks.cache

@@ -1,0 +1,1 @@
+"""Four sources in one log, compared with one."""
