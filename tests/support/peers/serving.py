@@ -52,7 +52,8 @@ class Serving:
             options = [*options, "--api-key", api_key]
         sets = [part for name, value in settings.items() for part in ("--set", f"{name}={value}")]
         address = ["--listen", f"127.0.0.1:{self.port}", "--state", str(state)]
-        self._command = [sys.executable, "-m", "changesource_cli", "serve", adapter, *sets, *address, *options]
+        named = [adapter] if adapter else []  # else it is in the configuration file
+        self._command = [sys.executable, "-m", "changesource_cli", "serve", *named, *sets, *address, *options]
 
     def __enter__(self) -> Self:
         return self

@@ -20,10 +20,25 @@ Row = Mapping[str, object]
 
 
 class ZeroClient:
-    """One client process; `tables` maps a table to its columns' ZQL types, the first column being the key."""
+    """One client process; `tables` maps a table to its columns' ZQL types, the first column being the key.
 
-    def __init__(self, server: str, tables: Mapping[str, Mapping[str, str]], *, user: str = "someone") -> None:
-        schema = {name: {"columns": columns, "primaryKey": [next(iter(columns))]} for name, columns in tables.items()}
+    `related` maps a table to the rows of others that its query brings along: name, to column, table and its column.
+    """
+
+    def __init__(
+        self,
+        server: str,
+        tables: Mapping[str, Mapping[str, str]],
+        *,
+        user: str = "someone",
+        related: Mapping[str, Mapping[str, tuple[str, str, str]]] | None = None,
+    ) -> None:
+        schema: dict[str, dict[str, object]] = {
+            name: {"columns": columns, "primaryKey": [next(iter(columns))]} for name, columns in tables.items()
+        }
+        for name, each in (related or {}).items():
+            keys = ("column", "table", "tableColumn")
+            schema[name]["related"] = {as_name: dict(zip(keys, to, strict=True)) for as_name, to in each.items()}
         settings = {"server": server, "userID": user, "tables": schema}
         self._process = ChildProcess(
             [node(), CLIENT],
