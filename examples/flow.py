@@ -52,7 +52,8 @@ def serve(
     pairs = [word for name, value in settings.items() for word in ("--set", f"{name}={value}")]
     # Without Spark unless an example asks for it: that starts faster.
     how = ["--permissions", "allow-all", "--state", str(folder / "state"), "--json", *(options or INLINE)]
-    return lambda port: [*CHANGESOURCE, "serve", adapter, *pairs, *how, "--listen", f"127.0.0.1:{port}"]
+    named = [adapter] if adapter else []  # else the options name a configuration file with sources
+    return lambda port: [*CHANGESOURCE, "serve", *named, *pairs, *how, "--listen", f"127.0.0.1:{port}"]
 
 
 def cache_settings(stream: str, folder: Path, application: str | None) -> dict[str, str]:

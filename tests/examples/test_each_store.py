@@ -23,6 +23,11 @@ def test_sqlite() -> None:
     assert shown == block("examples/sqlite/README.md", "running low: ").splitlines()
 
 
+def test_many_stores() -> None:
+    shown = shown_by(block("examples/many_stores/README.md", "python -m"))
+    assert shown == block("examples/many_stores/README.md", "customers: ").splitlines()
+
+
 def test_postgres(logical_postgres: PostgresServer) -> None:
     shown = shown_by(block("examples/postgres/README.md", "python -m"), DATABASE_URL=logical_postgres.url())
     assert shown == block("examples/postgres/README.md", "at first: ").splitlines()
