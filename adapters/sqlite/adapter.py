@@ -7,6 +7,7 @@ writes to the user's tables.
 from __future__ import annotations
 
 import contextlib
+import os
 import sqlite3
 import threading
 import time
@@ -81,11 +82,16 @@ class SqliteAdapter:
             return take_snapshot(db, self._path, self._selection, self._scratch)
 
     def changes(self, after: Position) -> Generator[Transaction, None, None]:
-        """Commits after a position, as they happen, until the adapter is closed."""
+        """Commits after a position, as they happen, until the adapter is closed or another file is in its place.
+
+        An open connection keeps reading a file that was renamed or deleted. The next call opens the new file, and finds
+        out whether the position is one of it.
+        """
+        file = _file_id(self._path)
         with closing(open_database(self._path)) as db, closing(FileWatch(self._path, self._closed)) as watch:
             tail = SqliteTail(db, self._path, self._selection, after)
             pause, seen = SHORTEST_PAUSE_S, -1
-            while not self._closed.is_set():
+            while not self._closed.is_set() and _file_id(self._path) == file:
                 # Read before the batch: a commit in between makes one poll too many, never one too few.
                 version = self._data_version(db)
                 batch = tail.next_batch() if version != seen else None
@@ -144,3 +150,12 @@ class SqliteAdapter:
         """Remove triggers and tables from the database; positions are invalid afterwards."""
         with opened(self._path) as db:
             uninstall(db)
+
+
+def _file_id(path: str) -> tuple[int, int] | None:
+    """Identifies the file that has this name now; None if there is none."""
+    try:
+        status = os.stat(path)
+    except FileNotFoundError:
+        return None
+    return status.st_dev, status.st_ino

@@ -32,6 +32,7 @@ from changesource_sdk import Change, Position, Transaction
 AT_ONCE = 2_000
 """Batches of up to this many recorded keys are read into memory."""
 
+WENT_BACK = "the database went back to an earlier state"
 NO_MIGRATION = Migration((), (), ())
 
 
@@ -57,10 +58,9 @@ class SqliteTail:
 
     def _resume(self) -> SchemaVersion:
         first, last = recorded_range(self._db)
-        if self.position.origin != self._current.catalog.origin:
-            raise lost("the database file was replaced")
+        self._check_origin()
         if last < self.position.sequence:
-            raise lost("the database went back to an earlier state")
+            raise lost(WENT_BACK)
         if first > self.position.sequence + 1:
             raise lost("the changes since were taken by another reader of this database")
         known = stored_version(self._db, self.position.version)
@@ -68,11 +68,19 @@ class SqliteTail:
             raise lost(f"schema version {self.position.version} is not kept any more")
         return known
 
+    def _check_origin(self) -> None:
+        if self.position.origin != self._current.catalog.origin:
+            raise lost("the database file was replaced")
+
     def next_batch(self) -> Transaction | None:
         """The changes since the last batch, or None. Leaves a read transaction open only if the batch is large."""
         with translated_errors(self._path):
             self._end_batch()
             head = self._begin()
+            if head < self.position.sequence:
+                # Acknowledged keys are deleted, but never the last one that was read.
+                self._db.rollback()
+                raise lost(WENT_BACK)
             if head == self.position.sequence and self._current.number == self._known.number:
                 self._db.rollback()
                 return None
@@ -88,11 +96,12 @@ class SqliteTail:
         """Open a read transaction whose schema is that of `_current`; returns the number of the last recorded key."""
         while True:
             self._db.execute("BEGIN")
-            head: int | None = self._db.execute(f"SELECT max(seq) FROM {CHANGES}").fetchone()[0]
+            # Checked before anything else is read: in a database that was restored, the capture may be missing.
             if schema_cookie(self._db) == self._current.catalog.cookie:
-                return head or 0
+                return recorded_range(self._db)[1]
             self._db.rollback()
             self._current = install(self._db, self._selection)
+            self._check_origin()
 
     def _batch(self, head: int) -> Transaction:
         after, schema_changes = self.position.sequence, NO_MIGRATION

@@ -3,6 +3,7 @@
 import pickle
 import sqlite3
 import threading
+from contextlib import closing
 from pathlib import Path
 
 import pytest
@@ -12,7 +13,7 @@ from adapters.sqlite.capture import install
 from adapters.sqlite.connection import translated_errors
 from adapters.sqlite.settings import Selection
 from changesource_sdk.adapter import Acknowledging, Adapter, Closing, Insert, Transaction
-from changesource_sdk.errors import AdapterError, ChangesourceError, ConfigurationError
+from changesource_sdk.errors import AdapterError, ChangesourceError, ConfigurationError, ResyncRequired
 
 
 def test_it_keeps_the_contract_and_travels(db: sqlite3.Connection, path: str) -> None:
@@ -55,6 +56,62 @@ def test_acknowledged_keys_are_forgotten(db: sqlite3.Connection, path: str) -> N
     assert db.execute("SELECT count(*) FROM _changesource_changes").fetchone() == (1,)
     db.execute("INSERT INTO t VALUES (4)")
     assert list(next(SqliteAdapter(path).changes(position)).changes) == [Insert("t", {"id": 4})]
+
+
+def test_a_file_that_is_replaced_while_it_is_followed_is_noticed(
+    db: sqlite3.Connection, path: str, tmp_path: Path
+) -> None:
+    db.execute("CREATE TABLE t (id INTEGER PRIMARY KEY)")
+    adapter = SqliteAdapter(path)
+    stream = adapter.changes(adapter.snapshot().position)
+    db.execute("INSERT INTO t VALUES (1)")
+    position = next(stream).position
+    other = tmp_path / "other.db"
+    with closing(sqlite3.connect(other)) as replacement, replacement:
+        replacement.execute("CREATE TABLE t (id INTEGER PRIMARY KEY)")
+    db.close()
+    for suffix in ("-wal", "-shm"):
+        Path(path + suffix).unlink(missing_ok=True)  # SQLite would apply them to the new file
+    other.replace(path)
+    assert list(stream) == [], "the reader opens the file again"
+    with pytest.raises(ResyncRequired, match="the database file was replaced"):
+        next(adapter.changes(position))
+
+
+def test_a_file_that_is_deleted_while_it_is_followed_is_noticed(db: sqlite3.Connection, path: str) -> None:
+    db.execute("CREATE TABLE t (id INTEGER PRIMARY KEY)")
+    adapter = SqliteAdapter(path)
+    position = adapter.snapshot().position
+    stream = adapter.changes(position)
+    db.execute("INSERT INTO t VALUES (1)")
+    next(stream)
+    db.close()
+    Path(path).unlink()
+    assert list(stream) == []
+    with pytest.raises(AdapterError, match="no database file"):
+        next(adapter.changes(position))
+
+
+@pytest.mark.parametrize("is_own", [True, False])
+def test_contents_that_are_restored_while_they_are_followed_are_noticed(
+    db: sqlite3.Connection, path: str, tmp_path: Path, is_own: bool
+) -> None:
+    """SQLite's backup interface writes into the same file: an older copy of it, or another database."""
+    db.execute("CREATE TABLE t (id INTEGER PRIMARY KEY)")
+    adapter = SqliteAdapter(path)
+    stream = adapter.changes(adapter.snapshot().position)
+    db.execute("INSERT INTO t VALUES (1)")
+    next(stream)
+    with closing(sqlite3.connect(tmp_path / "copy.db")) as copy:
+        if is_own:
+            db.backup(copy)
+        else:
+            copy.execute("CREATE TABLE other (id INTEGER PRIMARY KEY)")
+        db.execute("INSERT INTO t VALUES (2)")
+        next(stream)
+        copy.backup(db)
+    with pytest.raises(ResyncRequired, match="earlier state" if is_own else "replaced"):
+        next(stream)
 
 
 def test_a_busy_database_only_puts_forgetting_off(
