@@ -17,8 +17,23 @@ from typer.main import get_command
 from changesource_cli.output import EXIT_CODES, print_json
 from protocol.stream.handshake import PATHS
 
-NAMES = ("demo", "serve", "new", "cache", "check", "tail", "compact", "inspect", "skip", "verify", "replay", "doctor")
-"""Every command, in the order of the help text. Each is a function in the module of its name in `commands`."""
+NAMES = (
+    "demo",
+    "serve",
+    "new",
+    "cache",
+    "check",
+    "tail",
+    "compact",
+    "seed",
+    "fetch-seed",
+    "inspect",
+    "skip",
+    "verify",
+    "replay",
+    "doctor",
+)
+"""Every command, in the order of the help text. Each is a function of its module in `commands`, with _ for -."""
 
 
 class Commands(Mapping[str, TyperCommand]):
@@ -66,6 +81,14 @@ def _load(name: str) -> TyperCommand:
             from changesource_cli.commands import compact
 
             return _command(name, compact.compact, compact.EPILOG)
+        case "seed":
+            from changesource_cli.commands import seed
+
+            return _command(name, seed.seed, seed.EPILOG)
+        case "fetch-seed":
+            from changesource_cli.commands import fetch_seed
+
+            return _command(name, fetch_seed.fetch_seed, fetch_seed.EPILOG)
         case "inspect":
             from changesource_cli.commands import inspect
 

@@ -132,6 +132,9 @@ def _print(document: Document) -> None:
     _print_sources(document.get("sources"))
     columns = {"shard": "shard", "acknowledged": "acknowledged", "behind": "behind", "age": "heard"}
     _print_table("subscriber", columns, document["subscribers"], first="app")
+    columns = {"shard": "shard", "state": "state", "watermark": "watermark", "behind": "behind", "rows": "rows"}
+    columns |= {"bytes": "bytes", "age": "made", "target": "target", "problem": "problem"}
+    _print_table("seed", columns, document.get("seeds"), first="app")
     columns = {"shard": "shard", "phase": "phase", "sent": "sent", "behind": "behind", "verdict": "verdict"}
     _print_table("stream", columns, document.get("streams"), first="app")
     _print_warnings(document.get("warnings"))

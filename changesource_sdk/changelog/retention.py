@@ -1,7 +1,8 @@
 """Which transactions may be pruned, and which consumers deleted. Pure.
 
 A transaction may be pruned when every live consumer has acknowledged it and the newest snapshot contains it: a consumer
-that starts now gets that snapshot and needs only what follows it.
+that starts now gets that snapshot and needs only what follows it. The transactions after a seed are kept as well, while
+a cache may still start from it (`coordination.seeds`).
 
 A consumer that resumed after its initial sync is live for `live_within_ms` (`--subscriber-expiry`) after it last
 connected or acknowledged. One that never resumed, or that another replica of the same app and shard has replaced since,
@@ -15,6 +16,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 
 from changesource_sdk.changelog.coordination.consumers import Consumer, ConsumerKey, transaction_of
+from changesource_sdk.changelog.coordination.seeds import SeedRecord, needed_by
 
 REPLACED_WITHIN_MS = 15 * 60 * 1000.0
 """A consumer that never resumed or was replaced is live for this long. During an initial sync it is never silent."""
@@ -23,11 +25,17 @@ MOST_CONSUMERS = 1000
 """How many consumers are kept. Any client can make up an app and a shard, so their number must be bounded."""
 
 
-def prune_point(newest_snapshot: str, consumers: Iterable[Consumer], now_ms: float, live_within_ms: float) -> str:
+def prune_point(
+    newest_snapshot: str,
+    consumers: Iterable[Consumer],
+    now_ms: float,
+    live_within_ms: float,
+    seeds: Iterable[SeedRecord] = (),
+) -> str:
     """Return the watermark up to and including which transactions may be pruned; `now_ms` is in epoch milliseconds."""
     known = list(consumers)
     newest = _newest_versions(known)
-    needed = [newest_snapshot]
+    needed = [newest_snapshot, *needed_by(seeds, now_ms, live_within_ms)]
     for each in known:
         replaced = not each.has_resumed or newest[_shard(each)] > each.key.replica_version
         within = min(REPLACED_WITHIN_MS, live_within_ms) if replaced else live_within_ms

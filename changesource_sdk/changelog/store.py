@@ -16,6 +16,7 @@ from changesource_sdk.changelog.coordination.handoff import SnapshotHandoff
 from changesource_sdk.changelog.coordination.notes import FileNotes
 from changesource_sdk.changelog.coordination.reports import Reports
 from changesource_sdk.changelog.coordination.requests import Requests
+from changesource_sdk.changelog.coordination.seeds import Seeds
 from changesource_sdk.changelog.coordination.wakeup import WakeupListener
 from changesource_sdk.changelog.files.layout import StateDirectory
 from changesource_sdk.changelog.log import Log
@@ -51,6 +52,7 @@ class LogStore:
         # Where hosts share a directory, they see the note there; where they share a URI, in the log.
         handoff_notes = FileNotes(self.layout) if files.spool is None else self._coordination
         self.requests = Requests(self._coordination)
+        self.seeds = Seeds(self._coordination)
         self.reports = Reports(self.layout.stages, None if is_local else self._coordination)
         self.handoff = SnapshotHandoff(self.layout, files, handoff_notes)
 
@@ -95,6 +97,10 @@ class LogStore:
     def compacting(self) -> AbstractContextManager[None]:
         """Be the only process that compacts this log inside the block; raises `StateError` if there is another."""
         return self._coordination.lock("compaction")
+
+    def seeding(self) -> AbstractContextManager[None]:
+        """Be the only process that makes a seed of this log inside the block; raises `StateError` otherwise."""
+        return self._coordination.lock("seed")
 
     def listen(self) -> WakeupListener:
         """Return a listener that is woken when the log has something new to read; the caller closes it."""

@@ -1,7 +1,7 @@
-"""The plain HTTP pages on the stream's port: `/healthz`, `/readyz`, `/metrics`, `/statusz`.
+"""The plain HTTP pages on the stream's port: `/healthz`, `/readyz`, `/metrics`, `/statusz`, `/seeds/v0/claim`.
 
-Health and readiness are for load balancers and open to anyone; metrics and status name consumers and errors, so they
-ask for an API key or a client certificate where they are configured.
+Health and readiness are for load balancers and open to anyone; metrics and status name consumers and errors, and a
+claim is the beginning of a replica, so they ask for an API key or a client certificate where they are configured.
 """
 
 from __future__ import annotations
@@ -9,7 +9,9 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable, Mapping
 from contextlib import suppress
 
+from changesource_sdk.endpoint import seed_claims
 from changesource_sdk.endpoint.access.gate import Gate, Incoming, Refusal
+from changesource_sdk.endpoint.seed_claims import SeedClaims
 from changesource_sdk.endpoint.status import Document
 from changesource_sdk.errors import ChangesourceError
 from changesource_sdk.observe.metrics import CONTENT_TYPE, EndpointMetrics
@@ -17,7 +19,7 @@ from service_kit.pages import Page
 
 
 class EndpointPages:
-    """Answers the paths it knows. Invariant: answering never changes anything but gauges."""
+    """Answers the paths it knows. Invariant: only a claim changes anything but gauges: the record of consumers."""
 
     def __init__(
         self,
@@ -25,11 +27,13 @@ class EndpointPages:
         gate: Gate,
         is_ready: Callable[[], bool],
         status: Callable[[], Awaitable[Document]],
+        claims: SeedClaims,
     ) -> None:
         self._metrics = metrics
         self._gate = gate
         self._is_ready = is_ready
         self._status = status
+        self._claims = claims
         self._routes: Mapping[str, tuple[bool, Callable[[], Awaitable[Page]]]] = {
             "/healthz": (False, self._healthz),
             "/readyz": (False, self._readyz),
@@ -40,6 +44,8 @@ class EndpointPages:
     async def answer(self, incoming: Incoming) -> Page | Refusal | None:
         """The page of a request, the answer that refuses it, or None if it is none of ours."""
         path, _, _ = incoming.target.partition("?")
+        if path == seed_claims.PATH:
+            return self._gate.refuse_page(incoming) or await self._claims.answer(incoming.target)
         if path not in self._routes:
             return None
         guarded, page = self._routes[path]

@@ -27,6 +27,7 @@ from changesource_sdk.endpoint.access.gate import Gate, Incoming, Refusal
 from changesource_sdk.endpoint.access.keys import KeyRing
 from changesource_sdk.endpoint.access.listener import BACKLOG, ListeningSocket, listening_sockets
 from changesource_sdk.endpoint.pages import EndpointPages
+from changesource_sdk.endpoint.seed_claims import SeedClaims
 from changesource_sdk.endpoint.status import Document, describe, set_gauges
 from changesource_sdk.endpoint.stream.acks import AckStore
 from changesource_sdk.endpoint.stream.flow import WRITE_LIMIT, PeerConnection, close
@@ -86,7 +87,9 @@ class Endpoint:
             self._log_store.open_log(), config.tail_bytes, self.metrics, reads_on_loop=self._log_store.is_local
         )
         self._source = SubscriptionSource(self._log_store, self._reader, self._coordination, self._tail, permissions)
-        self._pages = EndpointPages(self.metrics, self._gate, self.is_ready, self.status)
+        self._pages = EndpointPages(
+            self.metrics, self._gate, self.is_ready, self.status, SeedClaims(self._reader, self._coordination)
+        )
         self._intervals = Intervals(config.status_interval, config.ping_interval, config.dead_after)
         self._throttle = Throttle(LOG_INTERVAL)
         self._stopping = asyncio.Event()

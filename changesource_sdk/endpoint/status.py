@@ -13,6 +13,7 @@ from dataclasses import asdict
 from time import time
 
 from changesource_sdk.changelog.coordination.consumers import Consumer
+from changesource_sdk.changelog.coordination.seeds import SeedRecord, uncovered
 from changesource_sdk.changelog.log import Log
 from changesource_sdk.changelog.source_writer import table_names
 from changesource_sdk.changelog.store import LogStore
@@ -67,6 +68,7 @@ def describe(
         },
         **_aside(reader, now),
         "snapshotRequest": {"above": request.above, "reason": request.reason} if request else None,
+        "seeds": [_seed(item, reader, now) for item in log_store.seeds.all()],
         "subscribers": [_consumer(item, reader, now) for item in known],
         "streams": [_stream(item, reader, head, now) for item in open_streams],
     }
@@ -106,6 +108,14 @@ def set_gauges(document: Mapping[str, object], metrics: EndpointMetrics) -> None
         metrics.source_reads.labels(name).set(source["reads"])
         metrics.source_must_be_read.labels(name).set(source["mustBeRead"])
     metrics.warnings.set(sum(each["current"] for each in warnings))
+    metrics.seed_age.clear()
+    metrics.seed_bytes.clear()
+    seeds = document["seeds"]
+    assert isinstance(seeds, list)
+    for item in seeds:  # oldest first: the newest of an app and shard remains
+        if item["state"] == "ready" and item["problem"] is None:
+            metrics.seed_age.labels(item["app"], item["shard"]).set(item["age"])
+            metrics.seed_bytes.labels(item["app"], item["shard"]).set(item["bytes"])
     subscribers = document["subscribers"]
     assert isinstance(subscribers, list)
     for item in subscribers:
@@ -223,6 +233,23 @@ def _consumer(item: Consumer, reader: Log, now: float) -> Document:
         "acknowledged": item.acknowledged,
         "behind": reader.count_after(item.acknowledged),
         "age": now - item.seen_ms / 1000,
+    }
+
+
+def _seed(item: SeedRecord, reader: Log, now: float) -> Document:
+    return {
+        "version": item.version,
+        "app": item.app_id,
+        "shard": item.shard,
+        "release": item.release,
+        "watermark": item.watermark,
+        "behind": reader.count_after(item.watermark),
+        "state": item.state,
+        "age": now - item.created_ms / 1000,
+        "rows": item.rows,
+        "bytes": item.bytes,
+        "target": item.target,
+        "problem": uncovered(reader, item.watermark),
     }
 
 

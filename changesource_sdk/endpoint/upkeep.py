@@ -13,6 +13,7 @@ from time import time
 
 from changesource_sdk.changelog.coordination.contract import Coordination
 from changesource_sdk.changelog.coordination.requests import Requests
+from changesource_sdk.changelog.coordination.seeds import Seeds
 from changesource_sdk.changelog.coordination.wakeup import SAFETY_POLL_S, WakeupListener
 from changesource_sdk.changelog.log import Log
 from changesource_sdk.changelog.retention import forgettable, prune_point
@@ -84,9 +85,15 @@ class Pruner:
     """Requests pruning from the pipeline, which owns the log: of what every consumer has and a snapshot contains."""
 
     def __init__(
-        self, requests: Requests, reader: Log, coordination: Coordination, interval: float, expiry: float
+        self,
+        requests: Requests,
+        reader: Log,
+        coordination: Coordination,
+        interval: float,
+        expiry: float,
     ) -> None:
         self._requests = requests
+        self._seeds = Seeds(coordination)
         self._reader = reader
         self._coordination = coordination
         self._interval = interval
@@ -106,7 +113,7 @@ class Pruner:
         now_ms, consumers = time() * 1000, self._coordination.consumers()
         for key in forgettable(consumers, self._reader.state().oldest, now_ms, self._expiry_ms):
             self._coordination.forget(key)
-        below = prune_point(known[-1].watermark, consumers, now_ms, self._expiry_ms)
+        below = prune_point(known[-1].watermark, consumers, now_ms, self._expiry_ms, self._seeds.all())
         if below <= self._reader.state().oldest:
             return None
         self._requests.ask_prune(below)

@@ -87,6 +87,19 @@ class EndpointMetrics:
             registry=reg,
         )
 
+        self.seed_age = Gauge(
+            "changesource_seed_age_seconds",
+            "Age of the newest seed that the log continues.",
+            ["app", "shard"],
+            registry=reg,
+        )
+        self.seed_bytes = Gauge(
+            "changesource_seed_bytes",
+            "Size of the newest seed that the log continues, as a replica.",
+            ["app", "shard"],
+            registry=reg,
+        )
+
     def render(self) -> bytes:
         """Return the text of `/metrics`."""
         return generate_latest(self.registry)

@@ -19,7 +19,7 @@ from changesource_sdk.changelog.coordination.reports import Reports
 from changesource_sdk.errors import ChangesourceError
 from changesource_sdk.positions import Position
 
-Activity = Literal["starting", "snapshot", "tailing", "idle", "compacting", "backing-off", "stopped"]
+Activity = Literal["starting", "snapshot", "tailing", "idle", "compacting", "seeding", "backing-off", "stopped"]
 MIN_INTERVAL_S = 0.2
 BEAT_S = 5.0
 

@@ -104,7 +104,8 @@ def _register(log_store: LogStore, expiry_ms: float, clock: Callable[[], float])
 
 def _prune(log_store: LogStore, writer: LogWriter, expiry_ms: float, clock: Callable[[], float]) -> int:
     with closing(log_store.open_coordination()) as coordination:
-        below = prune_point(writer.snapshots()[-1].watermark, coordination.consumers(), clock() * 1000, expiry_ms)
+        newest, seeds = writer.snapshots()[-1].watermark, log_store.seeds.all()
+        below = prune_point(newest, coordination.consumers(), clock() * 1000, expiry_ms, seeds)
     total = 0
     while forgotten := writer.prune(below, STEP_TRANSACTIONS):
         total += forgotten

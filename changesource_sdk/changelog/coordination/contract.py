@@ -13,7 +13,7 @@ from changesource_sdk.changelog.coordination.consumers import Consumer, Consumer
 from changesource_sdk.changelog.coordination.wakeup import WakeupListener
 
 NoteKind = Literal["requests", "reports"]
-LockName = Literal["pipeline", "compaction"]
+LockName = Literal["pipeline", "compaction", "seed"]
 
 
 class Note(NamedTuple):

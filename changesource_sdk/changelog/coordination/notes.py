@@ -25,7 +25,12 @@ _FORMS = {
     "prune": _Form("below", ""),
     "offer": _Form("directory", "base"),
     "skip": _Form("", "skips"),
+    "seeds": _Form("newest", "seeds"),
 }
+_DURABLE = ("offer", "skip", "seeds")
+"""Notes that are synced: what an offer names took long to make, a skip is an operator's decision, and a seed is lost
+without the log after it.
+"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,10 +51,9 @@ class FileNotes:
             return
         form, path = _FORMS[name], self._path(name)
         content = {key: value for key, value in zip(form, note, strict=True) if key}
-        if name in ("offer", "skip"):
+        if name in _DURABLE:
             with disk_errors(path.parent):
                 path.parent.mkdir(parents=True, exist_ok=True)
-                # Durable: what an offer names took long to make, and a skip is an operator's decision.
                 write_json(path, content, durable=True)
             return
         try:

@@ -1,4 +1,4 @@
-"""Locks of a state directory, for one `serve` and one compaction at a time.
+"""Locks of a state directory, for one `serve`, one compaction and one seed at a time.
 
 Two pipelines on one log would fence each other off in turn, without end, and two compactions would write to one folder.
 The kernel releases the locks when the process ends (`service_kit.file_lock`).
@@ -20,6 +20,7 @@ from service_kit.file_lock import FileLock
 from service_kit.private_files import FILE_MODE
 
 COMPACTING = "compaction-running"
+SEEDING = "seed-running"
 SERVE_LOCK = "serve.lock"
 
 
@@ -33,6 +34,13 @@ def compaction_lock(directory: Path) -> AbstractContextManager[None]:
     """Hold the lock of compaction inside the block; raises `StateError` with the id of the process that has it."""
     return _lock(
         directory, "compaction.lock", COMPACTING, "process {} compacts this log already", "wait until it is done"
+    )
+
+
+def seed_lock(directory: Path) -> AbstractContextManager[None]:
+    """Hold the lock of seeds inside the block; raises `StateError` with the id of the process that has it."""
+    return _lock(
+        directory, "seed.lock", SEEDING, "process {} makes a seed of this log already", "wait until it is done"
     )
 
 

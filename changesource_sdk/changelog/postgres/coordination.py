@@ -7,11 +7,11 @@ from contextlib import closing, contextmanager
 
 import psycopg
 
-from changesource_sdk.changelog.coordination.consumers import Consumer, ConsumerKey, next_version
+from changesource_sdk.changelog.coordination.consumers import Consumer, ConsumerKey, next_version, transaction_of
 from changesource_sdk.changelog.coordination.contract import LockName, Note, NoteKind
 from changesource_sdk.changelog.coordination.wakeup import WakeupListener
 from changesource_sdk.changelog.files.layout import StateDirectory
-from changesource_sdk.changelog.files.lock import COMPACTING, state_lock
+from changesource_sdk.changelog.files.lock import COMPACTING, SEEDING, state_lock
 from changesource_sdk.changelog.postgres.connection import Connection, LogAddress, Session, connect, translated
 from changesource_sdk.changelog.postgres.wakeup import listen
 from changesource_sdk.errors import StateError
@@ -20,6 +20,8 @@ _UPSERT = """INSERT INTO subscribers AS known VALUES (%s, %s, %s, %s, %s)
 ON CONFLICT (app_id, shard, replica_version) DO UPDATE
 SET acknowledged = greatest(known.acknowledged, excluded.acknowledged),
   seen_ms = greatest(known.seen_ms, excluded.seen_ms)"""
+# The newest version with the major number of a transaction. A watermark has no character that LIKE interprets.
+_NEWEST = "SELECT max(replica_version) FROM subscribers WHERE replica_version LIKE %s"
 _CONSUMERS = "SELECT app_id, shard, replica_version, acknowledged, seen_ms FROM subscribers"
 _LEAVE_REPORT = "INSERT INTO reports VALUES (%s, %s) ON CONFLICT (stage) DO UPDATE SET report = excluded.report"
 _LEAVE_REQUEST = """INSERT INTO requests AS pending VALUES (%s, %s, %s) ON CONFLICT (kind) DO UPDATE
@@ -33,6 +35,11 @@ _REMOVE = {
     "requests": "DELETE FROM requests WHERE kind = %s AND (%s::text IS NULL OR watermark < %s) "
     "RETURNING watermark, reason",
     "reports": "DELETE FROM reports WHERE stage = %s AND (%s::text IS NULL OR '' < %s) RETURNING '', report",
+}
+
+_HELD = {
+    "compaction": (COMPACTING, "another process compacts this log already"),
+    "seed": (SEEDING, "another process makes a seed of this log already"),
 }
 
 
@@ -72,7 +79,7 @@ class PostgresCoordination:
         def take(connection: Connection) -> str:
             with connection.transaction():
                 connection.execute("LOCK TABLE subscribers IN SHARE ROW EXCLUSIVE MODE")
-                row = connection.execute("SELECT max(replica_version) FROM subscribers").fetchone()
+                row = connection.execute(_NEWEST, (f"{transaction_of(head)}.%",)).fetchone()
                 version = next_version(head, (row and row[0]) or "", int(now_ms * 1000))
                 connection.execute(_UPSERT, (app_id, shard, version, held, now_ms))
             return version
@@ -99,21 +106,20 @@ class PostgresCoordination:
     @contextmanager
     def lock(self, name: LockName) -> Iterator[None]:
         """Take an advisory lock of a new session; a pipeline also locks its state directory on this host."""
-        if name == "compaction":
+        if name != "pipeline":
             with closing(connect(self._address)) as connection, translated(self._address.where):
-                self._lock_compaction(connection)
+                self._try_lock(connection, name)
                 yield
         else:
             with state_lock(self._layout.root), closing(connect(self._address)) as connection:
                 self._lock_pipeline(connection)
                 yield
 
-    def _lock_compaction(self, connection: Connection) -> None:
+    def _try_lock(self, connection: Connection, name: LockName) -> None:
         query = "SELECT pg_try_advisory_lock(hashtext(%s))"
-        if connection.execute(query, (f"compaction:{self._address.schema}",)).fetchone() != (True,):
-            raise StateError(
-                COMPACTING, "another process compacts this log already", self._address.where, "wait until it is done"
-            )
+        if connection.execute(query, (f"{name}:{self._address.schema}",)).fetchone() != (True,):
+            code, message = _HELD[name]
+            raise StateError(code, message, self._address.where, "wait until it is done")
 
     def _lock_pipeline(self, connection: Connection) -> None:
         with translated(self._address.where):

@@ -11,12 +11,12 @@ import sqlite3
 import threading
 from contextlib import AbstractContextManager
 
-from changesource_sdk.changelog.coordination.consumers import Consumer, ConsumerKey, next_version
+from changesource_sdk.changelog.coordination.consumers import Consumer, ConsumerKey, next_version, transaction_of
 from changesource_sdk.changelog.coordination.contract import LockName, Note, NoteKind
 from changesource_sdk.changelog.coordination.notes import FileNotes
 from changesource_sdk.changelog.coordination.wakeup import WakeupListener
 from changesource_sdk.changelog.files.layout import StateDirectory
-from changesource_sdk.changelog.files.lock import compaction_lock, state_lock
+from changesource_sdk.changelog.files.lock import compaction_lock, seed_lock, state_lock
 from changesource_sdk.changelog.sqlite.connection import translated
 from changesource_sdk.changelog.sqlite.wakeup import listen
 from service_kit.private_files import private_database
@@ -32,6 +32,9 @@ _TABLE = """CREATE TABLE IF NOT EXISTS subscribers (
 ) STRICT, WITHOUT ROWID"""
 _UPSERT = """INSERT INTO subscribers VALUES (?, ?, ?, ?, ?) ON CONFLICT DO UPDATE
 SET acknowledged = max(acknowledged, excluded.acknowledged), seen_ms = max(seen_ms, excluded.seen_ms)"""
+# The newest version with the major number of a transaction: "." follows it, and "/" follows "." in the order of bytes.
+_NEWEST = "SELECT max(replica_version) FROM subscribers WHERE replica_version >= ? AND replica_version < ? || '/'"
+_LOCKS = {"pipeline": state_lock, "compaction": compaction_lock, "seed": seed_lock}
 
 # Around the opening of a file: while the first connection changes it to WAL, others fail with "database is locked".
 _OPENING = threading.Lock()
@@ -67,7 +70,7 @@ class SqliteCoordination:
             connection.execute("PRAGMA synchronous=FULL")
             try:
                 connection.execute("BEGIN IMMEDIATE")
-                (newest,) = connection.execute("SELECT max(replica_version) FROM subscribers").fetchone()
+                (newest,) = connection.execute(_NEWEST, (transaction_of(head),) * 2).fetchone()
                 version = next_version(head, newest or "", int(now_ms * 1000))
                 connection.execute(_UPSERT, (app_id, shard, version, held, now_ms))
                 connection.execute("COMMIT")
@@ -109,7 +112,7 @@ class SqliteCoordination:
 
     def lock(self, name: LockName) -> AbstractContextManager[None]:
         """Lock a file of the state directory with `flock`."""
-        return state_lock(self._layout.root) if name == "pipeline" else compaction_lock(self._layout.root)
+        return _LOCKS[name](self._layout.root)
 
     def listen(self) -> WakeupListener:
         """Listen on a UDP port of the loopback interface."""

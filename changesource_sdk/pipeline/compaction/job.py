@@ -114,6 +114,11 @@ class SpoolPart:
 
     def payloads(self) -> Iterator[bytes]:
         """Its messages."""
+        for block in self.blocks():
+            yield from unframe(block)
+
+    def blocks(self) -> Iterator[bytes]:
+        """Its frames, one block at a time."""
         path = self.directory / self.part.file
         if path.exists():
             yield from self._read(path)
@@ -124,8 +129,7 @@ class SpoolPart:
             yield from self._read(path)
 
     def _read(self, path: Path) -> Iterator[bytes]:
-        for block in BlockFile(path, self.part.bytes, self.part.crc32).blocks():
-            yield from unframe(block)
+        return BlockFile(path, self.part.bytes, self.part.crc32).blocks()
 
 
 @dataclass(frozen=True, slots=True)
@@ -217,6 +221,22 @@ def compact(
     log_store.files.publish(final)
     log_store.handoff.offer(base.watermark, final)
     return state.head
+
+
+def rows_at(
+    log_store: LogStore,
+    lane: Lane,
+    base: Path,
+    log_ranges: Sequence[ReadableRange],
+    schema: ConsumerSchema,
+    directory: Path,
+    progress: Progress = NO_PROGRESS,
+) -> list[PartInfo]:
+    """Write parts with the rows of the snapshot in `base` after these ranges of the log, at whose end is `schema`.
+
+    They go into the staged folder `directory`, which the caller made. Nothing is offered to the writer.
+    """
+    return _Compaction(log_store.files, lane, BUCKET_BYTES, progress, base).row_parts(log_ranges, schema, directory)
 
 
 @dataclass(frozen=True, slots=True)
