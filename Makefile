@@ -88,3 +88,4 @@ bench: setup ## the endpoint, the incremental engine and the cache beside the of
 	$(PY) -m benchmarks.ivm
 	$(PY) -m benchmarks.ivm.many_queries
 	$(PY) -m benchmarks.cache
+	$(PY) -m benchmarks.seed

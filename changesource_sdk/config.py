@@ -18,6 +18,7 @@ from changesource_sdk.errors import ConfigurationError
 from changesource_sdk.policies.bad_values import POLICIES
 from changesource_sdk.policies.compaction import problem
 from changesource_sdk.policies.origins import origin_problem
+from changesource_sdk.policies.seeding import interval_problem
 from changesource_sdk.source_config import SourceConfig, read_sources, with_settings
 from protocol.redaction import hide, hide_setting, is_secret_name, redact, redact_value, secrets_in
 from service_kit import settings
@@ -27,7 +28,8 @@ from service_kit.suggestions import nearest
 ENVIRONMENT_PREFIX = "CHANGESOURCE_"
 SETTING_PREFIX = ENVIRONMENT_PREFIX + "SET_"
 #: Beginnings of variables with the prefix that are read elsewhere: the file's own path, the cache, the test kit's seed.
-NOT_OPTIONS = ("CHANGESOURCE_CONFIG", "CHANGESOURCE_CACHE_", "CHANGESOURCE_SEED")
+NOT_OPTIONS = ("CHANGESOURCE_CONFIG", "CHANGESOURCE_CACHE_")
+_TEST_SEED = "CHANGESOURCE_SEED"
 _SWITCHES = dict.fromkeys(("1", "true", "yes", "on"), True) | dict.fromkeys(("0", "false", "no", "off"), False)
 
 
@@ -156,6 +158,16 @@ class ServeConfig:
         checked(text, problem),
         "log after the newest snapshot that makes a new one due: 256MB, 100000tx, both, or never",
     )
+
+    seed_every: str = setting(
+        "never",
+        checked(text, interval_problem),
+        "how often to make a seed, a replica file for caches: 30m, 6h, 1d, never",
+    )
+    seed_to: str | None = setting(None, text, "directory or URI (s3://…) of the seeds, for fetch-seed")
+    seed_keep: int = setting(2, checked(whole, _positive), "seeds that are kept there; older ones are deleted")
+    seed_app_id: str = setting("zero", text, "ZERO_APP_ID of the caches that start from the seeds")
+    seed_publications: tuple[str, ...] = setting((), words, "ZERO_APP_PUBLICATIONS of those caches")
 
     @property
     def host(self) -> str:
@@ -301,7 +313,7 @@ def _from_environment(environment: Mapping[str, str]) -> list[SettingsSource]:
     known = [variable for (variable,) in variables.values()]
     for variable in sorted(environment):
         is_option = variable.startswith(ENVIRONMENT_PREFIX) and not variable.startswith((*NOT_OPTIONS, SETTING_PREFIX))
-        if is_option and variable not in known:
+        if is_option and variable not in (*known, _TEST_SEED):
             message = f"unknown variable {variable}"
             raise ConfigurationError("unknown-key", message, "the environment", nearest(variable, known))
     pairs = {
@@ -335,6 +347,10 @@ def _check_together(config: ServeConfig) -> None:
             "there are [sources], and an adapter, mapping or ledger for a single upstream as well",
             "sources",
             "move it into the table of its source: [sources.NAME]",
+        )
+    if config.seed_every != "never" and config.seed_to is None:
+        raise ConfigurationError(
+            "no-seed-target", "the seeds have nowhere to go", "seed_every, seed_to", "give --seed-to a directory or URI"
         )
     if (config.tls_cert is None) != (config.tls_key is None):
         raise ConfigurationError(

@@ -38,7 +38,10 @@ def seed(
     spool: Annotated[str | None, serve.flag("spool")] = None,
     replica: Annotated[Path | None, typer.Option(help="File to make: ZERO_REPLICA_FILE of one cache.")] = None,
     upload: Annotated[
-        str | None, typer.Option(help="Directory or URI (s3://…) to put it in, compressed, for fetch-seed.")
+        str | None,
+        typer.Option(
+            envvar="CHANGESOURCE_SEED_TO", help="Directory or URI (s3://…) to put it in, compressed, for fetch-seed."
+        ),
     ] = None,
     keep: Annotated[int, typer.Option(min=1, help="Seeds that stay in that directory; older ones are deleted.")] = 2,
     app_id: AppId = "zero",

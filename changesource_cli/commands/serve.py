@@ -119,6 +119,11 @@ def serve(
     prune_interval: Annotated[float | None, flag("prune_interval")] = None,
     subscriber_expiry: Annotated[float | None, flag("subscriber_expiry")] = None,
     compact_after: Annotated[str | None, flag("compact_after")] = None,
+    seed_every: Annotated[str | None, flag("seed_every")] = None,
+    seed_to: Annotated[str | None, flag("seed_to")] = None,
+    seed_keep: Annotated[int | None, flag("seed_keep")] = None,
+    seed_app_id: Annotated[str | None, flag("seed_app_id")] = None,
+    seed_publications: Annotated[str | None, flag("seed_publications")] = None,
     show_config: Annotated[
         bool, typer.Option("--show-config", help="Print every value with its origin, and stop.")
     ] = False,

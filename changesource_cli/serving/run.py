@@ -23,6 +23,7 @@ from changesource_cli.adapter_choice import (
     with_own_folder,
 )
 from changesource_cli.output import ExitCode, print_json, stderr, stdout
+from changesource_cli.serving.seeding import SeedSchedule
 from changesource_cli.serving.state_watch import StateWatch
 from changesource_cli.serving.supervisor import Supervisor
 from changesource_cli.signals import first_signal
@@ -98,6 +99,8 @@ class _Serving:
         supervision = asyncio.create_task(supervisor.run()) if supervisor else None
         watch = asyncio.create_task(_watch(log_store, self._as_json)) if supervisor else None
         state_gone = asyncio.create_task(StateWatch(log_store.layout).run())
+        schedule = SeedSchedule(self._config, log_store, _environment(self._config))
+        seeding = asyncio.create_task(schedule.run()) if supervisor else None
         try:
             ends = [end for end in (self._stop_signal, supervision, state_gone) if end is not None]
             await asyncio.wait(ends, return_when=asyncio.FIRST_COMPLETED)
@@ -107,7 +110,7 @@ class _Serving:
                 supervisor.stop()
             ending = (endpoint.stop() if endpoint else None, supervision)
             await asyncio.gather(*(end for end in ending if end is not None))
-            for task in (watch, state_gone):
+            for task in (watch, state_gone, seeding):
                 await _cancelled(task)
             log_store.close()
         if must_start_over:

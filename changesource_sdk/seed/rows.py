@@ -1,7 +1,7 @@
 """Decodes the rows of spool parts into parameters for SQLite, a block at a time. Pure.
 
-All rows of a part are inserts into one table, so the text before each row is the same. It is skipped, and the rows of
-a block are parsed as one JSON array: measured, that takes a third of the time of parsing message by message.
+All rows of a part are inserts into one table, so the text before each row is the same. A block is split at that text,
+and its rows are parsed as one JSON array: measured, that takes a third of the time of parsing message by message.
 """
 
 from __future__ import annotations
@@ -17,13 +17,17 @@ from changesource_sdk.errors import SnapshotGone
 from changesource_sdk.pipeline.encoding.encode import TableEncoder
 from changesource_sdk.schema import Table
 from protocol import values
+from protocol.framing import unframe
 
 Parameters: TypeAlias = tuple[object, ...]
 """The values of one row in the order of the table's columns, as SQLite takes them."""
 
 _JSON_KINDS = ("json", "array")
-_LENGTH_16, _LENGTH_64 = 126, 127
+_SCALAR_KINDS = ("integer", "number", "boolean", "string", "uuid")
+_TEXTS = {str, type(None)}
 _END = b"}]"
+_USUAL_HEADER = 4
+"""Bytes before a message of 126 to 65,535 bytes (`protocol.framing`)."""
 
 
 class RowDecoder:
@@ -33,12 +37,15 @@ class RowDecoder:
         self._table = table
         self._names = list(table.column_names)
         self._json = {column.name for column in table.columns if column.kind in _JSON_KINDS}
-        self._json_positions = [at for at, name in enumerate(self._names) if name in self._json]
+        # The columns whose values may need `value`: the encoder makes scalars of all others.
+        self._checked = [at for at, column in enumerate(table.columns) if column.kind not in _SCALAR_KINDS]
         self._head = b'["data",{"tag":"insert","relation":%s,"new":' % TableEncoder(table).relation
 
     def block(self, frames: bytes) -> list[Parameters]:
         """Return the rows in a block of a spool part. Raises `SnapshotGone` if there is anything else."""
-        rows = self._parsed(self._texts(frames))
+        rows = self._usual_rows(frames)
+        if rows is None:
+            rows = self._any_rows(frames)
         if list(chain.from_iterable(rows)) != self._names * len(rows):
             return [self.row(row) for row in rows]
         decoded: list[Parameters] = [tuple(row.values()) for row in rows]
@@ -57,40 +64,29 @@ class RowDecoder:
         return value
 
     def _are_storable(self, rows: Sequence[Parameters]) -> bool:
-        """Whether no value needs `value`: outside of JSON columns there are no objects, inside only texts."""
-        kinds = set(map(type, chain.from_iterable(rows)))
-        if dict in kinds or list in kinds:
-            return False
-        texts = {str, type(None)}
-        return all(set(map(type, map(itemgetter(at), rows))) <= texts for at in self._json_positions)
+        """Whether no value needs `value`: JSON has arrived as text."""
+        return all(set(map(type, map(itemgetter(at), rows))) <= _TEXTS for at in self._checked)
 
-    def _parsed(self, texts: list[bytes]) -> list[dict[str, object]]:
-        text = b"[%s]" % b",".join(texts)
-        rows = orjson.loads(text)
-        if len(rows) != len(texts):
-            raise self._unreadable()
-        return rows  # type: ignore[no-any-return]
+    def _usual_rows(self, frames: bytes) -> list[dict[str, object]] | None:
+        """Return the rows if all frames have headers of the usual size; None if not, which shows as invalid JSON."""
+        first, *pieces = (frames + bytes(_USUAL_HEADER)).split(self._head)
+        if len(first) != _USUAL_HEADER:
+            return None
+        unwanted = len(_END) + _USUAL_HEADER
+        try:
+            rows: list[dict[str, object]] = orjson.loads(b"[%s]" % b",".join([each[:-unwanted] for each in pieces]))
+        except orjson.JSONDecodeError:
+            return None
+        return rows if len(rows) == len(pieces) else None
 
-    def _texts(self, frames: bytes) -> list[bytes]:
-        """Return the JSON text of each row; the frames are those of `protocol.framing`."""
-        head, skipped = self._head, len(self._head)
-        texts: list[bytes] = []
-        offset, end = 0, len(frames)
-        while offset < end:
-            size = frames[offset + 1]
-            if size < _LENGTH_16:
-                start = offset + 2
-            elif size < _LENGTH_64:
-                start = offset + 4
-                size = frames[offset + 2] << 8 | frames[offset + 3]
-            else:
-                start = offset + 10
-                size = int.from_bytes(frames[offset + 2 : start], "big")
-            offset = start + size
-            if not frames.startswith(head, start) or not frames.endswith(_END, start, offset):
+    def _any_rows(self, frames: bytes) -> list[dict[str, object]]:
+        """Return the rows of any frames, message by message."""
+        rows = []
+        for payload in unframe(frames):
+            if not payload.startswith(self._head) or not payload.endswith(_END):
                 raise self._unreadable()
-            texts.append(frames[start + skipped : offset - 2])
-        return texts
+            rows.append(orjson.loads(payload[len(self._head) : -len(_END)]))
+        return rows
 
     def _unreadable(self) -> SnapshotGone:
         return SnapshotGone(

@@ -13,6 +13,7 @@ back-pressure. So the replicator needs a loop of its own; `process` gives it a p
 - The source sends `reset-required`: reset, which is a new initial sync (with `auto_reset`).
 - The view syncer is too far behind in reading the replica: pause until it has caught up.
 - The replica file was deleted: initial sync.
+- The replica file is a seed in zero-cache's layout: a replica is made from it, without an initial sync.
 """
 
 from __future__ import annotations
@@ -28,6 +29,7 @@ from reference_cache.replica.checkpoints import Checkpoints, leave_to_others
 from reference_cache.replica.errors import CannotApply
 from reference_cache.replica.stored_catalog import ReplicaState
 from reference_cache.replica.wal import Wal
+from reference_cache.replica.writing.from_seed import is_seed, load_seed
 from reference_cache.replica.writing.initial_load import InitialLoad, load_new, load_over
 from reference_cache.replica.writing.writer import ReplicaWriter, open_writer
 from reference_cache.replicator.intake import InitialIntake, LiveIntake
@@ -109,13 +111,20 @@ class Replicator:
     async def _run(self) -> None:
         try:
             if self._settings.replica_file.exists():
-                self._open(open_writer(self._settings.replica_file, self._settings.origin))
+                self._open(self._existing_replica())
             while True:
                 await self._attempt()
         finally:
             self._checkpoints.wait()
             if self._writer is not None:
                 self._writer.close()
+
+    def _existing_replica(self) -> ReplicaWriter:
+        settings = self._settings
+        if not is_seed(settings.replica_file):
+            return open_writer(settings.replica_file, settings.origin)
+        event(log, logging.INFO, "making the replica from a seed", replica=settings.replica_file)
+        return load_seed(settings.replica_file, settings.origin)
 
     def _must_wait(self) -> None:
         self._status.phase = "waiting"

@@ -79,7 +79,7 @@ class InitialLoad(ChangeProcessor):
         self._begin_log()
         self.connection.execute("COMMIT")
         self.connection.execute(f"PRAGMA analysis_limit = {ANALYSIS_LIMIT}")
-        self.connection.execute("ANALYZE")
+        self.connection.execute("ANALYZE main")
         self.connection.close()
         if self._staged is not None:
             _make_durable(self._staged)

@@ -57,6 +57,7 @@ class ZeroCache:
     ) -> None:
         self.port = free_port()
         self.url = f"http://127.0.0.1:{self.port}"
+        self.database_url = database_url
         self.replica = Replica(folder / f"{app_id}-replica.db")
         self.exits: list[int] = []
         self._supervised = supervised

@@ -1,0 +1,1 @@
+"""Tests of `changesource_sdk.seed`."""
