@@ -14,7 +14,6 @@ from urllib.parse import parse_qs
 from changesource_sdk.changelog.coordination.contract import Coordination
 from changesource_sdk.changelog.coordination.seeds import NOT_COVERED, check_covered, claim
 from changesource_sdk.changelog.log import Log
-from changesource_sdk.endpoint.access.gate import MAX_TARGET
 from changesource_sdk.errors import ChangesourceError
 from protocol.errors import HandshakeError
 from protocol.stream.handshake import parse_parameters
@@ -33,8 +32,6 @@ class SeedClaims:
 
     async def answer(self, target: str) -> Page:
         """Return the answer to an authenticated request."""
-        if len(target) > MAX_TARGET:
-            return Page.text(400, f"the request target has more than {MAX_TARGET} characters")
         parameters = parse_qs(target.partition("?")[2], keep_blank_values=True, max_num_fields=100)
         try:
             handshake = parse_parameters({name: parameters.get(name, []) for name in ("appID", "shardNum")})

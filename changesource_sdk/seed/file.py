@@ -95,7 +95,7 @@ def install(built: Path, path: Path) -> None:
 
 def write_checksum(path: Path) -> Path:
     """Write `FILE.sha256`, in the form that `sha256sum --check` reads, and return its path."""
-    beside = path.with_name(path.name + ".sha256")
-    with disk_errors(beside), open(beside, "w", opener=opener) as file:
+    checksum = path.with_name(path.name + ".sha256")
+    with disk_errors(checksum), open(checksum, "w", opener=opener) as file:
         file.write(f"{sha256(path)}  {path.name}\n")
-    return beside
+    return checksum
