@@ -82,7 +82,7 @@ def test_rows_are_in_key_order_and_the_last_of_equal_keys_stays(
         seed_of(log.store, tmp_path / "replica.db")
     rows = query(tmp_path / "replica.db", "SELECT id, n FROM item ORDER BY rowid")
     assert [key for key, _ in rows] == [f"{number:03d}" for number in range(100)]
-    assert dict(rows)["050"] == 99  # type: ignore[arg-type]
+    assert ("050", 99) in rows
 
 
 class Interrupted(LocalSeedLane):
