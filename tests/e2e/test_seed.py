@@ -17,7 +17,7 @@ import psycopg
 import pytest
 
 from tests.support.fixtures.serving import MakeServing, MakeStore
-from tests.support.fixtures.zero_cache import MakeZeroCache
+from tests.support.fixtures.zero_cache import MakeZeroCache, MakeZeroClient
 from tests.support.peers.replica import Replica
 from tests.support.peers.serving import Serving
 from tests.support.tools import REPOSITORY
@@ -113,7 +113,7 @@ def without_purged(content: dict[str, object]) -> dict[str, object]:
 
 
 def test_a_cache_started_on_a_seed_is_the_cache_that_synced_by_itself(
-    store: MakeStore, serving: MakeServing, zero_cache: MakeZeroCache, tmp_path: Path
+    store: MakeStore, serving: MakeServing, zero_cache: MakeZeroCache, zero_client: MakeZeroClient, tmp_path: Path
 ) -> None:
     data = store(*TABLES)
     fill(data)
@@ -163,7 +163,11 @@ def test_a_cache_started_on_a_seed_is_the_cache_that_synced_by_itself(
     second = zero_cache(endpoint.stream_url, own_folder=tmp_path / "second")
     changesource("fetch-seed", seeds, second.replica.path, "--state", endpoint.state)
     second.start()
-    data.run("INSERT INTO empty VALUES (3, 'both', 8)")
+    client = zero_client(second, {"new_name": {"id": "number", "v": "number"}})
+    shown = [{"id": number, "v": number / 2} for number in range(5)]
+    client.wait_for_rows("new_name", shown)
+    data.run("INSERT INTO empty VALUES (3, 'both', 8)", "INSERT INTO new_name VALUES (77, 1.5)")
+    client.wait_for_rows("new_name", [*shown, {"id": 77, "v": 1.5}])
     for cache in (seeded, second):
         wait_until_same(data, cache.replica)
     assert initial_syncs(endpoint) == synced

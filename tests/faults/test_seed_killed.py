@@ -27,7 +27,9 @@ SEED = int(os.environ.get("CHANGESOURCE_SEED", "20260103"))
 
 def start(state: Path, replica: Path) -> subprocess.Popen[bytes]:
     command = [sys.executable, "-m", "changesource_cli", "seed", "--runner", "inline", "--state", state]
-    return subprocess.Popen([*map(str, command), "--replica", str(replica)], cwd=REPOSITORY)
+    # The command refuses variables that it does not know, such as the number of kills.
+    env = {name: value for name, value in os.environ.items() if not name.startswith("CHANGESOURCE_")}
+    return subprocess.Popen([*map(str, command), "--replica", str(replica)], cwd=REPOSITORY, env=env)
 
 
 def test_a_seed_survives_kills_while_it_is_built(tmp_path: Path) -> None:
