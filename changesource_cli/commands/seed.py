@@ -13,6 +13,7 @@ from changesource_sdk import config as configuration
 from changesource_sdk.changelog.open import open_existing
 from changesource_sdk.config import ServeConfig
 from changesource_sdk.errors import ConfigurationError
+from changesource_sdk.seed.layout import NEWEST
 from service_kit import logs
 
 EPILOG = "\n\n".join(
@@ -28,7 +29,7 @@ EPILOG = "\n\n".join(
 AppId = Annotated[str, typer.Option(envvar="ZERO_APP_ID", help="ZERO_APP_ID of the cache.")]
 ShardNum = Annotated[int, typer.Option(envvar="ZERO_SHARD_NUM", min=0, help="ZERO_SHARD_NUM of the cache.")]
 Release = Annotated[str, typer.Option(help="Release of zero-cache that starts from it.")]
-DEFAULT_RELEASE = "1.9.0"
+DEFAULT_RELEASE = NEWEST
 
 
 def seed(

@@ -114,7 +114,7 @@ class SeedBuild:
 
     def _folded(self, log_ranges: Sequence[ReadableRange], schema: ConsumerSchema) -> list[SpoolPart]:
         # The name is the folder's in a remote spool, too.
-        directory = self.work / f"seed-{self.plan.head}"
+        directory = self.work / self.plan.remote_rows
         known = read_json(self.work / _FOLDED)
         if known is None:
             with disk_errors(directory):
@@ -137,7 +137,7 @@ class SeedBuild:
         folder, spool = self.work / "pieces", self.log_store.files.spool
         with disk_errors(folder):
             new_folder(folder)
-        store = PartStore.local(folder) if spool is None else PartStore(spool, f"seed-pieces-{self.plan.version}")
+        store = PartStore.local(folder) if spool is None else PartStore(spool, self.plan.remote_pieces)
         finished = store.finished()
         self.progress.planned(2 * sum(task.rows for task in tasks))
         self.progress.done(sum(task.rows for task in tasks if task.file in finished))
@@ -145,7 +145,6 @@ class SeedBuild:
         if spool is not None:
             for task in tasks:
                 self.log_store.files.copy(store.folder, task.file, folder / task.file)
-            spool.delete(store.folder)
         return folder
 
     def _merged(

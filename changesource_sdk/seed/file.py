@@ -25,7 +25,6 @@ from changesource_sdk.seed.pieces import sqlite_errors
 from service_kit.private_files import opener
 from service_kit.sqlite import connect
 
-_READ_BYTES = 4 * 1024 * 1024
 LEFTOVERS = ("-wal", "-wal2", "-shm", "-journal")
 """Files of SQLite next to a replica. With those of another replica, a new file would be read wrongly."""
 

@@ -16,7 +16,7 @@ from changesource_sdk.observe.stages import Stage
 from changesource_sdk.seed.build import SeedBuild, SeedProgress
 from changesource_sdk.seed.file import assign_version, check_target, install, sha256, write_checksum
 from changesource_sdk.seed.lanes import SeedLane
-from changesource_sdk.seed.plan import Plan, SeedOptions, open_plan
+from changesource_sdk.seed.plan import REMOTE, Plan, SeedOptions, open_plan
 from changesource_sdk.seed.publish import Description, SeedFolder
 
 STAGE = "seed"
@@ -82,6 +82,7 @@ def _make(
 ) -> MadeSeed:
     plan, base = open_plan(log_store, options, work, str(target))
     _forget_unfinished(log_store, plan)
+    _sweep_spool(log_store, (plan.remote_rows, plan.remote_pieces))
     built = SeedBuild(log_store, lane, options, plan, base.directory, work, progress).run()
     with disk_errors(built.path):
         size = built.path.stat().st_size
@@ -97,6 +98,7 @@ def _make(
     if target.replica is not None:
         version = _install(log_store, plan, built.path, target.replica)
     pruned = _prune(log_store, record, target)
+    _sweep_spool(log_store)
     shutil.rmtree(work, ignore_errors=True)
     return MadeSeed(record, version, compressed, pruned)
 
@@ -105,6 +107,16 @@ def _forget_unfinished(log_store: LogStore, plan: Plan) -> None:
     """Forget builds that were given up: only one runs at a time, and this one has another plan."""
     given_up = [each.version for each in log_store.seeds.all() if each.state == "building"]
     log_store.seeds.remove(*(version for version in given_up if version != plan.version))
+
+
+def _sweep_spool(log_store: LogStore, kept: tuple[str, ...] = ()) -> None:
+    """Delete what builds left in a remote spool, but for these folders."""
+    spool = log_store.files.spool
+    if spool is None:
+        return
+    for folder in spool.list():
+        if folder.startswith(REMOTE) and folder not in kept:
+            spool.delete(folder)
 
 
 def _description(plan: Plan, record: SeedRecord, digest: str) -> Description:

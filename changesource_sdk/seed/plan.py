@@ -17,12 +17,14 @@ from changesource_sdk.changelog.files.disk import disk_errors
 from changesource_sdk.changelog.log import Log, SnapshotRecord
 from changesource_sdk.changelog.store import LogStore
 from changesource_sdk.errors import StateError
-from changesource_sdk.seed.layout import layout_of
+from changesource_sdk.seed.layout import NEWEST, layout_of
 from changesource_sdk.system_tables import Permissions
 from service_kit.private_files import new_folder
 
 _FORMAT = 1
 _FILE = "plan.json"
+REMOTE = "seed-"
+"""How the names of a build's folders in a remote spool begin; no watermark does."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,7 +34,7 @@ class SeedOptions:
     app_id: str = "zero"
     shard: int = 0
     publications: tuple[str, ...] = ()
-    release: str = "1.9.0"
+    release: str = NEWEST
     permissions: Permissions = field(default_factory=Permissions)
 
 
@@ -51,6 +53,16 @@ class Plan:
     release: str
     publications: tuple[str, ...]
     permissions: str
+
+    @property
+    def remote_rows(self) -> str:
+        """The folder of rows at the head, in the work folder, and in a remote spool if there is one."""
+        return f"{REMOTE}{self.head}"
+
+    @property
+    def remote_pieces(self) -> str:
+        """The folder of the pieces in a remote spool."""
+        return f"{REMOTE}pieces-{self.version}"
 
     def record(self) -> SeedRecord:
         """Return the seed as the log records it while it is built: the log is kept from the snapshot on."""

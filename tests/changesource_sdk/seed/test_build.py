@@ -5,14 +5,21 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator, Sequence
 from contextlib import closing
+from functools import partial
 from pathlib import Path
 from random import Random
 
 import pytest
 
 from changesource_sdk.adapter import Position, RowsPartition, Snapshot, Table, Transaction
+from changesource_sdk.changelog.files.layout import StateDirectory
+from changesource_sdk.changelog.spool.files import SnapshotFiles
 from changesource_sdk.changelog.spool.parts import PartStore
+from changesource_sdk.changelog.spool.remote import RemoteSpool
+from changesource_sdk.changelog.sqlite.coordination import SqliteCoordination
+from changesource_sdk.changelog.sqlite.log import SqliteLog
 from changesource_sdk.changelog.sqlite.store import SqliteLogStore
+from changesource_sdk.changelog.store import LogStore
 from changesource_sdk.errors import ConfigurationError, StateError
 from changesource_sdk.schema import Column
 from changesource_sdk.seed import build, pieces
@@ -162,3 +169,22 @@ def test_a_log_without_snapshot_has_no_seed(tmp_path: Path) -> None:
     store.layout.create()
     with pytest.raises(StateError, match="no-snapshot"):
         seed_of(store, tmp_path / "replica.db")
+
+
+@pytest.mark.parametrize("kind", [World, WithoutSchemaChanges])
+def test_a_spool_that_hosts_share_holds_nothing_of_a_build_afterwards(
+    kind: type[World], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(build, "PIECE_BYTES", 1)
+    layout, remote = StateDirectory(tmp_path / "state"), RemoteSpool((tmp_path / "remote").as_uri())
+    store = LogStore(SnapshotFiles(layout, remote), partial(SqliteLog, layout), partial(SqliteCoordination, layout))
+    world = kind(Random(3), retypes=False)
+    with closing(CompactedLog(tmp_path / "state", WorldAdapter(world), store)) as log:
+        old = log.newest()
+        world.live(transactions=8, changes=6)
+        log.follow()
+        with pytest.raises(KeyboardInterrupt):
+            seed_of(store, tmp_path / "replica.db", lane=Interrupted(1))
+        seed_of(store, tmp_path / "replica.db")
+        assert contents(tmp_path / "replica.db") == log.replica_from(old).contents()
+    assert [name for name in remote.list() if name.startswith("seed-")] == []
