@@ -28,7 +28,7 @@ from typing import NamedTuple, TypeAlias
 
 from kafka.consumer.fetcher import ConsumerRecord
 
-from changesource_sdk import Change, Delete, Insert, Row, Update
+from changesource_sdk import BadRow, Change, Delete, Insert, Row, Update
 from changesource_sdk.toolkit import kept_json, to_epoch_ms
 from protocol.data_types import INT64_MAX, INT64_MIN
 
@@ -108,8 +108,8 @@ def source_order(source: Mapping[str, object]) -> Order | None:
 
 
 def is_whole(change: Change, columns: int) -> bool:
-    """Whether a change has all columns of a row, or is a delete."""
-    return isinstance(change, Insert | Delete) or (isinstance(change, Update) and len(change.row) == columns)
+    """Whether nothing but the change is needed to know the row: it has all columns, is a delete, or cannot be read."""
+    return isinstance(change, Insert | Delete | BadRow) or (isinstance(change, Update) and len(change.row) == columns)
 
 
 def key_bytes(row: Row, names: Sequence[str]) -> bytes:
@@ -124,7 +124,7 @@ def key_bytes(row: Row, names: Sequence[str]) -> bytes:
 def keys_of(change: Change) -> list[Row]:
     """The rows or keys that a change is about; the one that it leaves behind comes first."""
     match change:
-        case Insert(_, row) | Delete(_, row):
+        case Insert(_, row) | Delete(_, row) | BadRow(_, row):
             return [row]
         case Update(_, row, old_key):
             return [row] if old_key is None else [old_key, row]

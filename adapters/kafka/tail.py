@@ -4,8 +4,8 @@ With the upstream's transaction metadata, the groups are its transactions (`tran
 it, a group is the records of one poll, or a single record.
 
 What happens with a record that cannot be decoded depends on the setting `poison`: `stop` raises here, `set-aside`
-writes it to a file and skips it. A row that no consumer can hold is the pipeline's affair (`on-bad-value`), and
-`Traced.explain` adds the record to the error.
+writes it to a file and gives the pipeline a `BadRow`, so that no consumer keeps the row that the record replaced. A row
+that no consumer can hold is the pipeline's affair (`on-bad-value`), and `Traced.explain` adds the record to the error.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from adapters.kafka.keys.index import KeyIndex
 from adapters.kafka.keys.tracking import KeyTracker, RecentKeys, key_in_value, keys_moved
 from adapters.kafka.position import KafkaPosition, Offsets
 from adapters.kafka.records.catalog import Catalog
-from adapters.kafka.records.dead_letters import DeadLetters, poison_record
+from adapters.kafka.records.dead_letters import DeadLetters, bad_row, poison_record
 from adapters.kafka.records.debezium import boundary
 from adapters.kafka.records.decoding import Decoded, Unreadable, Unwrapping
 from adapters.kafka.records.reading import RecordReader, make_decoder
@@ -232,7 +232,9 @@ class KafkaTail:
     # --- records ---
 
     def _read(self, record: ConsumerRecord) -> Decoded:
-        """Decode a record. One that is set aside has no changes, but still counts as a record of its transaction."""
+        """Decode a record. One that is set aside is a `BadRow`, or has no changes if its row is not known; it still
+        counts as a record of its transaction.
+        """
         reading = self._reading.topics[record.topic]
         try:
             return reading.read(record.key, record.value)
@@ -240,8 +242,10 @@ class KafkaTail:
             reason, transaction, order, is_mismatch = error.reason, error.transaction, error.order, error.is_mismatch
         is_unknown = transaction is None and bool(self._settings.transaction_topic)
         must_stop = "the transaction it belongs to is unknown, and without it one would be torn" if is_unknown else ""
-        self._letters.put(record, reason, is_mismatch=is_mismatch, must_stop=must_stop)
-        return Decoded((), transaction, order)
+        key = None if is_mismatch else reading.row_key(record.key, record.value)
+        self._letters.put(record, reason, key, is_mismatch=is_mismatch, must_stop=must_stop)
+        bad = () if key is None else (bad_row(record, reason, reading.table.table.full_name, key),)
+        return Decoded(bad, transaction, order)
 
     def _admitted(self, record: ConsumerRecord, decoded: Decoded) -> tuple[Change, ...]:
         """The changes of a record, without those for which another partition has a newer record."""

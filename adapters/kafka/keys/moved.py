@@ -101,7 +101,8 @@ def _keys(reading: TopicReading, record: ConsumerRecord) -> Iterator[bytes]:
         elif (key := reading.key(record.key)) is not None:
             yield key_bytes(whole_key(reading, key), names)
     except Unreadable:
-        return
+        if (known := reading.row_key(record.key, record.value)) is not None:
+            yield key_bytes(known, names)
 
 
 def candidates_of(part: FoldedPartition, digests: array[int]) -> dict[bytes, Candidate]:

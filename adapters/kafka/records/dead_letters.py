@@ -1,8 +1,11 @@
 """Records that cannot be read: the stream stops, or they are set aside in a file.
 
-The file has one JSON object per line: topic, partition and offset of the record, why it cannot be read, and its key and
-value in base64. A line is on disk before reading continues. After a restart a record may be set aside again; its offset
-is the same.
+The file has one JSON object per line: topic, partition and offset of the record, why it cannot be read, the key of the
+row it is about (null if that is unknown), and its key and value in base64. A line is on disk before reading continues.
+After a restart a record may be set aside again; its offset is the same.
+
+The record has replaced an older one of its row, so consumers must not keep that one: where the row is known, the
+pipeline gets a `BadRow`, removes the row from consumers and lists it in the log's dead letters as well.
 """
 
 from __future__ import annotations
@@ -17,10 +20,12 @@ from kafka.consumer.fetcher import ConsumerRecord
 
 from adapters.kafka.settings import KafkaSettings
 from adapters.kafka.transactions.spool import Where
-from changesource_sdk import AdapterError
+from changesource_sdk import AdapterError, BadRow, Row
 from changesource_sdk.toolkit import event, logger
 
 _log = logger("kafka")
+
+UNKNOWN_ROW = "which row it is about cannot be read either, so consumers keep that row as they have it"
 
 
 class DeadLetters:
@@ -31,16 +36,27 @@ class DeadLetters:
         self._sets_aside = settings.poison == "set-aside"
         self._sets_mismatches_aside = settings.key_mismatch == "set-aside"
 
-    def put(self, record: ConsumerRecord, reason: str, *, is_mismatch: bool = False, must_stop: str = "") -> None:
+    def put(
+        self,
+        record: ConsumerRecord,
+        reason: str,
+        row_key: Row | None = None,
+        *,
+        is_mismatch: bool = False,
+        must_stop: str = "",
+    ) -> None:
         """Set a record aside, or raise if it is to stop the stream; `must_stop` says why it has to.
 
-        `is_mismatch`: its key is not that of its row; what then happens has a setting of its own.
+        `row_key` is the key of its row, None if that is unknown. `is_mismatch`: its key is not that of its row; what
+        then happens has a setting of its own.
         """
         where = (record.topic, record.partition, record.offset)
         if must_stop or not (self._sets_mismatches_aside if is_mismatch else self._sets_aside):
             refused = key_mismatch if is_mismatch else poison_record
             raise refused(where, f"{reason}{must_stop and f'; {must_stop}'}")
-        self._append(self._path, record, reason)
+        if row_key is None and not is_mismatch:
+            reason = f"{reason}; {UNKNOWN_ROW}"
+        self._append(self._path, record, reason, row_key)
         event(
             _log,
             logging.WARNING,
@@ -50,7 +66,7 @@ class DeadLetters:
             kept_in=self._path,
         )
 
-    def _append(self, path: Path, record: ConsumerRecord, reason: str) -> None:
+    def _append(self, path: Path, record: ConsumerRecord, reason: str, row_key: Row | None) -> None:
         line = orjson.dumps(
             {
                 "topic": record.topic,
@@ -58,9 +74,11 @@ class DeadLetters:
                 "offset": record.offset,
                 "timestamp": record.timestamp,
                 "reason": reason,
+                "row": row_key,
                 "key": _text(record.key),
                 "value": _text(record.value),
-            }
+            },
+            default=str,
         )
         try:
             with path.open("ab") as file:
@@ -81,6 +99,14 @@ def poison_record(where: Where, reason: str) -> AdapterError:
         fix="correct the decoder or the table's columns; or continue without such records: "
         "--set poison=set-aside --set dead_letters=PATH",
     )
+
+
+def bad_row(record: ConsumerRecord, reason: str, table: str, row_key: Row) -> BadRow:
+    """What the pipeline gets for a record that was set aside, if it is known which row the record is about."""
+    where = (record.topic, record.partition, record.offset)
+    error = poison_record(where, reason)
+    error.fix = "write the row again, or correct the decoder or the table's columns and take a new snapshot"
+    return BadRow(table, row_key, None, error)
 
 
 def key_mismatch(where: Where, reason: str) -> AdapterError:

@@ -28,6 +28,11 @@ class DebeziumFormat:
         after = [field for field in fields if field.get("field") == "after"] if isinstance(fields, list) else []
         return after[0] if after else None
 
+    def image(self, payload: object) -> Payload | None:
+        """The row after the change, else the one before it; None if there is neither."""
+        images = (payload.get("after"), payload.get("before")) if isinstance(payload, dict) else ()
+        return next((image for image in images if isinstance(image, dict)), None)
+
     def tombstone(self, rows: Rows, key: bytes | None) -> Decoded:
         """Nothing: a tombstone is only for compaction, and the delete came before it."""
         return NOTHING

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import importlib
 from collections.abc import Mapping
+from contextlib import suppress
 
 from adapters.kafka.records.catalog import Catalog, TopicTable
 from adapters.kafka.records.debezium import DebeziumFormat
@@ -24,7 +25,7 @@ from adapters.kafka.records.decoding import (
     new_columns,
     schema_fields,
 )
-from adapters.kafka.records.upsert import UpsertFormat
+from adapters.kafka.records.upsert import UpsertFormat, whole_key
 from adapters.kafka.settings import KafkaSettings
 from adapters.kafka.types import Encoded
 from changesource_sdk import ConfigurationError, Row
@@ -74,6 +75,18 @@ class TopicReading:
         if isinstance(decoded, dict):
             return decoded
         return {table.table.key[0]: decoded} if len(table.table.key) == 1 and decoded is not None else None
+
+    def row_key(self, key: bytes | None, value: bytes | None) -> Payload | None:
+        """The key of the row that a record is about, for one that `read` refuses; None if it cannot be read either."""
+        if not self.has_own_key:
+            with suppress(Unreadable):
+                if (columns := self.key(key)) is not None:
+                    return whole_key(self, columns)
+        if value is not None:
+            with suppress(Unreadable):
+                image = self._format.image(self._unwrapping.value(value).payload)
+                return None if image is None else whole_key(self, image)
+        return None
 
     def check_key(self, data: bytes | None, row: Row) -> None:
         """Raise `Unreadable` unless a record's key is that of its row, or need not be.

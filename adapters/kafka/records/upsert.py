@@ -42,6 +42,10 @@ class UpsertFormat:
         """The schema of the row in the schema of a value."""
         return schema
 
+    def image(self, payload: object) -> Payload | None:
+        """The row in a value; None if there is none."""
+        return payload if isinstance(payload, dict) else None
+
     def tombstone(self, rows: Rows, key: bytes | None) -> Decoded:
         if rows.has_own_key:
             raise Unreadable("it is a tombstone, and with key_mismatch=value its key does not say which row to delete")

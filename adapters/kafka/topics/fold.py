@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import BinaryIO
 from zlib import crc32
 
-from changesource_sdk import Row
+from changesource_sdk import BadRow, Row
 
 LIMIT_BYTES = 48 * 1024 * 1024
 BUCKETS, BUCKET_BITS = 16, 4
@@ -27,7 +27,7 @@ DEEPEST = 32 // BUCKET_BITS - 1
 ENTRY_BYTES = 150
 """What a key and a row cost in addition to their bytes: two objects and an entry of a dict."""
 
-_GONE, _WHOLE, _PART = 0, 1, 2
+_GONE, _WHOLE, _PART, _BAD = 0, 1, 2, 3
 _HEADER = struct.Struct("<BII")
 Entry = tuple[int, bytes]
 
@@ -67,6 +67,10 @@ class Fold:
         else:
             self._put(key, _merged(known, (_PART, pickle.dumps(row))))
 
+    def put_bad(self, key: bytes, row: BadRow) -> None:
+        """A row that cannot be read; some of its columns do not make it known again, a whole row does."""
+        self._put(key, (_BAD, pickle.dumps(row)))
+
     def remove(self, key: bytes) -> None:
         if self.spilled:
             self._put(key, (_GONE, b""))
@@ -84,7 +88,7 @@ class Fold:
             self._folder = None
 
     def rows(self) -> Iterator[Row]:
-        """The remaining rows, in any order; can be called once."""
+        """The remaining rows, in any order, with a `BadRow` in place of one that cannot be read; can be called once."""
         if not self.spilled:
             for kind, packed in self._entries.values():
                 if kind != _GONE:
@@ -133,6 +137,8 @@ def _merged(known: Entry, entry: Entry) -> Entry:
     """Two entries of a key combined."""
     if entry[0] != _PART or known[0] == _GONE:
         return entry
+    if known[0] == _BAD:
+        return known
     return known[0], pickle.dumps({**pickle.loads(known[1]), **pickle.loads(entry[1])})
 
 

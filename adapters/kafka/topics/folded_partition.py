@@ -15,7 +15,7 @@ from kafka.consumer.fetcher import ConsumerRecord
 from adapters.kafka.broker.client import make_consumer, translated_errors
 from adapters.kafka.key_order import key_bytes
 from adapters.kafka.records.catalog import TopicTable
-from adapters.kafka.records.dead_letters import DeadLetters, poison_record, record_name
+from adapters.kafka.records.dead_letters import DeadLetters, bad_row, poison_record, record_name
 from adapters.kafka.records.decoding import Decoded, Unreadable
 from adapters.kafka.records.reading import TopicReading, make_decoder
 from adapters.kafka.settings import KafkaSettings
@@ -25,6 +25,7 @@ from adapters.kafka.topics.ranges import OffsetRange, read_range
 from adapters.kafka.transactions.spool import Where
 from changesource_sdk import (
     AdapterError,
+    BadRow,
     Change,
     ChangesourceError,
     Delete,
@@ -68,8 +69,9 @@ class FoldedPartition:
             with closing(make_consumer(self.settings)) as consumer, translated_errors(self.settings):
                 self._fill(fold, consumer)
             for row in fold.rows():
-                if not self.outdated or key_bytes(row, table.key) not in self.outdated:
-                    yield {**blank, **row}
+                key = row.key if isinstance(row, BadRow) else row
+                if not self.outdated or key_bytes(key, table.key) not in self.outdated:
+                    yield row if isinstance(row, BadRow) else {**blank, **row}
 
     def explain(self, error: InvalidChange, is_refused: Callable[[Row], bool]) -> ChangesourceError:
         """The error for a row that no consumer can hold, with the record that brought it."""
@@ -84,14 +86,19 @@ class FoldedPartition:
     def decoded(
         self, consumer: KafkaConsumer, reading: TopicReading, letters: DeadLetters | None = None
     ) -> Iterator[tuple[ConsumerRecord, Decoded]]:
-        """The records that count, decoded. One that cannot be read goes to `letters`, or is skipped without them."""
+        """The records that count, decoded. One that cannot be read is a `BadRow`, and goes to `letters`."""
         for batch in read_range(consumer, self.records):
             for record in batch:
                 try:
                     decoded = reading.read(record.key, record.value)
                 except Unreadable as error:
-                    if letters is not None and self._counts(record, error.transaction):
-                        letters.put(record, error.reason, is_mismatch=error.is_mismatch)
+                    if not self._counts(record, error.transaction):
+                        continue
+                    key = None if error.is_mismatch else reading.row_key(record.key, record.value)
+                    if letters is not None:
+                        letters.put(record, error.reason, key, is_mismatch=error.is_mismatch)
+                    if key is not None:
+                        yield record, Decoded((bad_row(record, error.reason, self.table, key),))
                     continue
                 if self._counts(record, decoded.transaction):
                     yield record, decoded
@@ -128,6 +135,8 @@ def _put(fold: Fold, change: Change, key: Sequence[str], columns: int) -> None:
             known(key_bytes(row, key), row)
         case Delete(_, gone):
             fold.remove(key_bytes(gone, key))
+        case BadRow(_, bad):
+            fold.put_bad(key_bytes(bad, key), change)
         case Truncate():
             fold.clear()
 

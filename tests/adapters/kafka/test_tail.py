@@ -14,7 +14,7 @@ from adapters.kafka import KafkaAdapter
 from adapters.kafka.position import KafkaPosition
 from adapters.kafka.settings import KafkaSettings
 from adapters.kafka.tail import STILL_THERE_S, KafkaTail, Traced
-from changesource_sdk.adapter import AddColumn, Column, Delete, Insert, Transaction
+from changesource_sdk.adapter import AddColumn, BadRow, Column, Delete, Insert, Transaction
 from changesource_sdk.changelog.dead_letters import DeadLetter
 from changesource_sdk.errors import AdapterError, InvalidChange
 from changesource_sdk.pipeline.encoding.bad_values import BadValueRules, BadValues
@@ -278,14 +278,44 @@ def test_poison_is_set_aside_and_the_stream_goes_on(tmp_path: Path, caplog: pyte
             a_record("items", 2, "three", {"id": "three"}),
         )
     assert offsets(found) == {"items": (3, 0), "notes": (0,)}
-    [letter] = left_out(found)
+    undecodable, letter = left_out(found)
+    assert (undecodable.row, undecodable.where, undecodable.code) == ("id=1", "items[0] offset 0", "poison-record")
+    assert "its value cannot be decoded" in undecodable.message
     assert (letter.row, letter.where) == ("id='three'", "items[0] offset 2")
     lines = [orjson.loads(line) for line in letters.read_bytes().splitlines()]
     assert [(line["topic"], line["partition"], line["offset"]) for line in lines] == [("items", 0, 0)]
     assert b64decode(lines[0]["value"]) == b"{oops"
     assert "cannot be decoded" in lines[0]["reason"]
+    assert lines[0]["row"] == {"id": 1}
     assert "a value of type str where a 64-bit integer is needed (table item, column id" in letter.message
-    assert caplog.messages == ["a record was set aside", "a row was left out"]
+    assert caplog.messages == ["a record was set aside", "a row was left out", "a row was left out"]
+
+
+@pytest.mark.parametrize(
+    ("settings", "key", "value", "row"),
+    [
+        ({}, 1, b"{oops", {"id": 1}),
+        ({}, b"{oops", b"{oops", None),
+        ({}, None, b"{oops", None),
+        ({}, b'"a"', [1], {"id": "a"}),
+        ({"format": "debezium"}, {"id": 1}, {"op": "?"}, {"id": 1}),
+        ({"format": "debezium"}, None, {"op": "?", "after": {"id": 1}}, {"id": 1}),
+        ({"format": "debezium"}, None, {"op": "u", "before": {"id": 1}}, {"id": 1}),
+        ({"format": "debezium", "key_mismatch": "value"}, {"id": 7}, {"op": "?", "after": {"id": 1}}, {"id": 1}),
+        ({"key_mismatch": "value"}, 1, b"{oops", None),
+        ({"key_mismatch": "value"}, 1, None, None),
+    ],
+)
+def test_no_consumer_keeps_the_row_that_a_record_set_aside_has_replaced(
+    tmp_path: Path, settings: dict[str, str], key: object, value: object, row: object
+) -> None:
+    path = tmp_path / "dead.jsonl"
+    tail = KafkaTail(settings_of(poison="set-aside", dead_letters=str(path), **settings), START)
+    bad = [change for one in take(tail, a_record("items", 0, key, value)) for change in one.changes]
+    assert [(change.table, change.key) for change in bad if isinstance(change, BadRow)] == ([("item", row)] * bool(row))
+    [line] = map(orjson.loads, path.read_bytes().splitlines())
+    assert line["row"] == row
+    assert ("consumers keep that row as they have it" in line["reason"]) == (row is None)
 
 
 def test_a_key_that_is_not_that_of_its_row_stops_the_stream_or_is_set_aside(tmp_path: Path) -> None:

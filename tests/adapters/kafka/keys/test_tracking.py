@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from pathlib import Path
 
 import orjson
 import pytest
@@ -18,7 +19,7 @@ from adapters.kafka.records.catalog import Catalog
 from adapters.kafka.records.reading import TopicReading, make_decoder
 from adapters.kafka.settings import KafkaSettings
 from adapters.kafka.tail import KafkaTail
-from changesource_sdk.adapter import Delete, Insert, Transaction, Update
+from changesource_sdk.adapter import BadRow, Delete, Insert, Transaction, Update
 from changesource_sdk.errors import AdapterError, ResyncRequired
 from tests.adapters.kafka.made_records import ITEM, a_batch, a_record, settings_of
 from tests.support.workloads.debezium import Collection, field
@@ -223,4 +224,19 @@ def test_debeziums_deletes_tombstones_and_partial_rows_follow_the_source() -> No
     assert take(tail, event(1, 1, 30, "d", None)) == [Delete("item", {"id": 1})]
     assert take(tail, a_record("items", 2, {"id": 1}, None, 1)) == [Delete("item", {"id": 1})]
     assert take(tail, event(2, 0, 29, "u", "later still")) == []
+    tail.close()
+
+
+def test_a_record_that_cannot_be_read_counts_by_its_key_and_time(tmp_path: Path) -> None:
+    aside = {"poison": "set-aside", "dead_letters": str(tmp_path / "dead.jsonl")}
+    given = settings_of(topics="items", order_by="timestamp", unordered_keys="set-aside", **aside)
+    topic = [[a_record("items", 0, 1, {"id": 1}, 0, 10)], [], []]
+    position = KafkaPosition({"items": (1, 0, 0)}, {"items": "i"}, ONE, moved=MOVED)
+    tail = KafkaTail(given, position, make_index=lambda _, __, offsets: index_of(given, topic, offsets))
+    older, newer = (a_record("items", n, 1, b"{oops", 1, time_ms) for n, time_ms in enumerate((5, 20)))
+    assert list(tail.take(a_batch(older), 0.0)) == []
+    [transaction] = tail.take(a_batch(newer), 0.0)
+    [change] = transaction.changes
+    assert isinstance(change, BadRow)
+    assert change.key == {"id": 1}
     tail.close()

@@ -9,6 +9,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from adapters.kafka.topics.fold import Fold
+from changesource_sdk.adapter import BadRow
+from changesource_sdk.errors import AdapterError
 
 STEPS = st.lists(
     st.tuples(
@@ -81,3 +83,23 @@ def test_hot_keys_stay_in_memory() -> None:
             fold.put(str(number % 10).encode(), {"id": number % 10, "n": number})
         assert not fold.spilled
         assert sorted(int(str(row["n"])) for row in fold.rows()) == list(range(9_990, 10_000))
+
+
+@pytest.mark.parametrize("limit", [100, 1 << 20])
+def test_a_row_that_cannot_be_read_stays_so_until_a_whole_row_or_a_delete(limit: int) -> None:
+    bad = BadRow("item", {"id": 1}, None, AdapterError("poison-record", "a message"))
+    with Fold(limit) as fold:
+        for number in range(100):
+            key = str(number).encode()
+            fold.put(key, {"id": number, "a": 1})
+            fold.put_bad(key, bad)
+            match number % 4:
+                case 0:
+                    fold.merge(key, {"id": number, "a": 2})
+                case 1:
+                    fold.put(key, {"id": number, "a": 2})
+                case 2:
+                    fold.remove(key)
+        rows = list(fold.rows())
+    assert sum(isinstance(row, BadRow) for row in rows) == 50
+    assert sorted(row["id"] for row in rows if not isinstance(row, BadRow)) == list(range(1, 100, 4))  # type: ignore[type-var]
