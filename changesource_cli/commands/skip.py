@@ -9,6 +9,7 @@ from __future__ import annotations
 import getpass
 import socket
 import time
+from contextlib import closing
 from pathlib import Path
 from typing import Annotated
 
@@ -21,12 +22,14 @@ from changesource_sdk.changelog.open import open_existing
 from changesource_sdk.changelog.store import LogStore
 from changesource_sdk.errors import ConfigurationError, StateError
 from changesource_sdk.observe.stages import stage_of_source
+from changesource_sdk.positions import to_text
 
 EPILOG = "\n\n".join(
     (
         "The row is removed from consumers, so that none keeps an older version, and is a dead letter until its next "
         "change comes through. With --transaction this holds for all rows that the transaction inserts or updates; its "
-        "deletes, truncates and schema changes take effect.",
+        "deletes, truncates and schema changes take effect. An adapter that compares listings makes another "
+        "transaction at each attempt: skip its rows one by one.",
         "Examples:",
         'changesource skip --state ./changesource-state --reason "price is text, corrected in the next release"',
         'changesource skip --transaction --log postgresql://user@host/db --reason "bulk import of 3 May, ticket 812"',
@@ -85,7 +88,14 @@ def _request(log_store: LogStore, reason: str, by: str, source: str, *, whole: b
     if not whole and not table:
         raise StateError("no-row", "it is stopped by no single row", where, "give --transaction to leave out all of it")
     row = ("", "", "") if whole else (table, str(named.get("key", "")), str(named.get("row", "")))
-    return Skip(position, *row, by, time.time() * 1000, reason, source=source)
+    return Skip(position, *row, by, time.time() * 1000, reason, source=source, after=_last_position(log_store, source))
+
+
+def _last_position(log_store: LogStore, source: str) -> str:
+    """The text of the last position that the log has of a source."""
+    with closing(log_store.open_log()) as log:
+        state = log.state()
+    return (state.sources[source].position or "") if source in state.sources else to_text(state.position)
 
 
 def _user() -> str:

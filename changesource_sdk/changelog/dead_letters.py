@@ -21,6 +21,9 @@ MOST_SKIPS = 1_000
 LONGEST_KEY = 512
 """Characters of a row's key in a letter; a longer one is represented by its digest."""
 
+ANY_TRANSACTION = "*"
+"""Instead of a position: whichever transaction comes next. Not the text of any position, since those are JSON."""
+
 Outcome = Literal["left out", "null"]
 
 
@@ -71,7 +74,9 @@ class Skip:
 
     `position` is the text of the transaction's position, "" for a row of a snapshot. `by`, `at_ms` (epoch) and `reason`
     say who, when and why. `watermark` is where the log was when it was carried out, `changes` how many changes it left
-    out; both are empty in a request.
+    out; both are empty in a request. `after` is the text of the last position that the log had when a request was made:
+    until it has another, a row is left out in whichever transaction comes next. Some adapters give a transaction that
+    is tried again another position.
     """
 
     position: str
@@ -84,6 +89,7 @@ class Skip:
     watermark: str = ""
     changes: int = 0
     source: str = ""
+    after: str = ""
 
     @property
     def is_transaction(self) -> bool:
@@ -92,9 +98,13 @@ class Skip:
 
     def matches(self, position: str, name: RowName | None = None) -> bool:
         """Whether it names this transaction, or this row of it."""
-        if self.position != position:
+        if self.position not in (position, ANY_TRANSACTION):
             return False
         return self.is_transaction if name is None else (self.table, self.key) == name
+
+    def in_any_transaction(self) -> Skip:
+        """The same row, in whichever transaction comes next."""
+        return replace(self, position=ANY_TRANSACTION)
 
     def to_text(self) -> str:
         """Text that `skip_of` reads back."""

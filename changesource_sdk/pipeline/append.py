@@ -20,7 +20,7 @@ from changesource_sdk.pipeline.snapshot.take import adapter_call
 from changesource_sdk.pipeline.tail import Tail
 from changesource_sdk.pipeline.upkeep import LogUpkeep
 from changesource_sdk.pipeline.upstream_head import HeadWatch
-from changesource_sdk.positions import from_text
+from changesource_sdk.positions import from_text, to_text
 from service_kit.logs import event, logger
 
 _log = logger("runner")
@@ -77,7 +77,10 @@ def _current_rules(run: Run, adapter: Adapter, writer: Appender) -> BadValueRule
     over = [skip for skip in rules.skips if not skip.position or writer.knows(from_text(skip.position))]
     if over:
         run.log_store.requests.withdraw_skips(over)
-    return replace(rules, skips=tuple(skip for skip in rules.skips if skip not in over))
+    pending = [skip for skip in rules.skips if skip not in over]
+    after = to_text(writer.state().position)
+    rows = [skip.in_any_transaction() for skip in pending if skip.table and skip.after == after]
+    return replace(rules, skips=(*pending, *rows))
 
 
 def _append_waiting(adapter: Adapter, writer: Appender, run: Run, tail: Tail) -> bool:

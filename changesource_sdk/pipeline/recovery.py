@@ -84,10 +84,10 @@ class Recovery:
 
     def _wait(self, delay: float, *, for_skip: bool) -> None:
         """Wait so many seconds, or until the run stops, or until an operator asks to continue without something."""
-        pending = len(self._log_store.requests.pending_skips()) if for_skip else 0
+        pending = self._log_store.requests.pending_skips() if for_skip else []
         deadline = monotonic() + delay
         while not self._stop.wait(min(SKIP_POLL_S, max(0.0, deadline - monotonic()))) and monotonic() < deadline:
-            if for_skip and len(self._log_store.requests.pending_skips()) > pending:
+            if for_skip and self._log_store.requests.pending_skips() != pending:
                 return
 
 

@@ -15,6 +15,8 @@ from protocol.watermark import EMPTY, is_valid
 _SNAPSHOT = "snapshot"
 _PRUNE = "prune"
 _SKIP = "skip"
+MOST_PENDING = 1000
+"""Requests to skip something that are pending at a time."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,8 +63,10 @@ class Requests:
         return note.watermark if note is not None and is_valid(note.watermark) else None
 
     def ask_skip(self, skip: Skip) -> None:
-        """Ask that a row or transaction be left out. It is pending until the log has what follows it."""
-        self._leave_skips([*self.pending_skips(), skip])
+        """Ask that a row or transaction be left out. It is pending until the log has what follows it, or until there
+        are `MOST_PENDING` newer ones.
+        """
+        self._leave_skips([*self.pending_skips(), skip][-MOST_PENDING:])
 
     def pending_skips(self) -> list[Skip]:
         """What was asked to be left out and is not yet in the log, the oldest first."""
@@ -71,11 +75,18 @@ class Requests:
 
     def withdraw_skips(self, done: Collection[Skip]) -> None:
         """Forget requests that were carried out, or that name nothing that will come again."""
-        names = {(skip.position, skip.table, skip.key) for skip in done}
-        self._leave_skips([each for each in self.pending_skips() if (each.position, each.table, each.key) not in names])
+        names = set(map(_name, done))
+        self._leave_skips([each for each in self.pending_skips() if _name(each) not in names])
 
     def _leave_skips(self, skips: list[Skip]) -> None:
         if skips:
             self._notes.leave("requests", _SKIP, Note(EMPTY, json.dumps([skip.to_text() for skip in skips])))
         else:
             self._notes.remove("requests", _SKIP)
+
+
+def _name(skip: Skip) -> tuple[str, ...]:
+    """What a request is about. A row is named without its transaction, which may have another position when it is tried
+    again.
+    """
+    return (skip.source, skip.table, skip.key) if skip.table else (skip.source, skip.position)

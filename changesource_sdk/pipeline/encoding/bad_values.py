@@ -22,6 +22,7 @@ from typing import TypeAlias
 
 from changesource_sdk.adapter import BadRow, Delete, Insert, Row, Update
 from changesource_sdk.changelog.dead_letters import (
+    ANY_TRANSACTION,
     MOST_LETTERS,
     MOST_NULLED,
     DeadLetter,
@@ -65,6 +66,7 @@ class BadValues:
         letters: Iterable[DeadLetter] = (),
         now_ms: Callable[[], float] = lambda: time.time() * 1000,
     ) -> None:
+        # Replaced by `commit` when a request was about the next transaction.
         self._rules = rules or BadValueRules()
         self._now_ms = now_ms
         # The letters after the last commit.
@@ -90,6 +92,10 @@ class BadValues:
     def commit(self) -> tuple[tuple[LetterEdit, ...], tuple[Skip, ...]]:
         """End a transaction that was encoded: its edits, and the requests that it carried out."""
         made = tuple(self._edits), tuple(self._skipped)
+        if any(skip.position == ANY_TRANSACTION for skip in self._rules.skips):
+            # This was the next transaction.
+            named = tuple(skip for skip in self._rules.skips if skip.position != ANY_TRANSACTION)
+            self._rules = replace(self._rules, skips=named)
         self._committed = self._letters
         self._edits, self._skipped = [], []
         return made
@@ -156,7 +162,7 @@ class BadValues:
         error.refused = RefusedRow(self._position, *name, shown)
         request = next((skip for skip in self._rules.skips if skip.matches(self._position, name)), None)
         if request is not None:
-            self._skipped.append(replace(request, changes=1))
+            self._skipped.append(replace(request, position=self._position, changes=1))
             return self._leave_out(encoder, change, explained, request)
         if not isinstance(change, BadRow) and error.code not in BAD_VALUES:
             raise error

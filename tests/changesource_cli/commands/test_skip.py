@@ -11,6 +11,7 @@ from typer.testing import CliRunner
 from adapters.memory import MemoryAdapter, MemoryStore
 from changesource_cli.app import app
 from changesource_sdk.adapter import Column, Insert, Table
+from tests.changesource_sdk.by_difference.shelf import ShelfAdapter, Upstream
 from tests.changesource_sdk.pipeline.runner_fixtures import running
 
 runner = CliRunner()
@@ -43,6 +44,49 @@ def test_a_stopped_pipeline_goes_on_without_the_row_and_inspect_says_who_why_and
     assert (findings["log"]["level"], findings["log"]["ok"]) == ("warn", True)
     assert "1 rows" in findings["log"]["message"]
     assert findings["java"]["level"] == "ok"
+
+
+class Listed(ShelfAdapter):
+    """Polls often."""
+
+    poll_interval = 0.01
+
+
+def shown_upstream(output: str) -> str:
+    (line,) = [line for line in output.splitlines() if "behind the upstream" in line]
+    return line
+
+
+def test_rows_of_an_upstream_that_is_compared_are_skipped_though_each_attempt_is_another_transaction(
+    tmp_path: Path,
+) -> None:
+    state, memory = tmp_path / "state", str(tmp_path / "digests")
+    upstream = ShelfAdapter.upstreams[memory] = Upstream()
+    upstream.put(1, "one")
+    upstream.put(2, "two")
+    with running(lambda: Listed(memory), state) as seen:
+        seen.until_generation(1)
+        upstream.put(1, 5)  # type: ignore[arg-type]
+        upstream.put(2, 6)  # type: ignore[arg-type]
+        upstream.put(3, "three")
+        for row in ("id=1", "id=2"):
+            seen.until(lambda row=row: row in str(seen.stage().get("error")), f"the error of {row}")  # type: ignore[misc]
+            skipped = runner.invoke(app, ["skip", "--state", str(state), "--reason", "ticket 7", "--json"])
+            assert skipped.exit_code == 0, skipped.output
+            assert json.loads(skipped.stdout)["row"] == row
+        seen.until(lambda: len(seen.log.kept_aside().skips) == 2, "both rows skipped")
+        (position,) = {skip.position for skip in seen.log.kept_aside().skips}
+        assert json.loads(position) == seen.log.state().position
+        seen.until(lambda: seen.store.requests.pending_skips() == [], "no request")
+        assert {letter.row for letter in seen.log.kept_aside().letters} == {"id=1", "id=2"}
+        upstream.put(1, "uno")
+        seen.until(lambda: {letter.row for letter in seen.log.kept_aside().letters} == {"id=2"}, "row 1 again")
+        # The request was about the row's version of then: the next bad one stops the stream again.
+        upstream.put(1, 7)  # type: ignore[arg-type]
+        seen.until(lambda: "id=1" in str(seen.stage().get("error")), "the error of the next version")
+    assert shown_upstream(runner.invoke(app, ["inspect", str(state)]).output).endswith("unknown")
+    status = json.loads(runner.invoke(app, ["inspect", str(state), "--json"]).output)
+    assert status["upstream"]["default"]["behind"] == status["upstream"]["default"]["behindSeconds"] == "unknown"
 
 
 @pytest.mark.parametrize("reason", ["", " ", "x" * 1001])

@@ -128,8 +128,8 @@ class MicroBatchSource:
         return self._described is not None and self._described.answered.exists()
 
     def __getattr__(self, name: str) -> object:
-        """How far the upstream is, if the adapter says it."""
-        if name in ("head", "distance"):
+        """How far the upstream is and what is done with bad values, if the adapter says it."""
+        if name in ("head", "distance", "on_bad_value"):
             return getattr(self._mapped, name)
         raise AttributeError(name)
 

@@ -58,8 +58,8 @@ class EvaluatedSource:
         return float(getattr(self._mapped, "poll_interval", 0.05))
 
     def __getattr__(self, name: str) -> object:
-        """How far the upstream is, if the adapter says it."""
-        if name in ("head", "distance"):
+        """How far the upstream is and what is done with bad values, if the adapter says it."""
+        if name in ("head", "distance", "on_bad_value"):
             return getattr(self._mapped, name)
         raise AttributeError(name)
 
