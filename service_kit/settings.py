@@ -78,7 +78,7 @@ def secret_files(
     """The environment with the content of `NAME_FILE` for each of these variables, as containers mount secrets.
 
     One newline at the end of a file is not part of the secret. Raises what `refuse` returns, by variable, problem and
-    fix, if both are set or the file cannot be read.
+    fix, if both are set, or the file cannot be read or is empty.
     """
     extended = dict(environment)
     for variable in variables:
@@ -89,10 +89,14 @@ def secret_files(
         if variable in environment:
             raise refuse(name, "the value itself is set as well", "set only one of them")
         try:
-            extended[variable] = read(path).removesuffix("\n")
+            secret = read(path).removesuffix("\n")
         except (OSError, UnicodeDecodeError) as error:
             reason = error.strerror if isinstance(error, OSError) else "it is not UTF-8 text"
             raise refuse(name, f"its file cannot be read: {reason}", "correct the path") from None
+        if not secret:
+            # An empty value means "not set" in places, which must not turn a check of credentials off.
+            raise refuse(name, "its file is empty", f"write the secret into the file, or unset {name}")
+        extended[variable] = secret
     return extended
 
 

@@ -106,3 +106,47 @@ def test_the_limit_of_mutations_is_zero_caches_own() -> None:
     assert load(LEAST).mutation_limit is None
     limited = load({**LEAST, "ZERO_PER_USER_MUTATION_LIMIT_MAX": "5"})
     assert (limited.mutation_limit, limited.mutation_limit_window_ms, limited.unused) == (5, 60_000, ())
+
+
+SECRETS = [
+    (each.name, variable)
+    for each in settings()
+    if each.metadata["secret"]
+    for variable in (each.metadata["variable"], *each.metadata["old"])
+]
+
+
+@pytest.mark.parametrize(("name", "variable"), SECRETS)
+def test_every_secret_may_be_in_a_file(tmp_path: Path, name: str, variable: str) -> None:
+    value = {"upstream_db": LEAST["ZERO_UPSTREAM_DB"], "auth_jwk": '{"kty": "oct", "k": "c2VjcmV0", "alg": "HS256"}'}
+    file = tmp_path / "secret"
+    file.write_text(f"{value.get(name, 'hunter2')}\n")
+    needed = {} if name == "upstream_db" else LEAST
+    needed = needed | {"ZERO_QUERY_URL": "https://app/query", "ZERO_MUTATE_URL": "https://app/mutate"}
+    in_file, in_variable = (
+        load({**needed, f"{variable}_FILE": str(file)}),
+        load({**needed, variable: value.get(name, "hunter2")}),
+    )
+    assert in_file == in_variable
+    assert getattr(in_file, name) == value.get(name, "hunter2")
+    assert f"{variable}_FILE" not in in_file.unused
+    with pytest.raises(BadSetting, match="the value itself is set as well"):
+        load({**needed, variable: "x", f"{variable}_FILE": str(file)})
+
+
+@pytest.mark.parametrize(
+    ("content", "problem"),
+    [(None, "cannot be read"), (b"", "is empty"), (b"\n", "is empty"), (b"\xff", "not UTF-8")],
+)
+def test_a_secret_file_that_has_no_secret_is_refused(tmp_path: Path, content: bytes | None, problem: str) -> None:
+    file = tmp_path / "secret"
+    if content is not None:
+        file.write_bytes(content)
+    with pytest.raises(BadSetting, match=problem) as caught:
+        load({**LEAST, "ZERO_AUTH_SECRET_FILE": str(file)})
+    assert "ZERO_AUTH_SECRET_FILE" in str(caught.value)
+
+
+def test_what_is_no_secret_has_no_file_variable(tmp_path: Path) -> None:
+    with pytest.raises(BadSetting, match="no such setting"):
+        load({**LEAST, "ZERO_APP_ID_FILE": str(tmp_path)})
