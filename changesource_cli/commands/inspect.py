@@ -153,7 +153,9 @@ def _print_upstream(upstream: object) -> None:
         if each["age"] is None:
             stdout.print(f"behind the upstream ({source}): unknown", markup=False)
             continue
-        said = f"{each['behind']} positions, {_duration(each['behindSeconds'])}"
+        seconds = each["behindSeconds"]
+        positions = "unknown" if each["behind"] == "unknown" else f"{each['behind']} positions"
+        said = positions if seconds == "unknown" else f"{positions}, {_duration(seconds)}"
         error = f"; it does not answer: {each['error']}" if each["error"] else ""
         stdout.print(f"behind the upstream ({source}): {said}, known {_duration(each['age'])} ago{error}", markup=False)
 

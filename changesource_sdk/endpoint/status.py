@@ -138,7 +138,9 @@ def _log(reader: Log, now: float) -> Document:
 
 
 def _upstream(report: Mapping[str, object], now: float) -> Document:
-    """How far the log is behind the upstream; `behind` and `behindSeconds` are "unknown" if nothing says it."""
+    """How far the log is behind the upstream; `behind` and `behindSeconds` are "unknown" if nothing says it, or nothing
+    has said for a while that the log has everything.
+    """
     head = report.get("upstream")
     if not isinstance(head, dict):
         return {"head": None, "behind": UNKNOWN, "behindSeconds": UNKNOWN, "age": None, "error": ""}
@@ -146,7 +148,9 @@ def _upstream(report: Mapping[str, object], now: float) -> Document:
     age = now - _number(head, "read_ms") / 1000
     # The log may have lacked something ever since the report was written.
     behind_s = _number(head, "behind_s") + max(0.0, now - _number(report, "updated_ms") / 1000)
-    seconds = behind_s if _number(head, "behind_s") else 0.0
+    seconds: float | str = behind_s if _number(head, "behind_s") else 0.0
+    if behind == 0 and (age > DEAD_AFTER or head.get("error")):
+        behind = seconds = UNKNOWN
     return {
         "head": head.get("head"),
         "behind": behind,

@@ -8,6 +8,8 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing
 from pathlib import Path
 
+import pytest
+
 from adapters.memory import MemoryAdapter, MemoryStore
 from changesource_sdk.adapter import Column, Insert, Position, ReportingHead, Snapshot, Table, Transaction
 from changesource_sdk.changelog.sqlite.store import SqliteLogStore
@@ -142,6 +144,31 @@ def test_status_and_metrics_show_the_distance_and_never_0_for_unknown(tmp_path: 
         upstream["default"] |= {"behind": "unknown", "behindSeconds": "unknown"}
         set_gauges(document, metrics)
         assert b"changesource_upstream_behind{" not in metrics.render()
+
+
+@pytest.mark.parametrize(
+    ("behind", "behind_s", "age", "error", "expected"),
+    [
+        (0, 0.0, 1.0, "", (0, 0.0)),
+        (0, 0.0, 60.0, "", ("unknown", "unknown")),
+        (0, 0.0, 1.0, "OSError: no route", ("unknown", "unknown")),
+        (3, 5.0, 60.0, "OSError: no route", (3, 65.0)),
+        (None, 5.0, 0.0, "", ("unknown", 5.0)),
+    ],
+)
+def test_an_old_answer_does_not_say_that_the_log_has_everything(
+    tmp_path: Path, behind: int | None, behind_s: float, age: float, error: str, expected: tuple[object, object]
+) -> None:
+    log_store = SqliteLogStore(tmp_path)
+    log_store.open_writer(lambda: 1).close()
+    then = (time.time() - age) * 1000
+    head = {"head": 9, "behind": behind, "behind_s": behind_s, "read_ms": then, "error": error}
+    log_store.reports.leave("pipeline", {"stage": "pipeline", "updated_ms": then, "upstream": head})
+    upstream = status_of_log(log_store)["upstream"]
+    assert isinstance(upstream, dict)
+    positions, seconds = expected
+    assert upstream["default"]["behind"] == positions
+    assert upstream["default"]["behindSeconds"] == (seconds if seconds == "unknown" else pytest.approx(seconds, abs=1))
 
 
 def test_the_number_of_heads_is_bounded() -> None:
