@@ -14,6 +14,7 @@ from protocol.watermark import is_valid, to_int
 
 Document = Mapping[str, object]
 """A `/statusz` document, or a part of one."""
+UNKNOWN = "unknown"
 _Position = Callable[[object], int | None]
 
 
@@ -41,7 +42,13 @@ def draw(
     return {
         "store": _upstream(upstream, log),
         "pipeline": _pipeline(log, position_of),
-        "log": {"position": head, "snapshotAge": _at(log, "log", "snapshotAge")},
+        "log": {
+            "position": head,
+            "snapshotAge": _at(log, "log", "snapshotAge"),
+            "behindUpstream": _behind_upstream(log, "behind"),
+            "behindSeconds": _behind_upstream(log, "behindSeconds"),
+            "deadLetters": _at(log, "deadLetters", "total"),
+        },
         "endpoint": _endpoint(endpoint, head, position_of),
         "replica": _replica(cache, head, position_of),
         "queries": _queries(cache, head, position_of),
@@ -63,6 +70,16 @@ def _upstream(upstream: UpstreamProgress, log: Document | None) -> dict[str, obj
     touched, read = upstream["touched"], _at(log, "log", "position", "seq")
     unread = max(0, touched - read) if touched is not None and isinstance(read, int) else None
     return {**upstream, "unread": unread}
+
+
+def _behind_upstream(log: Document | None, field: str) -> float | str | None:
+    """How far the log is behind the upstream, of several the farthest; "unknown" if one does not say it."""
+    sources = _at(log, "upstream")
+    if not isinstance(sources, Mapping):
+        return None
+    distances = [_at(each, field) for each in sources.values()]
+    known = [each for each in distances if isinstance(each, int | float)]
+    return max(known) if known and len(known) == len(distances) else UNKNOWN
 
 
 def _pipeline(log: Document | None, position_of: _Position) -> dict[str, object]:

@@ -9,7 +9,12 @@ export const ago = (seconds) => {
   return seconds < 90 ? `${Math.round(seconds)} s ago` : `${Math.round(seconds / 60)} min ago`;
 };
 
-// What each card shows: of the picture, its figure, what that counts, and lines of [name, value, is it late].
+// How far the log is behind the upstream: positions, and for how many seconds. "unknown" is no 0.
+const distance = (positions, seconds) =>
+  typeof positions === "number" && seconds >= 1 ? `${count.format(positions)}, ${Math.round(seconds)} s` : positions;
+
+// What each card shows: of the picture, its figure, what that counts, and lines of [name, value, is it late]; without
+// the last, `line` decides. The log is behind the upstream, all others behind the log.
 const CARDS = [
   {
     name: "store",
@@ -33,7 +38,15 @@ const CARDS = [
   {
     name: "log",
     title: "Log",
-    show: ({ log }) => [log.position, "transactions", [["head", "here"], ["snapshot", ago(log.snapshotAge)]]],
+    show: ({ log }) => [
+      log.position,
+      "transactions",
+      [
+        ["behind", distance(log.behindUpstream, log.behindSeconds), log.behindUpstream > LATE],
+        ["letters", log.deadLetters, log.deadLetters > 0],
+        ["snapshot", ago(log.snapshotAge)],
+      ],
+    ],
   },
   {
     name: "endpoint",
@@ -93,8 +106,8 @@ function card({ name, title, stage }) {
   return element;
 }
 
-function line([name, value]) {
-  const late = ["behind", "unread", "offline"].includes(name) && value > LATE;
+function line([name, value, isLate]) {
+  const late = isLate ?? (["behind", "unread", "offline"].includes(name) && value > LATE);
   const shown = typeof value === "number" ? count.format(value) : value ?? "–";
   return `<div><dt>${name}</dt><dd${late ? ' class="late"' : ""}>${shown}</dd></div>`;
 }

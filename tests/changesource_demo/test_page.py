@@ -95,6 +95,7 @@ async def test_the_page_follows_the_store(demo: RunningDemo, browser: Browser) -
     await until(page, "document.querySelector('#rows tbody tr.flash')")
     for stage in ("store", "pipeline", "log", "endpoint", "replica", "queries", "clients"):
         assert await until(page, f"{figure(stage)} > 0")
+    await until(page, f"{unit('log', 'behind')} >= 0 && {unit('log', 'letters')} === 0")
     await until(page, "document.querySelector('#latency polyline').getAttribute('points').includes(' ')")
     await until(page, "document.querySelector('#throughput polyline').getAttribute('points').includes(' ')")
     assert await errors_of(page) == []

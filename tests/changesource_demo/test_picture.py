@@ -46,9 +46,23 @@ def test_an_endpoint_asked_after_the_log_was_read_is_not_ahead_of_it() -> None:
     assert (picture["log"]["position"], picture["endpoint"]["behind"], picture["replica"]["behind"]) == (5, 0, 2)
 
 
+def test_the_log_has_its_distance_to_the_upstream_and_its_dead_letters() -> None:
+    near, far = {"behind": 2, "behindSeconds": 0.0}, {"behind": 5, "behindSeconds": 3.5}
+    nothing = {"behind": "unknown", "behindSeconds": "unknown"}
+    for sources, expected in (
+        ({"default": near}, (2, 0.0)),
+        ({"a": near, "b": far}, (5, 3.5)),
+        ({"a": near, "b": nothing}, ("unknown", "unknown")),
+        ({}, ("unknown", "unknown")),
+    ):
+        document = {**log(1003), "upstream": sources, "deadLetters": {"total": 4, "counts": [], "newest": []}}
+        shown = draw(STORE, document, None, None, ORIGIN)["log"]
+        assert (shown["behindUpstream"], shown["behindSeconds"], shown["deadLetters"]) == (*expected, 4)
+
+
 def test_what_does_not_run_is_not_known() -> None:
     picture = draw(STORE, None, None, None, 0)
-    assert picture["log"]["position"] is None
+    assert picture["log"]["position"] is picture["log"]["behindUpstream"] is picture["log"]["deadLetters"] is None
     assert picture["endpoint"] == {"streams": 0, "position": None, "behind": None}
     assert picture["replica"]["position"] is picture["queries"]["behind"] is picture["clients"]["connected"] is None
     assert picture["pipeline"] == {"lanes": [], "position": None}
