@@ -11,13 +11,16 @@ import pytest
 from adapters.memory import MemoryAdapter, MemoryStore
 from changesource_sdk.adapter import Column, Delete, Insert, Row, Table, Update
 from changesource_sdk.changelog.dead_letters import Skip
+from changesource_sdk.changelog.spool import snapshots
 from changesource_sdk.changelog.sqlite.store import SqliteLogStore
 from changesource_sdk.changelog.store import LogStore
 from changesource_sdk.endpoint.log_status import status_of_log
+from changesource_sdk.pipeline.compaction.job import compact
+from changesource_sdk.pipeline.compaction.local import LocalLane
 from changesource_sdk.pipeline.inline import InlineRunner
 from protocol.codec import decode_changes
 from protocol.fold.rows import FoldedTables
-from protocol.framing import frame
+from protocol.framing import frame, unframe
 from service_kit.backoff import Backoff
 from tests.changesource_sdk.changelog.logs_under_test import postgres_store
 from tests.changesource_sdk.pipeline.runner_fixtures import Watched, watched
@@ -57,6 +60,18 @@ def consumer_rows(seen: Watched) -> dict[object, object]:
     """What a consumer has that starts now: the snapshot and the log after it."""
     replica = FoldedTables()
     for payload in (*seen.snapshot_payloads(), *seen.log_payloads()):
+        if payload.startswith(b'["data"'):
+            replica.apply(decode_changes(frame(payload)))
+    return {key[0]: each["n"] for key, each in replica.table("issue").items()}
+
+
+def rows_from_newest_snapshot(seen: Watched) -> dict[object, object]:
+    """What a consumer has that starts now with the newest of several snapshots."""
+    replica, record = FoldedTables(), seen.log.snapshots()[-1]
+    manifest = snapshots.read_manifest(record.directory)
+    chunks = list(snapshots.blocks(record.directory, manifest))
+    chunks += [chunk for item in seen.log.read_after(record.watermark, 1 << 30) for chunk in item.chunks()]
+    for payload in (payload for chunk in chunks for payload in unframe(chunk)):
         if payload.startswith(b'["data"'):
             replica.apply(decode_changes(frame(payload)))
     return {key[0]: each["n"] for key, each in replica.table("issue").items()}
@@ -120,6 +135,31 @@ def test_bad_rows_of_a_snapshot_are_left_out_and_come_back_with_their_next_chang
         log.requests.ask_snapshot(seen.log.state().head, "a consumer saw more")
         seen.until_generation(2)
         assert letters(seen) == {"[1]": "left out"}
+
+
+def test_compaction_keeps_the_letters_and_the_rows(log: LogStore) -> None:
+    store = a_store(row(1), row(2, BAD), row(3), row(4), row(5))
+    with pipeline(store, log, "dead-letter") as seen:
+        seen.until_generation(1)
+        store.commit([Update("issue", row(1, BAD)), Delete("issue", {"id": 4})])
+        store.commit([Update("issue", row(3, BAD))])
+        store.commit([Update("issue", row(3, 8)), Insert("issue", row(6, BAD))])
+        seen.until_position(4)
+        before, expected = letters(seen), {3: 8, 5: 1}
+        assert (consumer_rows(seen), set(before)) == (expected, {"[1]", "[2]", "[6]"})
+        compact(log, LocalLane(), lambda: 2.0)
+        seen.until(lambda: len(seen.log.snapshots()) == 2, "the compacted snapshot")
+        assert rows_from_newest_snapshot(seen) == expected
+        assert letters(seen) == before
+        # Rows that were left out before the compaction come back after it, in both ways.
+        store.commit([Update("issue", row(1, 9)), Delete("issue", {"id": 2})])
+        seen.until_position(5)
+        assert rows_from_newest_snapshot(seen) == {**expected, 1: 9}
+        assert letters(seen) == {"[6]": "left out"}
+    with pipeline(store, log, "dead-letter") as seen:
+        store.commit([Update("issue", row(6, 6))])
+        seen.until_position(6)
+        assert (rows_from_newest_snapshot(seen), letters(seen)) == ({**expected, 1: 9, 6: 6}, {})
 
 
 def test_a_bad_row_of_a_snapshot_can_be_skipped(log: LogStore) -> None:

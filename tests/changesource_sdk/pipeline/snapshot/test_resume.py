@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from contextlib import closing
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -16,6 +17,7 @@ from changesource_sdk.changelog.spool.parts import PartStore
 from changesource_sdk.changelog.spool.snapshots import PartInfo
 from changesource_sdk.changelog.sqlite.store import SqliteLogStore
 from changesource_sdk.errors import AdapterError, DiskFull
+from changesource_sdk.pipeline.encoding.bad_values import BadValueRules
 from changesource_sdk.pipeline.snapshot.resume import Unfinished
 from changesource_sdk.pipeline.snapshot.take import (
     PartTask,
@@ -36,11 +38,14 @@ class One:
     number: int
     folder: Path
     table: str = "item"
+    has_bad_row: bool = False
 
     def rows(self) -> Iterator[Row]:
         with (self.folder / f"read-{self.number}").open("a") as file:
             file.write("x")
         yield {"id": self.number}
+        if self.has_bad_row:
+            yield {"id": f"bad {self.number}"}
 
 
 class Copied:
@@ -50,6 +55,7 @@ class Copied:
         self._folder = folder
         self._can_resume = can_resume
         self.taken = 0
+        self.has_bad_rows = False
 
     def tables(self) -> Sequence[Table]:
         return [ITEM]
@@ -58,7 +64,7 @@ class Copied:
         self.taken += 1
         copy = self._folder / f"copy-{self.taken}"
         copy.mkdir()
-        parts = [One(number, self._folder) for number in range(3)]
+        parts = [One(number, self._folder, has_bad_row=self.has_bad_rows) for number in range(3)]
         resume = copy.exists if self._can_resume else None
         return Snapshot(self.taken, parts, close=partial(_remove, copy), can_resume=resume)
 
@@ -99,7 +105,13 @@ class Site:
         self.layout = StateDirectory(folder / "state")
         self.store = Copied(folder, can_resume=can_resume)
 
-    def take(self, after: int = 99, error: Exception | None = None, source: str = "store") -> snapshots.Manifest:
+    def take(
+        self,
+        after: int = 99,
+        error: Exception | None = None,
+        source: str = "store",
+        rules: BadValueRules | None = None,
+    ) -> snapshots.Manifest:
         writer = SqliteLogStore(self.layout.root).open_writer(lambda: 1_000_000)
         try:
             record = take_snapshot(
@@ -108,14 +120,15 @@ class Site:
                 self.layout,
                 lambda: 1.0,
                 lane=SnapshotLane(Interrupted(after, error), unfinished=Unfinished(self.layout, source)),
+                rules=rules,
             )
             return snapshots.read_manifest(record.directory)
         finally:
             writer.close()
 
-    def interrupt(self, after: int, error: Exception | None = None) -> None:
+    def interrupt(self, after: int, error: Exception | None = None, rules: BadValueRules | None = None) -> None:
         with pytest.raises((DiskFull, AdapterError)):
-            self.take(after, error)
+            self.take(after, error, rules=rules)
 
     def reads(self) -> list[int]:
         return [len((self.folder / f"read-{number}").read_text()) for number in range(3)]
@@ -189,6 +202,21 @@ def test_rows_at_fault_are_read_from_a_new_snapshot(tmp_path: Path) -> None:
     assert site.copies() == []
     assert site.spool() == []
     assert site.take().position == 2
+
+
+def test_dead_letters_of_parts_that_were_finished_before_are_kept(tmp_path: Path) -> None:
+    site, rules = Site(tmp_path), BadValueRules("dead-letter")
+    site.store.has_bad_rows = True
+    site.interrupt(after=2, rules=rules)
+    manifest = site.take(rules=rules)
+    assert site.reads() == [1, 1, 1]
+    assert [part.rows for part in manifest.parts[1:4]] == [1, 1, 1]
+    with closing(SqliteLogStore(site.layout.root).open_log()) as log:
+        kept = log.kept_aside()
+    assert {letter.row for letter in kept.letters} == {f"id='bad {number}'" for number in range(3)}
+    assert kept.counts == {("item", "left out"): 3}
+    # The log has them; the manifest, which earlier releases read, does not.
+    assert b"letters" not in (site.layout.spool / manifest.watermark / snapshots.MANIFEST).read_bytes()
 
 
 def test_an_unreadable_plan_starts_over(tmp_path: Path) -> None:
