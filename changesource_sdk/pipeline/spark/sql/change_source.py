@@ -24,9 +24,9 @@ from typing import TYPE_CHECKING
 
 from pyspark.sql.datasource import DataSource, SimpleDataSourceStreamReader
 
-from changesource_sdk.adapter import Acknowledging, Adapter, Delete, Insert, Position, Transaction, Update
+from changesource_sdk.adapter import Acknowledging, Adapter, BadRow, Delete, Insert, Position, Transaction, Update
 from changesource_sdk.contract import checked_transactions
-from changesource_sdk.errors import AdapterError, ChangesourceError
+from changesource_sdk.errors import AdapterError, ChangesourceError, InvalidChange
 from changesource_sdk.followed_tables import FollowedTables
 from changesource_sdk.observe.log_socket import LogReceiverAddress, send_logs
 from changesource_sdk.pipeline.mapping.images import Image, images
@@ -118,20 +118,46 @@ class StreamRows:
         position, time_ms, watermark = transaction.position, transaction.commit_time_ms, transaction.watermark
         yield [self._plain(number, HEAD, TransactionHead(position, time_ms, watermark, time.time()))]
         for index, change in enumerate(transaction.changes):
-            rows = [self._plain(number, index, change)]
             if isinstance(change, Insert | Update | Delete):
-                rows += self._images(number, index, change)
-            yield rows
+                yield self._with_images(number, index, change)
+            else:
+                yield [self._plain(number, index, change)]
         yield [self._plain(number, END, None)]
 
     def failure(self, error: ChangesourceError) -> Values:
         """The row that carries an error."""
         return self._plain(0, FAILURE, error)
 
+    def _with_images(self, number: int, index: int, change: Insert | Update | Delete) -> list[Values]:
+        """A change and its images, or what it is without those that Spark cannot take (`_readable`)."""
+        for attempt in (change, *self._readable(change)):
+            try:
+                return [self._plain(number, index, attempt), *self._images(number, index, attempt)]
+            except InvalidChange as error:
+                refused = error
+        if isinstance(change, Delete):
+            # Consumers without the row ignore its deletion, so it need not be known whether it passed the filter.
+            return [self._plain(number, index, change)]
+        old_key = change.old_key if isinstance(change, Update) else None
+        return [self._plain(number, index, BadRow(change.table, change.row, old_key, refused))]
+
+    def _readable(self, change: Insert | Update | Delete) -> Iterator[Update | Delete]:
+        """The change with the key alone of the row before it: that row may have had a bad value."""
+        known = self._tables.get(canonical_name(change.table))
+        before = None if isinstance(change, Insert) else change.key if isinstance(change, Delete) else change.old_key
+        if known is None or before is None or isinstance(change, Insert):
+            return
+        if isinstance(change, Update) and not known[1].is_whole(change.row):
+            # The rest of the row is in the one before it.
+            return
+        key = {name: before[name] for name in known[1].table.source.key if name in before}
+        yield replace(change, key=key) if isinstance(change, Delete) else replace(change, old_key=key)
+
     def _plain(self, number: int, index: int, payload: object) -> Values:
         return (number, index, 0, NO_TABLE, pickle.dumps(payload), *self._cells(NO_TABLE, ()))
 
     def _images(self, number: int, index: int, change: Insert | Update | Delete) -> Iterator[Values]:
+        """One row per image. Raises `InvalidChange` for a value that its column does not take."""
         known = self._tables.get(canonical_name(change.table))
         if known is None:
             return

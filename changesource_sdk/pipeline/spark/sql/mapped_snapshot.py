@@ -12,9 +12,9 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
-from changesource_sdk.adapter import Row
+from changesource_sdk.adapter import BadRow, Row
 from changesource_sdk.changelog.spool.snapshots import PartInfo
-from changesource_sdk.errors import ChangesourceError
+from changesource_sdk.errors import ChangesourceError, InvalidChange
 from changesource_sdk.pipeline.mapped import MappedPartition
 from changesource_sdk.pipeline.mapping.row import RowMapper
 from changesource_sdk.pipeline.mapping.table import MappedTable
@@ -65,6 +65,9 @@ class EvaluatedPartition:
         row = pickle.loads(pickled)
         if isinstance(row, ChangesourceError):
             raise row
+        if isinstance(row, BadRow):
+            # Nothing was evaluated for it. `RowMapper.rows` takes it in place of a row.
+            return row  # type: ignore[return-value]
         return {**row, **self.reader.read(results)}
 
 
@@ -94,12 +97,22 @@ def read_rows(pickled: bytes, inputs: SqlInputs) -> Iterator[Values]:
     """Yield each row of a task's partition, pickled, and the inputs of its expressions. Runs in a Spark task.
 
     An error of the adapter is yielded, pickled, instead of a row: `EvaluatedPartition` raises it again, with its code.
+    A row with a value that its column does not take is a `BadRow`.
     """
     task: PartTask = pickle.loads(pickled)
     assert isinstance(task.partition, MappedPartition)
     try:
         with adapter_call(f"rows of {inputs.table.full_name}, partition {task.number}"):
             for row in task.partition.source.rows():
-                yield pickle.dumps(row), *inputs.values(row)
+                yield _with_inputs(row, inputs)
     except ChangesourceError as error:
         yield pickle.dumps(error), *inputs.values({})
+
+
+def _with_inputs(row: Row | BadRow, inputs: SqlInputs) -> Values:
+    if not isinstance(row, BadRow):
+        try:
+            return pickle.dumps(row), *inputs.values(row)
+        except InvalidChange as error:
+            row = BadRow(inputs.table.full_name, row, None, error)
+    return pickle.dumps(row), *inputs.values({})

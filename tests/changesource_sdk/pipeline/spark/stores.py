@@ -7,7 +7,7 @@ import resource
 import signal
 import threading
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 
@@ -197,6 +197,29 @@ class Resumable(NumbersAdapter):
             file.write("taken\n")
         parts = [Gated(Numbers(start, start + 1000, self.folder)) for start in range(0, 4000, 1000)]
         return Snapshot(0, parts, close=partial((folder / "copy").unlink, True), can_resume=(folder / "copy").exists)
+
+
+@dataclass(frozen=True, slots=True)
+class BadAtEnd:
+    """Gated numbers, then a row that does not fit."""
+
+    gated: Gated
+
+    @property
+    def table(self) -> str:
+        return self.gated.table
+
+    def rows(self) -> Iterable[Row]:
+        yield from self.gated.rows()
+        yield {"id": f"bad {self.gated.numbers.first}", "name": "wrong"}
+
+
+class ResumableWithBadRows(Resumable):
+    """One row of each partition does not fit."""
+
+    def snapshot(self) -> Snapshot:
+        snapshot = super().snapshot()
+        return replace(snapshot, partitions=[BadAtEnd(part) for part in snapshot.partitions if isinstance(part, Gated)])
 
 
 class Raising(NumbersAdapter):

@@ -138,6 +138,21 @@ def test_a_snapshot_that_was_stopped_goes_on_with_the_parts_it_has(spark: SparkS
     assert not (tmp_path / "copy").exists()
 
 
+def test_a_snapshot_that_goes_on_keeps_the_letters_of_the_parts_it_has(spark: SparkSession, tmp_path: Path) -> None:
+    source = SourceSpec(f"{STORES}:ResumableWithBadRows", {"folder": str(tmp_path)}, on_bad_value="dead-letter")
+    with on_spark(spark, source, tmp_path / "state") as seen:
+        seen.until(lambda: len(list((seen.state / "spool").glob("*/part-*.json"))) == 2, "two finished parts")
+    assert seen.log.state().generation == 0
+    (tmp_path / "go").touch()
+    with on_spark(spark, source, tmp_path / "state") as seen:
+        seen.until_generation(1)
+        assert ids(seen.snapshot_payloads()) == Counter(range(4000))
+        assert {letter.row for letter in seen.log.kept_aside().letters} == {
+            f"id='bad {first}'" for first in range(0, 4000, 1000)
+        }
+    assert [len((tmp_path / f"read-{first}").read_text().splitlines()) for first in (0, 1000)] == [1, 1]
+
+
 def test_a_store_that_fails_is_reported_and_followed_again_when_it_is_back(spark: SparkSession, tmp_path: Path) -> None:
     commit(tmp_path, 5000)
     with running(spark, "Raising", tmp_path) as seen:

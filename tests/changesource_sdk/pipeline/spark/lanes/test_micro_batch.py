@@ -59,6 +59,38 @@ def test_changes_pass_through_sql_in_order_and_once(spark: SparkSession, tmp_pat
     assert seen.stage()["state"] == "stopped"
 
 
+def test_rows_with_bad_values_are_left_out_and_come_back(spark: SparkSession, tmp_path: Path) -> None:
+    store = PeopleFile(tmp_path)
+    # `age` is used by the expressions, `born` is only passed on.
+    mapping = {**ADULTS, "select": ["id", "born"]}
+    bad_age, bad_born = {**person(1), "age": "old"}, {**person(2), "born": "soon"}
+    store.commit(("insert", bad_age, None), ("insert", person(3), None))
+    with mapped_people(spark, tmp_path, mapping, on_bad_value="dead-letter") as seen:
+
+        def letters() -> set[str]:
+            return {letter.row for letter in seen.log.kept_aside().letters}
+
+        seen.until_generation(1)
+        assert [row["id"] for _, _, row in rows(seen.snapshot_payloads())] == [3]
+        assert letters() == {"id=1"}
+        store.commit(("insert", bad_born, None), ("insert", person(4), None))
+        seen.until_position(2)
+        assert seen.stage()["lane"] == "micro-batch"
+        assert letters() == {"id=1", "id=2"}
+        store.commit(("update", {**person(3), "age": "old"}, person(3)), ("update", person(1), bad_age))
+        seen.until_position(3)
+        assert letters() == {"id=2", "id=3"}
+        store.commit(("delete", {**person(3), "age": "old"}, None), ("update", person(2), bad_born))
+        seen.until_position(4)
+        assert letters() == set()
+        sent = [(tag, row["id"]) for tag, _, row in rows(seen.log_payloads())]
+        # A delete that consumers do not need is harmless; after it the row is inserted again.
+        assert sent[-1] == ("insert", 2)
+        assert [each for each in sent if each[1] == 3] == [("delete", 3)]
+        assert [each for each in sent if each[1] == 1][-1] == ("insert", 1)
+        assert [each for each in sent if each[1] == 4] == [("insert", 4)]
+
+
 def random_history(seed: int, transactions: int) -> list[list[tuple[str, Row, Row | None]]]:
     """Transactions over a few people; some changes tell the row before, some its key only."""
     chance = random.Random(seed)

@@ -31,11 +31,12 @@ def person(number: int, **given: object) -> dict[str, object]:
 
 
 def mapped_people(
-    session: SparkSession, folder: Path, mapping: dict[str, object], snapshot_after: int = 1
+    session: SparkSession, folder: Path, mapping: dict[str, object], snapshot_after: int = 1, on_bad_value: str = ""
 ) -> AbstractContextManager[Watched]:
     """A Spark runner over the people in `folder`."""
     own = {"folder": str(folder), "snapshot_after": snapshot_after}
-    source = SourceSpec("tests.changesource_sdk.pipeline.spark.people:PeopleAdapter", own, mapping={"person": mapping})
+    adapter = "tests.changesource_sdk.pipeline.spark.people:PeopleAdapter"
+    source = SourceSpec(adapter, own, mapping={"person": mapping}, on_bad_value=on_bad_value)
     return on_spark(session, source, folder / "state")
 
 
