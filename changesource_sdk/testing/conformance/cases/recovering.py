@@ -94,12 +94,10 @@ def forgetting(trial: Trial) -> None:
 
 def refusing_lost_positions(trial: Trial) -> None:
     """A position from before what was forgotten is refused with `ResyncRequired`; a gap would stay unnoticed."""
+    if not trial.has("forget") and not _shows_what_it_keeps(trial):
+        raise NotApplicable("not supported by this harness: it has neither forget() nor, with acknowledge, retained()")
     points = checkpoints(trial)
-    adapter, last = _acknowledging(trial), points[-1].position
-    kept = trial.harness.retained()
-    within(trial.patience, "acknowledge()", lambda: adapter.acknowledge(last))
-    if trial.harness.retained() >= kept:
-        raise NotApplicable("nothing was forgotten; see the case forget")
+    _lose_history(trial, points[-1].position)
     trial.some_transaction()
     first = from_text(to_text(points[0].position))
     follower = Follower(trial.adapter(), first, memory_encoder(checked_schema(trial.tables)))
@@ -109,6 +107,22 @@ def refusing_lost_positions(trial: Trial) -> None:
     except Exception as error:
         if not isinstance(follower.error, ResyncRequired):
             raise Broken(_not_refused(first, follower.error, error)) from error
+
+
+def _lose_history(trial: Trial, last: Position) -> None:
+    """Make the store forget all up to a position: by `acknowledge` if that shows, else by the harness's `forget`."""
+    if _shows_what_it_keeps(trial):
+        kept, adapter = trial.harness.retained(), _acknowledging(trial)
+        within(trial.patience, "acknowledge()", lambda: adapter.acknowledge(last))
+        if trial.harness.retained() < kept:
+            return
+    if not trial.has("forget"):
+        raise NotApplicable("nothing was forgotten; see the case forget")
+    trial.harness.forget()
+
+
+def _shows_what_it_keeps(trial: Trial) -> bool:
+    return trial.has("acknowledge") and trial.has("retained")
 
 
 def _not_refused(position: Position, raised: BaseException | None, error: Exception) -> str:

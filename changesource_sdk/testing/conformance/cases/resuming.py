@@ -16,6 +16,10 @@ DAY_S = 86_400.0
 KILLS = 3
 RESTARTED = "after a restart: changes(after) must continue from `after`, not from a place of its own"
 KILLED = "after SIGKILL: changes(after) must continue from `after`, not from a place of its own"
+REPEATED = (
+    "while transactions came twice or late, and partitions in reverse order: partitions are read in any order and in "
+    "parallel, so none may depend on another; a transaction is recognised by its position"
+)
 DROPPED = (
     "after a dropped connection: changes(after) must continue from `after`; a place that an adapter keeps when it "
     "yields is ahead of what the log holds"
@@ -90,10 +94,10 @@ def after_a_stop(trial: Trial) -> None:
 
 
 def repeated(trial: Trial) -> None:
-    """Transactions that are delivered twice, late, or again after newer ones are stored once."""
+    """Transactions that come twice, late, or again after newer ones, and partitions in reverse, are stored once."""
     trial.insert_many(3)
     make = trial.faults.adapter(trial.adapter, duplicate=2, reorder=1, delay=1, within=6)
-    with trial.running(make) as watch:
+    with trial.running(make) as watch, adding(REPEATED):
         watch.caught_up()
         for _ in range(12):
             trial.some_transaction()

@@ -7,14 +7,16 @@ what its rule sees that the others do not. `test_every_rule` lists them.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Sequence
-from dataclasses import replace
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
 from typing import ClassVar
+from uuid import uuid4
 
 from changesource_sdk.adapter import (
     AddColumn,
     AlterColumn,
     Change,
+    Column,
     CreateTable,
     Delete,
     DropColumn,
@@ -64,6 +66,55 @@ class BlocksWithoutClose(RightAdapter):
             yield transaction
         with self.store.changed:
             self.store.changed.wait_for(lambda: self.store.last > int(str(after)))
+
+
+OLD_CLIENTS = Table(
+    "clients",
+    [Column("clientGroupID", str), Column("clientID", str), Column("lastMutationID", int)],
+    ("clientGroupID", "clientID"),
+    "zero_0",
+)
+
+
+class SyncsOldClients(RightAdapter):
+    """Syncs the table in which Zero counts mutations, in the shape of an earlier version: without the user's id."""
+
+    def tables(self) -> Sequence[Table]:
+        return [*super().tables(), OLD_CLIENTS]
+
+
+@dataclass(frozen=True, slots=True)
+class Page:
+    """Some rows of a table, which begin after the last one of the page before."""
+
+    snapshot: str
+    table: str
+    content: tuple[Row, ...]
+    number: int
+
+    ends: ClassVar[set[tuple[str, int]]] = set()  # the pages whose last row is known
+
+    def rows(self) -> Iterable[Row]:
+        if self.number and (self.snapshot, self.number - 1) not in self.ends:
+            return []
+        self.ends.add((self.snapshot, self.number))
+        return self.content
+
+
+class ReadsPageAfterPage(RightAdapter):
+    """A partition needs to know where the one before it ended."""
+
+    def snapshot(self) -> Snapshot:
+        taken = super().snapshot()
+        cursor = uuid4().hex
+        pages: list[Page] = []
+        for partition in taken.partitions:
+            rows = tuple(partition.rows())
+            half = (len(rows) + 1) // 2
+            pages += [
+                Page(cursor, partition.table, part, len(pages) + n) for n, part in enumerate((rows[:half], rows[half:]))
+            ]
+        return replace(taken, partitions=pages)
 
 
 def cut(row: Row) -> dict[str, object]:
