@@ -13,7 +13,7 @@ from datetime import UTC, date, datetime, time
 from decimal import Decimal
 from pathlib import Path
 from time import time as clock
-from typing import ClassVar
+from typing import ClassVar, TypeAlias
 from uuid import UUID
 
 from kafka import KafkaProducer
@@ -39,6 +39,11 @@ COLUMNS = {
     "raw": "bytea",
 }
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+ALL_RECORDS = -1
+"""Kafka's offset for the end of a partition, in a request to delete records."""
+
+Event: TypeAlias = tuple[str, Row | None, Row | None]
+"""Debezium's operation, and the row before and after it."""
 
 
 class KafkaHarness(Harness):
@@ -71,7 +76,10 @@ class KafkaHarness(Harness):
         }
 
     def commit(self, changes: Sequence[Change]) -> None:
-        events = [event for change in changes for event in self._events(change)]
+        self._write([event for change in changes for event in self._events(change)])
+
+    def _write(self, events: Sequence[Event]) -> None:
+        """One transaction of the source."""
         self._commits += 1
         name = f"{self._commits}:1"
         written = []
@@ -85,7 +93,13 @@ class KafkaHarness(Harness):
         self._producer.send(self._ends, key=key, value=value)
         self._producer.flush()
 
-    def _events(self, change: Change) -> list[tuple[str, Row | None, Row | None]]:
+    def forget(self) -> None:
+        """As by retention: every record is deleted. The connector then writes the rows again, as in a new snapshot."""
+        self._broker.delete_records(self._items.topic, dict.fromkeys(range(self.partitions), ALL_RECORDS))
+        self._broker.delete_records(self._ends, {0: ALL_RECORDS})
+        self._write([("c", None, row) for row in self._rows.values()])
+
+    def _events(self, change: Change) -> list[Event]:
         match change:
             case Insert(_, row):
                 self._rows[row["id"]] = row
@@ -111,8 +125,8 @@ class PlainKafkaHarness(KafkaHarness):
     def settings(self) -> Mapping[str, object]:
         return {**super().settings(), "format": "upsert", "transaction_topic": "", "transactions": "record"}
 
-    def commit(self, changes: Sequence[Change]) -> None:
-        for op, before, after in (event for change in changes for event in self._events(change)):
+    def _write(self, events: Sequence[Event]) -> None:
+        for op, before, after in events:
             row = after or before or {}
             value = None if op == "d" else json.dumps(_plain(_encoded(row)), ensure_ascii=False, allow_nan=False)
             place = int(str(row["id"])) % self.partitions

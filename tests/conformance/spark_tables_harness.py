@@ -61,6 +61,14 @@ class DeltaHarness(Harness):
             case _:
                 self._merge(self._outcome(changes))
 
+    def forget(self) -> None:
+        """What cleaning up leaves: the files of the newest version, a checkpoint, and no earlier commits."""
+        self._table.vacuum(retention_hours=0, enforce_retention_duration=False, dry_run=False)
+        newest = self._table
+        newest.create_checkpoint()
+        for number in range(newest.version()):
+            (Path(self.path) / "_delta_log" / f"{number:020}.json").unlink(missing_ok=True)
+
     def _rows(self) -> pa.Table:
         return self._table.to_pyarrow_table()
 
