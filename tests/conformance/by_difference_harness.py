@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 import sqlite3
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import closing
@@ -54,6 +55,10 @@ class ByDifferenceHarness(SqliteHarness):
 
     def settings(self) -> Mapping[str, object]:
         return {"path": str(self.path), "state": str(self.state)}
+
+    def forget(self) -> None:
+        """As by a lost disk: the digests are all the history there is."""
+        shutil.rmtree(self.state)
 
     def retained(self) -> int:
         count = 0
