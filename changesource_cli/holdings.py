@@ -53,7 +53,8 @@ def stages_hold(log_store: LogStore, config: ServeConfig, replicas: Sequence[Pat
     schema = schema_at_head(log_store)
     for source in source_specs(config):
         with upstream(source) as adapter:
-            yield holding(upstream_side(adapter, schema, source.on_bad_value), source.name or config.adapter)
+            own = schema_of_source(log_store, source)
+            yield holding(upstream_side(adapter, own, source.on_bad_value), source.name or config.adapter)
     yield holding(log_side(log_store, schema))
     for path in replicas:
         yield holding(replica_side(path, schema), str(path))

@@ -98,10 +98,9 @@ def _comparisons(
     config: ServeConfig, log_store: LogStore, schema: ConsumerSchema, replicas: list[Path], source: str | None
 ) -> Iterator[Comparison]:
     for spec in chosen_sources(config, source):
-        only = schema_of_source(log_store, spec).tables if spec.name else None
+        own = schema_of_source(log_store, spec)
         with upstream(spec) as adapter:
-            policy = spec.on_bad_value
-            compared = compare_with_log(adapter, log_store, schema, _pause, on_bad_value=policy, only=only)
+            compared = compare_with_log(adapter, log_store, own, _pause, on_bad_value=spec.on_bad_value)
         expected, actual, verdicts = compared
         name = f"{expected.name} {spec.name}".rstrip()
         yield Comparison(dataclasses.replace(expected, name=name), actual, verdicts)

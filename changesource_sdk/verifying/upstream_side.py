@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection
+from collections.abc import Callable
 from dataclasses import replace
 
 from changesource_sdk.adapter import Adapter
@@ -37,9 +37,8 @@ def compare_with_log(
     pause: Callable[[], None],
     attempts: int = ATTEMPTS,
     on_bad_value: str = "",
-    only: Collection[str] | None = None,
 ) -> tuple[Side, Side, list[TableVerdict]]:
-    """The upstream compared with the log's head; of the log, only the tables in `only`, if that is given.
+    """The upstream compared with the log's head. Of the log only the tables in `schema`: those that the adapter reads.
 
     The upstream changes while both are read, and the log follows a moment later. So both are read up to `attempts`
     times, with `pause` in between; only a row that differs every time, in the same way, is reported.
@@ -49,8 +48,7 @@ def compare_with_log(
         if attempt:
             pause()
         upstream, log = upstream_side(adapter, schema, on_bad_value), log_side(store, schema)
-        if only is not None:
-            log = replace(log, tables={name: rows for name, rows in log.tables.items() if name in only})
+        log = replace(log, tables={name: rows for name, rows in log.tables.items() if name in schema.tables})
         verdicts = compare(upstream, log)
         seen = {repr(difference) for verdict in verdicts for difference in verdict.differences}
         lasting = seen if lasting is None else lasting & seen
