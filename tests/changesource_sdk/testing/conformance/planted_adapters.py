@@ -285,7 +285,10 @@ class StaleRows(RightAdapter):
 
     def snapshot(self) -> Snapshot:
         position = self.store.last
-        threading.Event().wait(0.003)
+        # Until a writer, if there is one, has had its turn: on a busy machine that may take a while.
+        deadline = time.monotonic() + 0.1
+        while self.store.last == position and time.monotonic() < deadline:
+            time.sleep(0.001)
         return replace(super().snapshot(), position=position)
 
 
