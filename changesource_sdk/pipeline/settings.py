@@ -64,7 +64,7 @@ def read_settings(state: Path) -> PipelineSettings:
 
 
 def _settings_of(content: dict[str, Any]) -> PipelineSettings:
-    sources = [SourceSpec(**each) for each in content.pop("sources", ())]
+    sources = tuple(SourceSpec(**each) for each in content.pop("sources", ()))
     source = None
     if sources:
         content.pop("source", None)
