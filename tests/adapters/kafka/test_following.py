@@ -234,7 +234,10 @@ def test_acknowledged_offsets_are_committed_for_lag_tools_and_nobody_who_joins_t
         following.wait_for_ids([1, 2])
         adapter.acknowledge(following.position)
         until(lambda: committed(kafka, group, name) == 3, "the offset of the group", seconds=PATIENCE_S)
-        member_of_group = KafkaConsumer(name, bootstrap_servers=kafka.bootstrap, group_id=group)
+        # It may join before it knows the topic's partitions, and gets none until it asks for metadata again.
+        member_of_group = KafkaConsumer(
+            name, bootstrap_servers=kafka.bootstrap, group_id=group, metadata_max_age_ms=1_000
+        )
         try:
             until(lambda: joined(member_of_group), "the other consumer to join", seconds=PATIENCE_S)
             write(kafka, name, 3, 4)
