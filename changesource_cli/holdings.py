@@ -6,12 +6,13 @@ from collections.abc import Iterator, Sequence
 from contextlib import closing, contextmanager
 from dataclasses import replace
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Annotated, TypeAlias
 
 import typer
 from rich.table import Table
 
-from changesource_cli.adapter_choice import load_class, source_specs
+from changesource_cli.adapter_choice import load_class, source_specs, with_own_folder
 from changesource_cli.output import stdout
 from changesource_sdk.adapter import Adapter
 from changesource_sdk.changelog.store import LogStore
@@ -32,11 +33,16 @@ Replicas: TypeAlias = Annotated[
 
 @contextmanager
 def upstream(source: SourceSpec) -> Iterator[Adapter]:
-    """Open an adapter with its mappings, for the length of a block: the upstream as consumers see it."""
+    """Open an adapter with its mappings, for the length of a block: the upstream as consumers see it.
+
+    What the adapter remembers goes to a temporary folder: its own belongs to the pipeline, which may be running.
+    """
     # As serve does: modules of the current directory can be imported from here on, also those of mappings.
-    load_class(source.adapter)
-    with opened(replace(source, ledger="").factory()) as adapter:
-        yield adapter
+    adapter_class = load_class(source.adapter)
+    with TemporaryDirectory(prefix="changesource-") as folder:
+        settings = with_own_folder(adapter_class, source.settings, Path(folder))
+        with opened(replace(source, ledger="", settings=settings).factory()) as adapter:
+            yield adapter
 
 
 def schema_of_source(log_store: LogStore, source: SourceSpec) -> ConsumerSchema:

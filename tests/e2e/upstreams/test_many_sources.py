@@ -22,7 +22,6 @@ from tests.support.peers.postgres_server import PostgresServer
 from tests.support.peers.spark_serving import FEW_PARTITIONS, SPARK_SECONDS, SparkServing, kill
 from tests.support.peers.zero_cache import ZeroCache
 from tests.support.peers.zero_client import ZeroClient
-from tests.support.tools import REPOSITORY
 from tests.support.waiting import until
 from tests.support.workloads.four_stores import FourStores
 
@@ -95,8 +94,10 @@ def _lose_a_position_while_others_stream(stores: FourStores, endpoint: SparkServ
 def _verify(config: Path, state: Path, cache: ZeroCache) -> None:
     """The command compares each source with its tables in the log, and the log with the replica."""
     command = [sys.executable, "-m", "changesource_cli", "verify", "--config", str(config), "--state", str(state)]
-    done = subprocess.run([*command, "--json"], capture_output=True, text=True, cwd=REPOSITORY, check=False)
+    (elsewhere := state.parent / "elsewhere").mkdir()
+    done = subprocess.run([*command, "--json"], capture_output=True, text=True, cwd=elsewhere, check=False)
     assert done.returncode == 0, done.stdout + done.stderr
+    assert list(elsewhere.iterdir()) == [], "the current directory is left alone"
     compared = json.loads(done.stdout)
     assert [next(iter(each["stages"])) for each in compared] == [f"upstream {name}" for name in SOURCES]
     assert [sorted(each["tables"])[-1] for each in compared][1:] == ["event", "forecast", "note"]
