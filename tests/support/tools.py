@@ -26,7 +26,7 @@ TOOLS = Path(os.environ.get("TEST_TOOLS") or REPOSITORY / ".tools")
 NPM_MANIFEST = Path(__file__).parent / "npm"
 KAFKA_POM = Path(__file__).parent / "kafka" / "pom.xml"
 DELTA_SPARK = Path(__file__).parent / "delta_spark"
-DELTA_EXTRAS = "dev,cache,kafka,postgres,spark"
+DELTA_EXTRAS = "dev,cache,kafka,mysql,postgres,spark"
 COMPILED = TOOLS / "npm-compiled"
 """Where Node keeps what it compiled: a zero-cache is six processes that load the same modules."""
 WARM_UP = Path(__file__).parent / "node" / "warm_up.mjs"
