@@ -21,4 +21,4 @@ def test_a_file_of_an_earlier_release_has_one_source(tmp_path: Path) -> None:
     (tmp_path / "pipeline.json").write_text('{"source": {"adapter": "a:B"}, "runner": "inline"}')
     settings = read_settings(tmp_path)
     assert settings.source == SourceSpec("a:B")
-    assert settings.sources == []
+    assert settings.sources == ()
