@@ -171,7 +171,7 @@ def source_specs(config: ServeConfig) -> list[SourceSpec]:
             source.ledger,
             source.mapping,
             source.mappings,
-            on_bad_value=config.on_bad_value or "",
+            on_bad_value=source.on_bad_value or config.on_bad_value or "",
             name=name,
             prefix=source.prefix,
         )

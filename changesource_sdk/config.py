@@ -19,7 +19,7 @@ from changesource_sdk.policies.bad_values import POLICIES
 from changesource_sdk.policies.compaction import problem
 from changesource_sdk.policies.origins import origin_problem
 from changesource_sdk.policies.seeding import interval_problem
-from changesource_sdk.source_config import SourceConfig, read_sources, with_settings
+from changesource_sdk.source_config import SourceConfig, read_sources, underscored, with_settings
 from protocol.redaction import hide, hide_setting, is_secret_name, redact, redact_value, secrets_in
 from service_kit import settings
 from service_kit.settings import BadValue, Reader, SettingsSource, checked, number, path, setting, text, whole, words
@@ -211,7 +211,7 @@ class Effective:
         if _is_secret(name, value):
             return "(set, not shown)"
         if name == "sources":
-            return ", ".join(f"{key}={item.adapter}" for key, item in value.items()) or "(none)"
+            return ", ".join(f"{key}={_shown_source(item)}" for key, item in value.items()) or "(none)"
         if name in TABLES:
             return ", ".join(f"{key}={_masked(key, item)}" for key, item in value.items()) or "(none)"
         if isinstance(value, tuple):
@@ -228,6 +228,10 @@ TABLES: Mapping[str, str] = {"settings": "set", "conf": "conf", "mapping": "mapp
 
 def _is_secret(name: str, value: object) -> bool:
     return value is not None and bool(_FIELDS[name].metadata["secret"])
+
+
+def _shown_source(source: SourceConfig) -> str:
+    return source.adapter + (f" (on_bad_value={source.on_bad_value})" if source.on_bad_value else "")
 
 
 def _masked(key: str, value: object) -> object:
@@ -294,6 +298,10 @@ def _from_toml(text: str | None, name: str, read_file: Callable[[str], str]) -> 
         document = tomllib.loads(text)
     except tomllib.TOMLDecodeError as error:
         raise ConfigurationError("bad-toml", f"not valid TOML: {error}", where=name, fix="correct that line") from None
+    try:
+        document = underscored(document)
+    except BadValue as error:
+        raise ConfigurationError("bad-value", error.problem, where=name, fix=error.fix) from None
     for secret in SECRETS_IN_FILES:
         path = document.pop(f"{secret}_file", None)
         if path is not None:

@@ -10,7 +10,7 @@
     set = { servers = "…", topics = "…" }
 
 `set`, `mapping`, `mappings` and `ledger` are as in a file for one upstream. `prefix` is put before the names of the
-source's tables and indexes.
+source's tables and indexes. `on_bad_value` counts for this source instead of the setting of the endpoint.
 """
 
 from __future__ import annotations
@@ -20,6 +20,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, fields, replace
 
 from changesource_sdk.errors import ConfigurationError
+from changesource_sdk.policies.bad_values import POLICIES
 from service_kit.settings import BadValue
 from service_kit.suggestions import nearest
 
@@ -39,6 +40,7 @@ class SourceConfig:
     mapping: Mapping[str, object] = field(default_factory=dict)
     mappings: str = ""
     ledger: str = ""
+    on_bad_value: str = ""
 
 
 _KEYS = {"set": "settings", **{each.name: each.name for each in fields(SourceConfig) if each.name != "settings"}}
@@ -55,10 +57,23 @@ def read_sources(raw: object) -> dict[str, SourceConfig]:
     return {name: entry if isinstance(entry, SourceConfig) else _source(name, entry) for name, entry in raw.items()}
 
 
+def underscored(entry: Mapping[str, object]) -> dict[str, object]:
+    """The keys of a table as settings are named here: a flag's spelling (`on-bad-value`) is the same setting.
+
+    Raises `BadValue` if both spellings of one are there.
+    """
+    renamed = {key.replace("-", "_"): value for key, value in entry.items()}
+    if len(renamed) < len(entry):
+        twice = next(key for key in entry if "-" in key and key.replace("-", "_") in entry)
+        raise BadValue(problem=f"{twice!r} is given in two spellings", fix="leave one of them out")
+    return renamed
+
+
 def _source(name: str, entry: Mapping[str, object]) -> SourceConfig:
     if not _NAME.fullmatch(name) or len(name) > LONGEST_NAME:
         fix = f"use up to {LONGEST_NAME} lower-case letters, digits and single underscores, beginning with a letter"
         raise BadValue(problem=f"{name!r} cannot be the name of a source", fix=fix)
+    entry = underscored(entry)
     for key, value in entry.items():
         if key not in _KEYS:
             raise BadValue(problem=f"[sources.{name}] has the unknown key {key!r}", fix=nearest(key, list(_KEYS)))
@@ -68,6 +83,8 @@ def _source(name: str, entry: Mapping[str, object]) -> SourceConfig:
     if not entry.get("adapter"):
         raise BadValue(problem=f"[sources.{name}] has no adapter", fix=f'add adapter = "…" to [sources.{name}]')
     made = SourceConfig(**{_KEYS[key]: value for key, value in entry.items()})  # type: ignore[arg-type]
+    if "on_bad_value" in entry and made.on_bad_value not in POLICIES:
+        raise BadValue(problem=f"on_bad_value in [sources.{name}] is no policy", fix=f"use {', '.join(POLICIES)}")
     if made.prefix and not _PREFIX.fullmatch(made.prefix):
         raise BadValue(problem=f"the prefix in [sources.{name}] is no name", fix="use letters, digits and underscores")
     if made.prefix and (made.mapping or made.mappings):

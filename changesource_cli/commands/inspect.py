@@ -167,7 +167,7 @@ def _print_letters(letters: object) -> None:
     counts = ", ".join(f"{each['table']} {each['count']} ({each['outcome']})" for each in letters["counts"])
     stdout.print(f"dead letters: {letters['total']}, of {counts}", markup=False)
     for each in letters["newest"][:SHOWN]:
-        row = f"{each['table']} {each['row']}".strip()
+        row = _of_source(each) + f"{each['table']} {each['row']}".strip()
         column = f", column {each['column']}" if each["column"] else ""
         by = f"; skipped by {each['by']}: {each['reason']}" if each["by"] else ""
         line = f"  {row}{column}: {each['outcome']}, {_duration(each['age'])} ago, {each['message']} ({each['where']})"
@@ -184,7 +184,12 @@ def _print_skips(skips: object) -> None:
         what = f"row {each['row']} of {each['table']}" if each["table"] else f"{each['changes']} changes"
         position = f"transaction {each['position']}" if each["position"] else "the snapshot"
         who = f"{each['by']}, {_duration(each['age'])} ago"
-        stdout.print(f"skipped {what} in {position}, by {who}: {each['reason']}", markup=False)
+        stdout.print(f"skipped {_of_source(each)}{what} in {position}, by {who}: {each['reason']}", markup=False)
+
+
+def _of_source(entry: Mapping[str, object]) -> str:
+    """The name of the source that a dead letter or a skip is about, where there are several."""
+    return f"{entry['source']}: " if entry.get("source") else ""
 
 
 def _print_sources(sources: object) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from changesource_cli.adapter_choice import source_specs
 from changesource_sdk import config as configuration
 from changesource_sdk.config import Effective
 from changesource_sdk.errors import ConfigurationError
@@ -57,6 +58,9 @@ def test_secrets_of_sources_are_not_shown() -> None:
         ("[sources.crm]\nadapter = 'x'\nprefix = 'a.b'", "is no name"),
         ("[sources.crm]\nadapter = 'x'\nprefix = 'a'\n[sources.crm.mapping.t]\nname = 'u'", "prefix and a mapping"),
         ("[sources.crm]\nadapter = 'x'\nset = 'a'", "must be a table"),
+        ("[sources.crm]\nadapter = 'x'\non-bad-value = 'skip'", "is no policy"),
+        ("[sources.crm]\nadapter = 'x'\non_bad_value = ''", "is no policy"),
+        ("[sources.crm]\nadapter = 'x'\non_bad_value = 'null'\non-bad-value = 'stop'", "two spellings"),
         ("adapter = 'memory'\n[sources.crm]\nadapter = 'x'", "single upstream as well"),
         ("\n".join(f"[sources.s{number}]\nadapter = 'x'" for number in range(33)), "33 sources"),
     ],
@@ -70,3 +74,19 @@ def test_a_mistake_is_refused_with_a_fix(toml: str, said: str) -> None:
 def test_a_setting_of_no_source_is_refused() -> None:
     with pytest.raises(ConfigurationError, match="none of the sources crm, events"):
         load(TWO, settings={"url": "x"})
+
+
+@pytest.mark.parametrize("spelling", ["on_bad_value", "on-bad-value"])
+def test_a_source_has_a_policy_of_its_own_for_bad_values(spelling: str) -> None:
+    effective = load(f'{spelling} = "dead-letter"\n{TWO}{spelling} = "null"')
+    crm, events = source_specs(effective.config)
+    assert (crm.on_bad_value, events.on_bad_value) == ("dead-letter", "null")
+    assert effective.shown("sources") == "crm=postgres, events=kafka (on_bad_value=null)"
+    shown = effective.as_json()["sources"]["value"]
+    assert isinstance(shown, dict)
+    assert shown["events"]["on_bad_value"] == "null"
+
+
+def test_a_key_in_two_spellings_is_refused() -> None:
+    with pytest.raises(ConfigurationError, match="'on-bad-value' is given in two spellings"):
+        load('on_bad_value = "stop"\non-bad-value = "null"')

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from adapters.memory import MemoryAdapter, MemoryStore
 from changesource_sdk.adapter import Column, Insert, Position, Snapshot, Table, Transaction
@@ -74,15 +74,22 @@ def table(name: str) -> Table:
     return Table(name, [Column("id", int), Column("title", str)])
 
 
-def insert(upstream: str, table: str, first: int, count: int = 1, title: str = "t") -> None:
+def insert(upstream: str, table: str, first: int, count: int = 1, title: object = "t") -> None:
     rows = [Insert(table, {"id": number, "title": title}) for number in range(first, first + count)]
     if rows:
         UPSTREAMS[upstream].store.commit(rows)
 
 
-def spec(name: str, upstream: str = "", prefix: str = "", mapping: dict[str, object] | None = None) -> SourceSpec:
+def spec(
+    name: str,
+    upstream: str = "",
+    prefix: str = "",
+    mapping: dict[str, object] | None = None,
+    on_bad_value: str = "",
+) -> SourceSpec:
     adapter = f"{__name__}:SwitchedAdapter"
-    return SourceSpec(adapter, {"upstream": upstream or name}, name=name, prefix=prefix, mapping=mapping or {})
+    made = SourceSpec(adapter, {"upstream": upstream or name}, name=name, prefix=prefix, mapping=mapping or {})
+    return replace(made, on_bad_value=on_bad_value)
 
 
 @contextmanager
