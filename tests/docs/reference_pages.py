@@ -27,6 +27,7 @@ from changesource_sdk.config import TABLES, ServeConfig
 from changesource_sdk.observe.metrics import EndpointMetrics
 from reference_cache.config import settings
 from reference_cache.sync_server.metrics import CacheMetrics
+from tests.deploy.alerts import ALERTS, Alert
 from tests.docs.adapter_page import adapter_page
 from tests.docs.fences import ROOT
 
@@ -79,11 +80,25 @@ def metrics_page() -> str:
     return "".join(parts)
 
 
+def alerts_page() -> str:
+    """Every alert of `deploy/observability/alerts.yml`."""
+    intro = "They are in `deploy/observability/alerts.yml`; [observe](../how-to/observe.md) says how to load them.\n\n"
+    head = ("alert", "severity", "expression", "for", "meaning and what to do")
+    return f"# Alerts\n\n{MADE}{intro}" + _table(head, map(_alert, ALERTS))
+
+
+def _alert(alert: Alert) -> tuple[str, str, str, str, str]:
+    lasting = f"{alert.minutes} minutes" if alert.minutes else ""
+    said = re.sub(r"\{\{ \$(?:labels\.)?(\w+)[^}]*\}\}", r"(\1)", alert.summary).replace("((", "(").replace("))", ")")
+    return _code(alert.name), alert.severity, _code(alert.expression), lasting, f"{_plain(said)} {alert.action}"
+
+
 PAGES: dict[str, Callable[[], str]] = {
     "adapter.md": adapter_page,
     "command-line.md": command_line,
     "settings.md": settings_page,
     "metrics.md": metrics_page,
+    "alerts.md": alerts_page,
 }
 
 

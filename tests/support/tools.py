@@ -1,11 +1,12 @@
 """Where the official peers live, and how a fresh clone gets them: `python -m tests.support.tools`.
 
 Place in the flow: the fixtures ask this module for paths (`node()`, `zero_package()`, `postgres_bin()`,
-`mariadb_programs()`, `chromium()`, `kafka_jars()`, `delta_jars()`) and never install anything; `install()` alone
-changes the machine, and `install_delta_spark()` (`python -m tests.support.tools delta-spark`), which brings another
-Spark for one leg of tests. Contract: installing twice does nothing the second time; everything lands in `.tools/` (or
-`TEST_TOOLS`), except that Postgres, MariaDB, Chromium and Maven come from the system when they are there, and from apt
-when we are root on Debian. A peer that is missing raises `MissingTool`, which names the command that brings it.
+`mariadb_programs()`, `chromium()`, `prometheus_programs()`, `kafka_jars()`, `delta_jars()`) and never install
+anything; `install()` alone changes the machine, and `install_delta_spark()` (`python -m tests.support.tools
+delta-spark`), which brings another Spark for one leg of tests. Contract: installing twice does nothing the second time;
+everything lands in `.tools/` (or `TEST_TOOLS`), except that Postgres, MariaDB, Chromium, Prometheus and Maven come from
+the system when they are there, and from apt when we are root on Debian. A peer that is missing raises
+`MissingTool`, which names the command that brings it.
 """
 
 from __future__ import annotations
@@ -82,6 +83,16 @@ def chromium() -> Path:
     return found
 
 
+def prometheus_programs() -> tuple[Path, Path]:
+    """The Prometheus server, and promtool."""
+    programs = _prometheus()
+    if programs is None:
+        raise MissingTool(
+            "no Prometheus found; run `make setup` as root on Debian, or install Prometheus 2.42 or newer"
+        )
+    return programs
+
+
 def kafka_jars() -> Path:
     """The folder of the pinned Kafka broker's jars."""
     return _installed(TOOLS / "kafka" / "jars")
@@ -102,6 +113,7 @@ def install() -> None:
     _install_postgres()
     _install_mariadb()
     _install_chromium()
+    _install_prometheus()
     _install_kafka()
 
 
@@ -243,6 +255,21 @@ def _install_chromium() -> None:
         _apt_install("Chromium", "chromium", "fonts-dejavu-core")
     elif _chromium() is None:
         _say("no Chromium on this machine, and no way to install it: tests of pages will say so")
+
+
+# --- Prometheus: what the dashboard and the alerts ask ---
+
+
+def _prometheus() -> tuple[Path, Path] | None:
+    server, tool = shutil.which("prometheus"), shutil.which("promtool")
+    return (Path(server), Path(tool)) if server and tool else None
+
+
+def _install_prometheus() -> None:
+    if _prometheus() is None and _may_use_apt():
+        _apt_install("Prometheus", "prometheus")
+    elif _prometheus() is None:
+        _say("no Prometheus on this machine, and no way to install it: tests of the alerts will say so")
 
 
 # --- Kafka: a broker and what it needs, as Maven resolves it ---
