@@ -12,6 +12,11 @@ from changesource_demo.flow import DemoFlow
 from changesource_demo.page_server import PageServer
 from changesource_demo.progress import Report, report_runner
 
+PLAN = (
+    "demo:      an upstream, the pipeline, its endpoint, a cache and an application start on this machine;\n"
+    "           the address of a page that shows them follows, usually within a minute"
+)
+
 
 async def run_with_page(
     folder: Path, runner: str, address: tuple[str, int], report: Report, stop_signal: asyncio.Future[signal.Signals]
@@ -21,6 +26,7 @@ async def run_with_page(
         _remove(folder / leftover)
     flow = DemoFlow(folder, runner, address[0])
     issues = flow.tracker.issues
+    report("plan", PLAN)
     report("store", f"store:     {flow.tracker.path}, an issue tracker with {issues} issues in SQLite", issues=issues)
     starting = asyncio.create_task(_start(flow, runner, report))
     server: PageServer | None = None
