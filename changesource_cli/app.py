@@ -15,7 +15,7 @@ from typer.core import TyperCommand, TyperGroup
 from typer.main import get_command
 
 from changesource_cli.output import EXIT_CODES, print_json
-from protocol.stream.handshake import PATHS
+from protocol.stream.handshake import PATHS, ZERO_RELEASES
 
 NAMES = (
     "demo",
@@ -155,14 +155,17 @@ def release() -> str:
 
 @app.callback()
 def options(
-    show_version: Annotated[bool, typer.Option("--version", help="Print the version and stop.")] = False,
+    show_version: Annotated[
+        bool, typer.Option("--version", help="Print the version and the supported Zero releases, and stop.")
+    ] = False,
     as_json: Annotated[bool, typer.Option("--json", help="Print the version as JSON.")] = False,
 ) -> None:
     """Put any datastore behind Rocicorp Zero."""
     if not show_version:
         return
     if as_json:
-        print_json({"name": "zero-changesource", "version": release(), "paths": list(PATHS)})
+        about = {"name": "zero-changesource", "version": release(), "paths": list(PATHS), "zero": list(ZERO_RELEASES)}
+        print_json(about)
     else:
-        typer.echo(f"changesource {release()}")
+        typer.echo(f"changesource {release()}, for Zero {', '.join(ZERO_RELEASES)}")
     raise typer.Exit

@@ -23,6 +23,9 @@ Version = Literal["v0"]
 PATHS: Mapping[str, Version] = {"/changes/v0/stream": "v0"}
 """The version table: a new version of the protocol is one more entry."""
 
+ZERO_RELEASES = ("1.9.0",)
+"""The releases of `@rocicorp/zero` that the tests of this version run against."""
+
 _MAX_PARAMETERS = 1000
 #: As long as the name of a schema in Postgres, which a shard's name is there.
 MAX_SHARD_NAME = 63

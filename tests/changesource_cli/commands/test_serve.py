@@ -23,6 +23,7 @@ from changesource_sdk.endpoint.fetch_status import fetch_status
 from changesource_sdk.testing.fake_cache import FakeCache
 from protocol.rules import check
 from tests.changesource_cli.conftest import ROOT, StartServe, run
+from tests.support.tools import NPM_MANIFEST
 
 UNFLAGGED = ("adapter", "settings", "mapping", "sources")
 
@@ -189,6 +190,12 @@ def test_help_shows_the_effective_value_and_its_origin() -> None:
 def test_version_is_told_to_people_and_machines() -> None:
     assert runner.invoke(app, ["--version"]).output.startswith("changesource ")
     assert json.loads(runner.invoke(app, ["--version", "--json"]).output)["paths"] == ["/changes/v0/stream"]
+
+
+def test_version_names_the_zero_release_that_the_tests_install() -> None:
+    installed = json.loads((NPM_MANIFEST / "package.json").read_text())["dependencies"]["@rocicorp/zero"]
+    assert runner.invoke(app, ["--version"]).output.endswith(f", for Zero {installed}\n")
+    assert json.loads(runner.invoke(app, ["--version", "--json"]).output)["zero"] == [installed]
 
 
 @pytest.mark.parametrize(
